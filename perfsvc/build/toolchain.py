@@ -1,0 +1,44 @@
+"""What every compiler of ours can do: turn a unit into a binary for one target."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from perfsvc.model import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A compiled unit: its bytes, their SHA-256 digest, and whether the cache had it."""
+
+    code: bytes
+    digest: str
+    cached: bool
+    seconds: float
+
+
+class Toolchain(Protocol):
+    """A compiler for one target."""
+
+    @property
+    def target(self) -> str:
+        """What it builds for: ``sm_90``, ``cpu-x86_64``, ``fake``."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Name and version of the compiler, as runs record it: ``nvcc 13.0.88``."""
+        ...
+
+    def preimage(self, unit: Unit) -> bytes:
+        """Everything that decides the binary: the source and its includes, parameters, options, target, version.
+
+        Holds no path of this machine. Raises ``CompileError`` where the source or an include cannot be read.
+        """
+        ...
+
+    def compile(self, unit: Unit) -> bytes:
+        """Compiles one unit.
+
+        Raises ``CompileError`` with the compiler's message, or ``UnsupportedError`` where the target cannot run it.
+        """
+        ...

@@ -1,0 +1,23 @@
+"""The model's words to JSON and back: on the worker's pipe and in the store's replay records."""
+
+from functools import cache
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
+
+
+def encode(word: object) -> bytes:
+    """A model dataclass as compact UTF-8 JSON."""
+    return _adapter(type(word)).dump_json(word)
+
+
+def decode(kind: type[T], text: bytes | str) -> T:
+    """The inverse of ``encode``; raises ``pydantic.ValidationError`` (a ``ValueError``) on anything else."""
+    return _adapter(kind).validate_json(text)

@@ -1,0 +1,1 @@
+"""Devices: where binaries run. One protocol, three implementations (CUDA, CPU, fake)."""

@@ -1,0 +1,134 @@
+"""One tree of errors.
+
+Each error says what happened, to what, and the cure; each branch owns the exit code of a command that ends with it.
+
+    PerfsvcError
+    ├── UsageError             2  the command, a selection or a revision cannot be understood
+    │   └── NotMeasuredError   2  the runs asked for hold no such measurement
+    ├── SuiteError             4  a bench.py that cannot be used (file and line)
+    ├── CaseError              4  one case failed; every other case goes on
+    │   ├── CompileError          its source does not compile, or lacks the entry point
+    │   ├── ResultError           its output is wrong, or it wrote outside its buffers
+    │   ├── LaunchError           the device refused or aborted the launch
+    │   ├── TimeLimitError        it ran past its time limit
+    │   ├── CrashError            its worker process died
+    │   └── UnsupportedError      this device cannot run it: reported as skipped, never as failed
+    └── InfrastructureError    5  nothing can be measured or stored
+        ├── NoDeviceError
+        ├── NoCompilerError
+        ├── DatabaseError
+        └── MissingPackageError
+
+This module imports nothing.
+"""
+
+
+class PerfsvcError(Exception):
+    """Anything perfsvc reports on purpose.
+
+    Args:
+        what: what happened, and to what, as a sentence without its full stop.
+        cure: what the reader can do next, in the imperative; empty only where nothing can be done.
+    """
+
+    exit_code = 5
+
+    def __init__(self, what: str, *, cure: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  cure: {self.cure}" if self.cure else self.what
+
+
+class UsageError(PerfsvcError):
+    """The command, a selection, a revision or an option cannot be understood."""
+
+    exit_code = 2
+
+
+class NotMeasuredError(UsageError):
+    """The runs asked for hold no such measurement."""
+
+
+class SuiteError(PerfsvcError):
+    """A benchmark file that cannot be used.
+
+    Args:
+        what: what is wrong with it.
+        path: the benchmark file.
+        line: the line in it, 1-based; 0 where no single line is at fault.
+        cure: what to change.
+    """
+
+    exit_code = 4
+
+    def __init__(self, what: str, *, path: str, line: int = 0, cure: str = "") -> None:
+        super().__init__(what, cure=cure)
+        self.path = path
+        self.line = line
+
+    @property
+    def where(self) -> str:
+        """``path:line``, as editors and CI understand it."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+    def __str__(self) -> str:
+        return f"{self.where}: {super().__str__()}"
+
+
+class CaseError(PerfsvcError):
+    """One case failed; every other case goes on."""
+
+    exit_code = 4
+
+
+class CompileError(CaseError):
+    """The source of a case does not compile, or lacks its entry point; ``what`` holds the compiler's message."""
+
+
+class ResultError(CaseError):
+    """The output of a case is wrong, or it wrote outside its buffers."""
+
+
+class LaunchError(CaseError):
+    """The device refused or aborted a launch; ``fatal`` where the process's device context is lost with it."""
+
+    def __init__(self, what: str, *, cure: str = "", fatal: bool = False) -> None:
+        super().__init__(what, cure=cure)
+        self.fatal = fatal
+
+
+class TimeLimitError(CaseError):
+    """A case ran past its time limit and its worker was killed."""
+
+
+class CrashError(CaseError):
+    """The worker process died while it measured the case."""
+
+
+class UnsupportedError(CaseError):
+    """This device cannot run the case: reported as skipped with the reason, never as failed."""
+
+
+class InfrastructureError(PerfsvcError):
+    """Nothing can be measured or stored: no device, no compiler, no database."""
+
+    exit_code = 5
+
+
+class NoDeviceError(InfrastructureError):
+    """The device asked for is not on this machine."""
+
+
+class NoCompilerError(InfrastructureError):
+    """No compiler for the device's binaries was found."""
+
+
+class DatabaseError(InfrastructureError):
+    """The database cannot be opened, is of another schema revision, or refused a statement."""
+
+
+class MissingPackageError(InfrastructureError):
+    """An optional package that this command needs is not installed."""

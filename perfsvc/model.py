@@ -1,0 +1,363 @@
+"""The words of perfsvc as frozen dataclasses (docs/glossary.md). Imports nothing of ours.
+
+Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+Value = int | float | str
+Dim3 = tuple[int, int, int]
+
+
+class Kind(StrEnum):
+    """How a variant is timed."""
+
+    KERNEL = "kernel"  # one stream, timed launch by launch by the device
+    PIPELINE = "pipeline"  # its own streams, timed end to end by the host
+    HOST = "host"  # returns its own metrics
+
+
+class Role(StrEnum):
+    """What a buffer is to a case."""
+
+    INPUT = "input"  # uploaded, must not change
+    OUTPUT = "output"  # poisoned before the check, compared with the reference after it
+    INOUT = "inout"  # uploaded and compared
+    SCRATCH = "scratch"  # poisoned, never compared
+
+
+class Status(StrEnum):
+    """How a measurement ended."""
+
+    OK = "ok"
+    WRONG = "wrong"  # a result beyond its tolerance, or a write outside the buffers
+    FAILED = "failed"  # did not compile, was refused, crashed, ran past its time limit
+    SKIPPED = "skipped"  # this device cannot run it, or a requirement is not met
+
+
+class Mode(StrEnum):
+    """The state of the L2 cache before each sample."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
+class Verdict(StrEnum):
+    """What a comparison says of one series."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    UNCHANGED = "unchanged"
+    INCONCLUSIVE = "inconclusive"
+    BROKEN = "broken"  # the candidate has no right result
+    NEW = "new"  # the baseline does not have it
+    MISSING = "missing"  # the candidate does not have it
+
+
+# --- what is timed ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Case:
+    """A benchmark's variant at one point of its axes: the thing timed.
+
+    ``version`` breaks history on purpose and is no part of the id; ``formerly`` are the variant's earlier names.
+    """
+
+    benchmark: str
+    variant: str
+    point: tuple[tuple[str, Value], ...] = ()
+    version: int = 1
+    formerly: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def id(self) -> str:
+        """``transpose/tiled-TILE32-PAD1[n=4096]``."""
+        return f"{self.benchmark}/{self.variant}" + (f"[{self.point_text}]" if self.point else "")
+
+    @property
+    def point_text(self) -> str:
+        """``n=4096,dtype=f32``."""
+        return ",".join(f"{axis}={value}" for axis, value in self.point)
+
+    def __str__(self) -> str:
+        return self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one launch has to do, by the problem and not by the implementation."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    flops: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.read_bytes + self.written_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The largest error a right result may have: |out - ref| / max(|ref|, rms(ref)), maximum and mean."""
+
+    max: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array by its name, NumPy dtype name and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Device memory that a case needs."""
+
+    array: Array
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One compilation: a source file with the ``-D`` parameters and options it is compiled with.
+
+    Two cases with equal units share one binary file.
+    """
+
+    source: Path
+    entries: tuple[str, ...]
+    defines: tuple[tuple[str, Value], ...] = ()
+    options: tuple[str, ...] = ()
+
+
+# --- the steps of a variant, resolved for one case -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BufferArg:
+    """A kernel argument: the address of a buffer."""
+
+    buffer: str
+    kind: Literal["buffer"] = "buffer"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArg:
+    """A kernel argument by value; ``dtype`` is a NumPy dtype name (``int32``, ``float32``)."""
+
+    name: str
+    dtype: str
+    value: int | float
+    kind: Literal["scalar"] = "scalar"
+
+
+Arg = BufferArg | ScalarArg
+
+
+@dataclass(frozen=True, slots=True)
+class Memset:
+    """Fill a buffer with one byte value."""
+
+    buffer: str
+    byte: int = 0
+    step: Literal["memset"] = "memset"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Launch an entry of one of the case's modules; ``constants`` fill ``__constant__`` symbols from buffers."""
+
+    module: int
+    entry: str
+    grid: Dim3
+    block: Dim3
+    args: tuple[Arg, ...]
+    shared_bytes: int = 0
+    constants: tuple[tuple[str, str], ...] = ()
+    step: Literal["launch"] = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class HostFinish:
+    """Reduce a buffer into a one-element buffer on the host, in float64 (exact integers for integer dtypes)."""
+
+    operation: Literal["sum", "min", "max"]
+    source: str
+    target: str
+    step: Literal["finish"] = "finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call a Python function of the benchmark file with the case's device arrays and a stream."""
+
+    function: str
+    step: Literal["call"] = "call"
+
+
+Step = Memset | Launch | HostFinish | Call
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRecord:
+    """All that is needed, beside its modules and its benchmark file's text, to run a case again on a later night.
+
+    ``modules`` and ``bench`` are SHA-256 hex digests: of the compiled binaries that ``Launch.module`` counts through,
+    and of the benchmark file that made inputs and reference from ``seed`` (and holds the functions of ``Call``).
+    """
+
+    case: Case
+    kind: Kind
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    modules: tuple[str, ...]
+    bench: str
+    seed: int
+    format: int = 1
+
+
+# --- where it is timed -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One device as it describes itself; zero and empty where it cannot say.
+
+    ``spec`` is what ``--device`` takes to name exactly this one (``cuda:GPU-5e…``, ``cpu``, ``fake:script.json``);
+    ``target`` what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
+    """
+
+    kind: Literal["cuda", "cpu", "fake"]
+    spec: str
+    uuid: str
+    model: str
+    target: str
+    compute_capability: str = ""
+    multiprocessors: int = 0
+    clock_hz: float = 0.0
+    memory_clock_hz: float = 0.0
+    memory_bytes: int = 0
+    l2_bytes: int = 0
+    shared_bytes_per_block: int = 0
+    registers_per_block: int = 0
+    warp_size: int = 0
+    driver: str = ""
+    power_limit_w: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What must stay the same for times to be comparable without a thought: a change starts a segment of a series."""
+
+    driver: str = ""
+    toolkit: str = ""
+    power_limit_w: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Everything a run knows about where it came from."""
+
+    started: datetime
+    command_line: str
+    suite: str
+    commit: str = ""  # of the suite's repository; empty outside one
+    dirty: bool = False
+    branch: str = ""
+    host: str = ""
+    cpu: str = ""
+    perfsvc_version: str = ""
+    python_version: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    replicas: int = 0
+    label: str = ""
+
+
+# --- what comes back -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A case on a device in a replica: its samples, or why there are none."""
+
+    case: Case
+    device: str  # the device's UUID
+    replica: int
+    status: Status
+    mode: Mode = Mode.COLD
+    reason: str = ""
+    cure: str = ""
+    samples_s: tuple[float, ...] = ()
+    max_error: float | None = None
+    mean_error: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    stopped: str = ""  # why sampling stopped
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The median of a measurement's samples with its confidence interval."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+    samples: int
+
+
+# --- what is judged --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The history of a case on one device, one metric, one mode; ``case`` bears the variant's present name."""
+
+    case: Case
+    device: str  # UUID
+    device_model: str
+    metric: str = "time"
+    mode: Mode = Mode.COLD
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A series as one run saw it: a tuple of values for each replica that has any, or why there is none."""
+
+    run: int
+    status: Status
+    reason: str = ""
+    replicas: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on one series; ``ratio`` is candidate over baseline with its confidence interval."""
+
+    series: Series
+    verdict: Verdict
+    reason: str = ""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    baseline_run: int | None = None
+    candidate_run: int | None = None
+    baseline_s: float | None = None
+    candidate_s: float | None = None
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 hex digest by which artifacts are known."""
+    return hashlib.sha256(content).hexdigest()
