@@ -31,8 +31,10 @@ class Device(Protocol):
         """The stream that everything is queued on, as the address that libraries take; 0 where there are none."""
         ...
 
-    def measuring(self, case: Case, expected: Mapping[str, NDArray[Any]]) -> AbstractContextManager[None]:
-        """Encloses all work of one case: an NVTX range on CUDA, the choice of the script on the fake.
+    def measuring(
+        self, case: Case, replica: int, expected: Mapping[str, NDArray[Any]]
+    ) -> AbstractContextManager[None]:
+        """Encloses all work of one case in one replica: an NVTX range on CUDA, the choice of the script on the fake.
 
         ``expected`` are the reference results by buffer name, which the fake device hands out as its own.
         """
