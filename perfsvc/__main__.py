@@ -1,0 +1,5 @@
+"""``python -m perfsvc`` is ``perfsvc``."""
+
+from perfsvc.cli import main
+
+main(prog_name="perfsvc")

@@ -1,0 +1,72 @@
+"""The picture in docs/architecture.md, the contracts in pyproject.toml and the folders of perfsvc agree."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "perfsvc"
+ENTRY_POINTS = {"__init__.py", "__main__.py"}
+
+OWNERS = {
+    "pycuda": "device/cuda.py",
+    "pynvml": "device/telemetry.py",
+    "sqlalchemy": "store/",
+    "alembic": "store/",
+    "pandas": "report/",
+    "click": "cli/",
+    "rich": ("cli/", "report/"),
+}
+"""Which packages may be imported where, by the path inside ``perfsvc``."""
+
+
+def rooms_of_the_package() -> set[str]:
+    folders = {f"{path.name}/" for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    return folders | {path.name for path in PACKAGE.glob("*.py")} - ENTRY_POINTS
+
+
+def rooms_of_the_picture() -> set[str]:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `([a-z_]+(?:/|\.py))` \|", text, re.MULTILINE))
+
+
+def rooms_of_the_layers() -> set[str]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return {room.strip() for layer in layers for room in layer.split("|")}
+
+
+def imports_of(source: Path) -> Iterator[str]:
+    """The top-level names of the packages that a file imports anywhere, inside functions as well."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_every_room_is_in_the_picture_and_every_room_of_the_picture_exists():
+    assert rooms_of_the_package() == rooms_of_the_picture()
+
+
+def test_every_room_has_a_layer():
+    assert {room.removesuffix("/").removesuffix(".py") for room in rooms_of_the_package()} == rooms_of_the_layers()
+
+
+@pytest.mark.parametrize("package", OWNERS)
+def test_a_heavy_package_is_imported_by_its_owner_alone(package):
+    importers = {
+        source.relative_to(PACKAGE).as_posix() for source in PACKAGE.rglob("*.py") if package in imports_of(source)
+    }
+    assert not {path for path in importers if not path.startswith(OWNERS[package])}
+
+
+@pytest.mark.parametrize("source", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_file_is_longer_than_four_hundred_lines(source):
+    assert len(source.read_text(encoding="utf-8").splitlines()) <= 400

@@ -1,0 +1,172 @@
+"""The documents name what exists, all of it, and nothing else."""
+
+import ast
+import inspect
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import click
+import pytest
+
+from perfsvc import model
+from perfsvc.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+# --- docs/cli.md -----------------------------------------------------------------------------------------------------
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command below a group as it is typed, groups included."""
+    context = click.Context(group)
+    for child in group.list_commands(context):
+        command = group.get_command(context, child)
+        assert command is not None
+        yield f"{name} {child}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {child}")
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text below each heading whose title is a command in backticks."""
+    parts = re.split(r"^#+ `(perfsvc[^`]*)`$", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+COMMANDS = {"perfsvc": main, **dict(commands(main, "perfsvc"))}
+SECTIONS = sections(text_of(DOCS / "cli.md"))
+
+
+def words_of(command: click.Command) -> set[str]:
+    """The options and arguments of a command as they are typed."""
+    context = click.Context(command)
+    arguments = {item.make_metavar(context).strip("[].") for item in command.params if isinstance(item, click.Argument)}
+    return arguments | {
+        word
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+        for word in (*option.opts, *option.secondary_opts)
+    }
+
+
+def documented(section: str) -> set[str]:
+    """The options and arguments that open a row of the section's table."""
+    cells = re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)
+    return {word.split()[0] for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_command_is_documented_and_every_documented_command_exists():
+    assert set(SECTIONS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_documented_and_every_documented_option_exists(name):
+    assert documented(SECTIONS[name]) == words_of(COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_and_its_options_have_help(name):
+    command = COMMANDS[name]
+    assert command.help
+    assert not [option.name for option in command.params if isinstance(option, click.Option) and not option.help]
+
+
+# --- docs/glossary.md ------------------------------------------------------------------------------------------------
+
+GLOSSARY = text_of(DOCS / "glossary.md")
+ROWS = re.findall(r"^\| ([^|]+?) \| (?:`(\w+)`)? ?\| (.+) \|$", GLOSSARY, re.MULTILINE)
+CLASSES = [item for _, item in inspect.getmembers(model, inspect.isclass) if item.__module__ == model.__name__]
+WORDS = [word for word, _, _ in ROWS if word != "word"]
+
+
+def names_of_the_model() -> set[str]:
+    """The public classes and type aliases of the model."""
+    statements = ast.parse(inspect.getsource(model)).body
+    aliases = {target.id for node in statements if isinstance(node, ast.Assign) for target in node.targets}
+    return aliases | {item.__name__ for item in CLASSES}
+
+
+def test_every_class_of_the_model_is_in_the_glossary_and_every_class_of_the_glossary_exists():
+    assert {name for _, name, _ in ROWS if name} == names_of_the_model()
+
+
+@pytest.mark.parametrize("choice", [item for item in CLASSES if issubclass(item, StrEnum)])
+def test_the_glossary_explains_each_value_of_a_choice(choice):
+    (meaning,) = [meaning for _, name, meaning in ROWS if name == choice.__name__]
+    assert {member.value for member in choice} <= set(re.findall(r"`(\w+)`", meaning))
+
+
+def test_no_word_stands_twice():
+    assert len(WORDS) == len(set(WORDS))
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_code_uses_each_word(word):
+    pattern = re.compile(rf"\b{re.escape(word).replace(chr(92) + ' ', '[ _]?')}(?:s|es)?\b", re.IGNORECASE)
+    assert any(pattern.search(source.read_text(encoding="utf-8")) for source in (ROOT / "perfsvc").rglob("*.py"))
+
+
+# --- docs/decisions.md -----------------------------------------------------------------------------------------------
+
+
+def test_every_dependency_says_why_it_earns_its_place():
+    project = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]
+    wanted = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    names = {re.split(r"[\[<>=]", requirement)[0] for requirement in wanted} - {project["name"]}
+    assert (
+        set(re.findall(r"^\| ([\w-]+) \| (?:`\w+`|runtime) \|", text_of(DOCS / "decisions.md"), re.MULTILINE)) == names
+    )
+
+
+# --- links and the README --------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[str]:
+    """The targets of a page's links that lead to files of the repository; code is no place for links."""
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text_of(page), flags=re.DOTALL)
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", target)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_relative_link_of_a_page_resolves(page):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def quick_start() -> list[str]:
+    """The fenced ``sh`` blocks of the README's Quick start."""
+    section = re.split(r"^## ", text_of(ROOT / "README.md").partition("## Quick start\n")[2], flags=re.MULTILINE)[0]
+    return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
+def test_the_quick_start_is_two_blocks_the_main_job_and_the_tests():
+    main_job, tests = quick_start()
+    assert "perfsvc run --device cpu" in main_job
+    assert "pytest" in tests
+
+
+def test_each_block_of_the_quick_start_sets_up_all_that_it_needs():
+    for block in quick_start():
+        assert block.startswith("python3 -m venv .venv")
+        assert "pip install" in block
+        assert not re.search(r"^\s*\$ ", block, re.MULTILINE)
