@@ -1,0 +1,275 @@
+"""What a bench.py is written with (docs/authoring.md).
+
+These classes only hold what the author wrote and the line it stands on. They judge nothing, so that one reading of a
+file finds all of its problems and not only the first (``perfsvc.suite.checking``).
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal
+
+from perfsvc.model import Tolerance, Value, Work
+
+Extent = int | tuple[int, ...]
+"""A shape, a grid or a block: one integer or a tuple of them."""
+
+Function = Callable[..., Any]
+"""A function of axes (and parameters, where said so), which it asks for by the names of its own parameters."""
+
+Words = str | Sequence[str]
+"""One word, or several."""
+
+
+def _line_of_the_author() -> int:
+    # This function, the generated __init__ that calls it, and the author's line that called that.
+    return sys._getframe(2).f_lineno  # noqa: SLF001 - the only way to a caller's line without reading its source
+
+
+def _line() -> Any:
+    return field(init=False, repr=False, compare=False, default_factory=_line_of_the_author)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An array that a variant makes: a result, or scratch memory between two steps.
+
+    ``shape`` is in elements; a function of the axes (for scratch of the parameters too) where it is not constant.
+    """
+
+    dtype: str
+    shape: Extent | Function
+
+
+def output(dtype: str, shape: Extent | Function) -> Output:
+    """A result: its NumPy dtype name and its shape, constant or as a function of the axes."""
+    return Output(dtype, shape)
+
+
+def scratch(dtype: str, shape: Extent | Function) -> Output:
+    """Memory that a variant's steps share: its dtype and shape, constant or of axes and parameters."""
+    return Output(dtype, shape)
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A kernel argument by value, of a NumPy dtype: the name of an axis or parameter, a number, or a function."""
+
+    dtype: str
+    value: str | float | Function
+
+
+def i32(value: str | int | Function) -> Scalar:
+    """A 32-bit ``int`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("int32", value)
+
+
+def i64(value: str | int | Function) -> Scalar:
+    """A 64-bit ``long long`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("int64", value)
+
+
+def f32(value: str | float | Function) -> Scalar:
+    """A ``float`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("float32", value)
+
+
+def f64(value: str | float | Function) -> Scalar:
+    """A ``double`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("float64", value)
+
+
+Argument = str | Scalar
+"""The name of a buffer, axis or parameter, or a scalar of a stated type."""
+
+
+def ceil_div(count: int, size: int) -> int:
+    """How many groups of ``size`` hold ``count`` items: ``count / size`` rounded up."""
+    return -(-count // size)
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStep:
+    """One kernel launch, as written."""
+
+    entry: str
+    grid: Extent | Function
+    block: Extent | Function
+    args: Sequence[Argument] = ()
+    source: str = ""
+    shared_bytes: int | Function = 0
+    constants: Mapping[str, str] = field(default_factory=dict)
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemsetStep:
+    """Fill a buffer with one byte value, as written."""
+
+    buffer: str
+    byte: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishStep:
+    """Reduce a buffer on the host, as written."""
+
+    operation: Literal["sum", "min", "max"]
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """Call a Python function, as written."""
+
+    function: Function
+    line: int
+
+
+StepWritten = LaunchStep | MemsetStep | FinishStep | CallStep
+
+
+def _callers_line() -> int:
+    return sys._getframe(2).f_lineno  # noqa: SLF001 - see _line_of_the_author
+
+
+def launch(
+    *,
+    entry: str,
+    grid: Extent | Function,
+    block: Extent | Function,
+    args: Sequence[Argument] = (),
+    source: str = "",
+    shared_bytes: int | Function = 0,
+    constants: Mapping[str, str] | None = None,
+) -> LaunchStep:
+    """A kernel launch.
+
+    Args:
+        entry: the ``extern "C" __global__`` function.
+        grid: blocks, as an integer, a tuple of up to three, or a function of axes and parameters.
+        block: threads of a block, likewise.
+        args: the kernel's arguments in order; a buffer's name passes its address, an axis's or parameter's its value.
+        source: the ``.cu`` file beside bench.py; the variant's where it is not given.
+        shared_bytes: dynamic shared memory of a block.
+        constants: ``__constant__`` symbols and the buffers that fill them before the first launch.
+    """
+    return LaunchStep(
+        entry=entry,
+        grid=grid,
+        block=block,
+        args=args,
+        source=source,
+        shared_bytes=shared_bytes,
+        constants={} if constants is None else constants,
+        line=_callers_line(),
+    )
+
+
+def memset(buffer: str, byte: int = 0) -> MemsetStep:
+    """Fill a buffer with one byte value, on the device."""
+    return MemsetStep(buffer, byte, _callers_line())
+
+
+def finish(operation: Literal["sum", "min", "max"], source: str, target: str) -> FinishStep:
+    """Reduce the buffer ``source`` into the one-element buffer ``target``, on the host and in float64."""
+    return FinishStep(operation, source, target, _callers_line())
+
+
+def call(function: Function) -> CallStep:
+    """Call ``function(arrays, stream)``: device arrays by buffer name, and the stream's address to queue work on."""
+    return CallStep(function, _callers_line())
+
+
+# --- variant and benchmark -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """One implementation of a benchmark.
+
+    It is one launch (``source``, ``entry``, ``grid``, ``block``, ``args``, ``shared_bytes``, ``constants``), or
+    ``steps``, or a Python function to ``run``.
+
+    Args:
+        name: what the case ids call it; the values of tuples in ``params`` are added: ``tiled-TILE32-PAD1``.
+        kind: ``kernel`` (one stream, timed launch by launch), ``pipeline`` (timed end to end by the host) or ``host``
+            (its functions return metrics).
+        steps: the steps, where one launch is not all.
+        run: short for ``steps=[call(run)]``.
+        params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
+        options: further compile options.
+        scratch: arrays by name that the steps share.
+        requires: what a device or point must have: ``cuda``, ``sm_90`` (at least), ``sm_90a`` (exactly), ``n % 4 == 0``.
+        only: a function of axes and parameters that says whether a point is worth running at.
+        mode: the L2 cache before each sample, ``cold`` or ``warm``.
+        formerly: earlier names, whose history this variant goes on with.
+    """
+
+    name: str
+    _: KW_ONLY
+    kind: Literal["kernel", "pipeline", "host"] = "kernel"
+    source: str = ""
+    entry: str = ""
+    grid: Extent | Function | None = None
+    block: Extent | Function | None = None
+    args: Sequence[Argument] = ()
+    shared_bytes: int | Function = 0
+    constants: Mapping[str, str] = field(default_factory=dict)
+    steps: Sequence[StepWritten] = ()
+    run: Function | None = None
+    params: Mapping[str, Value | tuple[Value, ...] | Function] = field(default_factory=dict)
+    options: Words = ()
+    scratch: Mapping[str, Output] = field(default_factory=dict)
+    requires: Words = ()
+    only: Function | None = None
+    mode: Literal["cold", "warm"] = "cold"
+    formerly: Words = ()
+    line: int = _line()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Benchmark:
+    """One problem and the variants that solve it; a bench.py assigns one to ``benchmark``.
+
+    Args:
+        axes: the values of each axis; the full points are their product.
+        points: the full points one by one, in place of ``axes``.
+        smoke: the small point for the CPU device, quick runs and the rehearsal when the file is read.
+        inputs: ``(rng, axes by name)`` to arrays by name; ``rng`` is a seeded ``numpy.random.Generator``.
+        outputs: the results by name; one that ``inputs`` makes too is changed in place.
+        reference: ``(inputs and axes by name)`` to the results by name, or to the one result. Floating inputs are
+            handed over in float64, so that plain NumPy is a float64 reference.
+        tolerance: the largest error of a right result, or a function of the axes.
+        work: what one run of a variant has to do, or a function of the axes.
+        variants: the implementations.
+        name: what the case ids call it; the folder's name where it is not given.
+        version: raise it when the problem changes so much that its history should end.
+    """
+
+    axes: Mapping[str, Iterable[Value]] = field(default_factory=dict)
+    points: Sequence[Mapping[str, Value]] = ()
+    smoke: Mapping[str, Value] = field(default_factory=dict)
+    inputs: Function | None = None
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    reference: Function | None = None
+    tolerance: Tolerance | Function | None = None
+    work: Work | Function = field(default_factory=Work)
+    variants: Sequence[Variant] = ()
+    name: str = ""
+    version: int = 1
+    line: int = _line()
+
+
+def words(value: Words) -> tuple[str, ...]:
+    """One word or several, as several."""
+    return (value,) if isinstance(value, str) else tuple(value)

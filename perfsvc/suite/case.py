@@ -1,0 +1,50 @@
+"""A case with everything that building and running it needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsvc.model import Buffer, Case, Kind, Mode, ReplayRecord, Step, Tolerance, Unit, Work
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSpec:
+    """A case resolved: no function of the benchmark file is left in it.
+
+    ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
+    ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``); ``bench`` is the benchmark file.
+    """
+
+    case: Case
+    kind: Kind
+    mode: Mode
+    requires: tuple[str, ...]
+    units: tuple[Unit, ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    work: Work
+    tolerance: Tolerance
+    bench: Path
+    seed: int
+
+    def record(self, modules: Sequence[str], bench_digest: str) -> ReplayRecord:
+        """What is kept so that the case can be run again on a later night.
+
+        Args:
+            modules: SHA-256 digests of the binaries, one a unit, in the order of ``units``.
+            bench_digest: SHA-256 digest of the benchmark file's text.
+
+        Raises:
+            ValueError: there is not one module for each unit.
+        """
+        if len(modules) != len(self.units):
+            raise ValueError(f"{self.case}: {len(self.units)} units, but {len(modules)} modules")
+        return ReplayRecord(
+            case=self.case,
+            kind=self.kind,
+            buffers=self.buffers,
+            steps=self.steps,
+            modules=tuple(modules),
+            bench=bench_digest,
+            seed=self.seed,
+        )
