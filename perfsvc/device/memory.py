@@ -1,0 +1,64 @@
+"""Host memory under the rules of device memory: plain addresses, aligned, nobody's but the device's."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc.errors import LaunchError
+
+ALIGNMENT = 256
+
+
+class _Raw:
+    """Bytes at an address, as NumPy's array interface describes them."""
+
+    def __init__(self, address: int, dtype: str, shape: tuple[int, ...]) -> None:
+        self.__array_interface__ = {
+            "data": (address, False),
+            "typestr": np.dtype(dtype).str,
+            "shape": shape,
+            "version": 3,
+        }
+
+
+class HostMemory:
+    """Allocates and moves memory for the devices that have none of their own."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, NDArray[np.uint8]] = {}
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of ``nbytes`` new bytes, aligned to 256; raises ``LaunchError`` where the host has no more."""
+        try:
+            block = np.empty(nbytes + ALIGNMENT, np.uint8)
+        except MemoryError as error:
+            raise LaunchError(
+                f"out of memory: the host has no {nbytes} bytes left", cure="run smaller points"
+            ) from error
+        start: int = block.ctypes.data
+        address = -(-start // ALIGNMENT) * ALIGNMENT
+        self._blocks[address] = block
+        return address
+
+    def free(self, address: int) -> None:
+        """Frees what ``allocate`` returned; raises ``LaunchError`` for any other address."""
+        if self._blocks.pop(address, None) is None:
+            raise LaunchError(f"invalid argument: {address:#x} was never allocated or is already free")
+
+    def fill(self, address: int, nbytes: int, byte: int) -> None:
+        """Sets each of ``nbytes`` bytes to ``byte``."""
+        ctypes.memset(address, byte, nbytes)
+
+    def upload(self, address: int, data: NDArray[Any]) -> None:
+        """Copies a C-contiguous array to an address."""
+        ctypes.memmove(address, data.ctypes.data, data.nbytes)
+
+    def download(self, address: int, out: NDArray[Any]) -> None:
+        """Copies from an address into a C-contiguous array."""
+        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+
+    def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """The memory itself as an array, valid until it is freed."""
+        return np.asarray(_Raw(address, dtype, shape))
