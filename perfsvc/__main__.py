@@ -2,4 +2,4 @@
 
 from perfsvc.cli import main
 
-main(prog_name="perfsvc")
+main()

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from perfsvc import model
-from perfsvc.cli import main
+from perfsvc.cli import cli
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -44,7 +44,7 @@ def sections(page: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-COMMANDS = {"perfsvc": main, **dict(commands(main, "perfsvc"))}
+COMMANDS = {"perfsvc": cli, **dict(commands(cli, "perfsvc"))}
 SECTIONS = sections(text_of(DOCS / "cli.md"))
 
 

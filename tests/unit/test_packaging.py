@@ -74,7 +74,7 @@ def test_a_wheel_in_an_empty_folder_finds_what_travels_with_it(wheel, tmp_path):
 
 def test_help_imports_no_heavy_package():
     script = (
-        "import sys; from perfsvc.cli import main; main(['--help'], standalone_mode=False); "
+        "import sys; from perfsvc.cli import cli; cli(['--help'], standalone_mode=False); "
         f"print('heavy:', *sorted({HEAVY!r} & set(sys.modules)))"
     )
     assert run_python(script).splitlines()[-1].split() == ["heavy:"]
@@ -83,7 +83,7 @@ def test_help_imports_no_heavy_package():
 def test_the_module_is_the_command():
     command = [sys.executable, "-m", "perfsvc", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("Usage: perfsvc ")
+    assert shown.startswith("Usage: python -m perfsvc ")
 
 
 def run_python(script: str, *, cwd: Path | None = None, path: Path | None = None) -> str:
