@@ -1,16 +1,18 @@
 """The model's words to JSON and back: on the worker's pipe and in the store's replay records."""
 
-from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
+_adapters: dict[type, TypeAdapter[Any]] = {}
 
-@cache
+
 def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def encode(word: object) -> bytes:
