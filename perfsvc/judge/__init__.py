@@ -1,0 +1,16 @@
+"""Pure functions on arrays: what a level is, how two compare, what a verdict is (docs/statistics.md)."""
+
+from perfsvc.judge.comparison import Comparison, compare
+from perfsvc.judge.estimates import estimate, estimate_level
+from perfsvc.judge.thresholds import default_threshold
+from perfsvc.judge.verdicts import exit_code, verdicts
+
+__all__ = [
+    "Comparison",
+    "compare",
+    "default_threshold",
+    "estimate",
+    "estimate_level",
+    "exit_code",
+    "verdicts",
+]

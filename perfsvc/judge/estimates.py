@@ -1,0 +1,106 @@
+"""One number for many times, with its interval: of one replica's samples, and of a run's replicas."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, stdtrit
+
+from perfsvc.model import Estimate
+
+Floats = NDArray[np.float64]
+
+
+def estimate(samples: Sequence[float] | Floats, confidence: float = 0.95) -> Estimate:
+    """The median of one replica's samples and its distribution-free confidence interval.
+
+    The interval runs from the k-th smallest to the k-th largest sample. The number of samples below the true median is
+    binomial with p = 1/2 whatever the distribution, so k is the largest rank for which P(Bin(n, 1/2) < k) is at most
+    (1 - confidence) / 2. Where even the smallest and the largest sample do not reach the confidence (fewer than 6
+    samples at 95 %), the interval is [min, max], which is all that can be said.
+
+    The interval speaks of this replica alone: the next process has another median (see ``estimate_level``).
+
+    Args:
+        samples: times in seconds, shape (n,), in any order.
+        confidence: the coverage of the interval, between 0 and 1.
+
+    Raises:
+        ValueError: no samples, or one that is not finite or not above zero.
+
+    Source:
+        H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
+    """
+    times = np.sort(checked(samples))
+    tail = _tail(confidence)
+    below = bdtr(np.arange((times.size + 1) // 2), times.size, 0.5)
+    rank = max(int(np.searchsorted(below, tail, side="right")), 1)
+    return Estimate(
+        median_s=float(np.median(times)),
+        low_s=float(times[rank - 1]),
+        high_s=float(times[times.size - rank]),
+        samples=int(times.size),
+    )
+
+
+def estimate_level(replicas: Sequence[ArrayLike], confidence: float = 0.95) -> Estimate:
+    """The level of a case in one run: the geometric mean of its replicas' medians, with an interval from their spread.
+
+    The ratio of two levels is the ratio that ``compare`` gives. With one replica there is no spread between replicas
+    to see, and the interval is that of the replica's own median.
+
+    Args:
+        replicas: for each replica its times in seconds, shape (n,).
+        confidence: the coverage of the interval, between 0 and 1.
+
+    Raises:
+        ValueError: no replica, or one that ``estimate`` refuses.
+
+    Source:
+        Student (1908), The probable error of a mean, Biometrika 6(1), on the logarithms of the replicas' medians.
+    """
+    medians = replica_medians(replicas)
+    if len(medians) == 1:
+        return estimate(checked(replicas[0]), confidence)
+    offsets = np.log(medians / medians[0])
+    center = medians[0] * math.exp(offsets.mean())
+    error = offsets.std(ddof=1) / math.sqrt(len(medians))
+    half = float(stdtrit(len(medians) - 1, 1 - _tail(confidence)) * error)
+    samples = sum(np.size(replica) for replica in replicas)
+    return Estimate(float(center), float(center * exp(-half)), float(center * exp(half)), samples)
+
+
+def replica_medians(replicas: Sequence[ArrayLike]) -> Floats:
+    """The median of each replica, shape (replicas,); raises ``ValueError`` without replicas and as ``checked`` does."""
+    if not len(replicas):
+        raise ValueError("no replicas: a level needs the samples of at least one")
+    return np.array([np.median(checked(replica)) for replica in replicas])
+
+
+def checked(samples: ArrayLike) -> Floats:
+    """The samples as a float64 array of shape (n,); raises ``ValueError`` if they cannot be times."""
+    times = np.asarray(samples, dtype=np.float64)
+    if times.ndim != 1:
+        raise ValueError(f"samples of one replica have one axis, not {times.ndim}")
+    if not times.size:
+        raise ValueError("no samples: a median needs at least one")
+    if not np.isfinite(times).all():
+        raise ValueError("a sample is not a finite number")
+    if times.min() <= 0:
+        raise ValueError(f"a sample is {times.min():g}, and times are above zero")
+    return times
+
+
+def exp(exponent: float) -> float:
+    """The exponential, infinite where a float ends: the end of an interval that knows no bound."""
+    try:
+        return math.exp(exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _tail(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence lies between 0 and 1, unlike {confidence:g}")
+    return (1 - confidence) / 2

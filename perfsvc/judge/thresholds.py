@@ -1,0 +1,27 @@
+"""How much slower a case may get before it matters."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+THRESHOLDS: Mapping[str, float] = MappingProxyType(
+    {
+        # Above the 0.03 to 0.6 % by which medians of kernels over 50 µs differ from process to process.
+        "cuda": 0.03,
+        # The CPU device's times are rough: other processes share its cores and caches.
+        "cpu": 0.50,
+        # The fake stands in for a GPU.
+        "fake": 0.03,
+    }
+)
+"""The threshold by kind of device, as a fraction of the baseline."""
+
+
+def default_threshold(device_kind: str) -> float:
+    """The relative change that matters on a kind of device (``DeviceInfo.kind``) unless a person says otherwise.
+
+    Raises:
+        ValueError: perfsvc has no device of this kind.
+    """
+    if device_kind not in THRESHOLDS:
+        raise ValueError(f"no device is of kind {device_kind!r}: the kinds are {', '.join(sorted(THRESHOLDS))}")
+    return THRESHOLDS[device_kind]

@@ -1,0 +1,194 @@
+"""One row a series: what a candidate run says against its baseline."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
+from perfsvc.judge.comparison import compare
+from perfsvc.judge.estimates import estimate_level
+from perfsvc.model import Case, Judgement, Level, Mode, Series, Status, Verdict
+
+ORDER = (
+    Verdict.REGRESSION,
+    Verdict.BROKEN,
+    Verdict.MISSING,
+    Verdict.IMPROVEMENT,
+    Verdict.INCONCLUSIVE,
+    Verdict.NEW,
+    Verdict.UNCHANGED,
+)
+"""What a person should see first."""
+
+
+def verdicts(
+    baseline: Mapping[Series, Level],
+    candidate: Mapping[Series, Level],
+    *,
+    threshold: Callable[[Series], float] | float,
+    alpha: float = 0.01,
+) -> list[Judgement]:
+    """One judgement for each series in either mapping, regressions first.
+
+    A series is compared with the baseline's equal series. A board that the baseline does not know is compared with
+    another board of the same model (the one of the latest run), and the reason says so: what the two boards differ by
+    is then part of the ratio and not of its interval. Boards of different models are never compared, nor is the CPU
+    device with a GPU. Every metric is better when it is lower.
+
+    - A candidate that is wrong or failed is *broken*. One that was skipped has no row, unless the baseline had it:
+      then it is *missing*, as is what the candidate does not have at all.
+    - Without a baseline's level (none, or one that was not ok) a candidate is *new*. A case whose version changed is
+      new too, and its older version is not missed.
+    - Everything else is what ``compare`` says.
+
+    Args:
+        baseline: the levels to compare with, of one run or of several.
+        candidate: the levels of the run to judge.
+        threshold: the smallest relative change that matters, or a function that gives it for a series of the candidate.
+        alpha: the probability of an interval that misses the true ratio.
+    """
+    judgements = []
+    pairs = _pairs(baseline, candidate)
+    for series, level in candidate.items():
+        home = pairs.get(series, series)
+        before = baseline.get(home)
+        if level.status is Status.SKIPPED:
+            if before is not None and before.status is not Status.SKIPPED:
+                judgements.append(_missing(series, before, level))
+        elif fault := _fault(level):
+            judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
+        elif before is None or _fault(before):
+            judgements.append(_row(series, Verdict.NEW, _why_new(series, before, baseline), before, level))
+        else:
+            limit = threshold(series) if callable(threshold) else threshold
+            judgements.append(_compared(series, home, before, level, threshold=limit, alpha=alpha))
+    judgements += _absent(baseline, candidate, lent=set(pairs.values()))
+    return sorted(judgements, key=_place)
+
+
+def exit_code(judgements: Iterable[Judgement], *, failed: bool, strict: bool) -> int:
+    """The exit code of a command that judges.
+
+    4 where a case failed or gave a wrong result, else 1 where something regressed, else 3 where something is
+    inconclusive and ``strict`` asks for it, else 0. A failure comes first, since a run with holes has not been judged
+    in full: cure those, then look at times. Missing, new and improved cases change nothing.
+
+    Args:
+        judgements: the verdicts of the command.
+        failed: something failed that no verdict tells of, such as a benchmark file that cannot be read.
+        strict: whether inconclusive is not good enough.
+    """
+    seen = {judgement.verdict for judgement in judgements}
+    if failed or Verdict.BROKEN in seen:
+        return 4
+    if Verdict.REGRESSION in seen:
+        return 1
+    return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
+
+
+def _pairs(baseline: Mapping[Series, Level], candidate: Iterable[Series]) -> dict[Series, Series]:
+    """The baseline's series that each of the candidate's is compared with; those without one are left out."""
+    boards: dict[tuple[Case, str, str, Mode], list[Series]] = {}
+    for series, level in baseline.items():
+        if not _fault(level):
+            boards.setdefault(_of_model(series), []).append(series)
+    pairs = {}
+    for series in candidate:
+        if series in baseline:
+            pairs[series] = series
+        elif lenders := boards.get(_of_model(series)):
+            pairs[series] = max(lenders, key=lambda lender: (baseline[lender].run, lender.device))
+    return pairs
+
+
+def _of_model(series: Series) -> tuple[Case, str, str, Mode]:
+    return series.case, series.device_model, series.metric, series.mode
+
+
+def _fault(level: Level) -> str:
+    """Why a level cannot be compared; empty if it can."""
+    if level.status is not Status.OK:
+        return level.reason or f"{level.status} without a reason"
+    values = list(chain.from_iterable(level.replicas))
+    if not values or not all(level.replicas):
+        return "a replica holds no values" if level.replicas else "no replica holds values"
+    return "" if np.isfinite(values).all() else "a value is not a finite number"
+
+
+def _compared(
+    series: Series, home: Series, before: Level, after: Level, *, threshold: float, alpha: float
+) -> Judgement:
+    values = [*chain.from_iterable(before.replicas), *chain.from_iterable(after.replicas)]
+    if not any(values):
+        return _row(series, Verdict.UNCHANGED, "both are 0", before, after)
+    if min(values) <= 0:
+        return _row(series, Verdict.INCONCLUSIVE, "a ratio needs values above 0 on both sides", before, after)
+    comparison = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
+    reason = comparison.reason
+    if home.device != series.device:
+        reason += f"; compared with another {home.device_model} ({home.device}), whose difference is part of the ratio"
+    row = _row(series, comparison.verdict, reason, before, after)
+    return replace(row, ratio=comparison.ratio, low=comparison.low, high=comparison.high)
+
+
+def _why_new(series: Series, before: Level | None, baseline: Iterable[Series]) -> str:
+    if before is not None:
+        return f"the baseline has no level: {_fault(before)}"
+    versions = [other.case.version for other in baseline if _revised(other, series)]
+    if versions:
+        return f"version {series.case.version} of a case whose history ended with version {max(versions)}"
+    return "the baseline does not have it"
+
+
+def _absent(
+    baseline: Mapping[Series, Level], candidate: Mapping[Series, Level], lent: Collection[Series]
+) -> list[Judgement]:
+    """The rows of what only the baseline has, but for levels that were lent to another board and older versions."""
+    present = {_any_version(series) for series in candidate}
+    return [
+        _missing(series, level, None)
+        for series, level in baseline.items()
+        if series not in candidate
+        and series not in lent
+        and level.status is not Status.SKIPPED
+        and _any_version(series) not in present
+    ]
+
+
+def _missing(series: Series, before: Level, after: Level | None) -> Judgement:
+    reason = "the candidate does not have it" if after is None else after.reason or "skipped without a reason"
+    return _row(series, Verdict.MISSING, reason, before, after)
+
+
+def _revised(older: Series, newer: Series) -> bool:
+    return older != newer and _any_version(older) == _any_version(newer)
+
+
+def _any_version(series: Series) -> Series:
+    return replace(series, case=replace(series.case, version=0))
+
+
+def _row(series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None) -> Judgement:
+    return Judgement(
+        series,
+        verdict,
+        reason,
+        baseline_run=before.run if before else None,
+        candidate_run=after.run if after else None,
+        baseline_s=_center(before) if before else None,
+        candidate_s=_center(after) if after else None,
+    )
+
+
+def _center(level: Level) -> float | None:
+    """The level as one number; None where it has none, or values that only an arithmetic mean could take."""
+    if _fault(level) or min(chain.from_iterable(level.replicas)) <= 0:
+        return None
+    return estimate_level(level.replicas).median_s
+
+
+def _place(judgement: Judgement) -> tuple[int, float, str, str, str, str]:
+    series, verdict = judgement.series, judgement.verdict
+    steepness = -(judgement.ratio or 0.0) if verdict is Verdict.REGRESSION else 0.0
+    return ORDER.index(verdict), steepness, series.case.id, series.device, series.metric, series.mode

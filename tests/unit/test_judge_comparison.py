@@ -1,0 +1,256 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from perfsvc.judge import Comparison, compare, default_threshold, estimate_level
+from perfsvc.model import Verdict
+
+Side = list[NDArray[np.float64]]
+
+medians = st.lists(st.floats(1e-6, 2e-6), min_size=1, max_size=5)
+sides = medians.map(lambda values: [np.array([value]) for value in values])
+
+
+def two_level(generator: np.random.Generator, replicas: int, samples: int, *, between: float, within: float) -> Side:
+    """Replicas with a median of their own around one microsecond, and samples around that."""
+    centers = 1e-6 * np.exp(between * generator.standard_normal(replicas))
+    return [center * np.exp(within * generator.standard_normal(samples)) for center in centers]
+
+
+def scripted(*values: float) -> Side:
+    """Replicas of 20 equal samples, as the fake device makes and the store rounds them."""
+    return [np.full(20, value, np.float32).astype(np.float64) for value in values]
+
+
+# --- scripted times, exactly -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 3), (1, 3), (3, 1), (2, 7)])
+def test_equal_scripted_times_have_a_ratio_of_exactly_one_and_are_unchanged(before: int, after: int) -> None:
+    found = compare(scripted(*[1.234e-5] * before), scripted(*[1.234e-5] * after))
+    assert (found.ratio, found.low, found.high) == (1.0, 1.0, 1.0)
+    assert found.verdict is Verdict.UNCHANGED
+    assert found.reason == "within the threshold of 1 %"
+
+
+def test_five_percent_slower_is_a_regression_and_five_percent_faster_an_improvement() -> None:
+    base, slow = scripted(*[1e-5] * 3), scripted(*[1.05e-5] * 3)
+    slower, faster = compare(base, slow, threshold=0.03), compare(slow, base, threshold=0.03)
+    assert slower.ratio == pytest.approx(1.05, rel=1e-6)
+    assert (slower.verdict, faster.verdict) == (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+    assert slower.reason == "beyond the threshold of 3 %"
+
+
+def test_a_change_of_exactly_the_threshold_is_not_beyond_it_whatever_the_rounding() -> None:
+    for base in np.linspace(1e-6, 2e-6, 50):
+        found = compare(scripted(*[base] * 3), scripted(*[base * 1.03] * 3), threshold=0.03)
+        assert found.verdict is Verdict.UNCHANGED
+
+
+def test_a_threshold_of_zero_still_lets_equal_times_be_unchanged() -> None:
+    assert compare(scripted(1e-5, 1e-5), scripted(1e-5, 1e-5), threshold=0.0).verdict is Verdict.UNCHANGED
+
+
+# --- the three-way answer --------------------------------------------------------------------------------------------
+
+
+def test_students_pooled_interval_by_hand() -> None:
+    # Logarithms of (1, 1.1) and (1.2, 1.3): t(2, 99.5 %) = 9.92484 on the pooled variance.
+    before, after = np.log([1.0, 1.1]), np.log([1.2, 1.3])
+    error = math.sqrt((before.var(ddof=1) + after.var(ddof=1)) / 2)
+    found = compare([[1.0], [1.1]], [[1.2], [1.3]])
+    assert found.low is not None
+    assert math.log(found.low) == pytest.approx(after.mean() - before.mean() - 9.92484 * error, abs=1e-5)
+
+
+def test_a_change_hidden_by_noise_is_inconclusive_and_says_what_could_have_been_seen() -> None:
+    found = compare([[1.0], [1.02], [0.98]], [[1.06], [1.03], [1.09]], threshold=0.03)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 1 < found.high
+    smallest = 100 * (found.high / found.ratio - 1)
+    assert f"could have shown is {smallest:.3g} %" in found.reason
+    assert found.reason.startswith("noise hides a change")
+
+
+def test_a_change_on_either_side_of_the_threshold_is_inconclusive() -> None:
+    found = compare([[1.0], [1.001]], [[1.029], [1.03]], threshold=0.03)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "either side of the threshold of 3 %" in found.reason
+    assert "could have shown is 3 %" in found.reason
+
+
+def test_the_smallest_change_to_be_seen_is_the_one_where_the_verdict_turns() -> None:
+    base = [[1.0], [1.02], [0.98]]
+    first = compare(base, base, threshold=0.03)
+    assert first.high is not None
+    assert first.verdict is Verdict.INCONCLUSIVE
+    for factor, verdict in ((0.999, Verdict.INCONCLUSIVE), (1.001, Verdict.REGRESSION)):
+        moved = [[sample * first.high * factor for sample in replica] for replica in base]
+        assert compare(base, moved, threshold=0.03).verdict is verdict
+
+
+def test_a_significant_change_that_does_not_matter_is_unchanged() -> None:
+    found = compare([[1.0], [1.0001]], [[1.01], [1.0101]], threshold=0.03)
+    assert found.low is not None
+    assert found.low > 1
+    assert found.verdict is Verdict.UNCHANGED
+
+
+def test_one_replica_on_each_side_cannot_be_judged_and_names_the_cure() -> None:
+    found = compare(scripted(1e-5), scripted(2e-5))
+    assert (found.low, found.high, found.verdict) == (None, None, Verdict.INCONCLUSIVE)
+    assert found.ratio == pytest.approx(2.0)
+    assert "--replicas 3" in found.reason
+
+
+def test_one_replica_can_be_judged_against_three() -> None:
+    found = compare([[1.0], [1.001], [0.999]], [[1.1]], threshold=0.03)
+    assert found.verdict is Verdict.REGRESSION
+
+
+def test_a_known_spread_supplies_what_single_replicas_lack() -> None:
+    assert compare([[1.0]], [[1.05]], threshold=0.03, between_cv=0.003).verdict is Verdict.REGRESSION
+    assert compare([[1.0]], [[1.05]], threshold=0.03, between_cv=0.03).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_known_spread_restrains_replicas_that_agree_by_chance() -> None:
+    found = compare([[1.0], [1.0]], [[1.05], [1.05]], threshold=0.03, between_cv=0.05)
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_replicas_without_any_bound_give_an_infinite_end_rather_than_an_overflow() -> None:
+    found = compare([[1.0], [1e280]], [[1.0]], alpha=0.001)
+    assert found.high == math.inf
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"threshold": -0.1}, "threshold"),
+        ({"threshold": math.nan}, "threshold"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"between_cv": -1.0}, "coefficient of variation"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(options: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        compare([[1.0]], [[1.0]], **options)
+
+
+@pytest.mark.parametrize(("baseline", "candidate"), [([], [[1.0]]), ([[1.0]], []), ([[0.0]], [[1.0]]), ([[1.0]], [[]])])
+def test_sides_without_possible_times_are_refused(baseline: Side, candidate: Side) -> None:
+    with pytest.raises(ValueError, match=r"no replicas|no samples|above zero"):
+        compare(baseline, candidate)
+
+
+# --- what must not matter --------------------------------------------------------------------------------------------
+
+
+def same(one: Comparison, other: Comparison) -> bool:
+    ends = [(one.ratio, other.ratio), (one.low, other.low), (one.high, other.high)]
+    return all(a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9)) for a, b in ends)
+
+
+@given(sides, sides, st.floats(1e-3, 1e3))
+def test_scaling_both_sides_changes_nothing(baseline: Side, candidate: Side, factor: float) -> None:
+    scaled = compare([factor * replica for replica in baseline], [factor * replica for replica in candidate])
+    assert same(compare(baseline, candidate), scaled)
+
+
+@given(sides, sides)
+def test_swapping_the_sides_inverts_the_ratio_and_its_interval(baseline: Side, candidate: Side) -> None:
+    there, back = compare(baseline, candidate), compare(candidate, baseline)
+    assert there.ratio * back.ratio == pytest.approx(1.0)
+    if there.low is not None and there.high is not None and back.low is not None and back.high is not None:
+        assert there.low * back.high == pytest.approx(1.0)
+        assert there.high * back.low == pytest.approx(1.0)
+
+
+@given(sides, sides, st.randoms(use_true_random=False))
+def test_the_order_of_replicas_does_not_matter(baseline: Side, candidate: Side, random: object) -> None:
+    shuffled = sorted(baseline, key=lambda _: random.random())  # type: ignore[attr-defined]
+    assert same(compare(baseline, candidate), compare(shuffled, candidate[::-1]))
+
+
+@given(sides, sides)
+def test_the_ratio_is_the_ratio_of_the_levels_and_lies_in_its_interval(baseline: Side, candidate: Side) -> None:
+    found = compare(baseline, candidate)
+    assert found.ratio == pytest.approx(estimate_level(candidate).median_s / estimate_level(baseline).median_s)
+    assert found.low is None or found.high is None or found.low <= found.ratio <= found.high
+
+
+@given(sides, sides, st.floats(1.0, 100.0))
+def test_a_wider_threshold_never_makes_a_change_of_what_was_unchanged(a: Side, b: Side, factor: float) -> None:
+    if compare(a, b, threshold=0.02).verdict is Verdict.UNCHANGED:
+        assert compare(a, b, threshold=0.02 * factor).verdict is Verdict.UNCHANGED
+
+
+# --- by simulation ---------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_covers_the_true_ratio_as_often_as_alpha_says() -> None:
+    generator = np.random.default_rng(1)
+    covered = []
+    for _ in range(2000):
+        before = two_level(generator, 3, 30, between=0.02, within=0.01)
+        after = [1.1 * replica for replica in two_level(generator, 3, 30, between=0.02, within=0.01)]
+        found = compare(before, after, alpha=0.05)
+        covered.append(found.low is not None and found.high is not None and found.low <= 1.1 <= found.high)
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)  # three standard errors of 2000 trials
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 3), (1, 3), (2, 5)])
+def test_equal_levels_are_called_changed_no_more_often_than_alpha_says(before: int, after: int) -> None:
+    # 40 % of noise between replicas hides everything from three of them; a test that took samples as independent
+    # would call nearly each of these a change.
+    generator = np.random.default_rng(2)
+    changed = 0
+    for _ in range(2000):
+        sides = [two_level(generator, count, 50, between=0.4, within=0.05) for count in (before, after)]
+        changed += compare(*sides).verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+    assert changed <= 33  # 20 are expected; 33 is three standard deviations above
+
+
+def test_more_samples_a_replica_do_not_shrink_the_interval() -> None:
+    def width(samples: int) -> float:
+        generator = np.random.default_rng(3)
+        widths = []
+        for _ in range(200):
+            sides = [two_level(generator, 3, samples, between=0.05, within=0.01) for _ in range(2)]
+            found = compare(*sides)
+            assert found.low is not None
+            assert found.high is not None
+            widths.append(math.log(found.high / found.low))
+        return float(np.mean(widths))
+
+    assert width(10_000) == pytest.approx(width(100), rel=0.1)
+
+
+def test_more_replicas_do_shrink_it() -> None:
+    generator = np.random.default_rng(4)
+    few, many = (
+        compare(*[two_level(generator, count, 20, between=0.05, within=0.01) for _ in range(2)]) for count in (3, 30)
+    )
+    assert few.low is not None
+    assert many.low is not None
+    assert many.ratio / many.low < few.ratio / few.low
+
+
+# --- thresholds ------------------------------------------------------------------------------------------------------
+
+
+def test_the_cpu_device_has_a_wide_threshold_and_the_fake_is_like_a_gpu() -> None:
+    assert (default_threshold("cuda"), default_threshold("fake"), default_threshold("cpu")) == (0.03, 0.03, 0.50)
+
+
+def test_an_unknown_kind_of_device_has_no_threshold() -> None:
+    with pytest.raises(ValueError, match="'tpu': the kinds are cpu, cuda, fake"):
+        default_threshold("tpu")

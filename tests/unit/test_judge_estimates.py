@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.judge import estimate, estimate_level
+
+times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
+
+
+def test_the_median_stands_between_the_ends_of_its_interval() -> None:
+    found = estimate([3.0, 1.0, 2.0])
+    assert (found.median_s, found.low_s, found.high_s, found.samples) == (2.0, 1.0, 3.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rank"),
+    [(5, 1), (6, 1), (8, 1), (9, 2), (20, 6), (30, 10), (100, 40)],
+)
+def test_the_ranks_are_those_of_the_sign_test_tables(samples: int, rank: int) -> None:
+    found = estimate(np.arange(1.0, samples + 1))
+    assert (found.low_s, found.high_s) == (rank, samples + 1 - rank)
+
+
+def test_too_few_samples_give_all_that_can_be_said() -> None:
+    assert estimate([2.0]).low_s == estimate([2.0]).high_s == 2.0
+    assert estimate([1.0, 9.0], confidence=0.99).high_s == 9.0
+
+
+def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(20)
+    draws = generator.lognormal(sigma=1.0, size=(2000, 41))
+    found = [estimate(row) for row in draws]
+    covered = np.mean([e.low_s <= 1.0 <= e.high_s for e in found])
+    assert 0.95 - 0.015 < covered < 0.985
+
+
+@given(times, st.floats(0.5, 0.999))
+def test_order_does_not_matter_and_the_interval_holds_the_median(samples: list[float], confidence: float) -> None:
+    found = estimate(samples, confidence)
+    assert found == estimate(samples[::-1], confidence)
+    assert min(samples) <= found.low_s <= found.median_s <= found.high_s <= max(samples)
+
+
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        ([], "at least one"),
+        ([1.0, float("nan")], "not a finite number"),
+        ([1.0, float("inf")], "not a finite number"),
+        ([1.0, 0.0], "above zero"),
+        ([1.0, -1.0], "above zero"),
+    ],
+)
+def test_impossible_times_are_refused(samples: list[float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        estimate(samples)
+
+
+def test_samples_of_more_than_one_axis_are_refused() -> None:
+    with pytest.raises(ValueError, match="one axis, not 2"):
+        estimate(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 95.0])
+def test_a_confidence_outside_0_to_1_is_refused(confidence: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        estimate([1.0], confidence)
+
+
+def test_a_level_is_the_geometric_mean_of_the_replicas_medians() -> None:
+    level = estimate_level([[1.0, 1.0, 50.0], [4.0]])
+    assert level.median_s == pytest.approx(2.0)
+    assert level.samples == 4
+
+
+def test_equal_replicas_make_an_exact_level() -> None:
+    level = estimate_level([[1.234e-5] * 3] * 3)
+    assert (level.median_s, level.low_s, level.high_s) == (1.234e-5, 1.234e-5, 1.234e-5)
+
+
+def test_the_interval_of_a_level_is_students() -> None:
+    # Logarithms 0 and 0.2: mean 0.1, standard error 0.1, and t(1 degree of freedom, 97.5 %) = 12.7062.
+    level = estimate_level([[1.0], [float(np.exp(0.2))]])
+    assert np.log([level.low_s, level.high_s]) == pytest.approx([0.1 - 1.27062, 0.1 + 1.27062], abs=1e-5)
+
+
+def test_a_level_of_one_replica_has_the_interval_of_its_median() -> None:
+    assert estimate_level([[3.0, 1.0, 2.0]]) == estimate([3.0, 1.0, 2.0])
+
+
+def test_a_level_without_replicas_is_refused() -> None:
+    with pytest.raises(ValueError, match="no replicas"):
+        estimate_level([])

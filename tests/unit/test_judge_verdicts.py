@@ -1,0 +1,211 @@
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.judge import exit_code, verdicts
+from perfsvc.judge.verdicts import ORDER
+from perfsvc.model import Case, Judgement, Level, Series, Status, Verdict
+
+H100, CPU = "NVIDIA H100 80GB HBM3", "AMD EPYC 9654"
+
+
+def series(variant: str = "tiled", *, device: str = "GPU-1", model: str = H100, version: int = 1) -> Series:
+    return Series(Case("transpose", variant, (("n", 1024),), version), device, model)
+
+
+def level(*medians: float, run: int = 1) -> Level:
+    return Level(run, Status.OK, replicas=tuple((median,) * 5 for median in medians))
+
+
+BASE = level(1e-5, 1e-5, 1e-5)
+SAME = level(1e-5, 1e-5, 1e-5, run=2)
+SLOW = level(1.05e-5, 1.05e-5, 1.05e-5, run=2)
+FAILED = Level(2, Status.FAILED, "tiled.cu does not compile")
+WRONG = Level(2, Status.WRONG, "out differs by 0.3")
+SKIPPED = Level(2, Status.SKIPPED, "needs sm_90")
+
+
+def judge(baseline: dict[Series, Level], candidate: dict[Series, Level]) -> list[Judgement]:
+    return verdicts(baseline, candidate, threshold=0.03)
+
+
+def judge_one(before: Level | None, after: Level | None) -> Judgement:
+    only = series()
+    [judgement] = judge({only: before} if before else {}, {only: after} if after else {})
+    return judgement
+
+
+def test_a_slower_case_is_the_one_regression_and_carries_its_numbers() -> None:
+    found = judge_one(BASE, SLOW)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.ratio == pytest.approx(1.05)
+    assert (found.baseline_run, found.candidate_run) == (1, 2)
+    assert (found.baseline_s, found.candidate_s) == (pytest.approx(1e-5), pytest.approx(1.05e-5))
+
+
+def test_equal_times_are_unchanged() -> None:
+    found = judge_one(BASE, SAME)
+    assert (found.verdict, found.ratio, found.low, found.high) == (Verdict.UNCHANGED, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("after", [FAILED, WRONG])
+@pytest.mark.parametrize("before", [BASE, FAILED, None])
+def test_a_failed_or_wrong_candidate_is_broken_with_its_reason(before: Level | None, after: Level) -> None:
+    found = judge_one(before, after)
+    assert (found.verdict, found.reason, found.ratio) == (Verdict.BROKEN, after.reason, None)
+
+
+def test_a_candidate_whose_values_are_no_numbers_is_broken() -> None:
+    assert judge_one(BASE, level(math.nan)).verdict is Verdict.BROKEN
+    assert judge_one(BASE, Level(2, Status.OK)).verdict is Verdict.BROKEN
+    assert judge_one(BASE, Level(2, Status.OK, replicas=((1.0,), ()))).reason == "a replica holds no values"
+
+
+def test_a_skipped_candidate_has_no_row_unless_the_baseline_had_it() -> None:
+    assert judge({}, {series(): SKIPPED}) == []
+    assert judge({series(): SKIPPED}, {series(): SKIPPED}) == []
+    found = judge_one(BASE, SKIPPED)
+    assert (found.verdict, found.reason) == (Verdict.MISSING, "needs sm_90")
+
+
+def test_a_case_without_a_level_in_the_baseline_is_new() -> None:
+    assert judge_one(None, SAME).verdict is Verdict.NEW
+    found = judge_one(FAILED, SAME)
+    assert (found.verdict, found.reason) == (Verdict.NEW, "the baseline has no level: tiled.cu does not compile")
+
+
+def test_a_case_that_the_candidate_does_not_have_is_missing() -> None:
+    found = judge_one(BASE, None)
+    assert (found.verdict, found.baseline_run, found.candidate_run) == (Verdict.MISSING, 1, None)
+    assert judge({series(): SKIPPED}, {}) == []
+
+
+def test_a_new_version_is_new_and_the_old_one_is_not_missed() -> None:
+    [found] = judge({series(version=1): BASE}, {series(version=2): SAME})
+    assert found.verdict is Verdict.NEW
+    assert found.reason == "version 2 of a case whose history ended with version 1"
+
+
+def test_a_board_without_history_borrows_that_of_its_model_and_says_so() -> None:
+    [found] = judge({series(device="GPU-1"): BASE}, {series(device="GPU-2"): SLOW})
+    assert found.verdict is Verdict.REGRESSION
+    assert found.series.device == "GPU-2"
+    assert f"another {H100} (GPU-1)" in found.reason
+
+
+def test_a_board_with_history_is_compared_with_itself_and_the_other_is_missing() -> None:
+    found = judge({series(device="GPU-1"): BASE, series(device="GPU-2"): SLOW}, {series(device="GPU-2"): SLOW})
+    assert [(j.series.device, j.verdict) for j in found] == [
+        ("GPU-1", Verdict.MISSING),
+        ("GPU-2", Verdict.UNCHANGED),
+    ]
+
+
+def test_the_latest_usable_board_of_the_model_lends() -> None:
+    baseline = {
+        series(device="GPU-1"): BASE,
+        series(device="GPU-2"): replace(SLOW, run=5),
+        series(device="GPU-3"): replace(FAILED, run=9),
+    }
+    found = {judgement.series.device: judgement for judgement in judge(baseline, {series(device="GPU-9"): SLOW})}
+    assert found["GPU-9"].verdict is Verdict.UNCHANGED
+    assert found["GPU-9"].baseline_run == 5
+
+
+def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:
+    gpu, cpu = series(device="GPU-1", model=H100), series(device="cpu-1", model=CPU)
+    found = {judgement.series: judgement.verdict for judgement in judge({gpu: BASE}, {cpu: SLOW})}
+    assert found == {gpu: Verdict.MISSING, cpu: Verdict.NEW}
+
+
+def test_another_metric_or_mode_is_another_series() -> None:
+    errors = replace(series(), metric="max_error")
+    found = judge({series(): BASE}, {errors: SLOW})
+    assert {judgement.verdict for judgement in found} == {Verdict.MISSING, Verdict.NEW}
+
+
+def test_metrics_are_better_when_they_are_lower_and_may_be_zero() -> None:
+    errors = replace(series(), metric="max_error")
+    zero, some, more = (Level(1, Status.OK, replicas=((e,), (e,), (e,))) for e in (0.0, 1e-7, 2e-7))
+
+    def verdict(before: Level, after: Level) -> Verdict:
+        return judge({errors: before}, {errors: after})[0].verdict
+
+    assert verdict(some, more) is Verdict.REGRESSION
+    assert verdict(zero, zero) is Verdict.UNCHANGED
+    assert verdict(zero, some) is Verdict.INCONCLUSIVE
+
+
+def test_the_threshold_may_depend_on_the_series() -> None:
+    rough, fine = series("naive"), series("tiled")
+    found = verdicts(
+        {rough: BASE, fine: BASE},
+        {rough: SLOW, fine: SLOW},
+        threshold=lambda judged: 0.5 if judged == rough else 0.03,
+    )
+    assert {judgement.series: judgement.verdict for judgement in found} == {
+        rough: Verdict.UNCHANGED,
+        fine: Verdict.REGRESSION,
+    }
+
+
+def test_the_steepest_regression_comes_first_and_the_unchanged_last() -> None:
+    steeper = level(2e-5, 2e-5, 2e-5, run=2)
+    faster = level(0.5e-5, 0.5e-5, 0.5e-5, run=2)
+    single = level(1e-5, run=2)
+    after = {"a": SAME, "b": SLOW, "c": steeper, "d": FAILED, "e": SKIPPED, "f": faster, "g": single, "h": SAME}
+    before = {name: BASE for name in after if name != "h"} | {"g": level(1e-5)}
+    found = judge(
+        {series(name): values for name, values in before.items()},
+        {series(name): values for name, values in after.items()},
+    )
+    assert [judgement.series.case.variant for judgement in found] == ["c", "b", "d", "e", "f", "g", "h", "a"]
+
+
+LEVELS = st.sampled_from([None, BASE, SAME, SLOW, FAILED, WRONG, SKIPPED, level(1e-5)])
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(LEVELS, LEVELS)))
+def test_each_series_has_one_row_at_most_and_the_rows_are_in_order(
+    levels: dict[str, tuple[Level | None, Level | None]],
+) -> None:
+    before = {series(name): pair[0] for name, pair in levels.items() if pair[0]}
+    after = {series(name): pair[1] for name, pair in levels.items() if pair[1]}
+    found = judge(before, after)
+    judged = {judgement.series for judgement in found}
+    assert len(judged) == len(found)
+    assert [ORDER.index(judgement.verdict) for judgement in found] == sorted(
+        ORDER.index(judgement.verdict) for judgement in found
+    )
+    assert {one for one, found_level in after.items() if found_level.status is not Status.SKIPPED} <= judged
+    assert all(judgement.reason for judgement in found)
+
+
+# --- exit codes ------------------------------------------------------------------------------------------------------
+
+
+def judged(*found: Verdict) -> Iterable[Judgement]:
+    return [Judgement(series(str(number)), verdict) for number, verdict in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("found", "failed", "strict", "code"),
+    [
+        ((), False, False, 0),
+        ((Verdict.UNCHANGED, Verdict.NEW, Verdict.MISSING, Verdict.IMPROVEMENT), False, True, 0),
+        ((Verdict.INCONCLUSIVE,), False, False, 0),
+        ((Verdict.INCONCLUSIVE,), False, True, 3),
+        ((Verdict.INCONCLUSIVE, Verdict.REGRESSION), False, True, 1),
+        ((Verdict.REGRESSION, Verdict.BROKEN), False, True, 4),
+        ((Verdict.REGRESSION,), True, False, 4),
+        ((), True, False, 4),
+    ],
+)
+def test_a_failure_outranks_a_regression_which_outranks_doubt(
+    found: tuple[Verdict, ...], failed: bool, strict: bool, code: int
+) -> None:
+    assert exit_code(judged(*found), failed=failed, strict=strict) == code
