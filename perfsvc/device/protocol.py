@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.model import Case, DeviceInfo, Launch
+from perfsvc.model import DeviceInfo, Launch, ReplayRecord
 
 Module = Any
 """A loaded binary: opaque, of the device that loaded it."""
@@ -32,7 +32,7 @@ class Device(Protocol):
         ...
 
     def measuring(
-        self, case: Case, replica: int, expected: Mapping[str, NDArray[Any]]
+        self, record: ReplayRecord, replica: int, expected: Mapping[str, NDArray[Any]]
     ) -> AbstractContextManager[None]:
         """Encloses all work of one case in one replica: an NVTX range on CUDA, the choice of the script on the fake.
 

@@ -1,0 +1,44 @@
+"""``perfsvc list``."""
+
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("list")
+@options.suite
+@options.select
+@options.exclude
+@options.points
+@options.formats()
+def command(suite: Path, select: tuple[str, ...], exclude: tuple[str, ...], points: str | None, output_format: str) -> None:
+    """List the cases of the suite.
+
+    Without --points these are the full points, as a run on a GPU measures them.
+    """
+    from perfsvc.report import tables
+    from perfsvc.suite import Selection, discover
+
+    found = discover(suite)
+    specs = found.resolve(Selection(select, exclude), points or "full")
+    rows = [
+        {
+            "case": spec.case.id,
+            "benchmark": spec.case.benchmark,
+            "variant": spec.case.variant,
+            "point": dict(spec.case.point),
+            "requires": list(spec.requires),
+            "kind": spec.kind,
+        }
+        for spec in specs
+    ]
+    if output_format == "json":
+        output.show_json(rows)
+    else:
+        output.show(tables.cases_table(rows))
+    for problem in found.problems:
+        click.echo(f"error: {problem}", err=True)
+    if found.problems:
+        raise SystemExit(found.problems[0].exit_code)

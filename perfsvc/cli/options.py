@@ -1,0 +1,98 @@
+"""Options and parameter types that several commands share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfsvc.resources import folder
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+database = click.option(
+    "--db",
+    "database",
+    envvar="PERFSVC_DB",
+    default="perfsvc.db",
+    show_default=True,
+    show_envvar=True,
+    metavar="URL",
+    help="The database: a SQLite file, or any SQLAlchemy URL.",
+)
+
+
+def formats(*names: str) -> Decorator:
+    """``--format``, with ``table`` for people as the default and ``json`` for programs."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json", *names]),
+        default="table",
+        show_default=True,
+        help="A table for people, or JSON for programs.",
+    )
+
+
+def suite_folder() -> Path:
+    """The suite where none is named: ``./kernels``, else the built-in one."""
+    here = Path("kernels")
+    return here if here.is_dir() else folder("kernels")
+
+
+suite = click.option(
+    "--suite",
+    "suite",
+    envvar="PERFSVC_SUITE",
+    show_envvar=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    default=suite_folder,
+    show_default="./kernels, else the built-in suite",
+    help="The folder of benchmarks.",
+)
+
+select = click.option(
+    "--select",
+    multiple=True,
+    metavar="GLOB",
+    help="Only these cases: transpose, transpose/tiled*, '*/naive[n=4096]'. May be repeated.",
+)
+
+exclude = click.option("--exclude", multiple=True, metavar="GLOB", help="Not these cases. May be repeated.")
+
+points = click.option(
+    "--points",
+    type=click.Choice(["smoke", "full"]),
+    default=None,
+    show_default="full on a GPU, smoke elsewhere",
+    help="The small smoke point of each benchmark, or its full points.",
+)
+
+strict = click.option("--strict", is_flag=True, help="Exit with 3 where a verdict is inconclusive.")
+
+
+class Fraction(click.ParamType):
+    """``3%`` or ``0.03``, as a fraction greater than zero."""
+
+    name = "fraction"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The fraction that was typed."""
+        text = str(value).strip()
+        try:
+            fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f"{text!r} is no number; write 3% or 0.03", param, ctx)
+        if not 0 < fraction < 10:  # noqa: PLR2004 - 10 is a tenfold time: anything above it is a slip of the finger
+            self.fail(f"{text!r} is not between 0 and 1000 %; write 3% or 0.03", param, ctx)
+        return fraction
+
+
+threshold = click.option(
+    "--threshold",
+    type=Fraction(),
+    metavar="SHARE",
+    default=None,
+    show_default="3% on a GPU, 50% on the CPU device",
+    help="The smallest relevant change: 3% or 0.03.",
+)

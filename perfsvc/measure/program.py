@@ -1,0 +1,110 @@
+"""A replay record bound to a device: its steps as calls."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc.device.protocol import Device, Module
+from perfsvc.errors import LaunchError
+from perfsvc.measure.memory import Memory
+from perfsvc.model import Arg, BufferArg, Call, HostFinish, Launch, Memset, ReplayRecord, Step
+
+Function = Callable[[Mapping[str, Any], int], Any]
+"""A Python step: it queues work on a stream (by address) on device arrays (by buffer name)."""
+
+_REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max}
+
+
+class Program:
+    """The steps of one case, ready to run on a device.
+
+    Args:
+        device: where they run.
+        record: the steps.
+        modules: the binaries, in the order of ``record.modules``.
+        memory: the case's buffers.
+        functions: the Python functions that ``Call`` steps name.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        record: ReplayRecord,
+        modules: Sequence[bytes],
+        memory: Memory,
+        functions: Mapping[str, Function],
+    ) -> None:
+        self._device = device
+        self._memory = memory
+        self._functions = functions
+        self._modules: list[Module] = [device.load(code) for code in modules]
+        self._launches = [step for step in record.steps if isinstance(step, Launch)]
+        self._all = [self._bind(step) for step in record.steps]
+        self._queued = [self._bind(step) for step in record.steps if not isinstance(step, HostFinish)]
+
+    def reset(self) -> None:
+        """Brings inputs, poison and constants to the state before the first launch."""
+        self._memory.reset()
+        for launch in self._launches:
+            for symbol, buffer in launch.constants:
+                self._device.set_constant(
+                    self._modules[launch.module], symbol, self._memory.address(buffer), self._memory.nbytes(buffer)
+                )
+
+    def run(self) -> None:
+        """Runs every step, those of the host included, and waits for the device."""
+        for step in self._all:
+            step()
+        self._device.synchronize()
+
+    def queue(self) -> None:
+        """Queues the device's steps alone: what a ``kernel`` variant is timed for."""
+        for step in self._queued:
+            step()
+
+    def call(self) -> list[Any]:
+        """Runs every step like ``run`` and returns what the Python functions returned."""
+        returned = [step() for step in self._all]
+        self._device.synchronize()
+        return returned
+
+    def _bind(self, step: Step) -> Callable[[], Any]:
+        match step:
+            case Memset(buffer, byte):
+                address, size = self._memory.address(buffer), self._memory.nbytes(buffer)
+                return lambda: self._device.fill(address, size, byte)
+            case Launch():
+                module, args = self._modules[step.module], [self._value(arg) for arg in step.args]
+                return lambda: self._device.launch(module, step, args)
+            case HostFinish():
+                return lambda: self._finish(step)
+            case Call(function):
+                return self._python(function)
+
+    def _value(self, arg: Arg) -> np.generic:
+        if isinstance(arg, BufferArg):
+            return np.uint64(self._memory.address(arg.buffer))
+        scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
+        return scalar
+
+    def _finish(self, step: HostFinish) -> None:
+        values = self._memory.read(step.source)
+        if values.dtype.kind == "f":
+            values = values.astype(np.float64)
+        self._memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
+
+    def _python(self, name: str) -> Callable[[], Any]:
+        function, views = self._functions[name], self._memory.views()
+
+        def call() -> Any:
+            try:
+                return function(views, self._device.stream)
+            except Exception as error:
+                raise LaunchError(
+                    f"the Python step {name!r} raised {type(error).__name__}: {error}",
+                    cure="correct the function in the benchmark file",
+                ) from error
+
+        return call

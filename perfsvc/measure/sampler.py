@@ -1,0 +1,55 @@
+"""Taking samples of one case: warm-up, then timed launches until a cap is reached."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from perfsvc.device.protocol import Device
+
+BATCH = 10
+"""Samples between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How long a case is sampled: until ``samples`` are taken or ``seconds`` have passed, whichever is first."""
+
+    warmup: int = 5
+    samples: int = 100
+    seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of one case, in seconds, in the order they were taken, and why no more were."""
+
+    seconds: tuple[float, ...]
+    stopped: str
+
+
+def take(
+    device: Device,
+    sample: Callable[[], None],
+    sampling: Sampling,
+    *,
+    clock: Literal["device", "host"],
+    cold: bool,
+) -> Samples:
+    """Samples the work that ``sample`` queues.
+
+    The time cap counts all that sampling costs, cache eviction included; at least one sample is always taken.
+    """
+    deadline = time.monotonic() + sampling.seconds
+    for _ in range(sampling.warmup):
+        device.time(sample, 1, clock=clock, cold=cold)
+        if time.monotonic() > deadline:
+            break
+    # A slow case gets single samples, so that it overruns the time cap by no more than one of them.
+    batch = BATCH if time.monotonic() < deadline else 1
+    seconds: list[float] = []
+    while len(seconds) < sampling.samples:
+        seconds += device.time(sample, min(batch, sampling.samples - len(seconds)), clock=clock, cold=cold)
+        if time.monotonic() > deadline and len(seconds) < sampling.samples:
+            return Samples(tuple(seconds), f"time cap of {sampling.seconds:g} s")
+    return Samples(tuple(seconds), f"sample cap of {sampling.samples}")

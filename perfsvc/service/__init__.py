@@ -1,0 +1,1 @@
+"""The use cases of perfsvc, a file each."""

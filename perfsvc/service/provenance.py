@@ -1,0 +1,83 @@
+"""Where a run comes from: commit, host, versions."""
+
+import platform
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from perfsvc import __version__
+from perfsvc.device.cpu import describe as describe_cpu
+from perfsvc.model import Provenance
+
+PACKAGES = ("numpy", "scipy", "pandas", "sqlalchemy", "pycuda", "nvtx", "nvidia-ml-py", "ziglang")
+"""The packages that can change a number, or what is made of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What git says of a folder; empty outside a repository."""
+
+    commit: str = ""
+    dirty: bool = False
+    branch: str = ""
+
+
+def collect(suite: Path, *, command_line: str, label: str, seed: int, replicas: int) -> Provenance:
+    """Everything a run starting now should remember."""
+    revision = revision_of(suite)
+    return Provenance(
+        started=datetime.now(UTC),
+        command_line=command_line,
+        suite=str(suite),
+        commit=revision.commit,
+        dirty=revision.dirty,
+        branch=revision.branch,
+        host=socket.gethostname(),
+        cpu=describe_cpu().model,
+        perfsvc_version=__version__,
+        python_version=platform.python_version(),
+        packages=_versions(PACKAGES),
+        seed=seed,
+        replicas=replicas,
+        label=label,
+    )
+
+
+def revision_of(folder: Path) -> Revision:
+    """The commit that a folder's files belong to, and whether they differ from it.
+
+    Dirty is what could change a binary: a changed tracked file anywhere, or an untracked one inside the folder. A
+    folder that its repository ignores (an installed suite) has no revision.
+    """
+    commit = git(folder, "rev-parse", "HEAD")
+    if not commit or git(folder, "check-ignore", "-q", ".") is not None:
+        return Revision()
+    changed = git(folder, "status", "--porcelain", "--untracked-files=no")
+    untracked = git(folder, "ls-files", "--others", "--exclude-standard", ".")
+    branch = git(folder, "symbolic-ref", "--short", "-q", "HEAD")
+    return Revision(commit, bool(changed or untracked), branch or "")
+
+
+def git(folder: Path, *arguments: str) -> str | None:
+    """What a git command prints, stripped; None where it fails or there is no git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _versions(names: Sequence[str]) -> dict[str, str]:
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,91 @@
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SUITES = Path(__file__).parent / "suites"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+class Workplace:
+    """An empty folder with a database, a cache and a script of its own, in which the command line is run."""
+
+    suites = SUITES
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder = folder
+        self.script = folder / "script.json"
+        self.database = folder / "perfsvc.db"
+        self.environment = os.environ | {
+            "PERFSVC_CACHE": str(cache),
+            "PERFSVC_DB": str(self.database),
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+        }
+
+    def start(self, *arguments, **options) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "perfsvc", *map(str, arguments)],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    def __call__(self, *arguments, code: int | None = None) -> Ended:
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=100)
+        if code is not None:
+            assert process.returncode == code, f"exit code {process.returncode}\n{out}\n{err}"
+        return Ended(process.returncode, out, err)
+
+    def play(self, cases: dict, **script) -> None:
+        """Writes the fake device's script."""
+        self.script.write_text(json.dumps({"cases": cases, **script}))
+
+    def fake(self, *arguments, suite: str = "scale", code: int | None = None) -> Ended:
+        """Runs a suite on the fake device."""
+        return self(
+            "run", "--device", f"fake:{self.script}", "--suite", SUITES / suite, *arguments, code=code
+        )
+
+    def cpu(self, *arguments, suite: str, code: int | None = None) -> Ended:
+        """Runs a suite on the CPU device."""
+        return self("run", "--device", "cpu", "--suite", SUITES / suite, *arguments, code=code)
+
+    def rows(self, query: str) -> list[tuple]:
+        """What a SQL query finds in the database."""
+        connection = sqlite3.connect(self.database)
+        try:
+            return connection.execute(query).fetchall()
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def perfsvc(tmp_path, cache):
+    return Workplace(tmp_path, cache)

@@ -1,0 +1,4 @@
+extern "C" __global__ void copy(float* out, const float* a, int n) {
+    out[0] = undeclared_name;
+}
+#error this source does not compile

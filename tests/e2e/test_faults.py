@@ -1,0 +1,145 @@
+"""Nothing stops a run: every fault costs its case alone, on the CPU device for real and on the fake by script."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+GOOD = {f"faulty/{name}[n=1000]" for name in ("good", "also_good")}
+
+
+def test_four_faults_are_four_failed_cases_and_all_others_are_measured(perfsvc):
+    ended = perfsvc.cpu("--limit", "3", "--replicas", "2", "--format", "json", suite="faulty", code=4)
+    rows = {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["cases"]}
+    assert {row["case"] for row in rows.values() if row["status"] == "ok"} == GOOD
+    assert {name: row["status"] for name, row in rows.items() if row["status"] != "ok"} == {
+        "endless": "failed",
+        "overrun": "wrong",
+        "wrong": "wrong",
+        "uncompilable": "failed",
+    }
+    assert "time limit" in rows["endless"]["reason"]
+    assert "'out', up to 10 elements (40 bytes) from its end" in rows["overrun"]["reason"]
+    assert "out[77] is" in rows["wrong"]["reason"]
+    assert "uncompilable.cu" in rows["uncompilable"]["reason"]
+    assert "undeclared_name" in rows["uncompilable"]["reason"]
+    assert perfsvc.rows("select count(*) from measurements where status = 'ok'") == [(4,)]
+    table = perfsvc.cpu("--limit", "3", "--replicas", "1", suite="faulty", code=4).out
+    for word in ("time limit", "up to 10 elements", "out[77] is", "undeclared_name"):
+        assert word in re.sub(r"\s+", " ", table)
+
+
+FAULTS = {
+    "wrong": ("wrong", "wrong result"),
+    "overrun": ("wrong", "out of bounds"),
+    "refused": ("failed", "invalid configuration"),
+    "illegal": ("failed", "illegal address"),
+    "crash": ("failed", "killed by SIGKILL"),
+    "hang": ("failed", "time limit"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_costs_its_case_alone(perfsvc, fault):
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": fault}})
+    ended = perfsvc.fake("--limit", "2", "--format", "json", code=4)
+    status, reason = FAULTS[fault]
+    rows = {row["case"]: row for row in ended.json["cases"]}
+    assert rows["scale/beta[n=100]"]["status"] == status
+    assert reason in rows["scale/beta[n=100]"]["reason"]
+    for other in ("scale/alpha[n=100]", "scale/gamma[n=100]"):
+        assert (rows[other]["status"], rows[other]["replicas"]) == ("ok", 3)
+
+
+def test_a_fault_in_a_later_replica_keeps_what_was_measured_before(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "crash", "replica": 1}})
+    perfsvc.fake(code=4)
+    beta = perfsvc.rows(
+        "select replica, status from measurements m join cases c on c.id = m.case_id where variant like 'beta%'"
+    )
+    assert sorted(beta) == [(0, "ok"), (1, "failed")]
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def measured(perfsvc):
+    try:
+        return perfsvc.rows("select count(*) from measurements")[0][0]
+    except sqlite3.OperationalError:  # the run has not made the database yet
+        return 0
+
+
+@dataclass
+class Hanging:
+    """A run whose last replica hangs in a case, after six measurements or more."""
+
+    run: subprocess.Popen
+    worker: int
+    measured: int
+
+
+@pytest.fixture
+def hanging(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang", "replica": 2}})
+    arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--seed", "1")
+    with perfsvc.start(*arguments) as run:
+        wait_for(lambda: measured(perfsvc) >= 6)
+        time.sleep(2)  # the last worker starts, and reaches the case that hangs
+        (worker,) = children(run.pid)
+        yield Hanging(run, worker, measured(perfsvc))
+        run.kill()
+        run.communicate()
+
+
+def test_a_killed_worker_costs_its_case_and_the_run_goes_on(perfsvc, hanging):
+    os.kill(hanging.worker, signal.SIGKILL)
+    out, err = hanging.run.communicate(timeout=60)
+    assert hanging.run.returncode == 4, err
+    assert "killed by SIGKILL" in out
+    assert perfsvc.rows("select status, count(*) from measurements group by status order by status") == [
+        ("failed", 1),
+        ("ok", 8),
+    ]
+
+
+def test_a_killed_parent_loses_nothing_that_was_measured(perfsvc, hanging):
+    hanging.run.kill()
+    hanging.run.wait()
+    wait_for(lambda: not alive(hanging.worker))
+    assert measured(perfsvc) == hanging.measured
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    assert perfsvc.rows("select state from runs order by id") == [("interrupted",), ("finished",)]
+
+
+def test_ctrl_c_ends_the_worker_and_marks_the_run(perfsvc, hanging):
+    hanging.run.send_signal(signal.SIGINT)
+    _, err = hanging.run.communicate(timeout=30)
+    assert hanging.run.returncode == 130, err
+    wait_for(lambda: not alive(hanging.worker))
+    assert perfsvc.rows("select state from runs") == [("interrupted",)]
+    assert measured(perfsvc) == hanging.measured

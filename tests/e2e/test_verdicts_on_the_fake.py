@@ -1,0 +1,132 @@
+"""The whole way from the command line to the verdict, to exact numbers."""
+
+import pytest
+
+MICROSECOND = 1e-6
+CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
+
+
+def verdicts(ended):
+    return {row["case"]: row["verdict"] for row in ended.json["cases"]}
+
+
+def test_two_equal_runs_regress_nothing(perfsvc):
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}})
+    first = perfsvc.fake("--format", "json", code=0)
+    assert verdicts(first) == dict.fromkeys(CASES, "new")
+    second = perfsvc.fake("--format", "json", code=0)
+    assert verdicts(second) == dict.fromkeys(CASES, "unchanged")
+    for row in second.json["cases"]:
+        assert row["ratio"] == pytest.approx(1, abs=1e-9)
+        assert row["median_s"] == pytest.approx(100 * MICROSECOND, rel=1e-6)
+
+
+def test_one_case_made_five_percent_slower_is_named_alone(perfsvc):
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}})
+    perfsvc.fake(code=0)
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}, "scale/beta": {"seconds": 105 * MICROSECOND}})
+    ended = perfsvc.fake("--format", "json", code=1)
+    assert verdicts(ended) == {CASES[0]: "unchanged", CASES[1]: "regression", CASES[2]: "unchanged"}
+    compared = perfsvc("compare", "latest~1", "latest", "--format", "json", code=1)
+    rows = {row["case"]: row for row in compared.json["cases"]}
+    assert [case for case, row in rows.items() if row["verdict"] == "regression"] == [CASES[1]]
+    assert rows[CASES[1]]["ratio"] == pytest.approx(1.05, rel=1e-6)
+    assert "scale/beta[n=100]" in perfsvc("compare", "latest~1", "latest", code=1).out
+
+
+def test_an_inconclusive_case_is_no_regression_but_strict_says_so(perfsvc):
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}})
+    perfsvc.fake(code=0)
+    noisy = [90 * MICROSECOND, 104 * MICROSECOND, 118 * MICROSECOND]
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}, "scale/gamma": {"seconds": noisy}})
+    ended = perfsvc.fake("--format", "json", code=0)
+    assert verdicts(ended) == {CASES[0]: "unchanged", CASES[1]: "unchanged", CASES[2]: "inconclusive"}
+    perfsvc("compare", "1", "2", code=0)
+    perfsvc("compare", "1", "2", "--strict", code=3)
+    perfsvc.fake("--strict", code=3)
+
+
+def test_a_regression_stays_one_on_the_next_night(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/alpha": {"seconds": 1.2e-4}})
+    perfsvc.fake(code=1)
+    perfsvc.fake(code=1)
+    perfsvc("baseline", "set", "latest", code=0)
+    perfsvc.fake(code=0)
+    perfsvc("baseline", "clear", code=0)
+    perfsvc.fake(code=1)
+
+
+def test_a_slow_drift_is_compared_with_the_level_it_started_from(perfsvc):
+    codes = []
+    for step in range(3):
+        perfsvc.play({"*": {"seconds": 1e-4 * 1.02**step}})
+        codes.append(perfsvc.fake("--select", "scale/alpha").code)
+    assert codes == [0, 0, 1]
+
+
+def test_new_missing_and_broken_cases_each_get_a_row(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake("--exclude", "scale/alpha", code=0)
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "wrong"}})
+    perfsvc.fake("--exclude", "scale/gamma", code=4)
+    ended = perfsvc("compare", "1", "2", "--format", "json", code=4)
+    assert verdicts(ended) == {CASES[0]: "new", CASES[1]: "broken", CASES[2]: "missing"}
+
+
+def test_the_threshold_decides_what_is_relevant(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    perfsvc.play({"*": {"seconds": 1.05e-4}})
+    perfsvc.fake("--threshold", "10%", code=0)
+    perfsvc("compare", "1", "2", "--threshold", "0.1", code=0)
+    perfsvc("compare", "1", "2", code=1)
+
+
+def test_a_label_and_a_number_name_a_run(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake("--label", "before", code=0)
+    perfsvc.fake("--label", "after", code=0)
+    for pair in (("before", "after"), ("1", "2"), ("@baseline", "latest"), ("latest~1", "after")):
+        perfsvc("compare", *pair, code=0)
+
+
+@pytest.mark.parametrize("asked", ["7", "latest~5", "no-such-label"])
+def test_a_run_that_is_not_there_is_a_usage_error_with_its_cure(perfsvc, asked):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    ended = perfsvc("compare", asked, "latest", code=2)
+    assert asked in ended.err
+    assert "cure:" in ended.err
+
+
+def test_everything_about_a_run_is_recorded(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}}, driver="580.1", model="Fake H100")
+    perfsvc.fake("--label", "nightly", "--replicas", "2", "--seed", "7", code=0)
+    run = perfsvc.rows("select label, state, seed, replicas, host, command_line, perfsvc_version from runs")
+    assert run[0][:4] == ("nightly", "finished", 7, 2)
+    assert run[0][4]
+    assert "--label nightly" in run[0][5]
+    assert perfsvc.rows("select driver from environments") == [("580.1",)]
+    assert perfsvc.rows("select count(*) from measurements") == [(6,)]
+    assert perfsvc.rows("select count(*) from binaries") == [(3,)]
+
+
+def test_the_order_differs_between_replicas_and_repeats_with_the_seed(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    arguments = ("--points", "full", "--replicas", "4", "--seed", "3")
+    perfsvc.fake(*arguments, code=0)
+    perfsvc.fake(*arguments, code=0)
+    rows = perfsvc.rows("select run_id, replica, case_id from measurements order by id")
+    orders = {(run, replica): [] for run, replica, _ in rows}
+    for run, replica, case in rows:
+        orders[run, replica].append(case)
+    assert len({tuple(orders[1, replica]) for replica in range(4)}) > 1
+    assert [orders[1, r] for r in range(4)] == [orders[2, r] for r in range(4)]
+
+
+def test_listing_cases_is_json_for_programs(perfsvc):
+    listed = perfsvc("list", "--suite", perfsvc.suites / "scale", "--format", "json", code=0).json
+    assert [row["case"] for row in listed][:2] == ["scale/alpha[n=1000]", "scale/alpha[n=4000]"]
+    assert set(listed[0]) >= {"case", "benchmark", "variant", "point", "requires"}

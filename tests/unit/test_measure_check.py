@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from perfsvc.errors import ResultError
+from perfsvc.measure import check
+from perfsvc.model import Tolerance
+
+FINITE = st.floats(-1e6, 1e6, width=32)
+
+
+def naive(out, ref):
+    rms = np.sqrt(np.mean(ref.astype(float) ** 2))
+    errors = [
+        0.0 if o == r else abs(float(o) - float(r)) / max(abs(float(r)), rms)
+        for o, r in zip(out.ravel(), ref.ravel(), strict=True)
+    ]
+    return max(errors), sum(errors) / len(errors)
+
+
+@given(arrays(np.float32, 37, elements=FINITE), arrays(np.float64, 37, elements=st.floats(-1e6, 1e6)))
+def test_the_error_is_the_naive_one(out, ref):
+    ref[0] = 1.0
+    error = check.error_of(out, ref)
+    assert (error.max, error.mean) == pytest.approx(naive(out, ref), rel=1e-12)
+
+
+def test_the_error_does_not_depend_on_the_chunks(monkeypatch):
+    rng = np.random.default_rng(0)
+    ref = rng.standard_normal(1000)
+    out = (ref + rng.standard_normal(1000) * 1e-3).astype(np.float32)
+    whole = check.error_of(out, ref)
+    monkeypatch.setattr(check, "CHUNK", 7)
+    chunked = check.error_of(out, ref)
+    assert (chunked.max, chunked.worst) == (whole.max, whole.worst)
+    assert chunked.mean == pytest.approx(whole.mean)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_infinitely_wrong(bad):
+    error = check.error_of(np.array([1, bad, 3], np.float32), np.array([1.0, 2.0, 3.0]))
+    assert error.max == np.inf
+    assert error.worst == 1
+
+
+def test_a_reference_of_zeros_allows_only_zeros():
+    assert check.error_of(np.zeros(3, np.float32), np.zeros(3)).max == 0
+    assert check.error_of(np.array([0, 1e-30, 0], np.float32), np.zeros(3)).max == np.inf
+
+
+def test_integers_are_compared_exactly():
+    assert check.error_of(np.array([2**31 - 1], np.int32), np.array([2**31 - 1], np.int64)).max == 0
+    assert check.error_of(np.array([2**31 - 2], np.int32), np.array([2**31 - 1], np.int64)).max > 0
+
+
+def test_a_wrong_result_names_the_element_and_the_tolerance():
+    ref = np.arange(12.0).reshape(3, 4)
+    out = ref.astype(np.float32)
+    out[2, 1] = -9
+    with pytest.raises(ResultError, match=r"c\[2, 1\] is -9, the reference says 9 .* allowed 1e-06") as caught:
+        check.require_right({"c": out}, {"c": ref}, Tolerance(1e-6, 1e-7))
+    assert "tolerance" in caught.value.cure
+
+
+def test_poison_left_in_the_output_is_called_unwritten():
+    out = np.full(4, 0xFFFFFFFF, np.uint32).view(np.float32)
+    with pytest.raises(ResultError) as caught:
+        check.require_right({"c": out}, {"c": np.ones(4)}, Tolerance(1, 1))
+    assert "100.00% of the elements are NaN" in caught.value.cure
+    assert "never written" in caught.value.cure
+
+
+def test_the_mean_has_a_tolerance_of_its_own():
+    ref, out = np.ones(100), np.full(100, 1.001, np.float32)
+    check.require_right({"c": out}, {"c": ref}, Tolerance(max=1e-2, mean=1e-2))
+    with pytest.raises(ResultError):
+        check.require_right({"c": out}, {"c": ref}, Tolerance(max=1e-2, mean=1e-4))
