@@ -1,4 +1,4 @@
-"""Where the folders that travel with perfsvc are: ``kernels``, ``migrations`` and ``dashboards``. Imports nothing of ours."""
+"""Where the folders that travel with perfsvc are: kernels, migrations and dashboards. Imports nothing of ours."""
 
 from pathlib import Path
 
