@@ -1,0 +1,42 @@
+"""What Alembic runs: perfsvc hands it an open connection; a developer's ``alembic -x db=perfsvc.db`` opens one here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from alembic import context
+from alembic.autogenerate.api import AutogenContext
+from sqlalchemy import Connection, Enum
+
+from perfsvc.store.columntypes import FreeText, Utc
+from perfsvc.store.engine import connect, resolve, transaction
+from perfsvc.store.tables import Base
+
+
+def as_plain_sql(kind: str, item: Any, _autogen: AutogenContext) -> str | Literal[False]:
+    """A migration is history and must not depend on today's code, so our column types are written as SQLAlchemy's."""
+    if kind != "type":
+        return False
+    if isinstance(item, Enum):
+        return f"sa.String({item.length})"
+    if isinstance(item, Utc):
+        return "sa.DateTime(timezone=True)"
+    return "sa.Text()" if isinstance(item, FreeText) else False
+
+
+@contextmanager
+def connection() -> Iterator[Connection]:
+    given = context.config.attributes.get("connection")
+    if given is not None:
+        yield given
+        return
+    engine = connect(resolve(context.get_x_argument(as_dictionary=True).get("db", "perfsvc.db")))
+    with transaction(engine, writes=True) as opened:
+        yield opened
+    engine.dispose()
+
+
+with connection() as opened:
+    context.configure(connection=opened, target_metadata=Base.metadata, render_as_batch=True, render_item=as_plain_sql)
+    with context.begin_transaction():
+        context.run_migrations()

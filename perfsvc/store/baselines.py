@@ -1,0 +1,182 @@
+"""What a verdict compares against: a pin if there is one, else the last accepted level of the series."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, and_, delete, exists, func, insert, select
+from sqlalchemy.orm import aliased
+
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import Mode, Series, Status, Verdict
+from perfsvc.store.finding import SETTLED
+from perfsvc.store.interning import case_of, point_json
+from perfsvc.store.reading import TIME, levels
+from perfsvc.store.rows import Pin
+from perfsvc.store.tables import Cases, Devices, Measurements, Metrics, Pins, Runs, Verdicts
+
+Key = tuple[int, int, str, Mode]
+"""A series in the database: lineage, device, metric, mode."""
+
+_ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+
+
+def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
+    """The run that each series is compared with; a series that has none is absent."""
+    keys = _keys(connection, series)
+    found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
+    return {one: found[key] for one, key in keys.items() if key in found}
+
+
+def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
+    """The run that holds the last accepted level of each series; see ``Store.accepted_levels``."""
+    keys = _keys(connection, series)
+    found = _accepted(connection, keys.values(), before_run)
+    return {one: found[key] for one, key in keys.items() if key in found}
+
+
+def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
+    """Pins each series to a run; raises ``NotMeasuredError`` where the run holds no right result of one."""
+    keys = _keys(connection, series)
+    held = _keys(connection, (one for one, level in levels(connection, run).items() if level.status is Status.OK))
+    lacking = [one.case.id for one, key in keys.items() if key not in set(held.values())]
+    if lacking:
+        raise NotMeasuredError(
+            f"run {run} holds no right result of {', '.join(lacking)}", cure="pin a run that measured them"
+        )
+    _remove(connection, keys.values())
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "lineage_id": lineage,
+            "device_id": device,
+            "metric": metric,
+            "mode": mode,
+            "run_id": run,
+            "set_at": now,
+            "set_by": by,
+            "comment": comment,
+        }
+        for lineage, device, metric, mode in dict.fromkeys(keys.values())
+    ]
+    if rows:
+        connection.execute(insert(Pins), rows)
+
+
+def unpin(connection: Connection, series: Iterable[Series] | None) -> int:
+    """Takes the pins of some series, or all, away and returns how many there were."""
+    if series is None:
+        return connection.execute(delete(Pins)).rowcount
+    return _remove(connection, _keys(connection, series).values())
+
+
+def _remove(connection: Connection, keys: Iterable[Key]) -> int:
+    removed = 0
+    for lineage, device, metric, mode in dict.fromkeys(keys):
+        one = delete(Pins).filter_by(lineage_id=lineage, device_id=device, metric=metric, mode=mode)
+        removed += connection.execute(one).rowcount
+    return removed
+
+
+def pins(connection: Connection) -> list[Pin]:
+    """All pins, under the present names of their cases."""
+    query = (
+        select(Pins, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
+        .join(Cases, and_(Cases.lineage_id == Pins.lineage_id, Cases.former.is_(False)))
+        .join(Devices, Devices.id == Pins.device_id)
+        .order_by(Cases.id, Devices.id, Pins.metric, Pins.mode)
+    )
+    return [
+        Pin(
+            Series(
+                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.mode
+            ),
+            row.run_id,
+            row.set_at,
+            row.set_by,
+            row.comment,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _keys(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]:
+    """Where each series lies in the database; one whose case or device was never stored is absent."""
+    wanted = list(series)
+    rows = connection.execute(
+        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.lineage_id).where(
+            Cases.benchmark.in_({one.case.benchmark for one in wanted})
+        )
+    ).tuples()
+    lineages = {(benchmark, variant, point, version): lineage for benchmark, variant, point, version, lineage in rows}
+    devices = dict(connection.execute(select(Devices.uuid, Devices.id)).tuples().all())
+    keys: dict[Series, Key] = {}
+    for one in wanted:
+        lineage = lineages.get((one.case.benchmark, one.case.variant, point_json(one.case), one.case.version))
+        device = devices.get(one.device)
+        if lineage is not None and device is not None:
+            keys[one] = (lineage, device, one.metric, one.mode)
+    return keys
+
+
+def _lineages(keys: Iterable[Key]) -> set[int]:
+    return {lineage for lineage, *_ in keys}
+
+
+def _pinned(connection: Connection, keys: Iterable[Key]) -> dict[Key, int]:
+    query = select(Pins.lineage_id, Pins.device_id, Pins.metric, Pins.mode, Pins.run_id).where(
+        Pins.lineage_id.in_(_lineages(keys))
+    )
+    return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
+
+
+def _accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+    wanted = set(keys)
+    judged = _last_accepted(connection, wanted, before_run)
+    return _first_ok(connection, wanted - judged.keys(), before_run) | judged
+
+
+def _last_accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+    """The newest earlier run whose verdict took its level as the one to keep."""
+    query = (
+        select(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode, func.max(Verdicts.run_id))
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .where(Cases.lineage_id.in_(_lineages(keys)), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
+        .group_by(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+    )
+    return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
+
+
+def _first_ok(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+    """The earliest run that measured a series with no replica wrong or failed."""
+    other = aliased(Measurements)
+    broken = exists().where(
+        other.run_id == Measurements.run_id,
+        other.case_id == Measurements.case_id,
+        other.device_id == Measurements.device_id,
+        other.mode == Measurements.mode,
+        other.status.in_((Status.WRONG, Status.FAILED)),
+    )
+    of_series = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    good = (
+        select(*of_series, func.min(Measurements.run_id))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(
+            Cases.lineage_id.in_(_lineages(keys)),
+            Measurements.run_id < before_run,
+            Measurements.status == Status.OK,
+            Runs.state.in_(SETTLED),
+            ~broken,
+        )
+    )
+    timed = good.where(Measurements.sample_count > 0).group_by(*of_series)
+    named = (
+        good.add_columns(Metrics.name)
+        .join(Metrics, Metrics.measurement_id == Measurements.id)
+        .where(Metrics.value.is_not(None))
+        .group_by(*of_series, Metrics.name)
+    )
+    found = {(lineage, device, TIME, mode): run for lineage, device, mode, run in connection.execute(timed).tuples()}
+    for lineage, device, mode, run, metric in connection.execute(named).tuples():
+        found[lineage, device, metric, mode] = run
+    return found

@@ -1,0 +1,93 @@
+"""The analyst's columns: one row a measurement, everything about it in plain values."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from perfsvc.store.interning import case_of
+from perfsvc.store.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
+
+_STORED = {
+    "run": Runs.id,
+    "label": Runs.label,
+    "commit": Runs.git_commit,
+    "dirty": Runs.git_dirty,
+    "branch": Runs.git_branch,
+    "started_at": Runs.started_at,
+    "host": Runs.host,
+    "perfsvc_version": Runs.perfsvc_version,
+    "device": Devices.uuid,
+    "device_kind": Devices.kind,
+    "device_model": Devices.model,
+    "case": Cases.name,
+    "lineage": Cases.lineage_id,
+    "benchmark": Cases.benchmark,
+    "variant": Cases.variant,
+    "point": Cases.point,
+    "version": Cases.version,
+    "mode": Measurements.mode,
+    "replica": Measurements.replica,
+    "status": Measurements.status,
+    "reason": Measurements.reason,
+    "median_s": Measurements.median_s,
+    "low_s": Measurements.low_s,
+    "high_s": Measurements.high_s,
+    "samples": Measurements.sample_count,
+    "max_error": Measurements.max_error,
+    "mean_error": Measurements.mean_error,
+    "read_bytes": Measurements.read_bytes,
+    "written_bytes": Measurements.written_bytes,
+    "flops": Measurements.flops,
+    "stopped": Measurements.stopped,
+    "wall_s": Measurements.wall_s,
+    "measured_at": Measurements.measured_at,
+    "driver": Environments.driver,
+    "toolkit": Environments.toolkit,
+    "power_limit_w": Environments.power_limit_w,
+}
+
+
+def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, list[Any]]:
+    """All columns of the measurements of some runs, or of all; see ``Store.columns``."""
+    of_runs = () if numbers is None else (Measurements.run_id.in_(numbers),)
+    query = (
+        select(Measurements.id, *_STORED.values())
+        .join(Runs, Runs.id == Measurements.run_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Environments, Environments.id == Measurements.environment_id)
+        .where(*of_runs)
+        .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
+        .order_by(Measurements.mode)
+    )
+    rows = [tuple(row) for row in connection.execute(query)]
+    table = {name: [_plain(row[place]) for row in rows] for place, name in enumerate(_STORED, start=1)}
+    _derive(table)
+    metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
+    values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
+    for measurement, name, value in connection.execute(values).tuples():
+        metrics[measurement][name] = value
+    table["metrics"] = [metrics.get(row[0], {}) for row in rows]
+    return table
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _derive(table: dict[str, list[Any]]) -> None:
+    """Adds what follows from other columns: the axes apart, and what the work comes to in a second."""
+    cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
+    table["axes"] = [json.loads(point) for point in table["point"]]
+    table["point"] = [case_of(*case).point_text for case in cases]
+    moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
+    table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
+    table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
+
+
+def _per_second(amounts: Sequence[int], times_s: Sequence[float | None]) -> list[float | None]:
+    return [amount / time if amount and time else None for amount, time in zip(amounts, times_s, strict=True)]

@@ -1,0 +1,171 @@
+"""Natural keys to ids, safe between processes; and lineages, which join a case's names.
+
+A case is stored under its name together with all its former names. So it does not matter which is measured first: a
+former name that turns up later, when an old commit is measured again, already lies in the lineage.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, inspect, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from perfsvc.errors import DatabaseError
+from perfsvc.model import Case, DeviceInfo, Environment
+from perfsvc.store.engine import POSTGRESQL
+from perfsvc.store.tables import Base, Cases, Devices, Environments, Lineages, Pins
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """One name of a case, as stored."""
+
+    id: int
+    lineage: int
+    former: bool
+
+
+def table(of: type[Base]) -> Table:
+    """The table of a mapped class."""
+    mapped = inspect(of).local_table
+    assert isinstance(mapped, Table)  # noqa: S101 - for mypy: none of ours maps a join
+    return mapped
+
+
+def insert_new(connection: Connection, of: type[Base], row: Mapping[str, Any]) -> None:
+    """Inserts a row unless one with its key is there, made by this process or another."""
+    dialect = postgresql if connection.dialect.name == POSTGRESQL else sqlite
+    connection.execute(dialect.insert(table(of)).values(row).on_conflict_do_nothing())
+
+
+def new_id(connection: Connection, of: type[Base], row: Mapping[str, Any]) -> int:
+    """Inserts a row and returns its id."""
+    result = connection.execute(insert(table(of)).values(row))
+    key = result.inserted_primary_key
+    assert key is not None  # noqa: S101 - for mypy: only an insert of many rows has none
+    return int(key[0])
+
+
+def point_json(case: Case) -> str:
+    """A case's point as ``cases.point`` holds it."""
+    return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
+
+
+def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
+    """The case that a row of ``cases`` stands for."""
+    return Case(benchmark, variant, tuple(json.loads(point).items()), version)
+
+
+def put_device(connection: Connection, info: DeviceInfo) -> int:
+    """Stores a device, or what it says of itself by now, and returns its id."""
+    words = table(Devices).columns.keys()
+    row = {name: getattr(info, name) for name in words if name != "id"}
+    insert_new(connection, Devices, row)
+    connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
+    return device_id(connection, info.uuid)
+
+
+def device_id(connection: Connection, uuid: str) -> int:
+    """The id of a stored device; raises ``DatabaseError`` where it never was."""
+    found = connection.scalar(select(Devices.id).where(Devices.uuid == uuid))
+    if found is None:
+        raise DatabaseError(f"the device {uuid} is not in the database", cure="store it with put_device first")
+    return found
+
+
+def environment_id(connection: Connection, environment: Environment) -> int:
+    """The id of an environment, stored now if it never was."""
+    row = {
+        "driver": environment.driver,
+        "toolkit": environment.toolkit,
+        "power_limit_w": environment.power_limit_w,
+    }
+    query = select(Environments.id).filter_by(**row)
+    found = connection.scalar(query)
+    if found is None:
+        insert_new(connection, Environments, row)
+        found = connection.execute(query).scalar_one()
+    return found
+
+
+def case_id(connection: Connection, case: Case) -> int:
+    """The id of a case, stored now if it never was, in the lineage of its former names."""
+    known = _names(connection, case)
+    if not _is_settled(case, known):
+        _one_at_a_time(connection)
+        known = _names(connection, case)
+        if not _is_settled(case, known):
+            _settle(connection, case, known)
+            known = _names(connection, case)
+    return known[case.variant].id
+
+
+def _names(connection: Connection, case: Case) -> dict[str, _Name]:
+    query = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
+        Cases.benchmark == case.benchmark,
+        Cases.point == point_json(case),
+        Cases.version == case.version,
+        Cases.variant.in_((case.variant, *case.formerly)),
+    )
+    rows = connection.execute(query).tuples()
+    return {variant: _Name(number, lineage, former) for variant, number, lineage, former in rows}
+
+
+def _is_settled(case: Case, known: Mapping[str, _Name]) -> bool:
+    return {case.variant, *case.formerly} <= known.keys() and not _to_take_over(case, known)
+
+
+def _to_take_over(case: Case, known: Mapping[str, _Name]) -> list[_Name]:
+    """The former names that still lead another lineage. One that a third name took over is that one's, not ours."""
+    mine = known.get(case.variant)
+    rows = [known[name] for name in case.formerly if name in known and name != case.variant]
+    return [row for row in rows if not row.former and (mine is None or row.lineage != mine.lineage)]
+
+
+def _one_at_a_time(connection: Connection) -> None:
+    if connection.dialect.name == POSTGRESQL:  # SQLite's writers are alone anyway
+        connection.execute(text("LOCK TABLE cases IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def _settle(connection: Connection, case: Case, known: Mapping[str, _Name]) -> None:
+    predecessors = _to_take_over(case, known)
+    mine = known.get(case.variant)
+    lineages = ([mine.lineage] if mine else []) + [row.lineage for row in predecessors]
+    lineage = lineages[0] if lineages else new_id(connection, Lineages, {"started_at": datetime.now(UTC)})
+    for row in predecessors:
+        connection.execute(update(Cases).where(Cases.id == row.id).values(former=True))
+        if row.lineage != lineage:
+            _merge(connection, row.lineage, lineage)
+    for name in dict.fromkeys((case.variant, *case.formerly)):
+        if name not in known:
+            _insert_case(connection, case, name, lineage)
+
+
+def _insert_case(connection: Connection, case: Case, variant: str, lineage: int) -> None:
+    named = Case(case.benchmark, variant, case.point, case.version)
+    row = {
+        "lineage_id": lineage,
+        "name": named.id,
+        "benchmark": case.benchmark,
+        "variant": variant,
+        "point": point_json(case),
+        "version": case.version,
+        "former": variant != case.variant,
+    }
+    new_id(connection, Cases, row)
+
+
+def _merge(connection: Connection, old: int, into: int) -> None:
+    """Moves all of one lineage into another; of two pins of one series the newer stays."""
+    pins = connection.execute(
+        select(table(Pins)).where(Pins.lineage_id.in_((old, into))).order_by(Pins.set_at)
+    ).mappings()
+    newest = {(pin["device_id"], pin["metric"], pin["mode"]): {**pin, "lineage_id": into} for pin in pins}
+    connection.execute(delete(Pins).where(Pins.lineage_id.in_((old, into))))
+    if newest:
+        connection.execute(insert(Pins), list(newest.values()))
+    connection.execute(update(Cases).where(Cases.lineage_id == old).values(lineage_id=into))
+    connection.execute(delete(Lineages).where(Lineages.id == old))

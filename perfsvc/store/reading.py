@@ -1,0 +1,239 @@
+"""What comes out of measurements: levels, histories, verdicts, binaries and the analyst's columns.
+
+Each function reads in bulk: a handful of statements, however many rows there are.
+"""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from statistics import median
+from typing import Any
+
+from sqlalchemy import Connection, and_, select
+from sqlalchemy.orm import aliased
+
+from perfsvc.codec import decode
+from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.model import Judgement, Level, ReplayRecord, Series, Status, digest
+from perfsvc.store.finding import lineage_of, run
+from perfsvc.store.interning import case_of
+from perfsvc.store.rows import HistoryRow
+from perfsvc.store.samples import unpack
+from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Cases, Devices, Measurements, Metrics, Runs, Verdicts
+
+TIME = "time"
+"""The metric that samples are of."""
+
+_WORST_FIRST = (Status.WRONG, Status.FAILED, Status.OK, Status.SKIPPED)
+
+Record = Any
+"""A row of the query at hand, its columns by name."""
+
+
+def levels(connection: Connection, number: int) -> dict[Series, Level]:
+    """All series of a run under the present names of their cases; see ``Store.levels``."""
+    present = aliased(Cases)
+    query = (
+        select(
+            Measurements.id,
+            Measurements.case_id,
+            Measurements.device_id,
+            Measurements.mode,
+            Measurements.status,
+            Measurements.reason,
+            Measurements.samples,
+            Cases.lineage_id,
+            Cases.benchmark,
+            Cases.variant,
+            Cases.point,
+            Cases.version,
+            present.variant.label("present_variant"),
+            Devices.uuid,
+            Devices.model,
+        )
+        .join(Cases, Cases.id == Measurements.case_id)
+        .outerjoin(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
+        .join(Devices, Devices.id == Measurements.device_id)
+        .where(Measurements.run_id == number)
+        .order_by(Measurements.case_id, Measurements.device_id, Measurements.mode, Measurements.replica)
+    )
+    rows = connection.execute(query).all()
+    if not rows:
+        run(connection, number)  # one that does not exist is an error, an empty one is not
+    values = _metrics(connection, number)
+    names = _names_per_lineage(rows)
+    found: dict[Series, Level] = {}
+    for _, group in groupby(rows, lambda row: (row.case_id, row.device_id, row.mode)):
+        members = list(group)
+        found |= _levels_of(number, members, values, own_name=names[members[0].lineage_id] > 1)
+    return found
+
+
+def _names_per_lineage(rows: Iterable[Record]) -> dict[int, int]:
+    """How many of each lineage's names one run measured: usually one, two where a former name was given anew."""
+    names: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        names[row.lineage_id].add(row.case_id)
+    return {lineage: len(cases) for lineage, cases in names.items()}
+
+
+def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]:
+    """The named values of a run's measurements; what was not a number is left out."""
+    query = (
+        select(Metrics.measurement_id, Metrics.name, Metrics.value)
+        .join(Measurements, Measurements.id == Metrics.measurement_id)
+        .where(Measurements.run_id == number)
+        .order_by(Metrics.measurement_id, Metrics.name)
+    )
+    values: dict[int, dict[str, float]] = defaultdict(dict)
+    for measurement, name, value in connection.execute(query).tuples():
+        if value is not None:
+            values[measurement][name] = value
+    return values
+
+
+def _levels_of(
+    number: int, replicas: Sequence[Record], values: dict[int, dict[str, float]], *, own_name: bool
+) -> dict[Series, Level]:
+    """The levels of one case on one device in one mode."""
+    first = replicas[0]
+    variant = first.variant if own_name else first.present_variant or first.variant
+    case = case_of(first.benchmark, variant, first.point, first.version)
+    worst = min(replicas, key=lambda row: _WORST_FIRST.index(row.status))
+
+    def series(metric: str) -> Series:
+        return Series(case, first.uuid, first.model, metric, first.mode)
+
+    if worst.status is not Status.OK:
+        return {series(TIME): Level(number, worst.status, worst.reason)}
+    good = [row for row in replicas if row.status is Status.OK]
+    by_metric: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for row in good:
+        if row.samples is not None:
+            by_metric[TIME].append(unpack(row.samples))
+        for metric, value in values.get(row.id, {}).items():
+            by_metric[metric].append((value,))
+    return {series(metric): Level(number, Status.OK, "", tuple(held)) for metric, held in by_metric.items()}
+
+
+def history(connection: Connection, case_id: str, device: str | None) -> list[HistoryRow]:
+    """A case's runs, oldest first, through all names of its lineage."""
+    query = (
+        select(
+            Measurements.run_id,
+            Measurements.mode,
+            Measurements.status,
+            Measurements.reason,
+            Measurements.median_s,
+            Measurements.low_s,
+            Measurements.high_s,
+            Cases.name,
+            Devices.uuid,
+            Devices.model,
+            Runs.started_at,
+            Runs.git_commit,
+            Runs.git_dirty,
+            Runs.label,
+        )
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Cases.lineage_id == lineage_of(connection, case_id))
+        .order_by(Measurements.run_id, Devices.uuid, Measurements.mode, Cases.id, Measurements.replica)
+    )
+    rows = connection.execute(query if device is None else query.where(Devices.uuid == device))
+    groups = groupby(rows, lambda row: (row.run_id, row.uuid, row.mode, row.name))
+    return [_history_row(list(group)) for _, group in groups]
+
+
+def _history_row(replicas: Sequence[Record]) -> HistoryRow:
+    first = replicas[0]
+    worst = min(replicas, key=lambda row: _WORST_FIRST.index(row.status))
+    good = [row for row in replicas if row.status is Status.OK]
+    timed = [row for row in good if row.median_s is not None] if worst.status is Status.OK else []
+    return HistoryRow(
+        run=first.run_id,
+        started=first.started_at,
+        commit=first.git_commit,
+        dirty=first.git_dirty,
+        label=first.label,
+        case=first.name,
+        device=first.uuid,
+        device_model=first.model,
+        mode=first.mode,
+        status=worst.status,
+        reason="" if worst.status is Status.OK else worst.reason,
+        median_s=median(row.median_s for row in timed) if timed else None,
+        low_s=min((row.low_s for row in timed if row.low_s is not None), default=None),
+        high_s=max((row.high_s for row in timed if row.high_s is not None), default=None),
+        replicas=len(good),
+    )
+
+
+def verdicts(connection: Connection, number: int) -> list[Judgement]:
+    """What was judged of a run when it ended."""
+    query = (
+        select(Verdicts, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .join(Devices, Devices.id == Verdicts.device_id)
+        .where(Verdicts.run_id == number)
+        .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+    )
+    return [
+        Judgement(
+            Series(
+                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.mode
+            ),
+            row.verdict,
+            reason=row.reason,
+            ratio=row.ratio,
+            low=row.low,
+            high=row.high,
+            baseline_run=row.baseline_run_id,
+            candidate_run=number,
+            baseline_s=row.baseline_s,
+            candidate_s=row.candidate_s,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def replay(
+    connection: Connection, case_id: str, number: int, device: str | None
+) -> tuple[ReplayRecord, dict[str, bytes], bytes]:
+    """The binary of a case as it ran in a run; see ``Store.replay``."""
+    query = (
+        select(Binaries.id, Binaries.record, Devices.uuid)
+        .join(Measurements, Measurements.binary_id == Binaries.id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .where(Measurements.run_id == number, Cases.lineage_id == lineage_of(connection, case_id))
+        .order_by(Cases.name != case_id, Measurements.id)
+    )
+    rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
+    if not rows:
+        where = f" on {device}" if device else ""
+        raise NotMeasuredError(f"run {number} holds no binary of {case_id}{where}", cure=f"perfsvc show '{case_id}'")
+    devices = {row.uuid: row.id for row in rows}
+    if len(set(devices.values())) > 1 and device is None:
+        raise UsageError(
+            f"run {number} holds several binaries of {case_id}", cure=f"name one device of {list(devices)}"
+        )
+    record = decode(ReplayRecord, rows[0].record)
+    files = _files(connection, rows[0].id)
+    return record, {name: files[name] for name in record.modules}, files[record.bench]
+
+
+def _files(connection: Connection, binary: int) -> dict[str, bytes]:
+    """A binary's modules and benchmark file by digest, each checked against it."""
+    query = (
+        select(Artifacts.sha256, Artifacts.content)
+        .join(BinaryFiles, BinaryFiles.sha256 == Artifacts.sha256)
+        .where(BinaryFiles.binary_id == binary, BinaryFiles.role != "source")
+    )
+    files = {sha256: zlib.decompress(content) for sha256, content in connection.execute(query).tuples()}
+    for sha256, content in files.items():
+        if digest(content) != sha256:
+            raise DatabaseError(f"the artifact {sha256} is damaged", cure="restore a backup (docs/database.md)")
+    return files

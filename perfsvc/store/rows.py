@@ -1,0 +1,96 @@
+"""What the store hands out beside the model's words: frozen rows, free of SQLAlchemy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from perfsvc.model import Mode, Provenance, Series, Status
+
+
+class State(StrEnum):
+    """The life of a run."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"  # stopped by a person, or its process died
+    FAILED = "failed"  # stopped by an error of the infrastructure
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run: where it came from and how much it holds.
+
+    Attributes:
+        counts: measurements (not cases) by status; a status that none has is absent.
+        cases: how many distinct cases it measured.
+        devices: the UUIDs it measured on, sorted.
+    """
+
+    id: int
+    state: State
+    provenance: Provenance
+    finished: datetime | None
+    counts: Mapping[Status, int]
+    cases: int
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A case in one run on one device: the median of its replicas' medians and the hull of their intervals, in seconds.
+
+    ``case`` is the id it was measured under, which may be a former name; ``replicas`` counts those that were ok.
+    """
+
+    run: int
+    started: datetime
+    commit: str
+    dirty: bool
+    label: str
+    case: str
+    device: str
+    device_model: str
+    mode: Mode
+    status: Status
+    reason: str
+    median_s: float | None
+    low_s: float | None
+    high_s: float | None
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A baseline that a person fixed: ``series`` is compared with ``run`` until it is unpinned."""
+
+    series: Series
+    run: int
+    set_at: datetime
+    set_by: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """How a database stands: its revision, the revision this perfsvc writes, and what is wrong with it."""
+
+    url: str
+    revision: str
+    head: str
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether this perfsvc can use the database as it is."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What an upgrade did; ``before`` is empty where the database was, ``backup`` None where nothing was copied."""
+
+    before: str
+    after: str
+    backup: Path | None

@@ -1,0 +1,287 @@
+"""The store: one object, one transaction a method."""
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Engine
+
+from perfsvc.errors import DatabaseError
+from perfsvc.model import (
+    DeviceInfo,
+    Environment,
+    Estimate,
+    Judgement,
+    Level,
+    Measurement,
+    Provenance,
+    ReplayRecord,
+    Series,
+    Work,
+)
+from perfsvc.store import baselines, columns, finding, interning, reading, schema, writing
+from perfsvc.store.engine import connect, file_of, resolve, transaction
+from perfsvc.store.rows import HistoryRow, Pin, RunRow, SchemaState, State, Upgrade
+
+
+class Store:
+    """Everything perfsvc remembers, in SQLite or PostgreSQL.
+
+    A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a
+    ``DatabaseError`` with its cure. Timestamps are UTC, times are seconds.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # --- opening ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, place: str | Path) -> Self:
+        """Opens a database, making its tables where it is new.
+
+        Args:
+            place: a path to a SQLite file (``perfsvc.db``) or an SQLAlchemy URL (``postgresql://user@host/database``).
+
+        Raises:
+            DatabaseError: it cannot be reached or used, or has another schema revision.
+            MissingPackageError: the driver of its kind of database is not installed.
+        """
+        store = cls(connect(resolve(str(place))))
+        try:
+            schema.open_at_head(store._engine)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @staticmethod
+    def upgrade(place: str | Path) -> Upgrade:
+        """Brings a database to this perfsvc's schema revision; a SQLite file is copied beside itself first."""
+        engine = connect(resolve(str(place)))
+        try:
+            return schema.upgrade(engine)
+        finally:
+            engine.dispose()
+
+    @staticmethod
+    def check(place: str | Path) -> SchemaState:
+        """How a database stands; changes nothing. Raises ``DatabaseError`` where there is none."""
+        url = resolve(str(place))
+        path = file_of(url)
+        if path is not None and not path.exists():
+            raise DatabaseError(f"there is no database {path}", cure="perfsvc run makes it, or name another with --db")
+        engine = connect(url)
+        try:
+            return schema.check(engine)
+        finally:
+            engine.dispose()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def begin_run(self, provenance: Provenance) -> int:
+        """Stores a run as running and returns its id; first ends the runs whose process died on the same host."""
+        with transaction(self._engine, writes=True) as connection:
+            writing.mark_interrupted(connection, provenance.host or platform.node())
+            return writing.begin_run(connection, provenance)
+
+    def end_run(self, run: int, state: State) -> None:
+        """Stores how a run ended, and that it did so now."""
+        with transaction(self._engine, writes=True) as connection:
+            writing.end_run(connection, run, state)
+
+    def mark_interrupted(self, host: str) -> list[int]:
+        """Ends the runs of ``host``, which must be this machine, whose process died; returns their ids."""
+        with transaction(self._engine, writes=True) as connection:
+            return writing.mark_interrupted(connection, host)
+
+    def put_device(self, info: DeviceInfo) -> None:
+        """Stores a device, or what it says of itself by now; driver and power limit belong to measurements."""
+        with transaction(self._engine, writes=True) as connection:
+            interning.put_device(connection, info)
+
+    def put_binary(
+        self, record: ReplayRecord, modules: Mapping[str, bytes], bench: bytes, sources: Mapping[str, bytes]
+    ) -> int:
+        """Stores the code of a case as it ran and returns the binary's id; an equal record is stored once.
+
+        Args:
+            record: the replay record.
+            modules: the compiled modules by the digests that the record names.
+            bench: the benchmark file that the record names.
+            sources: source files by name, for people to read.
+
+        Raises:
+            KeyError: a module of the record is not among ``modules``.
+            ValueError: bytes do not have the digest that the record says.
+        """
+        with transaction(self._engine, writes=True) as connection:
+            return writing.put_binary(connection, record, modules, bench, sources)
+
+    def put_measurement(
+        self,
+        run: int,
+        measurement: Measurement,
+        *,
+        environment: Environment,
+        work: Work,
+        estimate: Estimate | None,
+        binary: int | None,
+    ) -> None:
+        """Stores one measurement for good: once this returns, no crash of ours loses it.
+
+        Args:
+            run: what ``begin_run`` returned.
+            measurement: its device must have been stored.
+            environment: what it was measured in.
+            work: what one launch does, from which bandwidth is derived.
+            estimate: the median of its samples; None where it has none.
+            binary: what ``put_binary`` returned; None where there is no binary.
+        """
+        with transaction(self._engine, writes=True) as connection:
+            writing.put_measurement(
+                connection, run, measurement, environment=environment, work=work, estimate=estimate, binary=binary
+            )
+
+    def put_verdicts(self, run: int, judgements: Sequence[Judgement]) -> None:
+        """Stores what was judged of a run, in place of what was stored of it before."""
+        with transaction(self._engine, writes=True) as connection:
+            writing.put_verdicts(connection, run, judgements)
+
+    # --- runs and cases --------------------------------------------------------------------------------------------
+
+    def runs(self, limit: int | None = None) -> list[RunRow]:
+        """All runs, or the last ``limit``, newest first."""
+        with transaction(self._engine, writes=False) as connection:
+            return finding.runs(connection, limit)
+
+    def run(self, number: int) -> RunRow:
+        """One run; raises ``NotMeasuredError`` where there is none."""
+        with transaction(self._engine, writes=False) as connection:
+            return finding.run(connection, number)
+
+    def newest(self, n: int = 0, *, before: int | None = None) -> RunRow | None:
+        """The latest finished or interrupted run that measured anything, or the ``n``-th before it.
+
+        Args:
+            n: 0 for the latest.
+            before: only runs with a smaller id.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return finding.newest(connection, n, before)
+
+    def labelled(self, label: str) -> RunRow | None:
+        """The newest such run with that label."""
+        with transaction(self._engine, writes=False) as connection:
+            return finding.labelled(connection, label)
+
+    def of_commit(self, prefix: str) -> RunRow | None:
+        """The newest such run of the commit that starts with ``prefix``, one of a clean tree if there is any.
+
+        Raises ``UsageError`` where the prefix stands for several commits.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return finding.of_commit(connection, prefix)
+
+    def devices(self) -> dict[str, DeviceInfo]:
+        """Every stored device by UUID, without driver and power limit, which belong to measurements."""
+        with transaction(self._engine, writes=False) as connection:
+            return finding.devices(connection)
+
+    def case_ids(self, run: int | None = None) -> list[str]:
+        """The ids of all measured cases, or of one run's, as they were measured."""
+        with transaction(self._engine, writes=False) as connection:
+            return finding.case_ids(connection, run)
+
+    # --- measurements ----------------------------------------------------------------------------------------------
+
+    def levels(self, run: int) -> dict[Series, Level]:
+        """All series of a run, under the present names of their cases.
+
+        Metric ``time`` holds the samples of each replica in seconds (rounded to float32); every named metric one value
+        a replica. A case of which any replica was wrong or failed, or that was skipped, has a ``time`` level alone,
+        with that status and reason and no replicas.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return reading.levels(connection, run)
+
+    def history(self, case_id: str, device: str | None = None) -> list[HistoryRow]:
+        """A case in every run, oldest first, by its present or a former name, across renames, on one or all devices.
+
+        Raises ``NotMeasuredError`` where the id is unknown.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return reading.history(connection, case_id, device)
+
+    def columns(self, runs: Sequence[int] | None = None) -> dict[str, list[Any]]:
+        """One row a measurement of some runs, or of all, as equally long lists by column name.
+
+        Beside the tables' own columns (docs/database.md): ``axes`` (a dict), ``metrics`` (a dict of named values),
+        ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None where the work or the time is unknown).
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return columns.columns(connection, runs)
+
+    def replay(
+        self, case_id: str, run: int, *, device: str | None = None
+    ) -> tuple[ReplayRecord, dict[str, bytes], bytes]:
+        """The binary of a case as it ran: its replay record, its modules by digest, its benchmark file.
+
+        Raises:
+            NotMeasuredError: the run holds none.
+            UsageError: it ran as several binaries, on several devices, and ``device`` does not say which.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return reading.replay(connection, case_id, run, device)
+
+    # --- verdicts and baselines ------------------------------------------------------------------------------------
+
+    def verdicts(self, run: int) -> list[Judgement]:
+        """What was judged of a run when it ended."""
+        with transaction(self._engine, writes=False) as connection:
+            return reading.verdicts(connection, run)
+
+    def accepted_levels(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
+        """The run that holds the last accepted level of each series, among earlier ones.
+
+        That is the newest whose stored verdict was new or improvement. A regression moves nothing until a person
+        accepts it, and unchanged or inconclusive keep the level: else a slow drift would walk it away. Where no
+        verdict took a level, it is that of the earliest run with a right result. A series that has neither is absent.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return baselines.accepted_levels(connection, series, before_run)
+
+    def baselines(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
+        """The run that each series is compared with: its pin, else its last accepted level."""
+        with transaction(self._engine, writes=False) as connection:
+            return baselines.baselines(connection, series, before_run)
+
+    def pins(self) -> list[Pin]:
+        """All pins, under the present names of their cases."""
+        with transaction(self._engine, writes=False) as connection:
+            return baselines.pins(connection)
+
+    def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
+        """Makes a run the baseline of each series until it is unpinned or pinned anew.
+
+        Raises ``NotMeasuredError``, and pins none, where the run holds no right result of one of them.
+        """
+        with transaction(self._engine, writes=True) as connection:
+            baselines.pin(connection, run, series, by=by, comment=comment)
+
+    def unpin(self, series: Iterable[Series] | None = None) -> int:
+        """Takes the pins of some series, or all, away; returns how many there were."""
+        with transaction(self._engine, writes=True) as connection:
+            return baselines.unpin(connection, series)

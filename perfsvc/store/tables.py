@@ -1,0 +1,259 @@
+"""The tables (docs/database.md). They come to be by ``migrations/`` alone; a test holds both equal.
+
+Units stand in column names. Natural keys are interned: measurements name their case, device, environment and binary
+by id.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, Text, UniqueConstraint, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from perfsvc.model import Mode, Status, Verdict
+from perfsvc.store.columntypes import FreeText, Utc, word
+from perfsvc.store.rows import State
+
+Key = Annotated[int, mapped_column(primary_key=True)]
+Big = Annotated[int, mapped_column(BigInteger)]
+Free = Annotated[str, mapped_column(FreeText)]
+
+CONSTRAINT_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Every constraint has a name, since SQLite's batch mode can only alter what it can name."""
+
+
+class Base(DeclarativeBase):
+    """The metadata of all tables."""
+
+    metadata = MetaData(naming_convention=CONSTRAINT_NAMES)
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own name, read once at class creation
+        str: Text,
+        float: Double,
+        bytes: LargeBinary,
+        datetime: Utc,
+        dict[str, Any]: JSON,
+        Mode: word(Mode),
+        State: word(State),
+        Status: word(Status),
+        Verdict: word(Verdict),
+    }
+
+
+class Runs(Base):
+    """One execution of a plan with its provenance; ``pid`` and ``process_start`` tell whether its process lives."""
+
+    __tablename__ = "runs"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # people write run ids down: one is never given twice
+
+    id: Mapped[Key]
+    state: Mapped[State]
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    label: Mapped[str] = mapped_column(index=True)
+    suite: Mapped[Free]
+    command_line: Mapped[Free]
+    git_commit: Mapped[str] = mapped_column(index=True)
+    git_dirty: Mapped[bool]
+    git_branch: Mapped[str]
+    host: Mapped[str]
+    cpu: Mapped[str]
+    pid: Mapped[int]
+    process_start: Mapped[str]
+    perfsvc_version: Mapped[str]
+    python_version: Mapped[str]
+    packages: Mapped[dict[str, Any]]
+    seed: Mapped[Big]
+    replicas: Mapped[int]
+
+
+class Devices(Base):
+    """A device by its UUID, as it last described itself."""
+
+    __tablename__ = "devices"
+
+    id: Mapped[Key]
+    uuid: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
+    spec: Mapped[str]
+    model: Mapped[str]
+    target: Mapped[str]
+    compute_capability: Mapped[str]
+    multiprocessors: Mapped[int]
+    clock_hz: Mapped[float]
+    memory_clock_hz: Mapped[float]
+    memory_bytes: Mapped[Big]
+    l2_bytes: Mapped[Big]
+    shared_bytes_per_block: Mapped[int]
+    registers_per_block: Mapped[int]
+    warp_size: Mapped[int]
+
+
+class Environments(Base):
+    """What must stay the same for times to be comparable without a thought."""
+
+    __tablename__ = "environments"
+    __table_args__ = (UniqueConstraint("driver", "toolkit", "power_limit_w"),)
+
+    id: Mapped[Key]
+    driver: Mapped[str]
+    toolkit: Mapped[str]
+    power_limit_w: Mapped[float]
+
+
+class Lineages(Base):
+    """A case's history across its renames: what its names share."""
+
+    __tablename__ = "lineages"
+
+    id: Mapped[Key]
+    started_at: Mapped[datetime]
+
+
+class Cases(Base):
+    """A case under one of its names; ``former`` where a later name of its lineage took over.
+
+    ``point`` is a JSON object of axis and value, compact, in the order of the axes; ``name`` the case id as printed.
+    """
+
+    __tablename__ = "cases"
+    __table_args__ = (
+        UniqueConstraint("benchmark", "variant", "point", "version"),
+        Index(
+            "uq_cases_present_of_lineage",
+            "lineage_id",
+            unique=True,
+            sqlite_where=text("NOT former"),
+            postgresql_where=text("NOT former"),
+        ),
+        Index(None, "lineage_id", "id"),
+    )
+
+    id: Mapped[Key]
+    lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"))
+    name: Mapped[str] = mapped_column(index=True)
+    benchmark: Mapped[str]
+    variant: Mapped[str]
+    point: Mapped[str]
+    version: Mapped[int]
+    former: Mapped[bool]
+
+
+class Artifacts(Base):
+    """Bytes by the SHA-256 of their content, compressed with zlib; ``size_bytes`` is the size before that."""
+
+    __tablename__ = "artifacts"
+
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    size_bytes: Mapped[Big]
+    content: Mapped[bytes]
+
+
+class Binaries(Base):
+    """The code of a case as it ran; ``record`` is its replay record as JSON and ``digest`` the SHA-256 of that."""
+
+    __tablename__ = "binaries"
+
+    id: Mapped[Key]
+    digest: Mapped[str] = mapped_column(unique=True)
+    record: Mapped[str]
+
+
+class BinaryFiles(Base):
+    """An artifact that a binary is made of: ``role`` is module, bench or source, ``name`` its place in that role."""
+
+    __tablename__ = "binary_files"
+
+    binary_id: Mapped[int] = mapped_column(ForeignKey("binaries.id", ondelete="CASCADE"), primary_key=True)
+    role: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
+
+
+class Measurements(Base):
+    """A case on a device in a replica: its samples and their summary, or why there are none.
+
+    ``samples`` is ``perfsvc.store.samples`` of the seconds of each sample; the summary is of the unrounded times.
+    """
+
+    __tablename__ = "measurements"
+    __table_args__ = (
+        UniqueConstraint("run_id", "case_id", "device_id", "replica", "mode"),
+        Index(None, "case_id", "device_id", "run_id"),
+    )
+
+    id: Mapped[Key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), index=True)
+    environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id", ondelete="RESTRICT"), index=True)
+    binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
+    replica: Mapped[int]
+    mode: Mapped[Mode]
+    status: Mapped[Status]
+    reason: Mapped[Free]
+    cure: Mapped[Free]
+    samples: Mapped[bytes | None]
+    sample_count: Mapped[int]
+    median_s: Mapped[float | None]
+    low_s: Mapped[float | None]
+    high_s: Mapped[float | None]
+    max_error: Mapped[float | None]
+    mean_error: Mapped[float | None]
+    read_bytes: Mapped[Big]
+    written_bytes: Mapped[Big]
+    flops: Mapped[Big]
+    stopped: Mapped[Free]
+    wall_s: Mapped[float]
+    measured_at: Mapped[datetime]
+
+
+class Metrics(Base):
+    """A named value of a measurement beside its times; NULL where it was not a number."""
+
+    __tablename__ = "metrics"
+
+    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float | None]
+
+
+class Verdicts(Base):
+    """What the judge said of a series when its run ended; ``ratio`` is candidate over baseline."""
+
+    __tablename__ = "verdicts"
+    __table_args__ = (Index(None, "case_id", "device_id", "metric", "mode", "run_id"),)
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    verdict: Mapped[Verdict]
+    reason: Mapped[Free]
+    ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: Mapped[float | None]
+    candidate_s: Mapped[float | None]
+
+
+class Pins(Base):
+    """A baseline that a person fixed for a series; its run cannot be deleted."""
+
+    __tablename__ = "pins"
+
+    lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    set_at: Mapped[datetime]
+    set_by: Mapped[str]
+    comment: Mapped[Free]
