@@ -35,7 +35,7 @@ from perfsvc.cli import options, output
     "--samples",
     type=click.IntRange(1),
     default=None,
-    show_default="100 on a GPU, 30 on the CPU device",
+    show_default="100 on a GPU, 20 on the CPU device",
     help="Samples a case and replica.",
 )
 @click.option(

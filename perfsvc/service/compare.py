@@ -58,5 +58,5 @@ def _baseline_levels(store: Store, series: Iterable[Series], before_run: int) ->
 
 
 def _thresholds(store: Store, threshold: float | None) -> Callable[[Series], float]:
-    kinds = {device.uuid: device.kind for device in store.devices()}
-    return lambda series: judge.default_threshold(kinds[series.device]) if threshold is None else threshold
+    devices = store.devices()
+    return lambda series: judge.default_threshold(devices[series.device].kind) if threshold is None else threshold

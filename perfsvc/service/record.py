@@ -15,7 +15,7 @@ from perfsvc.service.targets import Binaries, Runnable, Target, prepare
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec
 
-CPU_SAMPLING = Sampling(warmup=2, samples=30, seconds=0.3)
+CPU_SAMPLING = Sampling(warmup=2, samples=20, seconds=0.15)
 """The CPU device's times are rough: a short look is enough."""
 
 
@@ -48,9 +48,9 @@ class Recorder:
             yield
         except BaseException as error:
             by_hand = isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
-            self._store.end_run(self.run, "interrupted" if by_hand else "failed")
+            self._store.end_run(self.run, State.INTERRUPTED if by_hand else State.FAILED)
             raise
-        self._store.end_run(self.run, "finished")
+        self._store.end_run(self.run, State.FINISHED)
 
     def plan(
         self, arrays: Callable[[CaseSpec], SharedArrays], *, replicas: int, samples: int | None, limit_s: float

@@ -1,0 +1,70 @@
+"""``perfsvc baseline``."""
+
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.group("baseline")
+def command() -> None:
+    """Set, show and clear what verdicts compare against.
+
+    A series is compared with its pin; without one, with its last accepted level: the run where it was new or last
+    improved. A regression never becomes the level by itself: set the baseline to accept it.
+    """
+
+
+@command.command("set")
+@click.argument("run")
+@options.select
+@options.exclude
+@click.option("--comment", default="", help="Why.")
+@options.suite
+@options.database
+def set_(run: str, select: tuple[str, ...], exclude: tuple[str, ...], comment: str, suite: Path, database: str) -> None:
+    """Pin the baseline to RUN: a number, a label, latest, latest~1, or a git revision."""
+    from perfsvc.service import baseline
+    from perfsvc.service.revisions import run_of
+    from perfsvc.store import Store
+    from perfsvc.suite import Selection
+
+    with Store.open(database) as store:
+        number = run_of(run, store, suite)
+        count = baseline.pin(store, number, Selection(select, exclude), comment=comment)
+    click.echo(f"run {number} is the baseline of {count} series")
+
+
+@command.command("show")
+@options.database
+@options.formats()
+def show(database: str, output_format: str) -> None:
+    """List the pins."""
+    from perfsvc.report import tables
+    from perfsvc.service import results
+    from perfsvc.store import Store
+
+    with Store.open(database) as store:
+        rows = results.pin_rows(store.pins())
+    if output_format == "json":
+        output.show_json([tables.plain(row) for row in rows])
+    elif rows:
+        output.show(tables.pins_table(rows))
+    else:
+        click.echo("nothing is pinned: every series is compared with its last accepted level")
+
+
+@command.command("clear")
+@options.select
+@options.exclude
+@options.database
+def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str) -> None:
+    """Take pins away; the last accepted level counts again."""
+    from perfsvc.service import baseline
+    from perfsvc.store import Store
+    from perfsvc.suite import Selection
+
+    with Store.open(database) as store:
+        count = baseline.unpin(store, Selection(select, exclude))
+    click.echo(f"{count} pins cleared")

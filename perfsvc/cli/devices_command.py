@@ -1,0 +1,19 @@
+"""``perfsvc devices``."""
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("devices")
+@options.formats()
+def command(output_format: str) -> None:
+    """List the devices of this machine: every GPU, and the CPU device."""
+    from perfsvc.report import tables
+    from perfsvc.service.doctor import devices, toolkit
+
+    rows = devices()
+    if output_format == "json":
+        output.show_json([tables.plain(row) | {"toolkit": toolkit(row)} for row in rows])
+    else:
+        output.show(tables.devices_table(rows, {row.uuid: toolkit(row) for row in rows}))

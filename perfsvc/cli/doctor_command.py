@@ -1,0 +1,27 @@
+"""``perfsvc doctor``."""
+
+import sys
+
+import click
+
+from perfsvc.cli import options, output
+from perfsvc.errors import InfrastructureError
+
+
+@click.command("doctor")
+@options.database
+@options.formats()
+def command(database: str, output_format: str) -> None:
+    """Check the environment and say how to cure what is missing.
+
+    Exits with 5 where something that every run needs is missing.
+    """
+    from perfsvc.report import tables
+    from perfsvc.service.doctor import checkup
+
+    checks = checkup(database)
+    if output_format == "json":
+        output.show_json([tables.plain(check) for check in checks])
+    else:
+        output.show(tables.doctor_table(checks))
+    sys.exit(InfrastructureError.exit_code if any(check.ok is False for check in checks) else 0)

@@ -1,0 +1,23 @@
+"""``perfsvc runs``."""
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("runs")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first.")
+@options.database
+@options.formats()
+def command(last: int, database: str, output_format: str) -> None:
+    """List the runs in the database, newest first."""
+    from perfsvc.report import tables
+    from perfsvc.service import results
+    from perfsvc.store import Store
+
+    with Store.open(database) as store:
+        rows = results.run_rows(store.runs(last))
+    if output_format == "json":
+        output.show_json([tables.plain(row) for row in rows])
+    else:
+        output.show(tables.runs_table(rows))

@@ -1,0 +1,24 @@
+"""``perfsvc show``."""
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("show")
+@click.argument("case")
+@click.option("--device", metavar="UUID", help="Only this device.")
+@options.database
+@options.formats()
+def command(case: str, device: str | None, database: str, output_format: str) -> None:
+    """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
+    from perfsvc.report import tables
+    from perfsvc.service import results
+    from perfsvc.store import Store
+
+    with Store.open(database) as store:
+        rows = results.history_rows(store.history(case, device))
+    if output_format == "json":
+        output.show_json([tables.plain(row) for row in rows])
+    else:
+        output.show(tables.history_table(case, rows))
