@@ -1,0 +1,28 @@
+"""The build room: units in, binaries out."""
+
+from perfsvc.build.cache import Cache, default_folder
+from perfsvc.build.compile import compile_all
+from perfsvc.build.toolchain import Binary, Toolchain
+from perfsvc.errors import UsageError
+
+__all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "toolchain_for"]
+
+
+def toolchain_for(target: str) -> Toolchain:
+    """The compiler for a device's target: ``sm_*``, ``cpu-*`` or ``fake``.
+
+    Raises ``UsageError`` for any other target, ``NoCompilerError`` where this machine has no such compiler.
+    """
+    if target.startswith("sm_"):
+        from perfsvc.build.nvcc import NvccToolchain
+
+        return NvccToolchain(target)
+    if target.startswith("cpu-"):
+        from perfsvc.build.host import HostToolchain
+
+        return HostToolchain()
+    if target == "fake":
+        from perfsvc.build.fake import FakeToolchain
+
+        return FakeToolchain()
+    raise UsageError(f"nothing can be built for {target!r}", cure="use a target such as sm_90, cpu-x86_64 or fake")

@@ -1,0 +1,81 @@
+"""All units of a plan, compiled in parallel before any device is touched."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+
+from perfsvc.build import process
+from perfsvc.build.cache import Cache
+from perfsvc.build.toolchain import Binary, Toolchain
+from perfsvc.errors import CaseError
+from perfsvc.model import Unit, digest
+
+Built = Binary | CaseError
+
+
+def compile_all(
+    units: Iterable[Unit],
+    toolchain: Toolchain,
+    cache: Cache,
+    *,
+    workers: int | None = None,
+    on_done: Callable[[Unit, Built], None] | None = None,
+) -> dict[Unit, Built]:
+    """Compiles every distinct unit, as many at once as there are cores.
+
+    Args:
+        units: what to compile; equal units are compiled once.
+        toolchain: the compiler, for one target.
+        cache: where binaries are looked up and kept.
+        workers: how many at once; by default one a core that this process may use.
+        on_done: called in the calling thread with each unit and its outcome, as they come.
+
+    Returns:
+        The binary of each unit, or the ``CaseError`` that it failed with: one failure stops no other. In the order of
+        ``units``.
+
+    Raises:
+        InfrastructureError: no compiler, or a cache that cannot be written. Like ``KeyboardInterrupt`` and whatever
+            ``on_done`` raises, it ends the compilers that were started.
+    """
+    distinct = tuple(dict.fromkeys(units))
+    built: dict[Unit, Built] = {}
+    with ThreadPoolExecutor(workers or _cores(), thread_name_prefix="build") as pool:
+        futures = {pool.submit(_build, unit, toolchain, cache): unit for unit in distinct}
+        try:
+            for future in as_completed(futures):
+                unit = futures[future]
+                built[unit] = future.result()
+                if on_done:
+                    on_done(unit, built[unit])
+        except BaseException:
+            _abandon(futures)
+            raise
+    return {unit: built[unit] for unit in distinct}
+
+
+def _build(unit: Unit, toolchain: Toolchain, cache: Cache) -> Built:
+    start = time.perf_counter()
+    try:
+        key = digest(toolchain.preimage(unit))
+        code = cache.get(key)
+        cached = code is not None
+        if code is None:
+            code = toolchain.compile(unit)
+            cache.put(key, code)
+    except CaseError as error:
+        return error
+    return Binary(code, digest(code), cached, time.perf_counter() - start)
+
+
+def _abandon(futures: Iterable[Future[Built]]) -> None:
+    """Ends what runs and drops what waits; repeated, since a compiler may be just about to start."""
+    running = [future for future in futures if not future.cancel()]
+    while running:
+        process.kill_all()
+        running = list(wait(running, timeout=0.05).not_done)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

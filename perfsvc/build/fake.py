@@ -1,0 +1,31 @@
+"""The compiler of the fake device: binaries that depend on everything they should, and on nothing else."""
+
+import re
+
+from perfsvc.build import sources
+from perfsvc.errors import CompileError
+from perfsvc.model import Unit, digest
+
+_ERROR = re.compile(r"^[ \t]*#[ \t]*error\b[ \t]*(.*)$")
+
+
+class FakeToolchain:
+    """A ``Toolchain`` that compiles nothing; a line that starts with ``#error`` is a compile error, as it always is."""
+
+    target = "fake"
+    version = "fake 1"
+
+    def preimage(self, unit: Unit) -> bytes:
+        """Everything that decides the binary."""
+        return sources.preimage(unit, target=self.target, version=self.version)
+
+    def compile(self, unit: Unit) -> bytes:
+        """Bytes made from the preimage; raises ``CompileError`` for an ``#error`` in the source or its includes."""
+        for name, text in sources.local_files(unit):
+            for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):
+                if found := _ERROR.match(line):
+                    raise CompileError(
+                        f"{unit.source.name} does not compile:\n{name}:{number}: error: #error {found[1]}",
+                        cure="correct the source",
+                    )
+        return f"fake {digest(self.preimage(unit))}".encode()

@@ -1,0 +1,136 @@
+"""NVIDIA's compiler: CUDA sources to cubins."""
+
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from perfsvc.build import cubin, process, sources
+from perfsvc.errors import CompileError, NoCompilerError
+from perfsvc.model import Unit
+
+# A cubin must not depend on where its source lies: the first commit of a kernel and its last are built in different
+# folders, and only equal code may count as equal. Names in anonymous namespaces carry a hash of the source's full
+# path unless the front end is told another. -lineinfo would add the folder's name itself, with no way to map it.
+_ANY_FOLDER = "--orig_src_path_name"
+_TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
+_ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
+_FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
+
+
+def find_nvcc() -> Path | None:
+    """The nvcc of PATH, else of ``CUDA_HOME``, ``CUDA_PATH``, ``/usr/local/cuda`` or the ``nvidia-cuda-nvcc`` wheel."""
+    return next((path for path in _candidates() if os.access(path, os.X_OK)), None)
+
+
+def _candidates() -> Iterator[Path]:
+    if on_path := shutil.which("nvcc"):
+        yield Path(on_path)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if toolkit := os.environ.get(variable):
+            yield Path(toolkit, "bin", "nvcc")
+    yield Path("/usr/local/cuda/bin/nvcc")
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in (wheels.submodule_search_locations or ()) if wheels else ():
+        yield from sorted(Path(folder).glob("cu*/bin/nvcc"), reverse=True)
+
+
+class NvccToolchain:
+    """A ``Toolchain`` that makes cubins.
+
+    Args:
+        target: the architecture, as ``sm_90``.
+
+    Raises:
+        NoCompilerError: there is no nvcc, or it cannot be run.
+    """
+
+    def __init__(self, target: str) -> None:
+        found = find_nvcc()
+        if found is None:
+            raise NoCompilerError(
+                "nvcc was not found on PATH, in CUDA_HOME, in /usr/local/cuda, or as a Python package",
+                cure="pip install 'perfsvc[nvcc]', or install NVIDIA's CUDA toolkit",
+            )
+        self.target = target
+        self.path = found
+        self.version = f"nvcc {self._version()}"
+
+    def _version(self) -> str:
+        printed = self._ask("--version")
+        if not (found := _VERSION.search(printed)):
+            raise NoCompilerError(f"{self.path} --version prints no version: {printed.strip()}", cure="reinstall it")
+        return found[1]
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Every architecture that this nvcc builds for."""
+        return tuple(self._ask("--list-gpu-code").split())
+
+    def _ask(self, question: str) -> str:
+        answer = self._run([question], folder=Path.cwd())
+        if answer.code:
+            raise NoCompilerError(f"{self.path} {question} failed: {answer.output.strip()}", cure="reinstall it")
+        return answer.output
+
+    def _run(self, arguments: Sequence[str], *, folder: Path) -> process.Finished:
+        try:
+            return process.run([str(self.path), *arguments], folder=folder)
+        except OSError as error:
+            raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
+
+    def preimage(self, unit: Unit) -> bytes:
+        """Everything that decides the cubin."""
+        settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
+        return sources.preimage(unit, target=self.target, version=self.version, settings=settings)
+
+    def compile(self, unit: Unit) -> bytes:
+        """The cubin of a unit; raises ``CompileError`` with nvcc's message, or where an entry is missing from it."""
+        if not unit.source.is_file():
+            raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
+        with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
+            output = Path(folder, "code.cubin")
+            finished = self._run(self._arguments(unit, output), folder=unit.source.parent)
+            if finished.code:
+                raise self._failure(unit, finished.output)
+            code = output.read_bytes()
+        _require_entries(unit, code)
+        return code
+
+    def _arguments(self, unit: Unit, output: Path) -> list[str]:
+        # Run where the source lies, so that messages name it and its headers as their author knows them.
+        name = unit.source.name
+        chosen = any(option.startswith(_ARCHITECTURE) for option in unit.options)
+        architecture = [] if chosen else [f"-arch={self.target}"]
+        defines = [f"-D{key}={value}" for key, value in unit.defines]
+        rest = [f"-Xcicc={_ANY_FOLDER},{name}", *unit.options, *defines, "-o", str(output), name]
+        return ["--cubin", *architecture, *rest]
+
+    def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:
+        if "Failed to preprocess host compiler properties" in output:
+            return NoCompilerError(
+                f"nvcc ({self.path}) found no C++ compiler of the host, which it needs to read sources",
+                cure="install g++, or name a compiler in NVCC_CCBIN",
+            )
+        if "Unsupported gpu architecture" in output:
+            return NoCompilerError(
+                f"{self.version} cannot build for {self.target}; it builds for {', '.join(self.targets)}",
+                cure="install a CUDA toolkit that knows this GPU and put its nvcc on PATH",
+            )
+        message = _TEMPORARY.sub(r"\1", output).strip()
+        return CompileError(f"{unit.source.name} does not compile:\n{message}", cure="correct the source")
+
+
+def _require_entries(unit: Unit, code: bytes) -> None:
+    present = cubin.entries(code)
+    missing = [entry for entry in unit.entries if entry not in present]
+    if missing:
+        raise CompileError(
+            f"{unit.source.name} has no kernel named {' or '.join(missing)}; it has {', '.join(present) or 'none'}",
+            cure='name one of those, or declare the kernel extern "C" __global__ so that it keeps its name',
+        )
