@@ -5,7 +5,7 @@ file finds all of its problems and not only the first (``perfsvc.suite.checking`
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
@@ -209,7 +209,7 @@ class Variant:
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further compile options.
         scratch: arrays by name that the steps share.
-        requires: what a device or point must have: ``cuda``, ``sm_90`` (at least), ``sm_90a`` (exactly), ``n % 4 == 0``.
+        requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``.
         only: a function of axes and parameters that says whether a point is worth running at.
         mode: the L2 cache before each sample, ``cold`` or ``warm``.
         formerly: earlier names, whose history this variant goes on with.
@@ -256,7 +256,7 @@ class Benchmark:
         version: raise it when the problem changes so much that its history should end.
     """
 
-    axes: Mapping[str, Iterable[Value]] = field(default_factory=dict)
+    axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     points: Sequence[Mapping[str, Value]] = ()
     smoke: Mapping[str, Value] = field(default_factory=dict)
     inputs: Function | None = None

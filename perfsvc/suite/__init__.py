@@ -1,0 +1,57 @@
+"""A folder of benchmarks → cases.
+
+The first names are what a bench.py is written with (docs/authoring.md); the others are what the service asks for.
+"""
+
+from perfsvc.model import Tolerance, Work
+from perfsvc.suite.arrays import make_arrays, replay_arrays
+from perfsvc.suite.authoring import (
+    Benchmark,
+    Variant,
+    call,
+    ceil_div,
+    f32,
+    f64,
+    finish,
+    i32,
+    i64,
+    launch,
+    memset,
+    output,
+    scratch,
+)
+from perfsvc.suite.benchfile import BenchFile, function, load, load_text
+from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.discovery import Listed, Suite, discover
+from perfsvc.suite.requirements import unmet
+from perfsvc.suite.selection import Selection
+
+__all__ = [
+    "BenchFile",
+    "Benchmark",
+    "CaseSpec",
+    "Listed",
+    "Selection",
+    "Suite",
+    "Tolerance",
+    "Variant",
+    "Work",
+    "call",
+    "ceil_div",
+    "discover",
+    "f32",
+    "f64",
+    "finish",
+    "function",
+    "i32",
+    "i64",
+    "launch",
+    "load",
+    "load_text",
+    "make_arrays",
+    "memset",
+    "output",
+    "replay_arrays",
+    "scratch",
+    "unmet",
+]

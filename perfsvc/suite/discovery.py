@@ -1,0 +1,148 @@
+"""A folder of benchmark files → the suite: its cases, and what is wrong with it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perfsvc.errors import SuiteError, UsageError
+from perfsvc.model import Array, Case, Kind
+from perfsvc.suite.arrays import make_inputs, seed_of, shapes
+from perfsvc.suite.authoring import words
+from perfsvc.suite.benchfile import FILE_NAME, BenchFile, load
+from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.checking import check
+from perfsvc.suite.expansion import Expansion
+from perfsvc.suite.points import Point, full_points, smoke_point
+from perfsvc.suite.problem import Problem
+from perfsvc.suite.resolving import case_of, resolve, worth_running
+from perfsvc.suite.selection import Selection, choose
+
+Points = Literal["smoke", "full"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listed:
+    """A case that the suite has, before anything is worked out for it."""
+
+    case: Case
+    points: Points
+    file: BenchFile
+    expansion: Expansion
+
+    @property
+    def kind(self) -> Kind:
+        """How its variant is timed."""
+        return Kind(self.expansion.variant.kind)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """What its variant requires, in the author's words."""
+        return words(self.expansion.variant.requires)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suite:
+    """A folder's benchmarks, their cases, and the problems of those that cannot be used."""
+
+    folder: Path
+    benchmarks: tuple[BenchFile, ...]
+    cases: tuple[Listed, ...]
+    problems: tuple[SuiteError, ...]
+
+    def select(self, selection: Selection, points: Points) -> tuple[Listed, ...]:
+        """The selected cases at the full or smoke points; cheap, for nothing is resolved.
+
+        Raises:
+            UsageError: a glob cannot be understood or takes nothing, or nothing is left.
+        """
+        here = {listed.case: listed for listed in self.cases if listed.points == points}
+        others = [listed.case for listed in self.cases if listed.points != points]
+        broken = [Path(problem.path).absolute().parent.name for problem in self.problems]
+        return tuple(here[case] for case in choose(selection, tuple(here), others, broken))
+
+    def resolve(self, selection: Selection, points: Points) -> tuple[CaseSpec, ...]:
+        """The selected cases with everything that building and running them needs.
+
+        Runs the inputs function of each point once, to learn the shapes.
+
+        Raises:
+            UsageError: a glob cannot be understood or takes nothing, or nothing is left.
+        """
+        known: dict[tuple[str, Point], Mapping[str, Array]] = {}
+        specs = []
+        for listed in self.select(selection, points):
+            key = (listed.case.benchmark, listed.case.point)
+            if key not in known:
+                known[key] = _shapes_at(listed.file, listed.case.point)
+            specs.append(resolve(listed.file, listed.expansion, listed.case.point, known[key]))
+        return tuple(specs)
+
+    def benchmark(self, name: str) -> BenchFile:
+        """The file of a benchmark by its name; raises ``KeyError`` where there is none."""
+        return {file.name: file for file in self.benchmarks}[name]
+
+
+def discover(folder: Path) -> Suite:
+    """Reads every bench.py of a folder and its folders; one that is broken stops none of the others.
+
+    Raises:
+        UsageError: there is no such folder, or no bench.py in it.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder}", cure="name the folder of your benchmarks: --suite FOLDER")
+    paths = [path for path in folder.rglob(FILE_NAME) if not _hidden(path.relative_to(folder))]
+    if not paths:
+        raise UsageError(
+            f"no {FILE_NAME} in {folder}", cure=f"write one: {folder}/NAME/{FILE_NAME} (docs/authoring.md)"
+        )
+    files: dict[str, BenchFile] = {}
+    cases: list[Listed] = []
+    problems: list[SuiteError] = []
+    for path in sorted(paths):
+        try:
+            file = load(path)
+            _require_new(file, files)
+        except SuiteError as error:
+            problems.append(error)
+            continue
+        checked = check(file)
+        problems += [problem.at(path) for problem in checked.problems]
+        files[file.name] = file
+        cases += _cases(file, checked.variants)
+    ordered = tuple(sorted(files.values(), key=lambda file: file.name))
+    return Suite(folder, ordered, tuple(sorted(cases, key=lambda listed: listed.case.benchmark)), tuple(problems))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _require_new(file: BenchFile, files: Mapping[str, BenchFile]) -> None:
+    if file.name in files:
+        raise Problem(
+            f"benchmark {file.name!r} is there already: {files[file.name].path}",
+            file.benchmark.line,
+            "rename the folder, or give one of them a name: Benchmark(name=...)",
+        ).at(file.path)
+
+
+def _cases(file: BenchFile, variants: Iterable[Expansion]) -> list[Listed]:
+    points: list[tuple[Points, Point]] = [("smoke", smoke_point(file.benchmark))]
+    points += [("full", point) for point in full_points(file.benchmark)]
+    return [
+        Listed(case_of(file, expansion, point), which, file, expansion)
+        for expansion in variants
+        for which, point in points
+        if worth_running(expansion, point)
+    ]
+
+
+def _shapes_at(file: BenchFile, point: Point) -> Mapping[str, Array]:
+    benchmark = file.benchmark
+    try:
+        return shapes(make_inputs(benchmark, point, seed_of(file.name, benchmark.version, point)))
+    except Problem:
+        # make_arrays meets the same problem before a case of this point is measured, and fails that case alone.
+        smoke = smoke_point(benchmark)
+        return shapes(make_inputs(benchmark, smoke, seed_of(file.name, benchmark.version, smoke)))

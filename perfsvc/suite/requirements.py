@@ -1,0 +1,69 @@
+"""What a variant requires of a device or of its point, in the author's few words."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from perfsvc.model import DeviceInfo, Value
+from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.functions import nearest
+from perfsvc.suite.problem import Problem
+
+_ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
+_DIVISIBLE = re.compile(r"(\w+) *% *(\w+) *== *0")
+
+
+def problems_of_requirement(requirement: str, names: Collection[str], line: int) -> Iterator[Problem]:
+    """What is wrong with one requirement, given the names of axes and parameters."""
+    if requirement == "cuda" or _ARCHITECTURE.fullmatch(requirement):
+        return
+    divisible = _DIVISIBLE.fullmatch(requirement)
+    if divisible is None:
+        yield Problem(
+            f"requires {requirement!r}, which is not understood",
+            line,
+            "write cuda, sm_90 (at least), sm_90a (exactly) or n % 4 == 0",
+        )
+        return
+    for term in divisible.groups():
+        if not term.isdigit() and term not in names:
+            yield Problem(f"requires {requirement!r}, but {term!r} is not known", line, nearest(term, names))
+    if divisible[2].isdigit() and int(divisible[2]) == 0:
+        yield Problem(f"requires {requirement!r}: nothing is divisible by 0", line, "name another divisor")
+
+
+def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
+    """Why a device cannot run a case, as ``requires sm_90: this device is sm_80``; empty where it can."""
+    values = {name: value for unit in spec.units for name, value in unit.defines} | dict(spec.case.point)
+    for requirement in spec.requires:
+        reason = _unmet(requirement, values, device)
+        if reason:
+            return f"requires {requirement}: {reason}"
+    return ""
+
+
+def _unmet(requirement: str, values: Mapping[str, Value], device: DeviceInfo) -> str:
+    if requirement == "cuda":
+        return "this is the CPU device" if device.kind == "cpu" else ""
+    architecture = _ARCHITECTURE.fullmatch(requirement)
+    if architecture:
+        return _other_architecture(architecture, device)
+    return _indivisible(requirement, values)
+
+
+def _other_architecture(wanted: re.Match[str], device: DeviceInfo) -> str:
+    if not device.compute_capability:
+        return "this is the CPU device" if device.kind == "cpu" else "this device has no compute capability"
+    major, minor = (int(part) for part in device.compute_capability.split("."))
+    least = (int(wanted[1]), int(wanted[2]))
+    met = (major, minor) == least if wanted[3] else (major, minor) >= least
+    return "" if met else f"this device is sm_{major}{minor}"
+
+
+def _indivisible(requirement: str, values: Mapping[str, Value]) -> str:
+    divisible = _DIVISIBLE.fullmatch(requirement)
+    if divisible is None:
+        raise ValueError(f"{requirement!r} was never checked")
+    dividend, divisor = (int(term) if term.isdigit() else values[term] for term in divisible.groups())
+    if isinstance(dividend, int) and isinstance(divisor, int) and divisor and dividend % divisor == 0:
+        return ""
+    return ", ".join(f"{term} is {values[term]}" for term in divisible.groups() if term in values)

@@ -1,0 +1,231 @@
+"""A variant at a point → a case with nothing left to decide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfsvc.model import (
+    Arg,
+    Array,
+    Buffer,
+    BufferArg,
+    Call,
+    Case,
+    HostFinish,
+    Kind,
+    Launch,
+    Memset,
+    Mode,
+    Role,
+    ScalarArg,
+    Step,
+    Tolerance,
+    Unit,
+    Value,
+    Work,
+)
+from perfsvc.suite.arrays import seed_of
+from perfsvc.suite.authoring import Argument, CallStep, FinishStep, LaunchStep, MemsetStep, Scalar, StepWritten, words
+from perfsvc.suite.benchfile import BenchFile
+from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.expansion import Expansion
+from perfsvc.suite.extents import block_of, grid_of, integer, shape_of
+from perfsvc.suite.functions import evaluate
+from perfsvc.suite.points import Point, is_value, plain
+from perfsvc.suite.problem import Problem
+from perfsvc.suite.steps import buffers_of, steps_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """All that the functions and arguments of a variant may ask for at one point."""
+
+    file: BenchFile
+    expansion: Expansion
+    values: Mapping[str, Value]  # axes and parameters
+    buffers: Mapping[str, Buffer]
+
+    def said(self, field: str) -> str:
+        return f"{field} of variant {self.expansion.variant.name!r}"
+
+
+def case_of(file: BenchFile, expansion: Expansion, point: Point) -> Case:
+    """The case of a variant at a point."""
+    return Case(file.name, expansion.name, point, file.benchmark.version, expansion.formerly)
+
+
+def params_at(expansion: Expansion, point: Point) -> dict[str, Value]:
+    """The values of a variant's parameters at a point."""
+    variant = expansion.variant
+    params: dict[str, Value] = {}
+    for name, written in expansion.params.items():
+        what = f"parameter {name!r} of variant {variant.name!r}"
+        value = plain(evaluate(written, dict(point), what, variant.line))
+        if not is_value(value):
+            raise Problem(f"{what} is {value!r}", variant.line, "make it an integer, a float or text")
+        params[name] = value  # type: ignore[assignment] # is_value says so
+    return params
+
+
+def worth_running(expansion: Expansion, point: Point) -> bool:
+    """Whether the author wants the variant to run at a point."""
+    variant = expansion.variant
+    values = {**dict(point), **params_at(expansion, point)}
+    return variant.only is None or bool(
+        evaluate(variant.only, values, f"only of variant {variant.name!r}", variant.line)
+    )
+
+
+def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping[str, Array]) -> CaseSpec:
+    """A case with its buffers, units, steps and work; ``inputs`` are the arrays that the point has.
+
+    Raises:
+        Problem: one of the author's functions failed at this point, or gave what cannot be launched.
+    """
+    benchmark, variant, case = file.benchmark, expansion.variant, case_of(file, expansion, point)
+    params = params_at(expansion, point)
+    values = {**dict(point), **params}
+    scene = _Scene(file, expansion, values, _buffers(file, expansion, dict(point), values, inputs))
+    written = steps_of(variant)
+    units = _units(file.path.absolute().parent, written, params, words(variant.options))
+    used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(benchmark.outputs)
+    return CaseSpec(
+        case=case,
+        kind=Kind(variant.kind),
+        mode=Mode(variant.mode),
+        requires=words(variant.requires),
+        units=units,
+        buffers=tuple(buffer for name, buffer in scene.buffers.items() if name in used),
+        steps=tuple(_step(step, units, scene) for step in written),
+        work=_work(file, point),
+        tolerance=_tolerance(file, point),
+        bench=file.path,
+        seed=seed_of(case.benchmark, case.version, point),
+    )
+
+
+def _buffers(
+    file: BenchFile,
+    expansion: Expansion,
+    axes: Mapping[str, Value],
+    values: Mapping[str, Value],
+    inputs: Mapping[str, Array],
+) -> dict[str, Buffer]:
+    benchmark, variant = file.benchmark, expansion.variant
+    outputs = {
+        name: Array(name, np.dtype(made.dtype).name, shape_of(made.shape, axes, name, benchmark.line))
+        for name, made in benchmark.outputs.items()
+    }
+    own = {
+        name: Array(name, np.dtype(made.dtype).name, shape_of(made.shape, values, name, variant.line))
+        for name, made in variant.scratch.items()
+    }
+    return (
+        {name: Buffer(array, Role.INOUT if name in outputs else Role.INPUT) for name, array in inputs.items()}
+        | {name: Buffer(array, Role.OUTPUT) for name, array in outputs.items() if name not in inputs}
+        | {name: Buffer(array, Role.SCRATCH) for name, array in own.items()}
+    )
+
+
+def _array(array: Array) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def _units(
+    folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
+) -> tuple[Unit, ...]:
+    entries: dict[str, dict[str, None]] = {}
+    for step in steps:
+        if isinstance(step, LaunchStep):
+            entries.setdefault(step.source, {})[step.entry] = None
+    defines = tuple(sorted(params.items()))
+    return tuple(Unit(folder / source, tuple(names), defines, options) for source, names in entries.items())
+
+
+def _step(step: StepWritten, units: tuple[Unit, ...], scene: _Scene) -> Step:
+    match step:
+        case LaunchStep():
+            return _launch(step, units, scene)
+        case MemsetStep():
+            return Memset(step.buffer, step.byte)
+        case FinishStep():
+            target = scene.buffers[step.target].array
+            if target.shape != (1,) * len(target.shape):
+                raise Problem(
+                    f"finish writes {step.target!r}, which is {_array(target)}", step.line, "reduce into one element"
+                )
+            return HostFinish(step.operation, step.source, step.target)
+        case CallStep():
+            return Call(step.function.__name__)
+
+
+def _launch(step: LaunchStep, units: tuple[Unit, ...], scene: _Scene) -> Launch:
+    values = scene.values
+    folder = scene.file.path.absolute().parent
+    what = scene.said("shared_bytes")
+    shared = integer(evaluate(step.shared_bytes, values, what, step.line), what, step.line)
+    if shared < 0:
+        raise Problem(f"{what} is {shared}", step.line, "make it 0 or more")
+    return Launch(
+        module=[unit.source for unit in units].index(folder / step.source),
+        entry=step.entry,
+        grid=grid_of(step.grid, values, scene.said("grid"), step.line),
+        block=block_of(step.block, values, scene.said("block"), step.line),
+        args=tuple(_argument(arg, step.line, scene) for arg in step.args),
+        shared_bytes=shared,
+        constants=tuple(step.constants.items()),
+    )
+
+
+def _argument(arg: Argument, line: int, scene: _Scene) -> Arg:
+    if isinstance(arg, str) and arg in scene.buffers:
+        return BufferArg(arg)
+    if isinstance(arg, str):
+        value = scene.values[arg]
+        return _scalar(arg, "float32" if isinstance(value, float) else "int32", value, line)
+    name = arg.value if isinstance(arg.value, str) else ""
+    value = scene.values[name] if name else evaluate(arg.value, scene.values, scene.said("an argument"), line)
+    return _scalar(name or _label(arg), arg.dtype, plain(value), line)
+
+
+def _label(arg: Scalar) -> str:
+    return "function" if callable(arg.value) else "number"
+
+
+def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
+    what = f"argument {name!r}"
+    if not is_value(value) or isinstance(value, str):
+        raise Problem(
+            f"{what} is {value!r}, which no kernel takes", line, "pass a number; text can be a parameter (-D)"
+        )
+    if np.dtype(dtype).kind == "f":
+        return ScalarArg(name, dtype, float(value))
+    number, limits = integer(value, what, line), np.iinfo(dtype)
+    if not limits.min <= number <= limits.max:
+        cure = f"pass it as i64({name!r}) and take a long long" if dtype == "int32" else "pass a smaller number"
+        raise Problem(f"{what} is {number}: too large for {dtype}", line, cure)
+    return ScalarArg(name, dtype, number)
+
+
+def _work(file: BenchFile, point: Point) -> Work:
+    line = file.benchmark.line
+    work = evaluate(file.benchmark.work, dict(point), "work", line)
+    if not isinstance(work, Work):
+        raise Problem(f"work is {work!r}", line, "return Work(read_bytes=..., written_bytes=..., flops=...)")
+    counts = (integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops"))
+    return Work(*counts)
+
+
+def _tolerance(file: BenchFile, point: Point) -> Tolerance:
+    benchmark = file.benchmark
+    if not benchmark.outputs:
+        return Tolerance(max=0.0, mean=0.0)
+    tolerance = evaluate(benchmark.tolerance, dict(point), "tolerance", benchmark.line)
+    if not isinstance(tolerance, Tolerance) or not (tolerance.max >= 0 and tolerance.mean >= 0):
+        raise Problem(
+            f"tolerance is {tolerance!r}", benchmark.line, "return Tolerance(max=..., mean=...), none negative"
+        )
+    return tolerance
