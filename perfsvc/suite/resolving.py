@@ -102,7 +102,7 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
         steps=tuple(_step(step, units, scene) for step in written),
         work=_work(file, point),
         tolerance=_tolerance(file, point),
-        bench=file.path,
+        bench=file.path.absolute(),
         seed=seed_of(case.benchmark, case.version, point),
     )
 
