@@ -1,0 +1,81 @@
+import multiprocessing
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.build import Cache, default_folder
+from perfsvc.errors import InfrastructureError
+from perfsvc.model import digest
+
+KEY = digest(b"key")
+
+
+@given(code=st.binary(max_size=300))
+def test_what_was_put_is_what_is_got(tmp_path_factory, code):
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+    cache.put(KEY, code)
+    assert cache.get(KEY) == code
+
+
+def test_a_key_that_was_never_put_is_not_there(tmp_path):
+    assert Cache(tmp_path).get(KEY) is None
+
+
+def entry_of(folder):
+    (entry,) = [path for path in folder.rglob("*") if path.is_file()]
+    return entry
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:10], lambda b: b"", lambda b: b[:-1] + b"?"])
+def test_a_damaged_entry_counts_as_absent_and_can_be_put_again(tmp_path, damage):
+    cache = Cache(tmp_path)
+    cache.put(KEY, b"some code")
+    entry = entry_of(tmp_path)
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"some code")
+    assert cache.get(KEY) == b"some code"
+
+
+def put_many(folder, code):
+    cache = Cache(folder)
+    for _ in range(50):
+        cache.put(KEY, code)
+
+
+def test_two_processes_may_put_one_key_at_once(tmp_path):
+    code = bytes(range(256)) * 400
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=put_many, args=(tmp_path, code)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    cache = Cache(tmp_path)
+    while any(writer.is_alive() for writer in writers):
+        assert cache.get(KEY) in {None, code}
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert cache.get(KEY) == code
+    entry_of(tmp_path)  # and no temporary file is left
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_with_its_cure(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InfrastructureError, match="cannot be written") as raised:
+        Cache(tmp_path / "file" / "cache")
+    assert "PERFSVC_CACHE" in raised.value.cure
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_an_error_with_its_cure(tmp_path):
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(InfrastructureError, match="cannot be written"):
+        Cache(tmp_path)
+
+
+def test_the_folder_is_that_of_the_environment_when_it_names_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "mine"))
+    assert default_folder() == Cache().folder == tmp_path / "mine"
+    monkeypatch.delenv("PERFSVC_CACHE")
+    assert "perfsvc" in default_folder().parts

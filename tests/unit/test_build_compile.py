@@ -1,0 +1,180 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perfsvc.build import Binary, Cache, compile_all, process, toolchain_for
+from perfsvc.build.fake import FakeToolchain
+from perfsvc.errors import CompileError, InfrastructureError, NoCompilerError, UnsupportedError, UsageError
+from perfsvc.model import Unit, digest
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def source(tmp_path):
+    def write(name, text="int x;\n"):
+        path = tmp_path / name
+        path.write_text(text)
+        return Unit(path, ("f",))
+
+    return write
+
+
+def test_one_unit_that_does_not_compile_stops_no_other(cache, source):
+    good, bad, gone = source("good.cu"), source("bad.cu", "int x;\n  #error no such luck\n"), Unit(Path("gone.cu"), ())
+    built = compile_all([bad, good, gone], FakeToolchain(), cache)
+    assert list(built) == [bad, good, gone]
+    assert isinstance(built[bad], CompileError)
+    assert "bad.cu:2: error: #error no such luck" in built[bad].what
+    assert isinstance(built[gone], CompileError)
+    assert isinstance(built[good], Binary)
+    assert built[good].digest == digest(built[good].code)
+
+
+def test_a_second_build_comes_from_the_cache_and_a_changed_source_does_not(cache, source):
+    unit = source("k.cu")
+    first = compile_all([unit], FakeToolchain(), cache)[unit]
+    second = compile_all([unit], FakeToolchain(), cache)[unit]
+    assert (first.cached, second.cached) == (False, True)
+    assert first.code == second.code
+    changed = compile_all([source("k.cu", "int y;\n")], FakeToolchain(), cache)[unit]
+    assert not changed.cached
+    assert changed.code != first.code
+
+
+@dataclass
+class Scripted:
+    """A compiler that does what a test says."""
+
+    act: object
+    target: str = "fake"
+    version: str = "scripted 1"
+
+    def preimage(self, unit):
+        return f"{unit.source} {unit.defines}".encode()
+
+    def compile(self, unit):
+        return self.act(unit)
+
+
+UNITS = [Unit(Path("k.cu"), (), (("N", n),)) for n in range(4)]
+
+
+def test_units_are_compiled_at_the_same_time(cache):
+    together = threading.Barrier(len(UNITS), timeout=20)
+
+    def act(unit):
+        together.wait()
+        return b"code"
+
+    assert len(compile_all(UNITS, Scripted(act), cache, workers=len(UNITS))) == len(UNITS)
+
+
+def test_equal_units_are_compiled_once(cache):
+    seen = []
+
+    def act(unit):
+        seen.append(unit)
+        return b"code"
+
+    assert list(compile_all([UNITS[0]] * 3, Scripted(act), cache)) == [UNITS[0]] == seen
+
+
+def test_a_unit_that_the_target_cannot_run_is_told_apart(cache):
+    def act(unit):
+        raise UnsupportedError("inline PTX")
+
+    (built,) = compile_all(UNITS[:1], Scripted(act), cache).values()
+    assert isinstance(built, UnsupportedError)
+
+
+def test_each_outcome_is_told_once_in_the_calling_thread(cache):
+    told = []
+    compile_all(
+        UNITS, Scripted(lambda unit: b"code"), cache, on_done=lambda u, b: told.append((u, threading.get_ident()))
+    )
+    assert len(told) == len(UNITS)
+    assert set(told) == {(unit, threading.get_ident()) for unit in UNITS}
+
+
+def test_no_compiler_at_all_ends_the_build(cache):
+    def act(unit):
+        raise NoCompilerError("no compiler")
+
+    with pytest.raises(NoCompilerError):
+        compile_all(UNITS, Scripted(act), cache)
+
+
+def test_a_cache_that_cannot_be_written_ends_the_build(cache, monkeypatch):
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(InfrastructureError, match="No space left"):
+        compile_all(UNITS[:1], Scripted(lambda unit: b"code"), cache)
+    assert not [path for path in cache.folder.rglob("*") if path.is_file()]
+
+
+SLOW_BUILD = """
+import sys
+from pathlib import Path
+from perfsvc.build import Cache, compile_all, process
+from perfsvc.model import Unit
+
+class Slow:
+    target, version = "fake", "slow 1"
+    def preimage(self, unit):
+        return repr(unit.defines).encode()
+    def compile(self, unit):
+        process.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
+        return b"code"
+
+compile_all([Unit(Path("k.cu"), (), (("N", n),)) for n in range(6)], Slow(), Cache(Path(sys.argv[1])), workers=2)
+"""
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+def test_an_interrupt_kills_the_compilers_and_what_they_started(tmp_path):
+    build = subprocess.Popen(
+        [sys.executable, "-c", SLOW_BUILD, str(tmp_path)], stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while len(pids := [p.read_text().strip() for p in tmp_path.glob("*.pid")]) < 2 or "" in pids:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(build.pid, signal.SIGINT)
+        _, printed = build.communicate(timeout=30)
+    finally:
+        build.kill()
+    assert b"KeyboardInterrupt" in printed
+    started = [path.read_text().strip() for path in tmp_path.glob("*.pid")]
+    assert len(started) < 6, "what had not started must not start any more"
+    while any(map(alive, started)):
+        assert time.monotonic() < deadline + 10
+        time.sleep(0.02)
+
+
+def test_a_compilers_output_comes_back_whole_with_its_exit_code(tmp_path):
+    finished = process.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], folder=tmp_path)
+    assert finished == process.Finished(3, f"out\nerr\n{tmp_path.resolve()}\n")
+
+
+def test_a_target_chooses_its_compiler():
+    assert toolchain_for("fake").target == "fake"
+    with pytest.raises(UsageError, match="rv64"):
+        toolchain_for("rv64")

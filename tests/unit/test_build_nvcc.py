@@ -1,0 +1,190 @@
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfsvc.build import cubin, nvcc
+from perfsvc.build.nvcc import NvccToolchain, find_nvcc
+from perfsvc.errors import CompileError, NoCompilerError
+from perfsvc.model import Unit
+
+needs_cxx = pytest.mark.skipif(shutil.which("g++") is None, reason="nvcc reads sources with g++")
+needs_wheel = pytest.mark.skipif(
+    importlib.util.find_spec("nvidia") is None, reason="no nvcc wheel: pip install 'perfsvc[nvcc]'"
+)
+
+# Names in anonymous namespaces are where nvcc hides a hash of the folder.
+KERNEL = """
+#include "scale.cuh"
+namespace { __device__ int calls; __global__ void hidden(float* x) { x[0] = scale(x[1]); } }
+extern "C" __global__ void f(float* x, int n) {
+    if (threadIdx.x < n) { x[threadIdx.x] = scale(x[threadIdx.x]) * FACTOR; ++calls; }
+}
+extern "C" __global__ void g(float* x) { x[0] = 1; }
+"""
+
+
+@pytest.fixture
+def unit(tmp_path):
+    return write(tmp_path / "here")
+
+
+def write(folder, text=KERNEL, **fields):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "scale.cuh").write_text("__device__ inline float scale(float x) { return 2 * x; }\n")
+    (folder / "k.cu").write_text(text)
+    return Unit(folder / "k.cu", **({"entries": ("f",), "defines": (("FACTOR", 3),), "options": ("-w",)} | fields))
+
+
+@pytest.fixture(scope="module")
+def toolchain():
+    if find_nvcc() is None or shutil.which("g++") is None:
+        pytest.skip("needs nvcc (pip install 'perfsvc[nvcc]') and g++")
+    return NvccToolchain("sm_90")
+
+
+def test_a_unit_becomes_a_cubin_with_its_entries(toolchain, unit):
+    code = toolchain.compile(unit)
+    assert {"f", "g"} < set(cubin.entries(code))
+    assert toolchain.version.startswith("nvcc 1")
+    assert "sm_90" in toolchain.targets
+
+
+def test_two_checkouts_give_equal_bytes_that_hold_no_folder(toolchain, unit, tmp_path):
+    away = write(tmp_path / "quite" / "another" / "place")
+    code = toolchain.compile(unit)
+    assert code == toolchain.compile(away)
+    assert str(tmp_path).encode() not in code
+    assert toolchain.preimage(unit) == toolchain.preimage(away)
+
+
+def test_a_parameter_changes_the_code(toolchain, unit, tmp_path):
+    other = write(tmp_path / "other", defines=(("FACTOR", 4),))
+    assert toolchain.compile(unit) != toolchain.compile(other)
+
+
+def test_an_architecture_among_the_options_wins(toolchain, tmp_path):
+    code = toolchain.compile(write(tmp_path, options=("-w", "-arch=sm_90a")))
+    assert code != toolchain.compile(write(tmp_path))
+
+
+def test_an_entry_that_is_missing_is_named_with_those_that_are_there(toolchain, tmp_path):
+    with pytest.raises(CompileError, match=r"no kernel named h; it has _Z\S+, f, g\n") as raised:
+        toolchain.compile(write(tmp_path, entries=("f", "h")))
+    assert 'extern "C"' in raised.value.cure
+
+
+def test_a_failure_shows_the_compilers_message_with_the_users_file_and_line(toolchain, tmp_path):
+    unit = write(tmp_path, 'extern "C" __global__ void f(int* p) {\n  p[0] = nothing;\n}\n')
+    with pytest.raises(CompileError, match=r'k\.cu\(2\): error: identifier "nothing" is undefined') as raised:
+        toolchain.compile(unit)
+    assert str(tmp_path) not in raised.value.what
+
+
+def test_a_failure_in_the_assembler_names_no_temporary_file(toolchain, tmp_path):
+    unit = write(tmp_path, 'extern "C" __global__ void f(int* p) { asm("bogus.op;"); }\n')
+    with pytest.raises(CompileError, match="bogus") as raised:
+        toolchain.compile(unit)
+    assert "ptxas k.ptx, line" in raised.value.what
+    assert "tmp" not in raised.value.what
+
+
+def test_a_warning_is_no_error(toolchain, tmp_path):
+    text = '#warning careful\nextern "C" __global__ void f(int* p) { int unused; p[0] = 1; }\n'
+    assert cubin.entries(toolchain.compile(write(tmp_path, text, options=()))) == ("f",)
+
+
+def test_an_architecture_that_nvcc_does_not_know_is_no_fault_of_the_case(toolchain, unit):
+    with pytest.raises(NoCompilerError, match=r"cannot build for sm_35; it builds for .*sm_90"):
+        NvccToolchain("sm_35").compile(unit)
+
+
+@needs_wheel
+@needs_cxx
+def test_the_wheels_nvcc_is_found_and_enough_when_there_is_no_other(monkeypatch, tmp_path, unit):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("gcc", "g++", "sh"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    without_toolkit(monkeypatch, str(tools))
+    toolchain = NvccToolchain("sm_90")
+    assert "site-packages" in toolchain.path.parts
+    assert "f" in cubin.entries(toolchain.compile(unit))
+
+
+@needs_wheel
+def test_a_machine_without_a_host_compiler_is_told_so(monkeypatch, tmp_path, unit):
+    without_toolkit(monkeypatch, str(tmp_path))
+    with pytest.raises(NoCompilerError, match="no C\\+\\+ compiler") as raised:
+        NvccToolchain("sm_90").compile(unit)
+    assert "g++" in raised.value.cure
+
+
+def without_toolkit(monkeypatch, path):
+    monkeypatch.setenv("PATH", path)
+    for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
+        monkeypatch.delenv(variable, raising=False)
+    real = nvcc._candidates
+    monkeypatch.setattr(nvcc, "_candidates", lambda: (p for p in real() if "/usr/local" not in str(p)))
+
+
+def executable(path):
+    path.parent.mkdir(parents=True)
+    path.write_text("#!/bin/sh\necho 'release 12.4, V12.4.131'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_nvcc_is_taken_from_path_then_cuda_home_then_cuda_path(monkeypatch, tmp_path):
+    without_toolkit(monkeypatch, str(tmp_path / "path"))
+    last = executable(tmp_path / "last" / "bin" / "nvcc")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "last"))
+    assert find_nvcc() == last
+    home = executable(tmp_path / "home" / "bin" / "nvcc")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    assert find_nvcc() == home
+    first = executable(tmp_path / "path" / "nvcc")
+    assert find_nvcc() == first
+    monkeypatch.setenv("PATH", f"{first.parent}{os.pathsep}/bin")
+    assert NvccToolchain("sm_90").version == "nvcc 12.4.131"
+
+
+def test_a_machine_without_nvcc_is_told_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    with pytest.raises(NoCompilerError, match="nvcc was not found") as raised:
+        NvccToolchain("sm_90")
+    assert "pip install 'perfsvc[nvcc]'" in raised.value.cure
+
+
+def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):
+    broken = tmp_path / "nvcc"
+    broken.write_bytes(b"\x7fELF no program")
+    broken.chmod(0o755)
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter((broken,)))
+    with pytest.raises(NoCompilerError, match="cannot be run"):
+        NvccToolchain("sm_90")
+
+
+def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter((executable(tmp_path / "bin" / "nvcc"),)))
+    toolchain, unit = NvccToolchain("sm_90"), write(tmp_path / "k")
+    before = toolchain.preimage(unit)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
+    assert toolchain.preimage(unit) != before
+
+
+@pytest.mark.parametrize("text", [b"", b"MZ not an ELF", b"\x7fELF\x02\x01" + b"\0" * 10])
+def test_what_is_no_cubin_is_refused(text):
+    with pytest.raises(ValueError, match="ELF"):
+        cubin.entries(text)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="makes an ELF file with gcc")
+def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
+    source = Path(tmp_path, "a.c")
+    source.write_text("void one(void) {}\nvoid two(void) {}\n")
+    subprocess.run(["gcc", "-ffunction-sections", "-c", source, "-o", tmp_path / "a.o"], check=True)
+    assert cubin.entries(Path(tmp_path, "a.o").read_bytes()) == ("one", "two")

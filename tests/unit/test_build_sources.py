@@ -1,0 +1,94 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.build import sources
+from perfsvc.errors import CompileError
+from perfsvc.model import Unit
+
+
+def write(folder, **texts):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.cuh").write_text(text)
+    return folder
+
+
+def preimage(unit, **changes):
+    return sources.preimage(unit, **({"target": "sm_90", "version": "nvcc 13.0.88"} | changes))
+
+
+@pytest.fixture
+def unit(tmp_path):
+    write(tmp_path / "kernel", k='#include "a.cuh"\n#include <cuda_fp16.h>\n', a='#include "b.cuh"\n', b="int b;\n")
+    return Unit(tmp_path / "kernel" / "k.cuh", ("f",), (("TILE", 32),), ("-O3",))
+
+
+def test_includes_of_includes_are_part_of_the_preimage(unit):
+    assert [name for name, _ in sources.local_files(unit)] == ["k.cuh", "a.cuh", "b.cuh"]
+    before = preimage(unit)
+    (unit.source.parent / "b.cuh").write_text("int b = 1;\n")
+    assert preimage(unit) != before
+
+
+def test_files_that_include_each_other_are_read_once(tmp_path):
+    write(tmp_path, k='#include "a.cuh"', a='#include "k.cuh"\n#include "a.cuh"')
+    assert [name for name, _ in sources.local_files(Unit(tmp_path / "k.cuh", ()))] == ["k.cuh", "a.cuh"]
+
+
+@pytest.mark.parametrize("options", [("-Iinc",), ("-I", "inc"), ("--include-path=inc",), ("-isystem", "inc")])
+def test_include_folders_are_searched_for_both_forms_of_include(tmp_path, options):
+    write(tmp_path, k='#include "q.cuh"\n  #  include <a.cuh>\n')
+    write(tmp_path / "inc", q="int q;", a="int a;")
+    unit = Unit(tmp_path / "k.cuh", (), options=options)
+    assert [name for name, _ in sources.local_files(unit)] == ["k.cuh", "q.cuh", "a.cuh"]
+
+
+def test_a_forced_include_is_part_of_the_preimage(tmp_path):
+    write(tmp_path, k="int k;", f="int f;")
+    unit = Unit(tmp_path / "k.cuh", (), options=("-include", "f.cuh"))
+    assert [name for name, _ in sources.local_files(unit)] == ["k.cuh", "f.cuh"]
+
+
+def test_equal_sources_in_two_folders_have_one_preimage_that_names_neither(tmp_path):
+    units = []
+    for place in ("here", "far/away"):
+        folder = write(tmp_path / place, k='#include "a.cuh"\n#include <x.cuh>', a="int a;")
+        inc = write(tmp_path / place / "inc", x="int x;")
+        units.append(Unit(folder / "k.cuh", ("f",), options=(f"-I{inc}",)))
+    here, away = map(preimage, units)
+    assert here == away
+    assert str(tmp_path) not in here.decode()
+
+
+@given(
+    target=st.sampled_from(["sm_80", "sm_90"]),
+    version=st.sampled_from(["nvcc 12.9.1", "nvcc 13.0.88"]),
+    settings=st.lists(st.text(max_size=4), max_size=2),
+)
+def test_target_version_and_settings_decide_the_preimage(tmp_path_factory, target, version, settings):
+    folder = write(tmp_path_factory.mktemp("k"), k="int k;")
+    content = json.loads(preimage(Unit(folder / "k.cuh", ()), target=target, version=version, settings=settings))
+    assert (content["target"], content["version"], content["settings"]) == (target, version, settings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"entries": ("g",)},
+        {"defines": (("TILE", 16),)},
+        {"defines": (("WIDTH", 32),)},
+        {"defines": ()},
+        {"options": ("-O3", "--use_fast_math")},
+    ],
+)
+def test_parameters_options_and_entries_decide_the_preimage(unit, change):
+    changed = Unit(**({"source": unit.source, "entries": unit.entries, "defines": unit.defines, **change}))
+    assert preimage(changed) != preimage(unit)
+
+
+def test_a_source_that_is_not_there_is_a_compile_error(tmp_path):
+    with pytest.raises(CompileError, match=r"gone\.cu cannot be read"):
+        preimage(Unit(tmp_path / "gone.cu", ()))
