@@ -106,9 +106,9 @@ def _keys(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]
         select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.lineage_id).where(
             Cases.benchmark.in_({one.case.benchmark for one in wanted})
         )
-    ).tuples()
+    )
     lineages = {(benchmark, variant, point, version): lineage for benchmark, variant, point, version, lineage in rows}
-    devices = dict(connection.execute(select(Devices.uuid, Devices.id)).tuples().all())
+    devices = dict(connection.execute(select(Devices.uuid, Devices.id)).all())
     keys: dict[Series, Key] = {}
     for one in wanted:
         lineage = lineages.get((one.case.benchmark, one.case.variant, point_json(one.case), one.case.version))
@@ -176,7 +176,7 @@ def _first_ok(connection: Connection, keys: Iterable[Key], before_run: int) -> d
         .where(Metrics.value.is_not(None))
         .group_by(*of_series, Metrics.name)
     )
-    found = {(lineage, device, TIME, mode): run for lineage, device, mode, run in connection.execute(timed).tuples()}
-    for lineage, device, mode, run, metric in connection.execute(named).tuples():
+    found = {(lineage, device, TIME, mode): run for lineage, device, mode, run in connection.execute(timed)}
+    for lineage, device, mode, run, metric in connection.execute(named):
         found[lineage, device, metric, mode] = run
     return found

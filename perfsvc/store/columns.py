@@ -69,7 +69,7 @@ def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, 
     _derive(table)
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
     values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
-    for measurement, name, value in connection.execute(values).tuples():
+    for measurement, name, value in connection.execute(values):
         metrics[measurement][name] = value
     table["metrics"] = [metrics.get(row[0], {}) for row in rows]
     return table

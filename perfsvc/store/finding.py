@@ -76,7 +76,7 @@ def _held(connection: Connection, numbers: Sequence[int]) -> dict[int, tuple[Cou
         .group_by(Measurements.run_id, Measurements.status, Measurements.case_id, Devices.uuid)
     )
     held: dict[int, tuple[Counter[Status], set[int], set[str]]] = defaultdict(lambda: (Counter(), set(), set()))
-    for number, status, case, device, count in connection.execute(query).tuples():
+    for number, status, case, device, count in connection.execute(query):
         counts, cases, devices = held[number]
         counts[status] += count
         cases.add(case)

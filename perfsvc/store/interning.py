@@ -110,7 +110,7 @@ def _names(connection: Connection, case: Case) -> dict[str, _Name]:
         Cases.version == case.version,
         Cases.variant.in_((case.variant, *case.formerly)),
     )
-    rows = connection.execute(query).tuples()
+    rows = connection.execute(query)
     return {variant: _Name(number, lineage, former) for variant, number, lineage, former in rows}
 
 

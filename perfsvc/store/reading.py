@@ -87,7 +87,7 @@ def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]
         .order_by(Metrics.measurement_id, Metrics.name)
     )
     values: dict[int, dict[str, float]] = defaultdict(dict)
-    for measurement, name, value in connection.execute(query).tuples():
+    for measurement, name, value in connection.execute(query):
         if value is not None:
             values[measurement][name] = value
     return values
@@ -232,7 +232,7 @@ def _files(connection: Connection, binary: int) -> dict[str, bytes]:
         .join(BinaryFiles, BinaryFiles.sha256 == Artifacts.sha256)
         .where(BinaryFiles.binary_id == binary, BinaryFiles.role != "source")
     )
-    files = {sha256: zlib.decompress(content) for sha256, content in connection.execute(query).tuples()}
+    files = {sha256: zlib.decompress(content) for sha256, content in connection.execute(query)}
     for sha256, content in files.items():
         if digest(content) != sha256:
             raise DatabaseError(f"the artifact {sha256} is damaged", cure="restore a backup (docs/database.md)")

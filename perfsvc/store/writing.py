@@ -53,7 +53,7 @@ def end_run(connection: Connection, run: int, state: State) -> None:
 def mark_interrupted(connection: Connection, host: str) -> list[int]:
     """Ends the runs of ``host`` (this machine) whose process died, and returns their ids."""
     running = select(Runs.id, Runs.pid, Runs.process_start).where(Runs.state == State.RUNNING, Runs.host == host)
-    dead = [run for run, pid, start in connection.execute(running).tuples() if not processes.alive(pid, start)]
+    dead = [run for run, pid, start in connection.execute(running) if not processes.alive(pid, start)]
     for run in dead:
         end_run(connection, run, State.INTERRUPTED)
     return dead
