@@ -1,0 +1,126 @@
+"""Which devices a specification means, and how one is opened. Nothing heavy is imported for a device not asked for."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from perfsvc.device.protocol import Device
+from perfsvc.errors import NoDeviceError, UsageError
+from perfsvc.model import DeviceInfo
+
+_ORDINAL = re.compile(r"\d+")
+_FORMS = "auto, cpu, cuda, cuda:0, cuda:GPU-… (a UUID or how it begins), fake:script.json"
+
+
+def find(specs: Sequence[str]) -> list[DeviceInfo]:
+    """The devices that the specifications name, each once, in the order they are named in.
+
+    Args:
+        specs: ``auto`` (every CUDA device, else the CPU), ``cpu``, ``cuda`` (every one), ``cuda:0``,
+            ``cuda:GPU-…`` (a UUID or how it begins) or ``fake:PATH``.
+
+    Raises:
+        UsageError: a specification that means nothing, or more than one device where it has to mean one.
+        NoDeviceError: a device that is not on this machine, with the reason.
+    """
+    found = {info.spec: info for spec in specs for info in _find(spec)}
+    return list(found.values())
+
+
+def open_device(spec: str) -> Device:
+    """Opens the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several."""
+    infos = find([spec])
+    if len(infos) != 1:
+        raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
+    (info,) = infos
+    if info.kind == "cuda":
+        from perfsvc.device.cuda import CudaDevice
+
+        return CudaDevice(info.uuid)
+    if info.kind == "cpu":
+        from perfsvc.device.cpu import CpuDevice
+
+        return CpuDevice()
+    from perfsvc.device.fake import FakeDevice
+
+    return FakeDevice(_script(info.spec))
+
+
+def _find(spec: str) -> list[DeviceInfo]:
+    kind, _, rest = spec.partition(":")
+    match kind, rest:
+        case "auto", "":
+            return _cuda_or_cpu()
+        case "cpu", "":
+            return [_cpu()]
+        case "cuda", "":
+            return _cuda()
+        case "cuda", _:
+            return [_one_of(_cuda(), rest)]
+        case "fake", path if path:
+            from perfsvc.device import fake
+
+            return [fake.describe(Path(path).absolute())]
+        case _:
+            raise UsageError(f"no device can be named {spec!r}", cure=f"name one of: {_FORMS}")
+
+
+def _script(spec: str) -> Path:
+    return Path(spec.removeprefix("fake:"))
+
+
+def _cpu() -> DeviceInfo:
+    from perfsvc.device import cpu
+
+    return cpu.describe()
+
+
+def _cuda_or_cpu() -> list[DeviceInfo]:
+    try:
+        return _cuda()
+    except NoDeviceError:
+        return [_cpu()]
+
+
+def _cuda() -> list[DeviceInfo]:
+    """Every CUDA device, at least one; raises ``NoDeviceError`` with the reason where there is none."""
+    try:
+        from perfsvc.device import cuda
+    except ImportError as error:
+        raise _unloadable(error) from error
+    if infos := cuda.devices():
+        return infos
+    raise NoDeviceError(
+        "the CUDA driver lists no device", cure="see whether nvidia-smi lists one; check CUDA_VISIBLE_DEVICES"
+    )
+
+
+def _unloadable(error: ImportError) -> NoDeviceError:
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] == "pycuda":
+        return NoDeviceError("CUDA devices need PyCUDA, which is not installed", cure="pip install 'perfsvc[cuda]'")
+    if "libcuda" in str(error):
+        return NoDeviceError(
+            f"there is no NVIDIA driver on this machine ({error})",
+            cure="install NVIDIA's driver; in a container, start it with --gpus all",
+        )
+    return NoDeviceError(
+        f"PyCUDA cannot be loaded: {error}",
+        cure="build it anew for this machine's CUDA toolkit: pip install --force-reinstall --no-cache-dir pycuda",
+    )
+
+
+def _one_of(infos: Sequence[DeviceInfo], name: str) -> DeviceInfo:
+    """The device with that ordinal, or whose UUID begins so."""
+    if _ORDINAL.fullmatch(name):
+        matching = list(infos[int(name) : int(name) + 1])
+    else:
+        matching = [info for info in infos if info.uuid.lower().startswith(name.lower())]
+    if not matching:
+        raise NoDeviceError(f"there is no device cuda:{name}", cure="name one that is here: " + _listed(infos))
+    if len(matching) > 1:
+        raise UsageError(f"cuda:{name} names {len(matching)} devices", cure="name one: " + _listed(matching))
+    return matching[0]
+
+
+def _listed(infos: Sequence[DeviceInfo]) -> str:
+    return ", ".join(info.spec for info in infos)

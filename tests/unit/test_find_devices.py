@@ -1,0 +1,159 @@
+import json
+import subprocess
+import sys
+import types
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.device.find import find, open_device
+from perfsvc.errors import NoDeviceError, UsageError
+from perfsvc.model import DeviceInfo
+
+FIRST = DeviceInfo("cuda", "cuda:GPU-5e1a", "GPU-5e1a", "NVIDIA H100 80GB HBM3", "sm_90")
+SECOND = replace(FIRST, spec="cuda:GPU-5e99", uuid="GPU-5e99")
+CPU = DeviceInfo("cpu", "cpu", "CPU-1", "a processor", "cpu-x86_64")
+
+
+def install(monkeypatch, name, **contents):
+    module = types.ModuleType(f"perfsvc.device.{name}")
+    vars(module).update(contents)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(f"perfsvc.device.{name}", module, raising=False)
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    install(monkeypatch, "cpu", describe=lambda: CPU, CpuDevice=lambda: "the opened CPU")
+
+
+@pytest.fixture
+def boards(monkeypatch):
+    install(monkeypatch, "cuda", devices=lambda: [FIRST, SECOND], CudaDevice=lambda uuid: f"opened {uuid}")
+
+
+@pytest.fixture
+def no_boards(monkeypatch):
+    install(monkeypatch, "cuda", devices=list)
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps({"uuid": "FAKE-7"}))
+    return path
+
+
+def import_fails(monkeypatch, error):
+    class Refusing:
+        def find_spec(self, name, path=None, target=None):
+            if name == "pycuda" or name.startswith("pycuda."):
+                raise error
+
+    monkeypatch.delitem(sys.modules, "perfsvc.device.cuda", raising=False)
+    monkeypatch.delattr("perfsvc.device.cuda", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("auto", [FIRST, SECOND]),
+        ("cuda", [FIRST, SECOND]),
+        ("cuda:1", [SECOND]),
+        ("cuda:GPU-5e1a", [FIRST]),
+        ("cuda:gpu-5e9", [SECOND]),
+        ("cpu", [CPU]),
+    ],
+)
+def test_a_specification_names_its_devices(boards, cpu, spec, expected):
+    assert find([spec]) == expected
+
+
+def test_a_device_named_twice_is_found_once_in_the_order_of_naming(boards, cpu):
+    assert find(["cuda:1", "cpu", "cuda", "cuda:GPU-5e9"]) == [SECOND, CPU, FIRST]
+
+
+def test_auto_is_the_cpu_where_there_is_no_board(no_boards, cpu):
+    assert find(["auto"]) == [CPU]
+
+
+def test_auto_is_the_cpu_where_there_is_no_pycuda(monkeypatch, cpu):
+    import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
+    assert find(["auto"]) == [CPU]
+
+
+def test_a_missing_pycuda_is_told_with_the_command_that_installs_it(monkeypatch):
+    import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
+    with pytest.raises(NoDeviceError, match="PyCUDA, which is not installed") as raised:
+        find(["cuda"])
+    assert raised.value.cure == "pip install 'perfsvc[cuda]'"
+
+
+def test_a_missing_driver_is_told_apart_from_a_missing_pycuda(monkeypatch):
+    import_fails(monkeypatch, ImportError("libcuda.so.1: cannot open shared object file: No such file or directory"))
+    with pytest.raises(NoDeviceError, match=r"no NVIDIA driver on this machine \(libcuda"):
+        find(["cuda:0"])
+
+
+def test_a_pycuda_of_another_toolkit_is_told_too(monkeypatch):
+    import_fails(monkeypatch, ImportError("libcurand.so.10: cannot open shared object file"))
+    with pytest.raises(NoDeviceError, match="PyCUDA cannot be loaded: libcurand"):
+        find(["cuda"])
+
+
+def test_a_machine_without_boards_says_so(no_boards):
+    with pytest.raises(NoDeviceError, match="lists no device") as raised:
+        find(["cuda"])
+    assert "nvidia-smi" in raised.value.cure
+
+
+@pytest.mark.parametrize("spec", ["cuda:2", "cuda:GPU-77"])
+def test_a_board_that_is_not_here_is_answered_with_those_that_are(boards, spec):
+    with pytest.raises(NoDeviceError, match=f"no device {spec}") as raised:
+        find([spec])
+    assert raised.value.cure.endswith("cuda:GPU-5e1a, cuda:GPU-5e99")
+
+
+def test_the_beginning_of_two_uuids_names_neither(boards):
+    with pytest.raises(UsageError, match="names 2 devices"):
+        find(["cuda:GPU-5e"])
+
+
+@pytest.mark.parametrize("spec", ["", "gpu", "fake", "fake:", "cpu:0", "auto:1", "CUDA"])
+def test_a_specification_that_means_nothing_is_a_usage_error(spec):
+    with pytest.raises(UsageError, match="no device can be named") as raised:
+        find([spec])
+    assert "fake:script.json" in raised.value.cure
+
+
+def test_a_fake_is_known_by_the_absolute_path_of_its_script(monkeypatch, script):
+    monkeypatch.chdir(script.parent)
+    (info,) = find([f"fake:{script.name}", f"fake:{script}"])
+    assert (info.uuid, info.spec) == ("FAKE-7", f"fake:{script}")
+    device = open_device(info.spec)
+    assert device.info == info
+    device.close()
+
+
+def test_a_script_that_is_not_there_is_no_device(tmp_path):
+    with pytest.raises(NoDeviceError, match=r"none\.json"):
+        find([f"fake:{tmp_path / 'none.json'}"])
+
+
+def test_opening_opens_the_one_that_was_named(boards, cpu):
+    assert open_device("cuda:1") == "opened GPU-5e99"
+    assert open_device("cpu") == "the opened CPU"
+    with pytest.raises(UsageError, match="names 2 devices"):
+        open_device("cuda")
+
+
+def test_looking_for_a_fake_imports_no_other_device(script):
+    program = (
+        "import sys; from perfsvc.device.find import find; find([sys.argv[1]]); "
+        "print([m for m in ('pycuda', 'pynvml', 'perfsvc.device.cpu', 'perfsvc.device.cuda') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, f"fake:{script}"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
