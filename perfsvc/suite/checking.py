@@ -49,8 +49,13 @@ def check(file: BenchFile) -> Checked:
         problems += found
         if not found:
             variants |= {expansion.name: expansion for expansion in expansions}
-    problems += _still_there(variants)
-    return Checked(tuple(variants.values()) if usable else (), tuple(problems))
+    claims = {
+        expansion.name: problem for expansion in variants.values() for problem in _still_there(expansion, variants)
+    }
+    return Checked(
+        variants=tuple(variants[name] for name in variants if usable and name not in claims),
+        problems=tuple(sorted([*problems, *claims.values()], key=lambda problem: problem.line)),
+    )
 
 
 def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]:
@@ -128,13 +133,12 @@ def _taken(expansions: Sequence[Expansion], variants: Mapping[str, Expansion]) -
             )
 
 
-def _still_there(variants: Mapping[str, Expansion]) -> Iterator[Problem]:
-    """The variants that claim the history of one that is still measured."""
-    for expansion in variants.values():
-        for name in expansion.formerly:
-            if name in variants:
-                yield Problem(
-                    f"variant {expansion.name!r} was formerly {name!r}, which is still a variant",
-                    expansion.variant.line,
-                    "leave formerly out, or remove the old variant",
-                )
+def _still_there(expansion: Expansion, variants: Mapping[str, Expansion]) -> Iterator[Problem]:
+    """Each history that a variant claims while another is still measured under that name."""
+    for name in expansion.formerly:
+        if name in variants:
+            yield Problem(
+                f"variant {expansion.name!r} was formerly {name!r}, which is still a variant",
+                expansion.variant.line,
+                "leave formerly out, or remove the old variant",
+            )

@@ -28,7 +28,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.suite.arrays import seed_of
-from perfsvc.suite.authoring import Argument, CallStep, FinishStep, LaunchStep, MemsetStep, Scalar, StepWritten, words
+from perfsvc.suite.authoring import Argument, CallStep, FinishStep, LaunchStep, MemsetStep, StepWritten, words
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.expansion import Expansion
@@ -188,15 +188,11 @@ def _argument(arg: Argument, line: int, scene: _Scene) -> Arg:
         return _scalar(arg, "float32" if isinstance(value, float) else "int32", value, line)
     name = arg.value if isinstance(arg.value, str) else ""
     value = scene.values[name] if name else evaluate(arg.value, scene.values, scene.said("an argument"), line)
-    return _scalar(name or _label(arg), arg.dtype, plain(value), line)
-
-
-def _label(arg: Scalar) -> str:
-    return "function" if callable(arg.value) else "number"
+    return _scalar(name, arg.dtype, plain(value), line)
 
 
 def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
-    what = f"argument {name!r}"
+    what = f"argument {name!r}" if name else f"an {dtype} argument"
     if not is_value(value) or isinstance(value, str):
         raise Problem(
             f"{what} is {value!r}, which no kernel takes", line, "pass a number; text can be a parameter (-D)"
@@ -205,7 +201,11 @@ def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
         return ScalarArg(name, dtype, float(value))
     number, limits = integer(value, what, line), np.iinfo(dtype)
     if not limits.min <= number <= limits.max:
-        cure = f"pass it as i64({name!r}) and take a long long" if dtype == "int32" else "pass a smaller number"
+        cure = (
+            f"pass it by i64({repr(name) if name else '...'}) to a long long"
+            if dtype == "int32"
+            else "pass a smaller number"
+        )
         raise Problem(f"{what} is {number}: too large for {dtype}", line, cure)
     return ScalarArg(name, dtype, number)
 

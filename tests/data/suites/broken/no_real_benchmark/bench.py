@@ -1,0 +1,2 @@
+# problem of the file: 'benchmark' is a dict
+benchmark = {"axes": {}}

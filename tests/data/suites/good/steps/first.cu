@@ -1,0 +1,2 @@
+extern "C" __global__ void first() {}
+extern "C" __global__ void third() {}

@@ -1,0 +1,138 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsvc.errors import SuiteError
+from perfsvc.suite import Selection, discover, load, load_text, make_arrays, replay_arrays
+from perfsvc.suite.arrays import seed_of
+
+GOOD = Path(__file__).parents[1] / "data" / "suites" / "good"
+TEMPLATE = """
+from perfsvc.suite import *
+import numpy as np
+def inputs(rng, n):
+    return {{"x": {inputs}}}
+benchmark = Benchmark(
+    axes={{"n": (8,)}}, smoke={{"n": 4}}, inputs=inputs, outputs={{"y": output("{dtype}", lambda n: n)}},
+    reference=lambda x, n: {reference}, tolerance=Tolerance(0, 0),
+    variants=[Variant("v", source="k.cu", entry="k", grid=1, block=1, args=("y", "x"))])
+"""
+
+
+def arrays_of(inputs="rng.random(n)", reference="x", dtype="float64"):
+    text = TEMPLATE.format(inputs=inputs, reference=reference, dtype=dtype)
+    return replay_arrays(load_text(text, "b"), (("n", 8),), 1)
+
+
+@pytest.fixture
+def spec():
+    (spec,) = discover(GOOD).resolve(Selection(("steps/full-TILE16-FAST0",)), "smoke")
+    return spec
+
+
+def test_inputs_and_expected_results_come_by_name(spec):
+    inputs, expected = make_arrays(spec)
+    assert set(inputs) == {"x", "y", "weights", "unused"}
+    assert set(expected) == {"y", "sum"}
+    assert expected["sum"].shape == (1,)
+    np.testing.assert_allclose(
+        expected["y"], inputs["y"] + 0.5 * inputs["x"].astype(float) * inputs["weights"].astype(float).sum()
+    )
+
+
+def test_the_same_seed_gives_the_same_arrays_and_another_seed_others(spec):
+    first, again = make_arrays(spec), make_arrays(spec)
+    other = replay_arrays(load(spec.bench), spec.case.point, spec.seed + 1)
+    assert all(np.array_equal(first[0][name], again[0][name]) for name in first[0])
+    assert not np.array_equal(first[0]["x"], other[0]["x"])
+
+
+def test_the_seed_depends_on_benchmark_version_and_point_and_is_the_same_every_night():
+    point = (("n", 4096), ("dtype", "f32"))
+    assert seed_of("transpose", 1, point) == 5578592408430117356
+    assert seed_of("transpose", 1, tuple(reversed(point))) == seed_of("transpose", 1, point)
+    assert len({seed_of("transpose", 2, point), seed_of("dot", 1, point), seed_of("transpose", 1, ())}) == 3
+
+
+def test_the_text_of_an_earlier_night_makes_the_arrays_of_that_night(spec):
+    text = spec.bench.read_text(encoding="utf-8")
+    then = replay_arrays(load_text(text, "steps"), spec.case.point, spec.seed)
+    now = make_arrays(spec)
+    for before, after in zip(then, now, strict=True):
+        assert before.keys() == after.keys()
+        assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_floating_inputs_reach_the_reference_in_float64():
+    _, expected = arrays_of("np.full(n, np.float32(0.1))", "x * 3", "float32")
+    assert expected["y"].dtype == np.float64
+    assert expected["y"][0] == float(np.float32(0.1)) * 3
+
+
+def test_a_reference_that_works_in_place_does_not_change_the_inputs():
+    inputs, expected = arrays_of("np.ones(n, np.int32)", "np.add(x, 1, out=x)", "int32")
+    assert inputs["x"].tolist() == [1] * 8
+    assert expected["y"].tolist() == [2] * 8
+
+
+def test_integer_references_stay_integers_for_integer_outputs():
+    _, expected = arrays_of("np.full(n, 2**62 + 1)", "x", "int64")
+    assert expected["y"].dtype == np.int64
+    assert expected["y"][0] == 2**62 + 1
+
+
+def test_integer_references_become_float64_for_floating_outputs():
+    _, expected = arrays_of("np.ones(n, np.int32)", "x", "float32")
+    assert expected["y"].dtype == np.float64
+
+
+def test_arrays_are_contiguous_however_they_were_made():
+    inputs, expected = arrays_of("rng.random(2 * n)[::2]", "x[::-1]")
+    assert inputs["x"].flags.c_contiguous
+    assert expected["y"].flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("fault", "what", "line"),
+    [
+        ({"inputs": "[1.0] * n"}, "input 'x' is list", 4),
+        ({"inputs": "np.array(['a'] * n)"}, "input 'x' is an array of <U1", 4),
+        ({"inputs": "np.zeros(0)"}, r"input 'x' has the shape \(0,\)", 4),
+        ({"inputs": "np.array(1.0)"}, r"input 'x' has the shape \(\)", 4),
+        ({"inputs": "1 / 0"}, "inputs raised ZeroDivisionError: division by zero", 5),
+        ({"reference": "x[:3]"}, r"has the shape \(3,\), the output is declared as \(8,\)", 8),
+        ({"reference": "x.sum()"}, r"has the shape \(\), the output is declared as \(8,\)", 8),
+        ({"reference": "{}"}, "reference returned , the outputs are y", 8),
+        ({"reference": "{'z': x}"}, "reference returned z, the outputs are y", 8),
+        ({"reference": "None"}, "reference of 'y' is NoneType None", 8),
+        ({"reference": "x.astype('float16')"}, "reference of 'y' is float16", 8),
+        ({"reference": "x.no_such_thing"}, "reference raised AttributeError", 8),
+    ],
+)
+def test_what_a_function_must_not_make_is_reported_with_its_line(fault, what, line):
+    with pytest.raises(SuiteError, match=what) as caught:
+        arrays_of(**fault)
+    assert caught.value.line == line
+    assert caught.value.cure
+
+
+def test_an_input_changed_in_place_has_the_shape_of_the_output():
+    text = TEMPLATE.format(inputs='rng.random(3), "y": rng.random(3)', reference="x", dtype="float64")
+    with pytest.raises(SuiteError, match=r"'y' is float64\[3\] as an input and float64\[8\] as an output"):
+        replay_arrays(load_text(text, "b"), (("n", 8),), 1)
+
+
+def test_inputs_that_change_from_call_to_call_are_found(tmp_path):
+    (tmp_path / "k.cu").write_text("")
+    text = TEMPLATE.format(inputs="rng.random(n)", reference="x", dtype="float64")
+    (tmp_path / "bench.py").write_text(text)
+    (spec,) = discover(tmp_path).resolve(Selection(), "full")
+    (tmp_path / "bench.py").write_text(text.replace("rng.random(n)}", "rng.random(n, dtype='float32')}"))
+    with pytest.raises(SuiteError, match="'x' of another shape or dtype"):
+        make_arrays(spec)
+
+
+def test_a_benchmark_without_inputs_and_outputs_has_no_arrays():
+    text = "from perfsvc.suite import Benchmark\nbenchmark = Benchmark()\n"
+    assert replay_arrays(load_text(text, "b"), (), 1) == ({}, {})

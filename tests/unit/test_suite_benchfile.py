@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import SuiteError
+from perfsvc.model import digest
+from perfsvc.suite import function, load, load_text
+
+PYTHON = Path(__file__).parents[1] / "data" / "suites" / "good" / "python" / "bench.py"
+
+
+def test_a_file_is_named_by_its_folder():
+    assert load(PYTHON).name == "python"
+
+
+def test_a_file_knows_its_text_by_digest():
+    assert load(PYTHON).digest == digest(PYTHON.read_bytes())
+
+
+def test_a_name_in_the_file_wins_over_the_folders():
+    text = "from perfsvc.suite import Benchmark\nbenchmark = Benchmark(name='mine')\n"
+    assert load_text(text, "folder").name == "mine"
+
+
+def test_stored_text_that_does_not_run_any_more_says_whose_it_is():
+    with pytest.raises(SuiteError, match=r"old/bench\.py:1: no module 'gone_for_good'"):
+        load_text("import gone_for_good\n", "old")
+
+
+@pytest.mark.parametrize("source", [PYTHON, PYTHON.read_text(encoding="utf-8")], ids=["path", "text"])
+def test_a_function_is_got_by_name_from_a_path_or_a_text(source):
+    assert function(source, "halves").__name__ == "halves"
+
+
+@pytest.mark.parametrize("name", ["nothing", "benchmark"])
+def test_a_function_that_is_not_there_is_a_suite_error(name):
+    with pytest.raises(SuiteError, match=f"no function '{name}'") as caught:
+        function(PYTHON, name)
+    assert "define it" in caught.value.cure
+
+
+def test_a_file_that_is_not_there_is_a_suite_error(tmp_path):
+    with pytest.raises(SuiteError, match="cannot be read"):
+        function(tmp_path / "bench.py", "f")
+
+
+def test_a_broken_text_has_no_functions():
+    with pytest.raises(SuiteError, match="syntax error"):
+        function("def f(:\n", "f")

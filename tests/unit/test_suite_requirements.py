@@ -1,0 +1,62 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfsvc.model import Case, DeviceInfo, Kind, Mode, Tolerance, Unit, Work
+from perfsvc.suite import CaseSpec, unmet
+
+GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA X", "sm_90", compute_capability="9.0")
+CPU = DeviceInfo("cpu", "cpu", "cpu-1", "CPU", "cpu-x86_64")
+FAKE = DeviceInfo("fake", "fake:s.json", "fake-1", "Fake", "fake")
+
+
+def spec(*requires):
+    return CaseSpec(
+        case=Case("b", "v", (("n", 100), ("layout", "row"))),
+        kind=Kind.KERNEL,
+        mode=Mode.COLD,
+        requires=requires,
+        units=(Unit(Path("k.cu"), ("k",), (("TILE", 32), ("FOUR", 4))),),
+        buffers=(),
+        steps=(),
+        work=Work(),
+        tolerance=Tolerance(0, 0),
+        bench=Path("bench.py"),
+        seed=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirement", "device", "reason"),
+    [
+        ("cuda", GPU, ""),
+        ("cuda", FAKE, ""),
+        ("cuda", CPU, "requires cuda: this is the CPU device"),
+        ("sm_80", GPU, ""),
+        ("sm_90", GPU, ""),
+        ("sm_90a", GPU, ""),
+        ("sm_100", GPU, "requires sm_100: this device is sm_90"),
+        ("sm_120", replace(GPU, compute_capability="12.1"), ""),
+        ("sm_90", replace(GPU, compute_capability="8.9"), "requires sm_90: this device is sm_89"),
+        ("sm_90a", replace(GPU, compute_capability="10.0"), "requires sm_90a: this device is sm_100"),
+        ("sm_90", CPU, "requires sm_90: this is the CPU device"),
+        ("sm_90", FAKE, "requires sm_90: this device has no compute capability"),
+        ("n % 4 == 0", GPU, ""),
+        ("n%FOUR==0", GPU, ""),
+        ("64 % TILE == 0", GPU, ""),
+        ("n % 3 == 0", GPU, "requires n % 3 == 0: n is 100"),
+        ("n % TILE == 0", CPU, "requires n % TILE == 0: n is 100, TILE is 32"),
+        ("layout % 4 == 0", GPU, "requires layout % 4 == 0: layout is row"),
+    ],
+)
+def test_a_device_or_point_that_does_not_meet_a_requirement_is_told(requirement, device, reason):
+    assert unmet(spec(requirement), device) == reason
+
+
+def test_nothing_required_is_met_everywhere():
+    assert unmet(spec(), CPU) == ""
+
+
+def test_the_first_requirement_that_is_not_met_is_the_reason():
+    assert unmet(spec("cuda", "n % 3 == 0", "sm_100"), GPU) == "requires n % 3 == 0: n is 100"

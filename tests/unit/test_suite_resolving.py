@@ -1,0 +1,211 @@
+from pathlib import Path
+
+import pytest
+
+from perfsvc import codec
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    Call,
+    HostFinish,
+    Kind,
+    Launch,
+    Memset,
+    Mode,
+    ReplayRecord,
+    Role,
+    ScalarArg,
+    Tolerance,
+    Unit,
+    Work,
+)
+from perfsvc.suite import Selection, discover
+
+GOOD = Path(__file__).parents[1] / "data" / "suites" / "good"
+TEMPLATE = """
+from perfsvc.suite import *
+def inputs(rng, n):
+    return {{"x": rng.random(n)}}
+benchmark = Benchmark(
+    axes={{"n": (64,)}}, smoke={{"n": 8}}, inputs=inputs, outputs={{"y": output("float64", 1)}},
+    reference=lambda x: x.sum(), tolerance=Tolerance(0, 0),
+    variants=[Variant("v", source="k.cu", entry="k", {})])
+"""
+
+
+@pytest.fixture(scope="module")
+def suite():
+    return discover(GOOD)
+
+
+@pytest.fixture
+def spec(suite):
+    (spec,) = suite.resolve(Selection(("steps/full-TILE16-FAST1[n=64,scale=2.0]",)), "full")
+    return spec
+
+
+def written(folder, variant):
+    """The suite of one variant that is written like this."""
+    (folder / "k.cu").write_text("")
+    (folder / "bench.py").write_text(TEMPLATE.format(variant))
+    return discover(folder)
+
+
+def test_units_are_one_for_each_source_with_all_their_entries(spec):
+    defines = (("FAST", 1), ("ITEMS", 4), ("SPAN", 1), ("TILE", 16))
+    assert spec.units == (
+        Unit(GOOD / "steps" / "first.cu", ("first", "third"), defines, ("-use_fast_math",)),
+        Unit(GOOD / "steps" / "second.cu", ("second",), defines, ("-use_fast_math",)),
+    )
+
+
+def test_parameters_may_depend_on_the_point(suite):
+    (spec,) = suite.resolve(Selection(("steps/full-TILE16-FAST1[n=4096,scale=2.0]",)), "full")
+    assert dict(spec.units[0].defines)["SPAN"] == 2
+
+
+def test_only_buffers_that_the_steps_use_are_there_and_each_has_its_role(spec):
+    assert spec.buffers == (
+        Buffer(Array("x", "float32", (64,)), Role.INPUT),
+        Buffer(Array("y", "float32", (64,)), Role.INOUT),
+        Buffer(Array("weights", "float32", (4,)), Role.INPUT),
+        Buffer(Array("sum", "float32", (1,)), Role.OUTPUT),
+        Buffer(Array("partials", "float32", (4,)), Role.SCRATCH),
+    )
+
+
+def test_steps_are_resolved_in_order(spec):
+    first = Launch(
+        module=0,
+        entry="first",
+        grid=(4, 1, 1),
+        block=(16, 2, 1),
+        shared_bytes=64,
+        constants=(("table", "weights"),),
+        args=(
+            BufferArg("y"),
+            BufferArg("x"),
+            BufferArg("partials"),
+            ScalarArg("n", "int32", 64),
+            ScalarArg("scale", "float32", 2.0),
+            ScalarArg("n", "int64", 64),
+            ScalarArg("scale", "float32", 2.0),
+            ScalarArg("", "int32", 4096),
+            ScalarArg("", "int32", 7),
+        ),
+    )
+    second = Launch(1, "second", (1, 2, 3), (1, 1, 1), (BufferArg("x"), ScalarArg("ITEMS", "int32", 4)))
+    third = Launch(0, "third", (1, 1, 1), (1, 1, 1), ())
+    assert spec.steps == (Memset("partials", 255), first, second, third, HostFinish("sum", "partials", "sum"))
+
+
+def test_work_tolerance_mode_and_requirements_are_those_of_the_point(spec):
+    assert spec.work == Work(read_bytes=512, written_bytes=256, flops=128)
+    assert spec.tolerance == Tolerance(max=1e-6 * 64, mean=1e-7 * 64)
+    assert spec.mode is Mode.WARM
+    assert spec.requires == ("cuda", "sm_90", "n % 2 == 0")
+
+
+def test_python_variants_have_calls_and_no_units(suite):
+    host, pipeline = suite.resolve(Selection(("python",)), "full")
+    assert (host.kind, host.units, host.steps) == (Kind.HOST, (), (Call("metrics"),))
+    assert pipeline.kind is Kind.PIPELINE
+    assert pipeline.steps == (Call("halves"), HostFinish("sum", "partials", "total"))
+    assert [buffer.array.name for buffer in pipeline.buffers] == ["x", "total", "partials"]
+
+
+def test_the_benchmark_file_is_named_by_an_absolute_path(spec):
+    assert spec.bench == GOOD / "steps" / "bench.py"
+    assert spec.bench.is_absolute()
+
+
+def test_a_record_names_modules_and_file_by_digest_and_survives_the_codec(spec):
+    record = spec.record(["aa", "bb"], "cc")
+    assert (record.modules, record.bench, record.seed) == (("aa", "bb"), "cc", spec.seed)
+    assert (record.buffers, record.steps, record.case) == (spec.buffers, spec.steps, spec.case)
+    assert codec.decode(ReplayRecord, codec.encode(record)) == record
+
+
+def test_a_record_needs_a_module_for_each_unit(spec):
+    with pytest.raises(ValueError, match="2 units, but 1 modules"):
+        spec.record(["aa"], "cc")
+
+
+def test_the_seed_is_that_of_the_point_for_all_variants(suite):
+    specs = suite.resolve(Selection(("steps",)), "full")
+    seeds = {(spec.case.point, spec.seed) for spec in specs}
+    assert len(seeds) == len({point for point, _ in seeds}) == len({seed for _, seed in seeds})
+
+
+@pytest.mark.parametrize(
+    ("variant", "what"),
+    [
+        ("grid=1, block=(1, 1, 65), args=('y',)", "block of variant 'v' is (1, 1, 65)"),
+        ("grid=(1, 65536), block=1, args=('y',)", "grid of variant 'v' is (1, 65536, 1)"),
+        ("grid=(1, 1, 1, 1), block=1, args=('y',)", "grid of variant 'v' has 4 dimensions"),
+        ("grid=lambda n: 'n', block=1, args=('y',)", "grid of variant 'v' is 'n'"),
+        ("grid=1, block=1, args=('y',), shared_bytes=lambda n: -n", "shared_bytes of variant 'v' is -8"),
+        ("grid=1, block=1, args=('y',), shared_bytes=lambda n: n / 2", "shared_bytes of variant 'v' is 4.0"),
+        ("grid=1, block=1, args=('y', f64('x'))", "argument 'x' is not known"),
+        ("grid=1, block=1, args=('y', i32(0.5))", "an int32 argument is 0.5"),
+        ("grid=1, block=1, args=('y', i32(lambda n: 'a'))", "an int32 argument is 'a', which no kernel takes"),
+        ("grid=1, block=1, args=('y', 'T'), params={'T': 'float'}", "argument 'T' is 'float', which no kernel takes"),
+        ("grid=1, block=1, args=('y',), params={'T': True}", "parameter 'T' is True"),
+        ("grid=1, block=1, args=('y',), params={'T': ()}", "parameter 'T' has no value"),
+        ("grid=1, block=1, args=('y',), params={'T': ('long long',)}", "parameter 'T' has the value 'long long'"),
+        ("grid=1, block=1, args=('y',), params={'T': lambda n: None}", "parameter 'T' of variant 'v' is None"),
+        ("grid=1, block=1, args=('y',), params={'T': lambda m: m}", "parameter 'T' of variant 'v' asks for 'm'"),
+        ("grid=1, block=1, args=('y',), params={'n': 1}", "'n' is an axis, input or output already"),
+        ("grid=1, block=1, args=('y',), only=lambda m: m", "only of variant 'v' asks for 'm'"),
+        ("grid=1, block=1, args=('y',), requires='m % 4 == 0'", "requires 'm % 4 == 0', but 'm' is not known"),
+        ("grid=1, block=1, args=('y',), requires='n % 0 == 0'", "nothing is divisible by 0"),
+        ("grid=1, block=1, args=('y',), mode='hot'", "mode is 'hot'"),
+        ("grid=1, block=1, args=('y',), kind='graph'", "kind is 'graph'"),
+        ("grid=1, block=1, args=('y',), formerly='a/b'", "former name 'a/b'"),
+        ("grid=1, block=1, args=('y',), constants={'table': 'z'}", "'table', 'z' is not known"),
+        ("grid=1, block=1, args=('y',), scratch={'s': scratch('f4', 0)}", "shape of 's' is (0,)"),
+        ("grid=1, block=1, args=('y',), scratch={'x': scratch('f4', 1)}", "'x' is an axis, input or output already"),
+        ("grid=1, block=1, args=('y',), steps=[memset('y')]", "has steps beside entry, grid, block, args"),
+    ],
+)
+def test_what_cannot_be_launched_is_one_problem_of_the_variant(tmp_path, variant, what):
+    (problem,) = written(tmp_path, variant).problems
+    assert what in problem.what
+    assert problem.line == 8
+    assert problem.cure
+
+
+def test_finish_writes_one_element(tmp_path):
+    suite = written(tmp_path, "grid=1, block=1, args=('y',)")
+    text = (tmp_path / "bench.py").read_text().replace("entry=\"k\", grid=1, block=1, args=('y',)", "steps=[STEPS]")
+    steps = (
+        "launch(entry='k', grid=1, block=1, args=('y', 's')), finish('sum', 'x', 's')], scratch={'s': scratch('f4', 2)}"
+    )
+    (tmp_path / "bench.py").write_text(text.replace("STEPS]", steps))
+    (problem,) = discover(tmp_path).problems
+    assert not suite.problems
+    assert "finish writes 's', which is float32[2]" in problem.what
+
+
+def test_numpy_numbers_are_as_good_as_pythons(tmp_path):
+    suite = written(tmp_path, "grid=lambda n: np.int64(n), block=1, args=('y', 'T'), params={'T': (np.float32(0.5),)}")
+    text = "import numpy as np\n" + (tmp_path / "bench.py").read_text()
+    (tmp_path / "bench.py").write_text(text.replace('{"n": (64,)}', '{"n": (np.int32(64),)}'))
+    suite = discover(tmp_path)
+    (spec,) = suite.resolve(Selection(), "full")
+    assert suite.problems == ()
+    assert spec.case.variant == "v-T0.5"
+    assert spec.case.point == (("n", 64),)
+    assert type(spec.case.point[0][1]) is int
+    assert spec.steps[0].grid == (64, 1, 1)
+
+
+def test_inputs_that_fail_at_a_full_point_leave_resolving_to_the_others(tmp_path):
+    written(tmp_path, "grid=1, block=1, args=('y', 'x')")
+    text = (tmp_path / "bench.py").read_text().replace("rng.random(n)", "rng.random(n if n < 64 else -1)")
+    (tmp_path / "bench.py").write_text(text)
+    suite = discover(tmp_path)
+    (spec,) = suite.resolve(Selection(), "full")
+    assert suite.problems == ()
+    assert spec.case.point == (("n", 64),)

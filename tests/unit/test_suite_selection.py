@@ -1,0 +1,118 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.errors import UsageError
+from perfsvc.model import Case
+from perfsvc.suite.selection import Selection, choose
+
+CASES = [
+    Case(benchmark, variant, (("n", n), ("dtype", dtype)))
+    for benchmark, variants in {
+        "transpose": ("naive", "tiled-TILE32-PAD0", "tiled-TILE32-PAD1"),
+        "matmul": ("naive", "tiled-TILE16"),
+    }.items()
+    for variant in variants
+    for n in (1024, 4096)
+    for dtype in ("f32", "f64")
+]
+ELSEWHERE = [Case("transpose", "naive", (("n", 31), ("dtype", "f32")))]
+NAMES = st.text("abXY01_.+-", min_size=1, max_size=8)
+
+
+def ids(*select, exclude=(), cases=CASES, broken=()):
+    return [case.id for case in choose(Selection(select, exclude), cases, ELSEWHERE, broken)]
+
+
+def test_nothing_selected_is_everything():
+    assert ids() == [case.id for case in CASES]
+
+
+@pytest.mark.parametrize(
+    ("glob", "count"),
+    [
+        ("transpose", 12),
+        ("trans*", 12),
+        ("*", 20),
+        ("*/naive", 8),
+        ("transpose/tiled*", 8),
+        ("transpose/tiled-TILE32-PAD?", 8),
+        ("*/naive[n=4096]", 4),
+        ("*[n=4*]", 10),
+        ("*[dtype=f32, n=4096]", 5),
+        ("transpose/naive[n=1024,dtype=f32]", 1),
+    ],
+)
+def test_a_glob_selects_benchmarks_variants_and_points(glob, count):
+    assert len(ids(glob)) == count
+
+
+def test_several_globs_are_a_union_in_the_order_of_the_suite():
+    assert ids("matmul/naive", "transpose/naive") == ids("*/naive")
+
+
+def test_exclude_comes_after_select():
+    assert ids("transpose", exclude=("*/tiled*", "*[n=1024]", "*[dtype=f64]")) == ["transpose/naive[n=4096,dtype=f32]"]
+
+
+def test_brackets_are_no_character_class():
+    with pytest.raises(UsageError, match="selects nothing that could exist"):
+        ids("transpos[a-z]")
+
+
+def test_a_dot_or_plus_stands_for_itself():
+    cases = [Case("a.b", "c+d"), Case("aXb", "ccd")]
+    assert ids("a.b/c+d", cases=cases) == ["a.b/c+d"]
+
+
+@pytest.mark.parametrize(
+    "glob", ["", "/", "a/", "/b", "a/b/c", "a[n=1", "a[n]", "a[n=]", "a[=1]", "a[n=1][n=2]", "a[n=1]b"]
+)
+def test_what_is_no_glob_is_a_usage_error(glob):
+    with pytest.raises(UsageError, match="selects nothing that could exist"):
+        ids(glob)
+
+
+def test_a_glob_that_takes_nothing_names_the_nearest():
+    with pytest.raises(UsageError, match="'transpose/tilde' selects no case") as caught:
+        ids("matmul", "transpose/tilde")
+    assert "transpose/tiled-TILE32-PAD" in caught.value.cure
+
+
+def test_a_glob_like_nothing_at_all_points_to_the_list():
+    with pytest.raises(UsageError, match="selects no case") as caught:
+        ids("@@@@")
+    assert "perfsvc list" in caught.value.cure
+
+
+def test_a_glob_for_points_not_measured_here_says_so():
+    with pytest.raises(UsageError, match="selects no case") as caught:
+        ids("transpose[n=31]")
+    assert "transpose/naive[n=31,dtype=f32]" in caught.value.cure
+
+
+def test_an_axis_that_a_case_does_not_have_is_not_matched():
+    with pytest.raises(UsageError, match="selects no case"):
+        ids("*[rows=*]")
+
+
+def test_everything_excluded_is_a_usage_error():
+    with pytest.raises(UsageError, match="every selected case is excluded"):
+        ids("transpose", exclude=("*",))
+
+
+def test_a_glob_for_a_broken_benchmark_takes_nothing_without_complaint():
+    assert ids("reduce/*", "matmul/naive[n=1024,dtype=f32]", broken=["reduce"]) == ["matmul/naive[n=1024,dtype=f32]"]
+
+
+@given(st.lists(st.builds(Case, NAMES, NAMES, st.just(()) | st.tuples(st.tuples(st.just("n"), NAMES))), unique=True))
+def test_every_id_selects_its_own_case(cases):
+    for case in cases:
+        assert case in choose(Selection((case.id,)), cases, (), ())
+
+
+@given(st.sampled_from(CASES), st.data())
+def test_an_id_with_any_part_replaced_by_a_star_still_selects_its_case(case, data):
+    start = data.draw(st.integers(0, len(case.variant)))
+    glob = f"{case.benchmark}/{case.variant[:start]}*[{case.point_text}]"
+    assert case in choose(Selection((glob,)), CASES, (), ())
