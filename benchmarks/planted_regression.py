@@ -76,7 +76,7 @@ def night(folder: str, suite: Path, repeat: int) -> tuple[int, list[str], dict[s
         text=True,
         check=False,
     )
-    cases = json.loads(done.stdout)["cases"]
+    cases = json.loads(done.stdout)["results"]
     regressed = [row["case"] for row in cases if row["verdict"] == "regression"]
     return done.returncode, regressed, {row["case"]: round(row["ratio"], 3) for row in cases if row["ratio"]}
 

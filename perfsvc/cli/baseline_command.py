@@ -42,13 +42,12 @@ def set_(run: str, select: tuple[str, ...], exclude: tuple[str, ...], comment: s
 def show(database: str, output_format: str) -> None:
     """List the pins."""
     from perfsvc.report import tables
-    from perfsvc.service import results
     from perfsvc.store import Store
 
     with Store.open(database) as store:
-        rows = results.pin_rows(store.pins())
+        rows = store.pins()
     if output_format == "json":
-        output.show_json([tables.plain(row) for row in rows])
+        output.show_json(tables.plain(rows))
     elif rows:
         output.show(tables.pins_table(rows))
     else:

@@ -21,7 +21,7 @@ def command(database: str, output_format: str) -> None:
 
     checks = checkup(database)
     if output_format == "json":
-        output.show_json([tables.plain(check) for check in checks])
+        output.show_json(tables.plain(checks))
     else:
         output.show(tables.doctor_table(checks))
     sys.exit(InfrastructureError.exit_code if any(check.ok is False for check in checks) else 0)

@@ -22,17 +22,16 @@ def command(suite: Path, select: tuple[str, ...], exclude: tuple[str, ...], poin
     from perfsvc.suite import Selection, discover
 
     found = discover(suite)
-    specs = found.resolve(Selection(select, exclude), points or "full")
     rows = [
         {
-            "case": spec.case.id,
-            "benchmark": spec.case.benchmark,
-            "variant": spec.case.variant,
-            "point": dict(spec.case.point),
-            "requires": list(spec.requires),
-            "kind": spec.kind,
+            "case": listed.case.id,
+            "benchmark": listed.case.benchmark,
+            "variant": listed.case.variant,
+            "point": dict(listed.case.point),
+            "kind": listed.kind,
+            "requires": list(listed.requires),
         }
-        for spec in specs
+        for listed in found.select(Selection(select, exclude), points or "full")
     ]
     if output_format == "json":
         output.show_json(rows)

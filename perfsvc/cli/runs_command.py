@@ -12,12 +12,11 @@ from perfsvc.cli import options, output
 def command(last: int, database: str, output_format: str) -> None:
     """List the runs in the database, newest first."""
     from perfsvc.report import tables
-    from perfsvc.service import results
     from perfsvc.store import Store
 
     with Store.open(database) as store:
-        rows = results.run_rows(store.runs(last))
+        rows = store.runs(last)
     if output_format == "json":
-        output.show_json([tables.plain(row) for row in rows])
+        output.show_json(tables.plain(rows))
     else:
         output.show(tables.runs_table(rows))

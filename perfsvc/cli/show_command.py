@@ -13,12 +13,11 @@ from perfsvc.cli import options, output
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
     from perfsvc.report import tables
-    from perfsvc.service import results
     from perfsvc.store import Store
 
     with Store.open(database) as store:
-        rows = results.history_rows(store.history(case, device))
+        rows = store.history(case, device)
     if output_format == "json":
-        output.show_json([tables.plain(row) for row in rows])
+        output.show_json(tables.plain(rows))
     else:
         output.show(tables.history_table(case, rows))

@@ -12,7 +12,7 @@ from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import SharedArrays
 from perfsvc.model import Call, DeviceInfo, Measurement, Provenance, digest
 from perfsvc.service.targets import Binaries, Runnable, Target, prepare
-from perfsvc.store import Store
+from perfsvc.store import State, Store
 from perfsvc.suite import CaseSpec
 
 CPU_SAMPLING = Sampling(warmup=2, samples=20, seconds=0.15)

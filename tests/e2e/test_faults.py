@@ -16,7 +16,7 @@ GOOD = {f"faulty/{name}[n=1000]" for name in ("good", "also_good")}
 
 def test_four_faults_are_four_failed_cases_and_all_others_are_measured(perfsvc):
     ended = perfsvc.cpu("--limit", "3", "--replicas", "2", "--format", "json", suite="faulty", code=4)
-    rows = {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["cases"]}
+    rows = {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["results"]}
     assert {row["case"] for row in rows.values() if row["status"] == "ok"} == GOOD
     assert {name: row["status"] for name, row in rows.items() if row["status"] != "ok"} == {
         "endless": "failed",
@@ -50,7 +50,7 @@ def test_a_fault_costs_its_case_alone(perfsvc, fault):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": fault}})
     ended = perfsvc.fake("--limit", "2", "--format", "json", code=4)
     status, reason = FAULTS[fault]
-    rows = {row["case"]: row for row in ended.json["cases"]}
+    rows = {row["case"]: row for row in ended.json["results"]}
     assert rows["scale/beta[n=100]"]["status"] == status
     assert reason in rows["scale/beta[n=100]"]["reason"]
     for other in ("scale/alpha[n=100]", "scale/gamma[n=100]"):

@@ -7,7 +7,8 @@ CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
 
 
 def verdicts(ended):
-    return {row["case"]: row["verdict"] for row in ended.json["cases"]}
+    rows = ended.json.get("results") or ended.json["verdicts"]
+    return {row["case"]: row["verdict"] for row in rows}
 
 
 def test_two_equal_runs_regress_nothing(perfsvc):
@@ -16,7 +17,7 @@ def test_two_equal_runs_regress_nothing(perfsvc):
     assert verdicts(first) == dict.fromkeys(CASES, "new")
     second = perfsvc.fake("--format", "json", code=0)
     assert verdicts(second) == dict.fromkeys(CASES, "unchanged")
-    for row in second.json["cases"]:
+    for row in second.json["results"]:
         assert row["ratio"] == pytest.approx(1, abs=1e-9)
         assert row["median_s"] == pytest.approx(100 * MICROSECOND, rel=1e-6)
 
@@ -28,7 +29,7 @@ def test_one_case_made_five_percent_slower_is_named_alone(perfsvc):
     ended = perfsvc.fake("--format", "json", code=1)
     assert verdicts(ended) == {CASES[0]: "unchanged", CASES[1]: "regression", CASES[2]: "unchanged"}
     compared = perfsvc("compare", "latest~1", "latest", "--format", "json", code=1)
-    rows = {row["case"]: row for row in compared.json["cases"]}
+    rows = {row["case"]: row for row in compared.json["verdicts"]}
     assert [case for case, row in rows.items() if row["verdict"] == "regression"] == [CASES[1]]
     assert rows[CASES[1]]["ratio"] == pytest.approx(1.05, rel=1e-6)
     assert "scale/beta[n=100]" in perfsvc("compare", "latest~1", "latest", code=1).out
