@@ -1,0 +1,1 @@
+"""Rows and columns in; tables, pages, frames and files out."""

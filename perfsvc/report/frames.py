@@ -1,0 +1,240 @@
+"""Frames for analysts: one row a measurement, or one a case, and the files they are written to."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.model import Status, Value
+from perfsvc.report.plain import plain
+
+TIMESTAMPS = ("started_at", "measured_at")
+FLOATS = (
+    *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
+    "power_limit_w",
+)
+NESTED = ("axes", "metrics")
+KEYS = ("run", "case", "device", "mode")
+"""What makes a row of the summary."""
+
+WORST_FIRST = (Status.FAILED, Status.WRONG, Status.SKIPPED, Status.OK)
+OVER_REPLICAS = MappingProxyType(
+    {
+        "median_s": "median",
+        "low_s": "min",
+        "high_s": "max",
+        "samples": "sum",
+        "bandwidth_bytes_per_s": "median",
+        "flops_per_s": "median",
+        "max_error": "max",
+        "mean_error": "max",
+    }
+)
+"""How the summary sees many replicas as one; what differs between replicas otherwise is left out."""
+TIMED = ("median_s", "low_s", "high_s", "samples", "bandwidth_bytes_per_s", "flops_per_s")
+LEFT_OUT = ("replica", "stopped", "wall_s", "measured_at", "reason", "status")
+
+
+def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
+    """The store's columns as a frame, one row a measurement.
+
+    Times are seconds, sizes bytes, timestamps UTC. Each axis of the cases gets a column of its name (``axis_<name>``
+    where a column has that name already), each named metric a column ``metric_<name>``; both are empty where a case
+    does not have them.
+
+    Args:
+        columns: equally long columns by name. ``axes`` and ``metrics`` hold an object a row; without ``axes`` they are
+            read from ``point``.
+    """
+    table = pd.DataFrame({name: list(values) for name, values in columns.items() if name not in NESTED})
+    for name in set(TIMESTAMPS) & set(table):
+        table[name] = pd.to_datetime(table[name], utc=True)
+    for name in set(FLOATS) & set(table):
+        table[name] = table[name].astype("float64")
+    axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
+    for name, values in _spread_out(axes).items():
+        table[name if name not in table else f"axis_{name}"] = _typed(values)
+    for name, values in _spread_out(columns.get("metrics", ())).items():
+        table[f"metric_{name}"] = pd.Series(values, dtype="float64")
+    return table
+
+
+def parse_point(text: str) -> dict[str, Value]:
+    """A point as a case id writes it, ``n=4096,dtype=f32``, by axis; numbers become numbers."""
+    return {axis: _number(value) for axis, _, value in (part.partition("=") for part in text.split(",") if part)}
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row a case, device and mode in each run, over its replicas.
+
+    The times are those of the replicas that are ok: ``median_s`` is the median of their medians, ``low_s`` and
+    ``high_s`` the hull of their intervals, ``between_cv`` the standard deviation of their medians over their mean
+    (empty for one replica), ``replicas`` how many they are. ``status`` and ``reason`` are the worst replica's; errors
+    the largest.
+
+    Args:
+        table: what ``frame`` returns, or some rows of it.
+    """
+    keys = [name for name in KEYS if name in table]
+    good = table["status"] == Status.OK.value
+    ranks = {status.value: rank for rank, status in enumerate(WORST_FIRST)}
+    prepared = table.assign(
+        **{name: table[name].where(good) for name in TIMED if name in table},
+        _rank=table["status"].map(ranks),
+        _reason=table["reason"].where(~good),
+    )
+    groups = prepared.groupby(keys, sort=False, dropna=False)
+    plan = {name: _over_replicas(str(name)) for name in table if name not in {*keys, *LEFT_OUT}}
+    result = groups.agg(plan)
+    result["replicas"] = groups["median_s"].count()
+    result["between_cv"] = groups["median_s"].std() / groups["median_s"].mean()
+    result["status"] = groups["_rank"].min().map({rank: status for status, rank in ranks.items()})
+    result["reason"] = groups["_reason"].first().fillna("")
+    return result.reset_index()
+
+
+def _over_replicas(name: str) -> str:
+    return "median" if name.startswith("metric_") else OVER_REPLICAS.get(name, "first")
+
+
+def _spread_out(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Objects, one a row, as columns by key in the order they first appear; None where a row lacks the key."""
+    names = dict.fromkeys(name for one in objects for name in one)
+    return {name: [one.get(name) for one in objects] for name in names}
+
+
+def _typed(values: Sequence[Value | None]) -> "pd.Series[Any]":
+    """A column of one type: integers where all are, else floats, else text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int}:
+        return pd.Series(values, dtype="Int64" if None in values else "int64")
+    if kinds <= {int, float}:
+        return pd.Series(values, dtype="float64")
+    return pd.Series([None if value is None else str(value) for value in values], dtype="str")
+
+
+def _number(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+INSTALL = "pip install 'perfsvc[export]'"
+
+
+def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
+    """Writes a frame as ``csv``, ``json``, ``markdown``, ``html``, ``parquet`` or ``xlsx``, at full precision.
+
+    Timestamps are ISO 8601 in text; Excel, which knows no time zones, gets them without one in columns named ``…_utc``.
+
+    Args:
+        table: what ``frame`` or ``summary`` returns.
+        fmt: the format.
+        destination: a file, which is replaced; None for standard output, which takes the formats that are text.
+
+    Raises:
+        UsageError: no such format, a binary format to standard output, or a file that cannot be written.
+        MissingPackageError: the format's package is not installed.
+    """
+    try:
+        if fmt in TEXT:
+            _put(TEXT[fmt](table), destination)
+        elif fmt in BINARY:
+            _put_binary(table, fmt, destination)
+        else:
+            raise UsageError(f"no format is named {fmt}", cure=f"use one of {', '.join([*TEXT, *BINARY])}")
+    except OSError as error:
+        raise UsageError(
+            f"{destination} cannot be written: {error.strerror or error}",
+            cure="name a file in a folder that exists and may be written",
+        ) from error
+
+
+def _put(text: str, destination: Path | None) -> None:
+    if destination is None:
+        sys.stdout.write(text)
+    else:
+        destination.write_text(text, encoding="utf-8")
+
+
+def _put_binary(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
+    package, writer = BINARY[fmt]
+    if destination is None:
+        raise UsageError(f"{fmt} is a binary format and would garble a terminal", cure=f"--output report.{fmt}")
+    try:
+        import_module(package)
+    except ImportError as error:
+        raise MissingPackageError(f"{fmt} needs the package {package}, which is not installed", cure=INSTALL) from error
+    writer(table, destination)
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return _with_iso_times(table).to_csv(index=False, lineterminator="\n")
+
+
+def _json(table: pd.DataFrame) -> str:
+    return json.dumps(_records(table), indent=2, ensure_ascii=False) + "\n"
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {str(name): None if pd.isna(value) else plain(value) for name, value in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    names = [str(name) for name in table.columns]
+    lines = [names, ["---"] * len(names), *(map(_cell, row.values()) for row in _records(table))]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>")
+
+
+def _html(table: pd.DataFrame) -> str:
+    from perfsvc.report.page import page
+
+    return page(table if "between_cv" in table else summary(table))
+
+
+def _parquet(table: pd.DataFrame, destination: Path) -> None:
+    table.to_parquet(destination, engine="pyarrow", index=False)
+
+
+def _xlsx(table: pd.DataFrame, destination: Path) -> None:
+    zoned = set(TIMESTAMPS) & set(table)
+    plain_times = table.assign(**{name: table[name].dt.tz_localize(None) for name in zoned})
+    renamed = plain_times.rename(columns={name: f"{name}_utc" for name in zoned})
+    renamed.to_excel(destination, index=False, sheet_name="measurements", freeze_panes=(1, 0), engine="openpyxl")
+
+
+def _with_iso_times(table: pd.DataFrame) -> pd.DataFrame:
+    zoned = set(TIMESTAMPS) & set(table)
+    return table.assign(**{name: table[name].map(pd.Timestamp.isoformat, na_action="ignore") for name in zoned})
+
+
+TEXT: Mapping[str, Callable[[pd.DataFrame], str]] = {
+    "csv": _csv,
+    "json": _json,
+    "markdown": _markdown,
+    "html": _html,
+}
+BINARY: Mapping[str, tuple[str, Callable[[pd.DataFrame, Path], None]]] = {
+    "parquet": ("pyarrow", _parquet),
+    "xlsx": ("openpyxl", _xlsx),
+}
+FORMATS = (*TEXT, *BINARY)

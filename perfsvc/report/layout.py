@@ -1,0 +1,70 @@
+"""What all tables share: their look, the words of a verdict, and a layout that knows its width.
+
+Cells are ``Text``, never markup: a case id such as ``dot/tree[n=1024]`` would be read as a style.
+"""
+
+from collections.abc import Callable, Mapping
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from perfsvc.model import Status, Verdict
+
+DASH = "–"
+
+VERDICT_STYLES: Mapping[Verdict, str] = {
+    Verdict.REGRESSION: "bold red",
+    Verdict.BROKEN: "bold red",
+    Verdict.MISSING: "yellow",
+    Verdict.IMPROVEMENT: "green",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.NEW: "cyan",
+    Verdict.UNCHANGED: "dim",
+}
+
+STATUS_MARKS: Mapping[Status, tuple[str, str]] = {
+    Status.OK: ("✓", "green"),
+    Status.WRONG: ("✗", "bold red"),
+    Status.FAILED: ("✗", "bold red"),
+    Status.SKIPPED: (DASH, "dim"),
+}
+"""Mark and style; the word stands beside it wherever the mark is not ✓."""
+
+
+class Responsive:
+    """Renders what ``build`` makes of the columns that the console has."""
+
+    def __init__(self, build: Callable[[int], RenderableType]) -> None:
+        self._build = build
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._build(options.max_width)
+
+
+def grid() -> Table:
+    """An empty table in the house's look: a rule below the header, two spaces between columns."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+
+
+def mark(status: Status) -> Text:
+    """The status as one character."""
+    return Text(*STATUS_MARKS[status])
+
+
+def verdict_word(verdict: Verdict) -> Text:
+    """The verdict as its word, coloured where there is colour."""
+    return Text(verdict.value, VERDICT_STYLES[verdict])
+
+
+def known(value: float | None, write: Callable[[float], str]) -> str:
+    """A number as ``write`` writes it, or a dash."""
+    return DASH if value is None else write(value)
+
+
+def spread(median_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    """Half the interval as a share of the median: ``±0.4 %``; empty where there is none."""
+    if median_s is None or low_s is None or high_s is None:
+        return ""
+    return f"±{50 * (high_s - low_s) / median_s:.1f} %"

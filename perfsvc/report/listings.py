@@ -1,0 +1,171 @@
+"""Tables for people: of cases, devices, runs, a history, and the doctor's checks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from perfsvc.model import DeviceInfo, Status
+from perfsvc.report import units
+from perfsvc.report.layout import DASH, grid, known, mark, spread
+from perfsvc.report.rows import CheckRow, HistoryLike, PinLike, RunLike
+from perfsvc.report.sparkline import sparkline
+
+CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
+
+
+def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """The cases of a suite, from objects with ``case``, ``kind`` and ``requires``."""
+    table = grid()
+    table.add_column("case", overflow="fold")
+    table.add_column("kind")
+    table.add_column("requires", overflow="fold")
+    for row in rows:
+        table.add_row(Text(row["case"]), Text(str(row["kind"])), Text(", ".join(row["requires"])))
+    return Group(table, Text(), Text(units.count(len(rows), "case")))
+
+
+def devices_table(devices: Sequence[DeviceInfo], toolkits: Mapping[str, str]) -> RenderableType:
+    """What each device says of itself, one below the other; what it cannot say is left out.
+
+    Args:
+        devices: those of this machine.
+        toolkits: the versions of what binaries are built with, by device UUID.
+    """
+    parts: list[RenderableType] = []
+    for device in devices:
+        table = Table.grid(padding=(0, 2))
+        for name, value in _properties(device, toolkits.get(device.uuid, "")):
+            table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+        parts += [Text.assemble((device.model, "bold"), f"  --device {device.spec}"), table, Text()]
+    return Group(*parts, Text(units.count(len(devices), "device")))
+
+
+def _properties(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
+    written = {
+        "uuid": device.uuid,
+        "compute capability": device.compute_capability,
+        "target": device.target,
+        "multiprocessors": device.multiprocessors or "",
+        "clock": device.clock_hz and units.frequency(device.clock_hz),
+        "memory clock": device.memory_clock_hz and units.frequency(device.memory_clock_hz),
+        "memory": device.memory_bytes and units.size(device.memory_bytes),
+        "L2 cache": device.l2_bytes and units.size(device.l2_bytes),
+        "shared memory per block": device.shared_bytes_per_block and units.size(device.shared_bytes_per_block),
+        "registers per block": device.registers_per_block or "",
+        "warp size": device.warp_size or "",
+        "power limit": device.power_limit_w and f"{device.power_limit_w:g} W",
+        "driver": device.driver,
+        "toolkit": toolkit,
+    }
+    return [(name, str(value)) for name, value in written.items() if value]
+
+
+def runs_table(runs: Sequence[RunLike]) -> RenderableType:
+    """The runs as they are given, a line each."""
+    table = grid()
+    table.add_column("run", justify="right")
+    table.add_column("started (UTC)", no_wrap=True)
+    table.add_column("label", overflow="fold")
+    table.add_column("commit", no_wrap=True)
+    table.add_column("state")
+    table.add_column("cases", justify="right")
+    table.add_column("measurements")
+    table.add_column("devices", justify="right")
+    for run in runs:
+        origin = run.provenance
+        table.add_row(
+            str(run.id),
+            _moment(origin.started),
+            Text(origin.label or DASH),
+            Text(_commit(origin.commit, dirty=origin.dirty)),
+            Text(str(run.state)),
+            str(run.cases),
+            Text(", ".join(f"{run.counts[status]} {status.value}" for status in Status if run.counts.get(status))),
+            str(len(run.devices)),
+        )
+    return Group(table, Text(), Text(units.count(len(runs), "run")))
+
+
+def history_table(case: str, rows: Sequence[HistoryLike]) -> RenderableType:
+    """A case's history, oldest first, device by device, each with a sparkline of its medians."""
+    by_device: dict[str, list[HistoryLike]] = {}
+    for row in rows:
+        by_device.setdefault(row.device, []).append(row)
+    return Group(*(part for history in by_device.values() for part in _device_history(case, history)))
+
+
+def _device_history(case: str, rows: Sequence[HistoryLike]) -> list[RenderableType]:
+    last = rows[-1]
+    heading = Text.assemble((case, "bold"), f" on {last.device_model}", (f"  {last.device}", "dim"))
+    line = Text(sparkline([row.median_s for row in rows]), "cyan", overflow="fold")
+    table = grid()
+    table.add_column("")
+    table.add_column("run", justify="right")
+    table.add_column("started (UTC)", no_wrap=True)
+    table.add_column("commit", no_wrap=True)
+    table.add_column("label", overflow="fold")
+    for column in ("median", "spread", "change"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row, change in zip(rows, _changes(rows), strict=True):
+        table.add_row(
+            mark(row.status),
+            str(row.run),
+            _moment(row.started),
+            Text(_commit(row.commit, dirty=row.dirty)),
+            Text(row.label or DASH),
+            Text(row.status.value if row.median_s is None else units.seconds(row.median_s)),
+            Text(spread(row.median_s, row.low_s, row.high_s), "dim"),
+            Text(change),
+        )
+    reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
+    return [heading, line, table, Text(), *reasons]
+
+
+def _changes(rows: Sequence[HistoryLike]) -> list[str]:
+    """What each median changes the one before it by."""
+    ratios = [
+        after.median_s / before.median_s if before.median_s and after.median_s else None
+        for before, after in pairwise(rows)
+    ]
+    return [DASH, *(known(ratio, units.percent) for ratio in ratios)]
+
+
+def pins_table(pins: Sequence[PinLike]) -> RenderableType:
+    """The baselines that people fixed, a line each."""
+    table = grid()
+    table.add_column("case", overflow="fold", min_width=16)
+    table.add_column("device", overflow="fold")
+    table.add_column("run", justify="right")
+    table.add_column("pinned (UTC)", no_wrap=True)
+    table.add_column("by", overflow="fold")
+    table.add_column("comment")
+    for pin in pins:
+        name = pin.series.case.id if pin.series.metric == "time" else f"{pin.series.case.id} {pin.series.metric}"
+        device = Text(pin.series.device)
+        table.add_row(Text(name), device, str(pin.run), _moment(pin.set_at), Text(pin.set_by), Text(pin.comment))
+    return Group(table, Text(), Text(units.count(len(pins), "pin")))
+
+
+def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
+    """The doctor's checks, and below them the cure of each that is not ok."""
+    table = grid()
+    table.add_column("")
+    table.add_column("check")
+    table.add_column("found", overflow="fold")
+    for row in rows:
+        table.add_row(Text(*CHECK_MARKS[row.ok]), Text(row.check), Text(row.found))
+    cures = [Text(f"{row.check}: {row.cure}") for row in rows if row.cure and not row.ok]
+    return Group(table, Text(), *cures)
+
+
+def _moment(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _commit(commit: str, *, dirty: bool) -> str:
+    return (commit[:9] + ("+" if dirty else "")) or DASH

@@ -1,0 +1,97 @@
+"""Rows as plain values for JSON: numbers, text, lists and objects."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from perfsvc.errors import SuiteError
+from perfsvc.model import Judgement
+from perfsvc.report.rows import ResultRow
+
+
+def plain(value: Any) -> Any:
+    """A row, or anything in one, as what JSON knows.
+
+    Dataclasses and mappings become objects, enums their values, timestamps ISO 8601 in UTC; a number that is not finite
+    becomes null, since JSON has no other word for it.
+    """
+    if is_dataclass(value):
+        return OBJECTS.get(type(value), _fields)(value)
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, str | Enum | Path | datetime):
+        return _text(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return [plain(item) for item in value] if isinstance(value, Iterable) else value
+
+
+def run_json(run: int, rows: Sequence[ResultRow], problems: Sequence[SuiteError] = ()) -> dict[str, Any]:
+    """A run for ``--format json``: its number, one object a case and device, benchmark files that cannot be used."""
+    return {
+        "run": run,
+        "results": [plain(row) for row in rows],
+        "problems": [
+            {"path": problem.path, "line": problem.line, "what": problem.what, "cure": problem.cure}
+            for problem in problems
+        ],
+    }
+
+
+def comparison_json(base: int | None, new: int, judgements: Sequence[Judgement]) -> dict[str, Any]:
+    """A comparison for ``--format json``; ``base`` is null where each series has its own baseline."""
+    return {
+        "base": base,
+        "new": new,
+        "counts": dict(Counter(judgement.verdict.value for judgement in judgements)),
+        "verdicts": [plain(judgement) for judgement in judgements],
+    }
+
+
+def _text(value: str | Enum | Path | datetime) -> Any:
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return str(value)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _result(row: ResultRow) -> dict[str, Any]:
+    judged = row.judgement
+    return {
+        **{name: value for name, value in _fields(row).items() if name != "judgement"},
+        "verdict": plain(judged and judged.verdict),
+        "verdict_reason": plain(judged and judged.reason),
+        "ratio": plain(judged and judged.ratio),
+        "ratio_low": plain(judged and judged.low),
+        "ratio_high": plain(judged and judged.high),
+        "baseline_run": judged and judged.baseline_run,
+    }
+
+
+def _judgement(judged: Judgement) -> dict[str, Any]:
+    series = judged.series
+    return {
+        "case": series.case.id,
+        "benchmark": series.case.benchmark,
+        "variant": series.case.variant,
+        "point": plain(dict(series.case.point)),
+        "device": series.device,
+        "device_model": series.device_model,
+        "metric": series.metric,
+        "mode": plain(series.mode),
+        **{name: value for name, value in _fields(judged).items() if name != "series"},
+    }
+
+
+OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {ResultRow: _result, Judgement: _judgement}
+"""How the rows that nest others are made flat."""

@@ -1,0 +1,228 @@
+"""Tables for people: of a run and of a comparison."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from perfsvc.errors import SuiteError
+from perfsvc.model import Judgement, Status, Verdict
+from perfsvc.report import units
+from perfsvc.report.layout import DASH, Responsive, grid, known, mark, spread, verdict_word
+from perfsvc.report.listings import cases_table, devices_table, doctor_table, history_table, pins_table, runs_table
+from perfsvc.report.plain import comparison_json, plain, run_json
+from perfsvc.report.rows import ResultRow
+
+__all__ = [
+    "cases_table",
+    "comparison_json",
+    "comparison_table",
+    "counts",
+    "devices_table",
+    "doctor_table",
+    "history_table",
+    "pins_table",
+    "plain",
+    "run_json",
+    "run_table",
+    "runs_table",
+]
+
+COMPACT_BELOW = 96
+"""Below so many columns, cells are stacked rather than side by side."""
+
+FLOPS_FROM = 120
+"""From so many columns on, there is room for FLOP/s."""
+
+RIDGE = 10
+"""From so many operations a byte on, FLOP/s say more of a case than its bandwidth."""
+
+CASE_ROOM = 30
+"""What a case id gets when cells are stacked; a longer one breaks before its point."""
+
+CPU_NOTE = "Times of the CPU device are rough and say nothing about a GPU."
+
+COUNTED = {
+    Verdict.REGRESSION: ("regression", "regressions"),
+    Verdict.IMPROVEMENT: ("improvement", "improvements"),
+    Verdict.UNCHANGED: ("unchanged", "unchanged"),
+    Verdict.INCONCLUSIVE: ("inconclusive", "inconclusive"),
+    Verdict.BROKEN: ("broken", "broken"),
+    Verdict.NEW: ("new", "new"),
+    Verdict.MISSING: ("missing", "missing"),
+}
+ALWAYS_COUNTED = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED}
+
+
+def counts(judgements: Iterable[Judgement]) -> str:
+    """``1 regression, 0 improvements, 8 unchanged``, and the other verdicts where there are any."""
+    found = Counter(judgement.verdict for judgement in judgements)
+    return ", ".join(
+        units.count(found[verdict], *words)
+        for verdict, words in COUNTED.items()
+        if found[verdict] or verdict in ALWAYS_COUNTED
+    )
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def run_table(run: int, rows: Sequence[ResultRow], problems: Sequence[SuiteError] = ()) -> RenderableType:
+    """The results of a run, a table a device; below them each failure in full, and what it all comes to."""
+    parts: list[RenderableType] = []
+    for _, of_device in groupby(sorted(rows, key=lambda row: row.device), key=lambda row: row.device):
+        parts += _device_part(list(of_device))
+    parts += [_problem(problem) for problem in problems]
+    return Group(*parts, _run_summary(run, rows))
+
+
+def _device_part(rows: Sequence[ResultRow]) -> list[RenderableType]:
+    first = rows[0]
+    heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
+    notes = [_failure(row) for row in rows if row.status is not Status.OK]
+    if first.device_kind == "cpu":
+        notes.append(Text(CPU_NOTE, "italic"))
+    return [heading, Responsive(lambda width: _results(rows, width)), Text(), *notes, *([Text()] if notes else [])]
+
+
+def _results(rows: Sequence[ResultRow], width: int) -> Table:
+    compact = width < COMPACT_BELOW
+    columns = ["median"] if compact else ["median", "spread"]
+    columns += ["bandwidth"]
+    columns += ["FLOP/s"] if width >= FLOPS_FROM and any(map(_counts_flops, rows)) else []
+    columns += ["max error"]
+    table = grid()
+    table.add_column("")
+    table.add_column("case", overflow="fold", min_width=16)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=column != "max error")
+    if any(row.judgement for row in rows):
+        table.add_column(_against(rows), no_wrap=not compact)
+    for row in rows:
+        table.add_row(
+            mark(row.status),
+            _case_cell(row.case, compact=compact),
+            *(_number(row, column, compact=compact) for column in columns),
+            *([_verdict_cell(row.judgement, compact=compact)] if any(row.judgement for row in rows) else []),
+        )
+    return table
+
+
+def _number(row: ResultRow, column: str, *, compact: bool) -> Text:
+    around = spread(row.median_s, row.low_s, row.high_s)
+    match column:
+        case "median" if row.status is not Status.OK:
+            return Text(row.status.value, "bold red" if row.status is not Status.SKIPPED else "dim")
+        case "median":
+            return Text(known(row.median_s, units.seconds) + (f"\n{around}" if compact and around else ""))
+        case "spread":
+            return Text(around, "dim")
+        case "bandwidth":
+            return Text(known(row.bandwidth_bytes_per_s, units.rate))
+        case "FLOP/s":
+            return Text(known(row.flops_per_s, units.flop_rate).removesuffix("FLOP/s"))
+        case _:
+            return Text(known(row.max_error, units.error))
+
+
+def _counts_flops(row: ResultRow) -> bool:
+    return bool(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0))
+
+
+def _case_cell(case: str, *, compact: bool) -> Text:
+    name, bracket, point = case.partition("[")
+    return Text(f"{name}\n{bracket}{point}" if compact and len(case) > CASE_ROOM and point else case)
+
+
+def _against(rows: Sequence[ResultRow]) -> str:
+    bases = {row.judgement.baseline_run for row in rows if row.judgement and row.judgement.baseline_run is not None}
+    return f"against run {bases.pop()}" if len(bases) == 1 else "against baseline"
+
+
+def _verdict_cell(judgement: Judgement | None, *, compact: bool) -> Text:
+    if judgement is None:
+        return Text(DASH)
+    word = verdict_word(judgement.verdict)
+    if judgement.ratio is None:
+        return word
+    return Text("\n" if compact else " ").join([Text(units.percent(judgement.ratio)), word])
+
+
+def _failure(row: ResultRow) -> Text:
+    line = Text.assemble(mark(row.status), " ", (row.case, "bold"), f" {row.status.value}: {row.reason}")
+    return line.append(f"\n  cure: {row.cure}") if row.cure else line
+
+
+def _problem(problem: SuiteError) -> Text:
+    return Text.assemble(mark(Status.FAILED), " ", str(problem))
+
+
+def _run_summary(run: int, rows: Sequence[ResultRow]) -> Text:
+    found = Counter(row.status for row in rows)
+    ended = ", ".join(f"{found[status]} {status.value}" for status in Status if found[status]) or "nothing measured"
+    judged = [row.judgement for row in rows if row.judgement]
+    return Text(f"run {run}: {ended}" + (f"; {counts(judged)}" if judged else ""))
+
+
+# --- a comparison ----------------------------------------------------------------------------------------------------
+
+
+def comparison_table(base: int | None, new: int, judgements: Sequence[Judgement]) -> RenderableType:
+    """The verdicts between two runs in the judge's order, why where it is not plain, and how many there are of each.
+
+    Args:
+        base: the run compared with; None where each series has its own baseline.
+        new: the run that is judged.
+        judgements: as ``judge.verdicts`` made them.
+    """
+    heading = Text(
+        f"run {new} against " + (f"run {base}" if base is not None else "the baseline of each series"), "bold"
+    )
+    table = Responsive(lambda width: _comparison(judgements, width))
+    return Group(heading, table, Text(), Text(counts(judgements)))
+
+
+def _comparison(judgements: Sequence[Judgement], width: int) -> Table:
+    compact = width < COMPACT_BELOW
+    several = len({judgement.series.device for judgement in judgements}) > 1
+    table = grid()
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("case", overflow="fold", min_width=16)
+    if not compact:
+        table.add_column("baseline", justify="right", no_wrap=True)
+        table.add_column("candidate", justify="right", no_wrap=True)
+    table.add_column("change", justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=not compact)
+    for judgement in judgements:
+        levels = [] if compact else [_level(judgement, judgement.baseline_s), _level(judgement, judgement.candidate_s)]
+        table.add_row(
+            verdict_word(judgement.verdict),
+            _judged_cell(judgement, device=several),
+            *levels,
+            Text(known(judgement.ratio, units.percent)),
+            Text(_interval(judgement)),
+        )
+    return table
+
+
+def _judged_cell(judgement: Judgement, *, device: bool) -> Text:
+    series = judgement.series
+    cell = Text(series.case.id if series.metric == "time" else f"{series.case.id} {series.metric}")
+    if device:
+        cell.append(f"\non {series.device_model} ({series.device})", "dim")
+    if judgement.verdict is not Verdict.UNCHANGED:
+        cell.append(f"\n{judgement.reason}", "dim")
+    return cell
+
+
+def _level(judgement: Judgement, level: float | None) -> Text:
+    return Text(known(level, units.seconds if judgement.series.metric == "time" else "{:.4g}".format))
+
+
+def _interval(judgement: Judgement) -> str:
+    if judgement.low is None or judgement.high is None:
+        return DASH
+    return f"{units.percent(judgement.low)} to {units.percent(judgement.high)}"

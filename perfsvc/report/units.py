@@ -1,0 +1,61 @@
+"""Numbers as people read them: SI prefixes, a few significant digits, a space before the unit."""
+
+SMALL = {-9: "n", -6: "µ", -3: "m", 0: ""}
+LARGE = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def seconds(value: float) -> str:
+    """Seconds with four digits: ``12.34 µs``."""
+    return _scaled(value, 4, SMALL, "s")
+
+
+def rate(bytes_per_s: float) -> str:
+    """Bytes a second with three digits: ``2.99 TB/s``."""
+    return _scaled(bytes_per_s, 3, LARGE, "B/s")
+
+
+def flop_rate(flops_per_s: float) -> str:
+    """Floating-point operations a second with three digits: ``51.2 TFLOP/s``."""
+    return _scaled(flops_per_s, 3, LARGE, "FLOP/s")
+
+
+def frequency(hertz: float) -> str:
+    """Hertz with four digits: ``1.980 GHz``."""
+    return _scaled(hertz, 4, LARGE, "Hz")
+
+
+def size(nbytes: int) -> str:
+    """A size of memory in binary units, exact where it is a whole number of them: ``228 KiB``, ``79.65 GiB``."""
+    amount, step = float(nbytes), 0
+    while amount >= 1024 and step < len(BINARY) - 1:  # noqa: PLR2004 - the base of binary units
+        amount, step = amount / 1024, step + 1
+    return f"{amount:.4g} {BINARY[step]}"
+
+
+def percent(ratio: float) -> str:
+    """What a ratio changes by: ``+5.0 %`` of 1.05, ``0.0 %`` of 1."""
+    text = f"{100 * (ratio - 1):+.1f} %"
+    return text if text not in {"+0.0 %", "-0.0 %"} else "0.0 %"
+
+
+def error(value: float) -> str:
+    """A relative error with two digits: ``2.1e-07``; ``0`` where results are equal to the last bit."""
+    return f"{value:.1e}" if value else "0"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number of things: ``1 regression``, ``0 regressions``; ``plural`` where adding an s does not make it."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> str:
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    if not power or not float(mantissa):  # nan, inf and zero have no prefix
+        return f"{float(value):g} {unit}"
+    exponent = int(power)
+    prefix = min(max(3 * (exponent // 3), min(prefixes)), max(prefixes))
+    whole_digits = max(exponent - prefix + 1, 1)
+    # The rounded value is scaled as text, so that no digit changes by a division.
+    scaled = float(f"{mantissa}e{exponent - prefix}")
+    return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefixes[prefix]}{unit}"
