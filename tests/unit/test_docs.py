@@ -191,6 +191,13 @@ def quick_start() -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
+def test_the_first_screen_shows_real_times():
+    output = re.findall(r"^```text\n(.*?)^```$", text_of(ROOT / "README.md"), re.MULTILINE | re.DOTALL)[0]
+    results = [line for line in output.splitlines() if line.startswith("✓")]
+    assert results
+    assert all(re.search(r"\d (?:ns|µs|ms|s)\b", line) for line in results)
+
+
 def test_the_quick_start_is_two_blocks_the_main_job_and_the_tests():
     main_job, tests = quick_start()
     assert "perfsvc run --device cpu" in main_job
