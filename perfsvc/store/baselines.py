@@ -36,9 +36,11 @@ def accepted_levels(connection: Connection, series: Iterable[Series], before_run
 
 def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
     """Pins each series to a run; raises ``NotMeasuredError`` where the run holds no right result of one."""
-    keys = _keys(connection, series)
-    held = _keys(connection, (one for one, level in levels(connection, run).items() if level.status is Status.OK))
-    lacking = [one.case.id for one, key in keys.items() if key not in set(held.values())]
+    wanted = list(dict.fromkeys(series))
+    keys = _keys(connection, wanted)
+    right = [one for one, level in levels(connection, run).items() if level.status is Status.OK]
+    held = set(_keys(connection, right).values())
+    lacking = [one.case.id for one in wanted if keys.get(one) not in held]
     if lacking:
         raise NotMeasuredError(
             f"run {run} holds no right result of {', '.join(lacking)}", cure="pin a run that measured them"

@@ -15,7 +15,7 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import Judgement, Level, ReplayRecord, Series, Status, digest
+from perfsvc.model import Case, Judgement, Level, ReplayRecord, Series, Status, digest
 from perfsvc.store.finding import lineage_of, run
 from perfsvc.store.interning import case_of
 from perfsvc.store.rows import HistoryRow
@@ -111,10 +111,17 @@ def _levels_of(
     by_metric: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for row in good:
         if row.samples is not None:
-            by_metric[TIME].append(unpack(row.samples))
+            by_metric[TIME].append(_samples(row.samples, case))
         for metric, value in values.get(row.id, {}).items():
             by_metric[metric].append((value,))
     return {series(metric): Level(number, Status.OK, "", tuple(held)) for metric, held in by_metric.items()}
+
+
+def _samples(blob: bytes, case: Case) -> tuple[float, ...]:
+    try:
+        return unpack(blob)
+    except (zlib.error, ValueError) as error:
+        raise _damaged(f"a blob of samples of {case.id}") from error
 
 
 def history(connection: Connection, case_id: str, device: str | None) -> list[HistoryRow]:
@@ -220,7 +227,10 @@ def replay(
         raise UsageError(
             f"run {number} holds several binaries of {case_id}", cure=f"name one device of {list(devices)}"
         )
-    record = decode(ReplayRecord, rows[0].record)
+    try:
+        record = decode(ReplayRecord, rows[0].record)
+    except ValueError as error:
+        raise _damaged(f"the replay record of {case_id} in run {number}") from error
     files = _files(connection, rows[0].id)
     return record, {name: files[name] for name in record.modules}, files[record.bench]
 
@@ -232,8 +242,18 @@ def _files(connection: Connection, binary: int) -> dict[str, bytes]:
         .join(BinaryFiles, BinaryFiles.sha256 == Artifacts.sha256)
         .where(BinaryFiles.binary_id == binary, BinaryFiles.role != "source")
     )
-    files = {sha256: zlib.decompress(content) for sha256, content in connection.execute(query)}
-    for sha256, content in files.items():
-        if digest(content) != sha256:
-            raise DatabaseError(f"the artifact {sha256} is damaged", cure="restore a backup (docs/database.md)")
-    return files
+    return {sha256: _whole(sha256, content) for sha256, content in connection.execute(query)}
+
+
+def _whole(sha256: str, compressed: bytes) -> bytes:
+    try:
+        content = zlib.decompress(compressed)
+    except zlib.error as error:
+        raise _damaged(f"the artifact {sha256}") from error
+    if digest(content) != sha256:
+        raise _damaged(f"the artifact {sha256}")
+    return content
+
+
+def _damaged(what: str) -> DatabaseError:
+    return DatabaseError(f"{what} is damaged in the database", cure="restore a backup (docs/database.md)")

@@ -264,9 +264,11 @@ class Story:
     def series(self, case: Case, **given: Any) -> Series:
         return Series(**{"case": case, "device": GPU.uuid, "device_model": GPU.model, **given})
 
+    def judgement(self, case: Case, verdict: Verdict = Verdict.NEW, **given: Any) -> Judgement:
+        return Judgement(self.series(case, **given), verdict)
+
     def judge(self, run: int, case: Case, verdict: Verdict, **given: Any) -> None:
-        series = self.series(case, **given)
-        self.store.put_verdicts(run, [Judgement(series, verdict, candidate_run=run)])
+        self.store.put_verdicts(run, [self.judgement(case, verdict, **given)])
 
     def execute(self, statement: str, **values: Any) -> list[Any]:
         """What an administrator types, past the store."""

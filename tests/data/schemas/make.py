@@ -1,0 +1,81 @@
+"""Writes the dump of the newest schema revision: ``python tests/data/schemas/make.py``, once, with its migration.
+
+A dump is never written again: it is what that revision's perfsvc stored. tests/store/test_schema.py upgrades and reads
+it.
+"""
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from perfsvc.model import (
+    Case,
+    DeviceInfo,
+    Environment,
+    Estimate,
+    Judgement,
+    Kind,
+    Measurement,
+    Provenance,
+    ReplayRecord,
+    Series,
+    Status,
+    Verdict,
+    Work,
+    digest,
+)
+from perfsvc.store import State, Store
+
+GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132)
+TILED = Case("transpose", "tiled", (("n", 64),))
+SHARED = replace(TILED, variant="shared", formerly=("tiled",))
+NAIVE = replace(TILED, variant="naive")
+
+
+def fill(store: Store) -> None:
+    """Two nights, a rename between them, and one row at least in every table."""
+    store.put_device(GPU)
+    started = datetime(2025, 1, 1, tzinfo=UTC)
+    origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box")
+    first = store.begin_run(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
+    record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
+    binary = store.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
+    put(store, first, Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.5, 0.25)), 0.375, binary)
+    put(store, first, Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.125,)), 0.125, binary)
+    put(store, first, Measurement(NAIVE, "GPU-1", 0, Status.FAILED, reason="does not compile"), None, None)
+    store.end_run(first, State.FINISHED)
+    series = Series(SHARED, "GPU-1", GPU.model)
+    store.put_verdicts(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
+    second = store.begin_run(replace(origin, started=started.replace(day=2), commit="def", dirty=True))
+    renamed = Measurement(SHARED, "GPU-1", 0, Status.OK, samples_s=(0.5,), metrics={"overlap": 0.75})
+    put(store, second, renamed, 0.5, None)
+    store.end_run(second, State.INTERRUPTED)
+    store.put_verdicts(second, [Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5)])
+    store.pin(first, [series], by="ann", comment="release")
+
+
+def put(store: Store, run: int, measurement: Measurement, median_s: float | None, binary: int | None) -> None:
+    """One measurement whose interval is its median."""
+    estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
+    environment = Environment("580.1", "nvcc 13.0.88", 700.0)
+    store.put_measurement(
+        run, measurement, environment=environment, work=Work(1, 2, 3), estimate=estimate, binary=binary
+    )
+
+
+def main() -> None:
+    """Fills a database and writes it as SQL."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "perfsvc.db"
+        with Store.open(path) as store:
+            fill(store)
+        dump = Path(__file__).parent / f"{Store.check(path).revision}.sql"
+        with closing(sqlite3.connect(path)) as connection, dump.open("x") as file:
+            file.writelines(f"{statement}\n" for statement in connection.iterdump())
+
+
+if __name__ == "__main__":
+    main()

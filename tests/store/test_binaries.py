@@ -1,0 +1,100 @@
+import pytest
+
+from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.model import Array, Buffer, BufferArg, Kind, Launch, Memset, ReplayRecord, Role, ScalarArg, digest
+
+CUBIN, OTHER, BENCH = b"\x7fELF one", b"\x7fELF two", b"import perfsvc.suite\n"
+
+
+@pytest.fixture
+def record(story):
+    launch = Launch(0, "transpose", (128, 128, 1), (32, 8, 1), (BufferArg("out"), ScalarArg("n", "int32", 4096)))
+    return ReplayRecord(
+        case=story.tiled,
+        kind=Kind.KERNEL,
+        buffers=(Buffer(Array("out", "float32", (4096, 4096)), Role.OUTPUT),),
+        steps=(Memset("out", 255), launch),
+        modules=(digest(CUBIN), digest(OTHER), digest(CUBIN)),
+        bench=digest(BENCH),
+        seed=7,
+    )
+
+
+@pytest.fixture
+def binary(story, record):
+    modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
+    return story.store.put_binary(record, modules, BENCH, {"transpose.cu": b"__global__ void transpose();"})
+
+
+def test_a_binary_comes_back_whole(story, record, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    assert story.store.replay(story.tiled.id, run) == (record, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH)
+
+
+def test_an_equal_record_is_stored_once(story, record, binary):
+    assert story.store.put_binary(record, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {}) == binary
+    assert story.execute("SELECT count(*) FROM artifacts") == [(4,)]
+
+
+def test_bytes_must_have_the_digest_that_the_record_says(story, record):
+    with pytest.raises(ValueError, match="has other bytes than its digest says"):
+        story.store.put_binary(record, {digest(CUBIN): OTHER, digest(OTHER): OTHER}, BENCH, {})
+    assert story.execute("SELECT count(*) FROM artifacts") == [(0,)]
+
+
+def test_what_ran_without_a_binary_cannot_be_replayed(story):
+    run = story.run()
+    with pytest.raises(NotMeasuredError, match=f"run {run} holds no binary of transpose/tiled"):
+        story.store.replay(story.tiled.id, run)
+
+
+def test_a_case_with_a_binary_for_each_of_two_devices_needs_the_device(story, record, binary):
+    other = ReplayRecord(story.tiled, Kind.KERNEL, record.buffers, record.steps, (digest(OTHER),), digest(BENCH), 7)
+    second = story.store.put_binary(other, {digest(OTHER): OTHER}, BENCH, {})
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    story.put(run, story.tiled, binary=second, device="GPU-2")
+    with pytest.raises(UsageError, match="several binaries"):
+        story.store.replay(story.tiled.id, run)
+    assert story.store.replay(story.tiled.id, run, device="GPU-2")[0] == other
+
+
+@pytest.mark.parametrize("damage", ["x'789c030000000001'", "x'00'"], ids=["other bytes", "no zlib"])
+def test_a_damaged_artifact_is_never_handed_out(story, kind, binary, damage):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    literal = damage if kind == "sqlite" else f"'\\{damage[0]}{damage[2:-1]}'"
+    story.execute(f"UPDATE artifacts SET content = {literal}")  # noqa: S608 - two literals of this test
+    with pytest.raises(DatabaseError, match="is damaged"):
+        story.store.replay(story.tiled.id, run)
+
+
+def test_a_run_takes_its_measurements_with_it_and_leaves_binaries(story, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary, metrics={"overlap": 1.0})
+    story.execute("DELETE FROM runs")
+    for table, rows in {"measurements": 0, "metrics": 0, "binaries": 1, "cases": 1}.items():
+        assert story.execute(f"SELECT count(*) FROM {table}") == [(rows,)]  # noqa: S608 - names of this test
+
+
+def test_a_pinned_run_cannot_be_deleted(story):
+    run = story.run()
+    story.store.pin(run, [story.series(story.tiled)])
+    with pytest.raises(DatabaseError, match="refused a row"):
+        story.execute("DELETE FROM runs")
+
+
+def test_a_damaged_replay_record_is_never_handed_out(story, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    story.execute("UPDATE binaries SET record = 'half a rec'")
+    with pytest.raises(DatabaseError, match=r"the replay record of .* is damaged"):
+        story.store.replay(story.tiled.id, run)
+
+
+def test_damaged_samples_are_never_handed_out(story):
+    run = story.run()
+    story.execute("UPDATE measurements SET samples = :blob", blob=b"half a blob")
+    with pytest.raises(DatabaseError, match=r"samples of transpose/tiled.* is damaged"):
+        story.store.levels(run)

@@ -1,0 +1,170 @@
+"""Several processes on one database at once, and processes that die in the middle of it."""
+
+import os
+import platform
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from perfsvc.store import State, Store, processes
+
+PRELUDE = """
+import sys
+from datetime import UTC, datetime
+from perfsvc.model import *
+from perfsvc.store import State, Store
+
+place, name = sys.argv[1:]
+
+def begin(store):
+    store.put_device(DeviceInfo("fake", "fake", "GPU-1", "Fake", "fake"))
+    return store.begin_run(Provenance(datetime.now(UTC), "perfsvc run", "kernels", label=name))
+
+def put(store, run, number):
+    case = Case("dot", "shuffle", (("n", number),), formerly=("tree",))
+    measurement = Measurement(case, "GPU-1", 0, Status.OK, samples_s=(1.0,))
+    store.put_measurement(
+        run, measurement, environment=Environment(name), work=Work(), estimate=None, binary=None
+    )
+
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+WRITER = """
+with Store.open(place) as store:
+    run = begin(store)
+    for number in range(40):
+        put(store, run, number)
+    store.end_run(run, State.FINISHED)
+"""
+ENDLESS = """
+with Store.open(place) as store:
+    run = begin(store)
+    number = 0
+    while True:
+        put(store, run, number)
+        number += 1
+        print(number, flush=True)
+"""
+HALFWAY = """
+from perfsvc.store import writing
+
+real = writing.new_id
+def stop_after_the_row(connection, of, row):
+    stored = real(connection, of, row)
+    if of.__tablename__ == "measurements" and row["replica"] == 0:
+        print("halfway", flush=True)
+        sys.stdin.readline()
+    return stored
+
+with Store.open(place) as store:
+    run = begin(store)
+    put(store, run, 1)
+    writing.new_id = stop_after_the_row
+    put(store, run, 2)
+"""
+
+
+@pytest.fixture
+def start(request):
+    """Starts a script in a process of its own, which waits at ``ready`` for a line."""
+
+    def process(script, place, name="night"):
+        code = textwrap.dedent(PRELUDE + script)
+        started = subprocess.Popen(
+            [sys.executable, "-c", code, place, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        request.addfinalizer(lambda: end(started))
+        assert started.stdout.readline() == "ready\n"
+        return started
+
+    return process
+
+
+def go(process):
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def end(process):
+    process.kill()
+    process.communicate()
+
+
+def test_processes_open_and_fill_a_new_database_at_once(empty, start):
+    writers = [start(WRITER, empty, name) for name in "abc"]
+    for writer in writers:
+        go(writer)
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    with Store.open(empty) as store:
+        columns = store.columns()
+        assert sorted(columns["label"]) == sorted("abc" * 40)
+        assert len(set(columns["case"])) == len(set(columns["lineage"])) == 40
+        assert {row.state for row in store.runs()} == {State.FINISHED}
+    assert Store.check(empty).ok
+
+
+def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
+    writer = start(HALFWAY, place)
+    go(writer)
+    assert writer.stdout.readline() == "halfway\n"
+    end(writer)
+    with Store.open(place) as store:
+        assert store.columns()["case"] == ["dot/shuffle[n=1]"]
+    assert Store.check(place).ok
+
+
+def test_a_process_killed_at_any_moment_loses_nothing_it_was_told_is_stored(place, start):
+    writer = start(ENDLESS, place)
+    go(writer)
+    for _ in range(20):
+        told = int(writer.stdout.readline())
+    writer.kill()
+    told = int((writer.stdout.read().split() or [told])[-1])
+    writer.wait()
+    with Store.open(place) as store:
+        assert len(store.columns()["run"]) in {told, told + 1}
+
+
+def test_the_run_of_a_dead_process_is_interrupted_when_the_next_begins(story, place, start):
+    writer = start(ENDLESS, place)
+    go(writer)
+    writer.stdout.readline()
+    mine = story.begin()
+    assert story.store.run(1).state is State.RUNNING
+    end(writer)
+    third = story.begin()
+    assert [row.state for row in story.store.runs()] == [State.RUNNING, State.RUNNING, State.INTERRUPTED]
+    assert story.store.run(1).finished is not None
+    assert story.store.newest(before=third).id == 1
+    assert story.store.mark_interrupted(platform.node()) == []
+    assert story.store.run(mine).state is State.RUNNING
+
+
+def test_the_run_of_another_host_is_left_alone(story):
+    elsewhere = story.begin(host="elsewhere")
+    story.execute("UPDATE runs SET pid = 99999999")
+    story.begin()
+    assert story.store.run(elsewhere).state is State.RUNNING
+
+
+def test_an_id_given_to_another_process_is_not_taken_for_the_first(story):
+    run = story.begin()
+    story.execute("UPDATE runs SET process_start = '1'")
+    story.begin()
+    assert story.store.run(run).state is State.INTERRUPTED
+
+
+def test_a_process_lives_until_it_ends():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    start = processes.start_of(child.pid)
+    assert processes.alive(child.pid, start)
+    assert processes.alive(child.pid, "")
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not start or not processes.alive(child.pid, start)  # dead, though its parent has not asked how it ended
+    child.communicate()
+    assert not processes.alive(child.pid, start)
+    assert not processes.alive(child.pid, "")

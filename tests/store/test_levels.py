@@ -1,0 +1,143 @@
+from dataclasses import replace
+from math import inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.errors import DatabaseError, NotMeasuredError
+from perfsvc.model import Level, Mode, Status
+from perfsvc.store.samples import pack, unpack
+
+
+def rounded(*samples):
+    return tuple(np.asarray(samples, np.float32).tolist())
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), max_size=200))
+def test_samples_come_back_as_float32(samples):
+    assert unpack(pack(samples)) == tuple(samples)
+
+
+def test_a_level_holds_the_samples_of_each_replica(story):
+    run = story.begin()
+    story.put(run, story.tiled, replica=1, samples=(4e-3, 5e-3))
+    story.put(run, story.tiled, replica=0, samples=(1e-3, 2e-3, 3e-3))
+    expected = Level(run, Status.OK, "", (rounded(1e-3, 2e-3, 3e-3), rounded(4e-3, 5e-3)))
+    assert story.store.levels(run) == {story.series(story.tiled): expected}
+
+
+def test_each_case_device_and_mode_has_its_own_level(story):
+    run = story.begin()
+    story.put(run, story.tiled)
+    story.put(run, story.naive)
+    story.put(run, story.tiled, device="GPU-2")
+    story.put(run, story.tiled, mode=Mode.WARM)
+    assert set(story.store.levels(run)) == {
+        story.series(story.tiled),
+        story.series(story.naive),
+        story.series(story.tiled, device="GPU-2"),
+        story.series(story.tiled, mode=Mode.WARM),
+    }
+
+
+def test_named_metrics_have_one_value_a_replica(story):
+    run = story.begin()
+    story.put(run, story.tiled, replica=0, samples=(), metrics={"overlap": 0.5, "hops": 3})
+    story.put(run, story.tiled, replica=1, samples=(), metrics={"overlap": 0.25, "hops": nan})
+    assert story.store.levels(run) == {
+        story.series(story.tiled, metric="overlap"): Level(run, Status.OK, "", ((0.5,), (0.25,))),
+        story.series(story.tiled, metric="hops"): Level(run, Status.OK, "", ((3.0,),)),
+    }
+
+
+@pytest.mark.parametrize("status", [Status.WRONG, Status.FAILED, Status.SKIPPED])
+def test_a_case_without_a_right_result_says_why_and_has_no_replicas(story, status):
+    run = story.begin()
+    story.put(run, story.tiled, status=status, reason="needs sm_90", metrics={"overlap": 1.0})
+    assert story.store.levels(run) == {story.series(story.tiled): Level(run, status, "needs sm_90")}
+
+
+def test_one_wrong_replica_spoils_the_others(story):
+    run = story.begin()
+    for replica, status in enumerate((Status.OK, Status.FAILED, Status.WRONG, Status.OK)):
+        story.put(run, story.tiled, replica=replica, status=status, reason=f"it was {status}")
+    assert story.store.levels(run)[story.series(story.tiled)] == Level(run, Status.WRONG, "it was wrong")
+
+
+def test_values_of_axes_keep_their_types_and_order(story):
+    case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
+    run = story.run(case)
+    assert [series.case.point for series in story.store.levels(run)] == [case.point]
+    assert story.store.case_ids(run) == ["transpose/tiled[z=1,a=0.5,dtype=ƒ32,seven=7]"]
+
+
+def test_errors_beyond_all_numbers_are_stored(story):
+    run = story.begin()
+    story.put(run, story.tiled, status=Status.WRONG, max_error=inf, mean_error=nan)
+    columns = story.store.columns([run])
+    assert (columns["max_error"], columns["mean_error"]) == ([inf], [None])
+
+
+def test_a_measurement_is_stored_once(story):
+    run = story.run()
+    with pytest.raises(DatabaseError, match="refused a row"):
+        story.put(run, story.tiled)
+    assert len(story.store.columns()["run"]) == 1
+
+
+def test_a_measurement_needs_its_run_and_its_device(story):
+    story.run()
+    with pytest.raises(DatabaseError, match="refused a row"):
+        story.put(99, story.tiled)
+    story.execute("DELETE FROM measurements")
+    story.execute("DELETE FROM devices")
+    with pytest.raises(DatabaseError, match="the device GPU-1 is not in the database"):
+        story.store.put_verdicts(1, [story.judgement(story.tiled)])
+
+
+def test_a_device_is_stored_as_it_last_described_itself(story):
+    story.store.put_device(story.gpu)
+    story.store.put_device(replace(story.gpu, clock_hz=1.2e9, driver="580.1"))
+    assert story.store.devices() == {"GPU-1": replace(story.gpu, clock_hz=1.2e9)}
+
+
+def test_history_has_a_row_a_run_device_and_mode(story):
+    first = story.begin(commit="abc", label="a", dirty=True)
+    for replica, samples in enumerate([(1.0, 2.0, 3.0), (2.0, 4.0, 9.0), (0.5, 3.0, 4.0)]):
+        story.put(first, story.tiled, replica=replica, samples=samples)
+    second = story.begin()
+    story.put(second, story.tiled, status=Status.WRONG, reason="off by one")
+    story.put(second, story.tiled, device="GPU-2")
+    rows = story.store.history(story.tiled.id)
+    assert [(row.run, row.device, row.status) for row in rows] == [
+        (first, "GPU-1", Status.OK),
+        (second, "GPU-1", Status.WRONG),
+        (second, "GPU-2", Status.OK),
+    ]
+    row = rows[0]
+    assert (row.median_s, row.low_s, row.high_s, row.replicas) == (3.0, 0.5, 9.0, 3)
+    assert (row.commit, row.dirty, row.label, row.case) == ("abc", True, "a", story.tiled.id)
+    assert (rows[1].median_s, rows[1].reason, rows[1].replicas) == (None, "off by one", 0)
+    assert [row.run for row in story.store.history(story.tiled.id, "GPU-2")] == [second]
+
+
+def test_an_unknown_case_is_answered_with_the_nearest_ones(story):
+    story.run()
+    with pytest.raises(NotMeasuredError, match="was never measured") as error:
+        story.store.history("transpose/tilted[n=4096,dtype=f32]")
+    assert error.value.cure == f"did you mean {story.tiled.id}?"
+
+
+def test_history_follows_the_newest_version_of_a_case(story):
+    story.run()
+    second = story.run(replace(story.tiled, version=2))
+    assert [row.run for row in story.store.history(story.tiled.id)] == [second]
+
+
+def test_case_ids_are_of_all_runs_or_of_one(story):
+    story.run(story.tiled)
+    second = story.run(story.naive, replace(story.tiled, version=2))
+    assert story.store.case_ids() == [story.tiled.id, story.naive.id]
+    assert story.store.case_ids(second) == [story.naive.id, story.tiled.id]

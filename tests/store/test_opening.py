@@ -1,0 +1,121 @@
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import DatabaseError, MissingPackageError
+from perfsvc.store import Store
+from perfsvc.store.engine import resolve
+
+
+def refusal(ask):
+    with pytest.raises(DatabaseError) as error:
+        ask()
+    assert error.value.cure
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("place", "url"),
+    [
+        ("perfsvc.db", "sqlite:///perfsvc.db"),
+        ("/x/y.db", "sqlite:////x/y.db"),
+        ("~/y.db", f"sqlite:///{Path.home()}/y.db"),
+        ("sqlite:///y.db", "sqlite:///y.db"),
+        ("postgresql://u@h/d", "postgresql+psycopg://u@h/d"),
+        ("postgres://u@h/d", "postgresql+psycopg://u@h/d"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg://u@h/d"),
+    ],
+)
+def test_a_path_or_a_url_names_a_database(place, url):
+    assert str(resolve(place)) == url
+
+
+@pytest.mark.parametrize("place", ["mysql://h/d", "://", "what://h/d"])
+def test_what_is_no_database_of_ours_is_refused(place):
+    assert refusal(lambda: Store.open(place)).cure.startswith("name a file (perfsvc.db) or a server")
+
+
+def test_a_new_database_is_made_ready(empty):
+    with Store.open(empty) as store:
+        assert store.runs() == []
+    assert Store.check(empty).ok
+
+
+def test_memory_is_a_database_too():
+    with Store.open(":memory:") as store:
+        assert store.runs() == []
+
+
+def test_sqlite_waits_for_locks_and_keeps_foreign_keys(tmp_path):
+    with Store.open(tmp_path / "perfsvc.db") as store, store._engine.connect() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "foreign_keys", "busy_timeout", "synchronous")
+        }
+    assert pragmas == {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 60_000, "synchronous": 1}
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("buy milk\n" * 1000)
+    error = refusal(lambda: Store.open(path))
+    assert "file is not a database" in error.what
+    assert "--db" in error.cure
+    assert path.read_text() == "buy milk\n" * 1000
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    before = path.read_bytes()
+    for ask in (Store.open, Store.upgrade):
+        assert "holds tables of another program" in refusal(lambda ask=ask: ask(path)).what
+    assert "holds tables of another program" in Store.check(path).problems[0]
+    assert path.read_bytes() == before
+
+
+def test_a_missing_folder_is_named_with_the_command_that_makes_it(tmp_path):
+    error = refusal(lambda: Store.open(tmp_path / "no" / "perfsvc.db"))
+    assert error.cure == f"mkdir -p {tmp_path / 'no'}"
+
+
+def test_a_folder_is_no_database(tmp_path):
+    assert "is a folder" in refusal(lambda: Store.open(tmp_path)).what
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which not even root may write")
+def test_a_folder_without_permission_is_named():
+    error = refusal(lambda: Store.open("/proc/perfsvc.db"))
+    assert error.what == "/proc/perfsvc.db: unable to open database file"
+    assert "may write" in error.cure
+
+
+def test_checking_a_missing_file_does_not_make_it(tmp_path):
+    path = tmp_path / "perfsvc.db"
+    assert "there is no database" in refusal(lambda: Store.check(path)).what
+    assert not path.exists()
+
+
+def test_an_unreachable_server_is_said_without_the_password():
+    error = refusal(lambda: Store.open("postgresql://ann:secret@127.0.0.1:1/perfsvc?connect_timeout=2"))
+    assert "ann:***@127.0.0.1:1" in str(error)
+    assert "secret" not in str(error)
+    assert error.cure.startswith("check that the server runs")
+
+
+def test_a_missing_database_on_a_server_is_said(server):
+    error = refusal(lambda: Store.open(server.replace("/postgres?", "/nowhere?")))
+    assert "createdb" in error.cure
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingPackageError) as error:
+        Store.open("postgresql://localhost/perfsvc")
+    assert error.value.cure == "pip install 'perfsvc[postgresql]'"

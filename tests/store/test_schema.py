@@ -1,0 +1,182 @@
+"""The schema comes to be by migrations alone, and every one of its past revisions can still be read."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+
+from perfsvc.errors import DatabaseError
+from perfsvc.model import Status, Verdict
+from perfsvc.resources import folder
+from perfsvc.store import Store, schema
+from perfsvc.store.engine import connect, resolve, transaction
+
+DUMPS = Path(__file__).parent.parent / "data" / "schemas"
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "next"
+down_revision = "{head}"
+
+
+def upgrade():
+    with op.batch_alter_table("runs") as runs:
+        runs.add_column(sa.Column("weather", sa.Text(), server_default="fine"))
+        runs.alter_column("label", existing_type=sa.Text(), nullable=True)
+    {more}
+"""
+
+
+@pytest.fixture
+def newer(tmp_path, monkeypatch):
+    """Makes this perfsvc one revision newer, or as it was."""
+
+    def switch(on, more=""):
+        migrations = tmp_path / "migrations"
+        shutil.copytree(folder("migrations"), migrations, dirs_exist_ok=True)
+        (migrations / "versions" / "next.py").write_text(NEXT.format(head=head, more=more))
+        monkeypatch.setattr(schema, "folder", lambda name: tmp_path / name if on else folder(name))
+
+    head = schema.head()
+    return switch
+
+
+def revisions():
+    return [script.revision for script in ScriptDirectory.from_config(schema._config()).walk_revisions()]
+
+
+def test_migrations_make_exactly_the_tables_of_the_code(empty):
+    Store.open(empty).close()
+    engine = connect(resolve(empty))
+    with transaction(engine, writes=False) as connection:
+        assert schema.drift(connection) == []
+    engine.dispose()
+
+
+def test_the_schema_is_checked(place):
+    state = Store.check(place)
+    assert (state.revision, state.problems, state.ok) == (schema.head(), (), True)
+
+
+def test_a_lost_index_is_found(story, place):
+    story.execute("DROP INDEX ix_runs_label")
+    (problem,) = Store.check(place).problems
+    assert "ix_runs_label" in problem
+
+
+def test_an_empty_database_is_found(empty):
+    if not empty.startswith("postgresql"):
+        Path(empty).touch()
+    state = Store.check(empty)
+    assert state.revision == ""
+    assert "it is empty" in state.problems[0]
+
+
+def test_rows_that_refer_to_nothing_are_found(tmp_path):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO binary_files VALUES (1, 'module', 'x', 'y')")
+    assert "row 1 of binary_files refers to no binaries" in Store.check(path).problems
+
+
+def test_an_older_schema_asks_for_its_upgrade_and_keeps_every_row(story, place, newer):
+    run = story.begin()
+    story.put(run, story.tiled, metrics={"overlap": 1.0})
+    before, head = story.store.columns(), schema.head()
+    newer(True)
+    with pytest.raises(DatabaseError, match="this perfsvc needs next") as error:
+        Store.open(place)
+    assert error.value.cure == "perfsvc db upgrade"
+    assert not Store.check(place).ok
+    done = Store.upgrade(place)
+    assert (done.before, done.after) == (head, "next")
+    with Store.open(place) as store:
+        assert store.columns() == before
+    assert story.execute("SELECT weather FROM runs") == [("fine",)]
+
+
+def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    assert Store.upgrade(path).backup is None
+    newer(True)
+    backup = Store.upgrade(path).backup
+    assert backup.parent == tmp_path
+    assert Store.check(path).revision == "next"
+    newer(False)
+    assert Store.check(backup).ok
+
+
+def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
+    newer(True)
+    Store.upgrade(place)
+    newer(False)
+    for ask in (Store.open, Store.upgrade):
+        with pytest.raises(DatabaseError, match="written by a newer perfsvc") as error:
+            ask(place)
+        assert error.value.cure == "pip install --upgrade perfsvc"
+    assert "newer perfsvc" in Store.check(place).problems[0]
+
+
+def test_an_upgrade_that_fails_changes_nothing(story, place, newer):
+    story.run()
+    newer(True, more='op.execute("SELECT no FROM nothing")')
+    with pytest.raises(DatabaseError, match="nothing"):
+        Store.upgrade(place)
+    newer(False)
+    assert Store.check(place).ok
+    assert len(story.store.runs()) == 1
+
+
+def test_an_upgrade_may_not_leave_rows_without_what_they_refer_to(tmp_path, newer):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    newer(True, more="op.execute(\"INSERT INTO metrics VALUES (7, 'x', 1.0)\")")
+    with pytest.raises(DatabaseError, match="would leave 1 rows without"):
+        Store.upgrade(path)
+    newer(False)
+    assert Store.check(path).ok
+
+
+def test_the_path_of_an_installation_may_hold_a_percent_sign(tmp_path, monkeypatch):
+    shutil.copytree(folder("migrations"), tmp_path / "100%s" / "migrations")
+    monkeypatch.setattr(schema, "folder", lambda name: tmp_path / "100%s" / name)
+    Store.open(tmp_path / "perfsvc.db").close()
+    assert Store.check(tmp_path / "perfsvc.db").ok
+
+
+def test_every_revision_has_a_dump():
+    assert sorted(path.stem for path in DUMPS.glob("*.sql")) == sorted(revisions())
+
+
+@pytest.mark.parametrize("dump", sorted(DUMPS.glob("*.sql")), ids=lambda dump: dump.stem)
+def test_a_database_of_every_past_revision_is_upgraded_and_read(dump, tmp_path):
+    path = tmp_path / "perfsvc.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(dump.read_text())
+    assert Store.upgrade(path).before == dump.stem
+    state = Store.check(path)
+    assert state.problems == ()
+    with Store.open(path) as store:
+        reads_what_make_wrote(store)
+
+
+def reads_what_make_wrote(store):
+    first, second = (run.id for run in reversed(store.runs()))
+    assert store.run(first).counts == {Status.OK: 2, Status.FAILED: 1}
+    assert store.labelled("first night").provenance.packages == {"numpy": "2.4.6"}
+    (renamed,) = [series for series in store.levels(second) if series.metric == "time"]
+    assert renamed.case.id == "transpose/shared[n=64]"
+    assert store.levels(first)[renamed].replicas == ((0.5, 0.25), (0.125,))
+    assert [row.median_s for row in store.history(renamed.case.id)] == [0.25, 0.5]
+    assert store.baselines([renamed], second) == {renamed: first}
+    assert [judgement.verdict for judgement in store.verdicts(second)] == [Verdict.UNCHANGED]
+    assert [pin.comment for pin in store.pins()] == ["release"]
+    record, modules, bench = store.replay("transpose/tiled[n=64]", first)
+    assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
+    assert store.columns([second])["metrics"] == [{"overlap": 0.75}]
