@@ -54,8 +54,14 @@ def check(file: BenchFile) -> Checked:
     }
     return Checked(
         variants=tuple(variants[name] for name in variants if usable and name not in claims),
-        problems=tuple(sorted([*problems, *claims.values()], key=lambda problem: problem.line)),
+        problems=_each_once([*problems, *claims.values()]),
     )
+
+
+def _each_once(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Problems in the order of their lines; what is wrong with the work, say, is met in every variant."""
+    once = {(problem.line, problem.what): problem for problem in problems}
+    return tuple(sorted(once.values(), key=lambda problem: problem.line))
 
 
 def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]:

@@ -107,3 +107,12 @@ def test_reading_a_suite_leaves_nothing_behind(tmp_path):
     discover(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bench.py"]
     assert set(sys.modules) == modules
+
+
+def test_a_problem_that_every_variant_meets_is_reported_once(tmp_path):
+    text = (BROKEN / "work_of_no_kind" / "bench.py").read_text().replace("../scale.cu", "scale.cu")
+    start, end = text.index("        Variant("), text.index("    ],\n")
+    (tmp_path / "scale.cu").write_text("")
+    (tmp_path / "bench.py").write_text(text[:end] + text[start:end].replace("plain", "other") + text[end:])
+    (problem,) = discover(tmp_path).problems
+    assert problem.what == "work is 80"
