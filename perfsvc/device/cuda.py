@@ -39,10 +39,13 @@ _CURES = {
     "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
     "timed out": "make the launch shorter, or run on a GPU without a display",
     "assert": "the kernel's own assert failed: its message is in the worker's output",
-    "symbol not found": 'declare the name extern "C", so that the compiler keeps it',
+    "symbol not found": 'correct the name, and declare kernels extern "C" so that the compiler keeps theirs',
+    "PTX": "build the case anew for this GPU",
+    "image is invalid": "build the case anew for this GPU",
     "no kernel image": "build the case for this GPU's architecture",
     "ECC": "take the board out of service and look at nvidia-smi -q -d ECC",
 }
+_CALLS_OF_A_KERNEL = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
 _OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
 
 
@@ -134,7 +137,7 @@ class _Module:
     """A loaded cubin and its kernels, prepared for the launches that were asked for."""
 
     loaded: Any
-    kernels: dict[tuple[str, int, int], Any] = field(default_factory=dict)
+    kernels: dict[tuple[str, int], Any] = field(default_factory=dict)
 
 
 def _translated(
@@ -263,12 +266,13 @@ class CudaDevice:
         """Queues one launch."""
         self._last_entry = launch.entry
         # NumPy's type characters are struct's, and struct's native alignment is that of kernel arguments.
-        block = struct.pack("@" + "".join([arg.dtype.char for arg in args]), *args)
-        key = (launch.entry, launch.shared_bytes, len(block))
+        packed = struct.pack("@" + "".join([arg.dtype.char for arg in args]), *args)
+        key = (launch.entry, launch.shared_bytes)
         kernel = module.kernels.get(key)
         if kernel is None:
             kernel = module.kernels[key] = _prepare(module.loaded, *key)
-        kernel.prepared_async_call(launch.grid, launch.block, self._stream, block, shared_size=launch.shared_bytes)
+        # PyCUDA's public calls enter the driver a second time for each launch, through a function it has deprecated.
+        kernel._launch_kernel(launch.grid, launch.block, packed, launch.shared_bytes, self._stream)  # noqa: SLF001 (as said)
 
     @_translated
     def synchronize(self) -> None:
@@ -333,7 +337,8 @@ class CudaDevice:
             self._lost = True
         text = str(error)
         cure = next((cure for sign, cure in _CURES.items() if sign in text), _OTHER_CURE)
-        where = f" (last launch: {self._last_entry})" if self._last_entry else ""
+        of_kernel = self._lost or text.startswith(_CALLS_OF_A_KERNEL)
+        where = f" (last launch: {self._last_entry})" if self._last_entry and of_kernel else ""
         raise LaunchError(f"{text}{where}", cure=cure, fatal=self._lost) from error
 
     def close(self) -> None:
@@ -352,9 +357,8 @@ class CudaDevice:
         self._events.clear()
 
 
-def _prepare(module: Any, entry: str, shared_bytes: int, argument_bytes: int) -> Any:
+def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:
     kernel = module.get_function(entry)
-    kernel.prepare([f"{argument_bytes}s"])
     if shared_bytes > _PLAIN_SHARED_BYTES:
         opt_in = drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
         # Never lowered: another launch of this kernel may need more.

@@ -1,0 +1,45 @@
+"""Whatever needs a real GPU: skipped, with the reason, where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from perfsvc.build import Binary, Cache, compile_all, toolchain_for
+from perfsvc.device.find import find, open_device
+from perfsvc.errors import NoDeviceError
+from perfsvc.model import Unit
+
+KERNELS = Path(__file__).parent / "kernels.cu"
+ENTRIES = ("add", "scale", "reverse", "spin", "stray", "crooked", "mixed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def boards():
+    try:
+        return find(["cuda"])
+    except NoDeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def cubin(boards, tmp_path_factory):
+    """The path of a cubin of kernels.cu for the first board."""
+    unit = Unit(KERNELS, ENTRIES)
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+    built = compile_all([unit], toolchain_for(boards[0].target), cache)[unit]
+    assert isinstance(built, Binary), built
+    path = tmp_path_factory.mktemp("cubin") / "kernels.cubin"
+    path.write_bytes(built.code)
+    return path
+
+
+@pytest.fixture
+def device(boards):
+    opened = open_device(boards[0].spec)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def module(device, cubin):
+    return device.load(cubin.read_bytes())
