@@ -13,6 +13,7 @@ from perfsvc.model import Status, Verdict
 from perfsvc.resources import folder
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
+from perfsvc.store.tables import Base
 
 DUMPS = Path(__file__).parent.parent / "data" / "schemas"
 NEXT = """
@@ -180,3 +181,13 @@ def reads_what_make_wrote(store):
     record, modules, bench = store.replay("transpose/tiled[n=64]", first)
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
     assert store.columns([second])["metrics"] == [{"overlap": 0.75}]
+
+
+def test_every_table_and_column_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+    words = {table: list(of.columns.keys()) for table, of in Base.metadata.tables.items()}
+    lacking = [table for table in words if f"**`{table}`**" not in page]
+    lacking += [
+        f"{table}.{column}" for table, columns in words.items() for column in columns if f"`{column}`" not in page
+    ]
+    assert lacking == []
