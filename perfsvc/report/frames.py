@@ -136,7 +136,8 @@ INSTALL = "pip install 'perfsvc[export]'"
 def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
     """Writes a frame as ``csv``, ``json``, ``markdown``, ``html``, ``parquet`` or ``xlsx``, at full precision.
 
-    Timestamps are ISO 8601 in text; Excel, which knows no time zones, gets them without one in columns named ``…_utc``.
+    Timestamps are ISO 8601 in text. Excel keeps 16 digits of a number and knows no time zones: it gets UTC timestamps
+    in columns named ``…_utc``.
 
     Args:
         table: what ``frame`` or ``summary`` returns.

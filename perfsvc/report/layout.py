@@ -6,7 +6,7 @@ Cells are ``Text``, never markup: a case id such as ``dot/tree[n=1024]`` would b
 from collections.abc import Callable, Mapping
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -33,14 +33,22 @@ STATUS_MARKS: Mapping[Status, tuple[str, str]] = {
 """Mark and style; the word stands beside it wherever the mark is not ✓."""
 
 
-class Responsive:
-    """Renders what ``build`` makes of the columns that the console has."""
+UNBOUNDED = 10_000
+"""Columns that no table needs."""
 
-    def __init__(self, build: Callable[[int], RenderableType]) -> None:
-        self._build = build
+
+class Responsive:
+    """Renders the first of several tables that fits the console, from the widest to the narrowest; else the last."""
+
+    def __init__(self, *tables: Table) -> None:
+        self._tables = tables
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self._build(options.max_width)
+        unbounded = options.update(width=UNBOUNDED)
+        fitting = (
+            table for table in self._tables if table.__rich_measure__(console, unbounded).maximum <= options.max_width
+        )
+        yield next(fitting, self._tables[-1])
 
 
 def grid() -> Table:

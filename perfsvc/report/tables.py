@@ -31,17 +31,14 @@ __all__ = [
     "runs_table",
 ]
 
-COMPACT_BELOW = 96
-"""Below so many columns, cells are stacked rather than side by side."""
-
-FLOPS_FROM = 120
-"""From so many columns on, there is room for FLOP/s."""
-
 RIDGE = 10
 """From so many operations a byte on, FLOP/s say more of a case than its bandwidth."""
 
 CASE_ROOM = 30
 """What a case id gets when cells are stacked; a longer one breaks before its point."""
+
+NAMED = 3
+"""How many cases a shared reason names."""
 
 CPU_NOTE = "Times of the CPU device are rough and say nothing about a GPU."
 
@@ -85,14 +82,14 @@ def _device_part(rows: Sequence[ResultRow]) -> list[RenderableType]:
     notes = [_failure(row) for row in rows if row.status is not Status.OK]
     if first.device_kind == "cpu":
         notes.append(Text(CPU_NOTE, "italic"))
-    return [heading, Responsive(lambda width: _results(rows, width)), Text(), *notes, *([Text()] if notes else [])]
+    table = Responsive(_results(rows, flops=True), _results(rows), _results(rows, compact=True))
+    return [heading, table, Text(), *notes, *([Text()] if notes else [])]
 
 
-def _results(rows: Sequence[ResultRow], width: int) -> Table:
-    compact = width < COMPACT_BELOW
+def _results(rows: Sequence[ResultRow], *, flops: bool = False, compact: bool = False) -> Table:
     columns = ["median"] if compact else ["median", "spread"]
     columns += ["bandwidth"]
-    columns += ["FLOP/s"] if width >= FLOPS_FROM and any(map(_counts_flops, rows)) else []
+    columns += ["FLOP/s"] if flops and any(map(_counts_flops, rows)) else []
     columns += ["max error"]
     table = grid()
     table.add_column("")
@@ -181,12 +178,28 @@ def comparison_table(base: int | None, new: int, judgements: Sequence[Judgement]
     heading = Text(
         f"run {new} against " + (f"run {base}" if base is not None else "the baseline of each series"), "bold"
     )
-    table = Responsive(lambda width: _comparison(judgements, width))
-    return Group(heading, table, Text(), Text(counts(judgements)))
+    table = Responsive(_comparison(judgements), _comparison(judgements, compact=True))
+    reasons = _reasons(judgements)
+    return Group(heading, table, Text(), *reasons, *([Text()] if reasons else []), Text(counts(judgements)))
 
 
-def _comparison(judgements: Sequence[Judgement], width: int) -> Table:
-    compact = width < COMPACT_BELOW
+def _reasons(judgements: Sequence[Judgement]) -> list[Text]:
+    """Why, once for all series that share a verdict and its reason; what is unchanged needs none."""
+    cases: dict[tuple[Verdict, str], list[str]] = {}
+    for judgement in judgements:
+        if judgement.verdict is not Verdict.UNCHANGED:
+            cases.setdefault((judgement.verdict, judgement.reason), []).append(judgement.series.case.id)
+    return [
+        Text.assemble(verdict_word(verdict), " ", (_some(names), "bold"), f": {reason}")
+        for (verdict, reason), names in cases.items()
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+
+
+def _comparison(judgements: Sequence[Judgement], *, compact: bool = False) -> Table:
     several = len({judgement.series.device for judgement in judgements}) > 1
     table = grid()
     table.add_column("verdict", no_wrap=True)
@@ -213,8 +226,6 @@ def _judged_cell(judgement: Judgement, *, device: bool) -> Text:
     cell = Text(series.case.id if series.metric == "time" else f"{series.case.id} {series.metric}")
     if device:
         cell.append(f"\non {series.device_model} ({series.device})", "dim")
-    if judgement.verdict is not Verdict.UNCHANGED:
-        cell.append(f"\n{judgement.reason}", "dim")
     return cell
 
 

@@ -55,7 +55,7 @@ def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> s
         return f"{float(value):g} {unit}"
     exponent = int(power)
     prefix = min(max(3 * (exponent // 3), min(prefixes)), max(prefixes))
-    whole_digits = max(exponent - prefix + 1, 1)
+    whole_digits = exponent - prefix + 1
     # The rounded value is scaled as text, so that no digit changes by a division.
     scaled = float(f"{mantissa}e{exponent - prefix}")
     return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefixes[prefix]}{unit}"

@@ -1,0 +1,219 @@
+import csv
+import io
+import json
+import math
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pandas as pd
+import pytest
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.report.frames import FORMATS, frame, parse_point, summary, write
+
+EXACT = 1.2345678901234567e-05
+
+
+def columns(**changed: list[Any]) -> dict[str, list[Any]]:
+    """Three replicas of a case, the last one wrong, and a case that was skipped."""
+    return {
+        "run": [1, 1, 1, 1],
+        "label": ["night"] * 4,
+        "commit": ["0123456789abcdef"] * 4,
+        "started_at": [datetime(2026, 11, 21, 9, 30, tzinfo=UTC)] * 4,
+        "device": ["GPU-1"] * 4,
+        "device_kind": ["cuda"] * 4,
+        "device_model": ["NVIDIA H100"] * 4,
+        "case": ["dot/tree[n=4096]"] * 3 + ["dot/cp|async[n=8192]"],
+        "benchmark": ["dot"] * 4,
+        "variant": ["tree"] * 3 + ["cp|async"],
+        "point": ["n=4096"] * 3 + ["n=8192"],
+        "mode": ["cold"] * 4,
+        "replica": [0, 1, 2, 0],
+        "status": ["ok", "ok", "wrong", "skipped"],
+        "reason": ["", "", "out <differs>", "needs sm_100"],
+        "median_s": [EXACT, 2e-5, 1e-9, None],
+        "low_s": [1e-5, 1.9e-5, 1e-9, None],
+        "high_s": [1.3e-5, 2.1e-5, 1e-9, None],
+        "samples": [100, 100, 1, 0],
+        "bandwidth_bytes_per_s": [3e12, 2e12, 9e15, None],
+        "flops_per_s": [None] * 4,
+        "max_error": [1e-7, 2e-7, 0.5, None],
+        "mean_error": [1e-8, 1e-8, 0.1, None],
+        "driver": ["580.1"] * 4,
+        "toolkit": ["13.0"] * 4,
+    } | changed
+
+
+def text_of(fmt: str, table: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
+    write(table, fmt, None)
+    return capsys.readouterr().out
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_has_a_row_a_measurement_a_column_an_axis_and_utc_times() -> None:
+    table = frame(columns())
+    assert len(table) == 4
+    assert list(table["n"]) == [4096, 4096, 4096, 8192]
+    assert table["n"].dtype == "int64"
+    assert str(table["started_at"].dt.tz) == "UTC"
+    assert table["median_s"].iloc[0] == EXACT
+    assert table["flops_per_s"].dtype == "float64"
+
+
+def test_axes_keep_their_types_and_stay_empty_where_a_case_has_none() -> None:
+    table = frame({"point": ["n=4096,dtype=f32", "alpha=0.5", "", "n=1,mix=2", "mix=x"]})
+    assert str(table["n"].dtype) == "Int64"
+    assert table["n"].isna().tolist() == [False, True, True, False, True]
+    assert table["alpha"].dtype == "float64"
+    assert table["dtype"].iloc[0] == "f32"
+    assert table["mix"].dropna().tolist() == ["2", "x"]
+
+
+def test_an_axis_named_like_a_column_steps_aside() -> None:
+    table = frame({"point": ["samples=7"], "samples": [100]})
+    assert (table["samples"].iloc[0], table["axis_samples"].iloc[0]) == (100, 7)
+
+
+def test_axes_and_metrics_that_are_given_as_objects_are_spread_out() -> None:
+    table = frame({"point": ["n=1", "n=2"], "axes": [{"n": 1}, {"n": 2}], "metrics": [{"overlap": 0.5}, {}]})
+    assert table["n"].tolist() == [1, 2]
+    assert table["metric_overlap"].iloc[0] == 0.5
+    assert math.isnan(table["metric_overlap"].iloc[1])
+    assert not {"axes", "metrics"} & set(table)
+
+
+def test_a_point_is_parsed_as_a_case_writes_it() -> None:
+    assert parse_point("n=4096,alpha=0.5,dtype=f32") == {"n": 4096, "alpha": 0.5, "dtype": "f32"}
+    assert parse_point("") == {}
+
+
+def test_a_store_without_measurements_makes_an_empty_frame() -> None:
+    empty = frame({name: [] for name in columns()})
+    assert empty.empty
+    assert summary(empty).empty
+
+
+def test_the_summary_has_a_row_a_case_over_the_replicas_that_are_ok() -> None:
+    table = summary(frame(columns()))
+    tree, skipped = table.to_dict("records")
+    assert tree["median_s"] == pytest.approx((EXACT + 2e-5) / 2)
+    assert (tree["low_s"], tree["high_s"]) == (1e-5, 2.1e-5)
+    assert tree["bandwidth_bytes_per_s"] == 2.5e12
+    assert (tree["replicas"], tree["samples"]) == (2, 200)
+    spread = abs(2e-5 - EXACT) / math.sqrt(2)
+    assert tree["between_cv"] == pytest.approx(spread / tree["median_s"])
+    assert (tree["status"], tree["reason"], tree["max_error"], tree["n"]) == ("wrong", "out <differs>", 0.5, 4096)
+    assert (skipped["status"], skipped["replicas"], skipped["reason"]) == ("skipped", 0, "needs sm_100")
+    assert math.isnan(skipped["median_s"])
+
+
+def test_the_summary_keeps_runs_devices_and_cases_apart() -> None:
+    table = summary(frame(columns(run=[1, 2, 2, 2], device=["GPU-1", "GPU-1", "GPU-2", "GPU-1"])))
+    assert len(table) == 4
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_keeps_times_in_full_and_timestamps_iso(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(text_of("csv", frame(columns()), capsys))))
+    assert float(rows[0]["median_s"]) == EXACT
+    assert rows[0]["started_at"] == "2026-11-21T09:30:00+00:00"
+    assert rows[3]["median_s"] == ""
+
+
+def test_json_keeps_times_in_full_and_has_null_for_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(text_of("json", frame(columns()), capsys))
+    assert rows[0]["median_s"] == EXACT
+    assert rows[0]["started_at"] == "2026-11-21T09:30:00+00:00"
+    assert rows[3]["median_s"] is None
+    assert rows[0]["n"] == 4096
+
+
+def test_markdown_is_a_table_whose_cells_cannot_break_it(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = text_of("markdown", frame(columns(reason=["", "", "two\nlines", "a|b"])), capsys).splitlines()
+    assert len(lines) == 6
+    assert lines[1].startswith("| --- |")
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    assert "two<br>lines" in lines[4]
+    assert str(EXACT) in lines[2]
+
+
+def test_html_is_one_page_with_its_style_inside_and_escaped_text(capsys: pytest.CaptureFixture[str]) -> None:
+    page = text_of("html", frame(columns()), capsys)
+    assert page.startswith("<!doctype html>")
+    assert "prefers-color-scheme: dark" in page
+    assert "out &lt;differs&gt;" in page
+    assert "<differs>" not in page
+    assert "needs sm_100" in page
+    assert "src=" not in page
+    assert "href=" not in page
+
+
+def test_html_warns_of_the_cpu_device(capsys: pytest.CaptureFixture[str]) -> None:
+    warning = "say nothing about a GPU"
+    assert warning in text_of("html", frame(columns(device_kind=["cpu"] * 4)), capsys)
+    assert warning not in text_of("html", frame(columns()), capsys)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("rows", ["measurements", "summary", "none"])
+def test_every_format_writes_every_frame_to_a_file(fmt: str, rows: str, tmp_path: Path) -> None:
+    table = frame(columns() if rows != "none" else {name: [] for name in columns()})
+    target = tmp_path / f"report.{fmt}"
+    write(summary(table) if rows == "summary" else table, fmt, target)
+    assert target.stat().st_size > 0
+
+
+# --- binary ----------------------------------------------------------------------------------------------------------
+
+
+def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
+    table = frame(columns())
+    write(table, "parquet", tmp_path / "report.parquet")
+    back = pd.read_parquet(tmp_path / "report.parquet")
+    assert back["median_s"].tolist()[:3] == table["median_s"].tolist()[:3]
+    assert back["started_at"].equals(table["started_at"])
+
+
+def test_excel_gets_utc_times_without_a_zone_in_a_column_that_says_so(tmp_path: Path) -> None:
+    write(frame(columns()), "xlsx", tmp_path / "report.xlsx")
+    header, first, *_ = openpyxl.load_workbook(tmp_path / "report.xlsx").active.iter_rows(values_only=True)
+    row = dict(zip(header, first, strict=True))
+    assert row["started_at_utc"] == datetime(2026, 11, 21, 9, 30)  # noqa: DTZ001 - Excel knows no time zones
+    assert row["median_s"] == pytest.approx(EXACT, rel=1e-15)
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "xlsx"])
+def test_binary_formats_do_not_go_to_standard_output(fmt: str) -> None:
+    with pytest.raises(UsageError, match="binary") as raised:
+        write(frame(columns()), fmt, None)
+    assert raised.value.cure == f"--output report.{fmt}"
+
+
+@pytest.mark.parametrize(("fmt", "package"), [("parquet", "pyarrow"), ("xlsx", "openpyxl")])
+def test_a_missing_package_is_named_with_its_cure(
+    fmt: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackageError, match=package) as raised:
+        write(frame(columns()), fmt, tmp_path / "report")
+    assert raised.value.cure == "pip install 'perfsvc[export]'"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    for fmt in FORMATS:
+        with pytest.raises(UsageError, match="cannot be written"):
+            write(frame(columns()), fmt, tmp_path / "missing" / "report")
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no format is named yaml") as raised:
+        write(frame(columns()), "yaml", None)
+    assert "csv, json, markdown, html, parquet, xlsx" in raised.value.cure

@@ -1,0 +1,296 @@
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console, RenderableType
+
+from perfsvc.errors import SuiteError
+from perfsvc.model import Case, DeviceInfo, Judgement, Provenance, Series, Status, Verdict
+from perfsvc.report import tables
+from perfsvc.report.rows import CheckRow, ResultRow
+
+H100 = "NVIDIA H100 80GB HBM3"
+CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192), ("dtype", "f32")))
+
+
+def show(renderable: RenderableType, width: int = 100, *, colour: bool = False) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, force_terminal=colour, _environ={}).print(renderable)
+    return out.getvalue()
+
+
+def judgement(verdict: Verdict, ratio: float | None = None, *, case: Case = CASE, device: str = "GPU-1") -> Judgement:
+    low, high = (ratio * 0.99, ratio * 1.01) if ratio else (None, None)
+    levels = (1e-5, 1e-5 * ratio) if ratio else (None, None)
+    return Judgement(Series(case, device, H100), verdict, "why it is so", ratio, low, high, 11, 12, *levels)
+
+
+def row(
+    judged: Judgement | None = None, *, case: Case = CASE, status: Status = Status.OK, **others: object
+) -> ResultRow:
+    values: dict[str, object] = {
+        "median_s": 2.1e-4,
+        "low_s": 2.09e-4,
+        "high_s": 2.11e-4,
+        "bandwidth_bytes_per_s": 2.56e12,
+        "max_error": 1.2e-7,
+    }
+    if status is not Status.OK:
+        values = {"reason": "the reason\nin full", "cure": "the cure"}
+    return ResultRow(case.id, "GPU-1", H100, "cuda", status, judgement=judged, **{**values, **others})  # type: ignore[arg-type]
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
+    text = show(tables.run_table(12, [row(judgement(Verdict.REGRESSION, 1.05))]), 120)
+    assert CASE.id in text
+    for part in ("✓", "210.0 µs", "±0.5 %", "2.56 TB/s", "1.2e-07", "+5.0 % regression", "against run 11", H100):
+        assert part in text
+    assert "run 12: 1 ok; 1 regression, 0 improvements, 0 unchanged" in text
+
+
+@pytest.mark.parametrize("width", [80, 95, 100, 160])
+def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> None:
+    rows = [row(judgement(verdict, 1.05)) for verdict in Verdict]
+    text = show(tables.run_table(12, rows), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "transpose/tiled-TILE32-PAD1" in text
+    assert "[n=8192,dtype=f32]" in text
+
+
+def test_even_sixty_columns_keep_every_letter() -> None:
+    text = show(tables.run_table(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))]), 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "…" not in text
+
+
+def test_eighty_columns_break_a_long_case_before_its_point() -> None:
+    text = show(tables.run_table(12, [row(judgement(Verdict.REGRESSION, 1.05))]), 80)
+    assert "transpose/tiled-TILE32-PAD1 " in text
+    assert "[n=8192,dtype=f32]" in text
+
+
+def test_without_judgements_there_is_no_column_for_them() -> None:
+    text = show(tables.run_table(1, [row()]))
+    assert "against" not in text
+    assert text.rstrip().endswith("run 1: 1 ok")
+
+
+def test_a_wide_terminal_shows_flops_where_they_say_more_than_bandwidth() -> None:
+    bound = row(flops_per_s=5.5e13)
+    assert "55.0 T" in show(tables.run_table(1, [bound]), 140)
+    assert "55.0 T" not in show(tables.run_table(1, [bound]), 80)
+    assert "FLOP/s" not in show(tables.run_table(1, [row(flops_per_s=1e11)]), 140)
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.WRONG, Status.SKIPPED])
+def test_what_is_not_ok_is_told_in_words_with_its_reason_in_full_and_its_cure(status: Status) -> None:
+    text = show(tables.run_table(1, [row(status=status)]))
+    assert f"{CASE.id} {status}: the reason\nin full" in text
+    assert "cure: the cure" in text
+    assert "✓" not in text
+
+
+def test_the_time_of_a_wrong_result_is_not_shown() -> None:
+    assert "210.0" not in show(tables.run_table(1, [row(status=Status.WRONG, median_s=2.1e-4)]))
+
+
+def test_each_device_has_its_table_and_the_cpu_device_its_warning() -> None:
+    cpu = replace(row(), device="cpu-1", device_model="AMD EPYC", device_kind="cpu")
+    text = show(tables.run_table(1, [row(), cpu]))
+    assert text.index(H100) < text.index("AMD EPYC") < text.index("say nothing about a GPU")
+    assert "say nothing" not in show(tables.run_table(1, [row()]))
+
+
+def test_broken_benchmark_files_are_named_with_their_line() -> None:
+    problem = SuiteError("axis n is empty", path="kernels/x/bench.py", line=3, cure="give it a point")
+    text = show(tables.run_table(1, [], [problem]))
+    assert "kernels/x/bench.py:3: axis n is empty" in text
+    assert "cure: give it a point" in text
+    assert "nothing measured" in text
+
+
+def test_colour_is_for_terminals_alone_and_never_the_only_sign() -> None:
+    table = tables.run_table(1, [row(judgement(verdict, 1.05)) for verdict in Verdict])
+    assert "\x1b[" in show(table, colour=True)
+    text = show(table)
+    assert "\x1b[" not in text
+    assert all(verdict.value in text for verdict in Verdict)
+
+
+# --- a comparison ----------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
+    text = show(tables.comparison_table(11, 12, [judgement(Verdict.REGRESSION, 1.05)]), 120)
+    for part in ("run 12 against run 11", "regression", "10.00 µs", "10.50 µs", "+5.0 %", "+4.0 % to +6.0 %"):
+        assert part in text
+    assert "why it is so" in text
+    assert "1 regression, 0 improvements, 0 unchanged" in text
+
+
+def test_a_reason_that_many_cases_share_is_said_once() -> None:
+    new = [judgement(Verdict.NEW, case=replace(CASE, variant=f"v{number}")) for number in range(5)]
+    text = show(tables.comparison_table(11, 12, new), 160)
+    assert text.count("why it is so") == 1
+    assert "new transpose/v0[n=8192,dtype=f32], " in text
+    assert "and 2 more: why it is so" in text
+
+
+def test_what_is_unchanged_needs_no_reason_and_what_has_no_ratio_a_dash() -> None:
+    assert "why it is so" not in show(tables.comparison_table(None, 12, [judgement(Verdict.UNCHANGED, 1.0)]))
+    text = show(tables.comparison_table(None, 12, [judgement(Verdict.MISSING)]))
+    assert "–" in text
+    assert "against the baseline of each series" in text
+
+
+def test_devices_are_named_only_where_there_are_several() -> None:
+    one, other = judgement(Verdict.UNCHANGED, 1.0), judgement(Verdict.UNCHANGED, 1.0, device="GPU-2")
+    assert "GPU-1" not in show(tables.comparison_table(1, 2, [one]))
+    text = show(tables.comparison_table(1, 2, [one, other]))
+    assert f"on {H100} (GPU-1)" in text
+    assert f"on {H100} (GPU-2)" in text
+
+
+def test_another_metric_is_named_and_has_no_seconds() -> None:
+    judged = judgement(Verdict.REGRESSION, 2.0)
+    text = show(
+        tables.comparison_table(1, 2, [replace(judged, series=replace(judged.series, metric="max_error"))]), 140
+    )
+    assert f"{CASE.id} max_error" in text
+    assert "µs" not in text
+
+
+def test_counts_name_the_other_verdicts_only_where_there_are_any() -> None:
+    found = [judgement(Verdict.UNCHANGED)] * 8 + [judgement(Verdict.REGRESSION), judgement(Verdict.NEW)]
+    assert tables.counts(found) == "1 regression, 0 improvements, 8 unchanged, 1 new"
+
+
+# --- for programs ----------------------------------------------------------------------------------------------------
+
+
+def test_json_of_a_run_is_flat_and_strictly_json() -> None:
+    rows = [row(judgement(Verdict.REGRESSION, 1.05), max_error=float("inf")), row(status=Status.FAILED)]
+    problem = SuiteError("axis n is empty", path="bench.py", line=3, cure="give it a point")
+    found = json.loads(json.dumps(tables.run_json(12, rows, [problem]), allow_nan=False))
+    assert found["run"] == 12
+    first, second = found["results"]
+    assert first["case"] == CASE.id
+    assert (first["status"], first["verdict"], first["ratio"], first["baseline_run"]) == ("ok", "regression", 1.05, 11)
+    assert first["median_s"] == 2.1e-4
+    assert first["max_error"] is None
+    assert (second["status"], second["reason"], second["verdict"]) == ("failed", "the reason\nin full", None)
+    assert found["problems"] == [{"path": "bench.py", "line": 3, "what": "axis n is empty", "cure": "give it a point"}]
+
+
+def test_json_of_a_comparison_counts_and_lists() -> None:
+    found = json.loads(json.dumps(tables.comparison_json(None, 12, [judgement(Verdict.REGRESSION, 1.05)])))
+    assert (found["base"], found["new"], found["counts"]) == (None, 12, {"regression": 1})
+    [only] = found["verdicts"]
+    assert only["case"] == CASE.id
+    assert only["point"] == {"n": 8192, "dtype": "f32"}
+    assert (only["verdict"], only["metric"], only["mode"], only["baseline_s"]) == ("regression", "time", "cold", 1e-5)
+
+
+def test_timestamps_are_iso_in_utc() -> None:
+    assert tables.plain(datetime(2026, 11, 21, 9, tzinfo=UTC)) == "2026-11-21T09:00:00+00:00"
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class History:
+    run: int
+    median_s: float | None
+    status: Status = Status.OK
+    reason: str = ""
+    started: datetime = datetime(2026, 11, 21, 9, tzinfo=UTC)
+    commit: str = "0123456789abcdef"
+    dirty: bool = True
+    label: str = ""
+    case: str = CASE.id
+    device: str = "GPU-1"
+    device_model: str = H100
+    low_s: float | None = None
+    high_s: float | None = None
+
+
+def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
+    failed = History(2, None, Status.FAILED, "did not compile")
+    rows = [History(1, 1e-5), failed, History(3, 1e-5), History(4, 1.05e-5)]
+    text = show(tables.history_table(CASE.id, rows))
+    for part in (CASE.id, H100, "▁ ▁█", "+5.0 %", "012345678+", "run 2 failed: did not compile", "2026-11-21 09:00"):
+        assert part in text
+
+
+def test_each_device_has_its_own_history() -> None:
+    text = show(tables.history_table(CASE.id, [History(1, 1e-5), replace(History(1, 2e-5), device="GPU-2")]))
+    assert text.count(CASE.id) == 2
+
+
+@dataclass(frozen=True)
+class Run:
+    id: int = 3
+    state: str = "finished"
+    provenance: Provenance = field(
+        default_factory=lambda: Provenance(datetime(2026, 11, 21, tzinfo=UTC), "perfsvc run", "kernels", label="night")
+    )
+    counts: Mapping[Status, int] = field(default_factory=lambda: {Status.OK: 12, Status.FAILED: 1})
+    cases: int = 4
+    devices: tuple[str, ...] = ("GPU-1",)
+
+
+def test_runs_are_listed_with_what_they_hold() -> None:
+    text = show(tables.runs_table([Run()]))
+    for part in ("night", "finished", "12 ok, 1 failed", "2026-11-21 00:00", "1 run"):
+        assert part in text
+
+
+@dataclass(frozen=True)
+class Pin:
+    series: Series
+    run: int = 7
+    set_at: datetime = datetime(2026, 11, 21, tzinfo=UTC)
+    set_by: str = "ada"
+    comment: str = "accepted [sic]"
+
+
+def test_pins_are_listed_with_who_and_why() -> None:
+    text = show(tables.pins_table([Pin(Series(CASE, "GPU-1", H100))]), 120)
+    for part in (CASE.id, "GPU-1", "7", "ada", "accepted [sic]", "1 pin"):
+        assert part in text
+
+
+def test_devices_say_what_they_know_and_leave_out_what_they_do_not() -> None:
+    device = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H100, "sm_90", multiprocessors=132, clock_hz=1.98e9)
+    text = show(tables.devices_table([device], {"GPU-1": "13.0"}))
+    for part in (H100, "--device cuda:GPU-1", "132", "1.980 GHz", "13.0", "1 device"):
+        assert part in text
+    assert "memory" not in text
+
+
+def test_the_doctor_names_the_cure_of_what_is_not_ok() -> None:
+    checks = [
+        CheckRow("compiler", True, "g++ 13", "never shown"),
+        CheckRow("driver", None, "none", "install the driver"),
+        CheckRow("database", False, "a newer schema", "upgrade perfsvc"),
+    ]
+    text = show(tables.doctor_table(checks))
+    for part in ("✓ ok", "! optional", "✗ missing", "driver: install the driver", "database: upgrade perfsvc"):
+        assert part in text
+    assert "never shown" not in text
+
+
+def test_cases_are_listed_without_mistaking_their_points_for_styles() -> None:
+    rows: Sequence[Mapping[str, object]] = [{"case": "dot/tree[red]", "kind": "kernel", "requires": ["cuda", "sm_90"]}]
+    text = show(tables.cases_table(rows))
+    assert "dot/tree[red]" in text
+    assert "cuda, sm_90" in text
+    assert "1 case" in text
