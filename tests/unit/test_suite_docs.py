@@ -1,0 +1,58 @@
+"""What docs/authoring.md shows works, and what it lists is what there is."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
+
+PAGE = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def tutorial(tmp_path):
+    """The tutorial's files, each written where its first line says."""
+    for text, path in re.findall(r"```(?:cuda|python)\n((?://|#) (mykernels/\S+)\n.*?)```", PAGE, re.DOTALL):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path / "mykernels"
+
+
+def section(title):
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_tutorials_benchmark_has_the_cases_it_shows(tutorial):
+    suite = discover(tutorial)
+    shown = re.search(r"four cases:\n\n```\n(.*?)```", PAGE, re.DOTALL)
+    assert suite.problems == ()
+    assert shown is not None
+    assert [listed.case.id for listed in suite.select(Selection(), "full")] == shown[1].split()
+
+
+def test_the_tutorials_inputs_and_reference_fit(tutorial):
+    spec, _ = discover(tutorial).resolve(Selection(), "smoke")
+    inputs, expected = make_arrays(spec)
+    assert expected["y"] == pytest.approx(2.5 * inputs["x"].astype(float) + inputs["y"])
+
+
+def test_the_problem_it_shows_is_reported_like_that(tutorial):
+    bench = tutorial / "saxpy" / "bench.py"
+    bench.write_text(bench.read_text().replace('"y", "x"', '"y", "z"'))
+    (problem,) = discover(tutorial).problems
+    shown = re.search(r"```\nmykernels/saxpy/(bench\.py:\d+: .*?\n.*?)\n```", PAGE)
+    assert shown is not None
+    assert str(problem) == f"{tutorial}/saxpy/{shown[1]}"
+
+
+def test_every_field_of_a_benchmark_is_in_its_table_and_no_other():
+    rows = set(re.findall(r"^\| `(\w+)` \|", section("The benchmark"), re.MULTILINE))
+    assert rows == {field.name for field in dataclasses.fields(Benchmark)} - {"line"}
+
+
+def test_every_field_of_a_variant_is_explained_and_no_other():
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section("Variants"), re.MULTILINE)
+    explained = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} | {"name", "steps", "run"}
+    assert explained == {field.name for field in dataclasses.fields(Variant)} - {"line"}
