@@ -38,6 +38,11 @@ def test_what_is_no_database_of_ours_is_refused(place):
     assert refusal(lambda: Store.open(place)).cure.startswith("name a file (perfsvc.db) or a server")
 
 
+def test_an_unknown_driver_is_refused():
+    error = refusal(lambda: Store.open("postgresql+nothing://h/d"))
+    assert error.cure == "use sqlite:/// or postgresql://"
+
+
 def test_a_new_database_is_made_ready(empty):
     with Store.open(empty) as store:
         assert store.runs() == []

@@ -113,6 +113,12 @@ def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
     assert Store.check(backup).ok
 
 
+def test_a_copy_that_cannot_be_made_is_said(tmp_path):
+    with pytest.raises(DatabaseError, match="cannot be copied to") as error:
+        schema._copy(tmp_path / "no" / "perfsvc.db", "0001")
+    assert "free disk space" in error.value.cure
+
+
 def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
     newer(True)
     Store.upgrade(place)
