@@ -1,0 +1,215 @@
+"""What this machine has of what perfsvc needs, and the cure for what it lacks."""
+
+import ctypes
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
+
+from perfsvc.build import Cache, toolchain_for
+from perfsvc.build.nvcc import NvccToolchain
+from perfsvc.device import telemetry
+from perfsvc.device.find import find
+from perfsvc.errors import NoCompilerError, NoDeviceError, PerfsvcError
+from perfsvc.model import DeviceInfo
+from perfsvc.report.rows import CheckRow
+
+PACKAGES = (
+    "alembic",
+    "click",
+    "jinja2",
+    "numpy",
+    "nvtx",
+    "pandas",
+    "platformdirs",
+    "pydantic",
+    "rich",
+    "scipy",
+    "sqlalchemy",
+)
+"""What perfsvc cannot do without."""
+
+_REINSTALL = "pip install --force-reinstall perfsvc"
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of this machine: its GPUs, if it has any that can be used, and the CPU device."""
+    return [*_usable_gpus(), *find(["cpu"])]
+
+
+def _usable_gpus() -> list[DeviceInfo]:
+    try:
+        return find(["cuda"])
+    except NoDeviceError:
+        return []
+
+
+def toolkit(device: DeviceInfo) -> str:
+    """Name and version of the compiler for a device; empty where this machine has none."""
+    try:
+        return toolchain_for(device.target).version
+    except NoCompilerError:
+        return ""
+
+
+def checkup(database: str | None) -> list[CheckRow]:
+    """Looks at everything that perfsvc uses. Raises nothing: whatever goes wrong is what was found.
+
+    What only a GPU needs is required where there is an NVIDIA driver, and optional elsewhere.
+
+    Args:
+        database: the database to look at, as a path or URL; None to leave it out.
+    """
+    gpu = _has_driver()
+    checks: list[tuple[str, Callable[[], Iterator[CheckRow]]]] = [
+        ("Python", _python),
+        ("packages", _packages),
+        ("C++ compiler", _host_compiler),
+        ("CUDA driver", lambda: _driver(present=gpu)),
+        ("NVML", _nvml),
+        ("PyCUDA", lambda: _pycuda(needed=gpu)),
+        ("nvcc", lambda: _nvcc(needed=gpu)),
+        (
+            "Nsight Compute",
+            lambda: _program("ncu", "Nsight Compute", "install Nsight Compute to learn why times change"),
+        ),
+        ("GPUs", lambda: _gpus(needed=gpu)),
+        ("CPU device", _cpu),
+        ("build cache", _cache),
+        ("git", lambda: _program("git", "git", "install git, so that runs remember the commit they measured")),
+    ]
+    if database is not None:
+        checks.append(("database", lambda: _database(database)))
+    return [row for name, look in checks for row in _rows(name, look)]
+
+
+def _rows(name: str, look: Callable[[], Iterator[CheckRow]]) -> Iterator[CheckRow]:
+    try:
+        yield from look()
+    except PerfsvcError as error:
+        yield CheckRow(name, ok=False, found=error.what, cure=error.cure)
+    except Exception as error:  # noqa: BLE001 a broken installation raises anything, and that is the finding
+        yield CheckRow(name, ok=False, found=f"{type(error).__name__}: {error}", cure=_REINSTALL)
+
+
+def _absent(name: str, found: str, cure: str, *, needed: bool) -> CheckRow:
+    return CheckRow(name, ok=False if needed else None, found=found, cure=cure)
+
+
+def _python() -> Iterator[CheckRow]:
+    yield CheckRow("Python", ok=True, found=f"{platform.python_version()} ({sys.executable})")
+
+
+def _packages() -> Iterator[CheckRow]:
+    versions = {package: _version(package) for package in PACKAGES}
+    missing = [package for package, version in versions.items() if not version]
+    if missing:
+        yield CheckRow("packages", ok=False, found="missing: " + ", ".join(missing), cure=_REINSTALL)
+    else:
+        yield CheckRow("packages", ok=True, found=", ".join(f"{name} {version}" for name, version in versions.items()))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _host_compiler() -> Iterator[CheckRow]:
+    yield CheckRow("C++ compiler", ok=True, found=toolchain_for(f"cpu-{platform.machine()}").version)
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _driver(*, present: bool) -> Iterator[CheckRow]:
+    if present:
+        yield CheckRow("CUDA driver", ok=True, found=telemetry.driver_version() or "of unknown version")
+    else:
+        cure = "install NVIDIA's driver to measure on a GPU; in a container, start it with --gpus all"
+        yield CheckRow("CUDA driver", ok=None, found="not installed", cure=cure)
+
+
+def _nvml() -> Iterator[CheckRow]:
+    if version := telemetry.driver_version():
+        yield CheckRow("NVML", ok=True, found=f"answers for driver {version}")
+    elif installed := _version("nvidia-ml-py"):
+        yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
+    else:
+        cure = "pip install 'perfsvc[cuda]', to record driver and power limit"
+        yield CheckRow("NVML", ok=None, found="nvidia-ml-py is not installed", cure=cure)
+
+
+def _pycuda(*, needed: bool) -> Iterator[CheckRow]:
+    if version := _version("pycuda"):
+        yield CheckRow("PyCUDA", ok=True, found=version)
+    else:
+        yield _absent("PyCUDA", "not installed", "pip install 'perfsvc[cuda]'", needed=needed)
+
+
+def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
+    """Whether there is an nvcc, and whether it knows each GPU."""
+    targets = sorted({gpu.target for gpu in _usable_gpus()})
+    try:
+        compiler = NvccToolchain(targets[0] if targets else "sm_90")
+    except NoCompilerError as error:
+        yield _absent("nvcc", error.what, error.cure, needed=needed)
+        return
+    yield CheckRow("nvcc", ok=True, found=f"{compiler.version} ({compiler.path})")
+    for target in targets:
+        ok = target in compiler.targets
+        cure = "" if ok else "install a CUDA toolkit that knows this GPU and put its nvcc on PATH"
+        yield CheckRow(f"nvcc for {target}", ok=ok, found="supported" if ok else "not supported", cure=cure)
+
+
+def _gpus(*, needed: bool) -> Iterator[CheckRow]:
+    try:
+        gpus = find(["cuda"])
+    except NoDeviceError as error:
+        yield _absent("GPUs", error.what, error.cure, needed=needed)
+        return
+    for gpu in gpus:
+        found = f"{gpu.model}, compute capability {gpu.compute_capability}, --device {gpu.spec}"
+        yield CheckRow("GPU", ok=True, found=found)
+
+
+def _cpu() -> Iterator[CheckRow]:
+    (cpu,) = find(["cpu"])
+    yield CheckRow("CPU device", ok=True, found=f"{cpu.model} ({cpu.target})")
+
+
+def _program(command: str, name: str, cure: str) -> Iterator[CheckRow]:
+    path = shutil.which(command)
+    if path is None:
+        yield CheckRow(name, ok=None, found="not found on PATH", cure=cure)
+        return
+    printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    version = _VERSION.search(printed)
+    yield CheckRow(name, ok=True, found=f"{version[0] if version else 'of unknown version'} ({path})")
+
+
+def _cache() -> Iterator[CheckRow]:
+    yield CheckRow("build cache", ok=True, found=str(Cache().folder))
+
+
+def _database(database: str) -> Iterator[CheckRow]:
+    from perfsvc.store import Store
+    from perfsvc.store.engine import file_of, resolve
+
+    path = file_of(resolve(database))
+    if path is not None and not path.exists():
+        yield CheckRow("database", ok=None, found=f"there is no {path} yet", cure="perfsvc run makes it")
+        return
+    state = Store.check(database)
+    found = "; ".join(state.problems) or f"{state.url}, schema {state.revision}"
+    yield CheckRow("database", ok=state.ok, found=found, cure="" if state.ok else "perfsvc db check tells more")
