@@ -59,8 +59,8 @@ def main() -> int:
         expected = ((8, 0, []), (8, 0, []), (32, 1, ["planted/two[n=400000]"]))
         found = [night(folder, suite, repeat) for repeat, _, _ in expected]
     for (repeat, code, slower), (seen, regressed, ratios) in zip(expected, found, strict=True):
-        right = (seen, regressed) == (code, slower)
-        print(f"REPEAT={repeat:2}: exit {seen}, regressed {regressed or 'nothing'}, {ratios} {'' if right else '<- WRONG'}")
+        wrong = "" if (seen, regressed) == (code, slower) else "  <- WRONG"
+        print(f"REPEAT={repeat:2}: exit {seen}, regressed {regressed or 'nothing'}, ratios {ratios}{wrong}")
     return 0 if [f[:2] for f in found] == [e[1:] for e in expected] else 1
 
 

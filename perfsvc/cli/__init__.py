@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="perfsvc")
 def cli() -> None:
-    """perfsvc times CUDA kernels, remembers the times, and says what regressed."""
+    """Times CUDA kernels, remembers the times, and says what regressed."""
 
 
 def main() -> NoReturn:

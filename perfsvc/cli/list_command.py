@@ -1,6 +1,7 @@
 """``perfsvc list``."""
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -13,7 +14,13 @@ from perfsvc.cli import options, output
 @options.exclude
 @options.points
 @options.formats()
-def command(suite: Path, select: tuple[str, ...], exclude: tuple[str, ...], points: str | None, output_format: str) -> None:
+def command(
+    suite: Path,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    points: Literal["smoke", "full"] | None,
+    output_format: str,
+) -> None:
     """List the cases of the suite.
 
     Without --points these are the full points, as a run on a GPU measures them.

@@ -8,6 +8,9 @@ import click
 
 from perfsvc.resources import folder
 
+MOST = 10
+"""A tenfold time: a threshold above it is a slip of the finger."""
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 database = click.option(
@@ -71,26 +74,22 @@ points = click.option(
 strict = click.option("--strict", is_flag=True, help="Exit with 3 where a verdict is inconclusive.")
 
 
-class Fraction(click.ParamType):
+def _fraction(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
     """``3%`` or ``0.03``, as a fraction greater than zero."""
-
-    name = "fraction"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The fraction that was typed."""
-        text = str(value).strip()
-        try:
-            fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            self.fail(f"{text!r} is no number; write 3% or 0.03", param, ctx)
-        if not 0 < fraction < 10:  # noqa: PLR2004 - 10 is a tenfold time: anything above it is a slip of the finger
-            self.fail(f"{text!r} is not between 0 and 1000 %; write 3% or 0.03", param, ctx)
-        return fraction
+    if text is None:
+        return None
+    try:
+        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no number; write 3% or 0.03") from error
+    if not 0 < fraction < MOST:
+        raise click.BadParameter(f"{text!r} is not between 0 and {MOST:.0%}; write 3% or 0.03")
+    return fraction
 
 
 threshold = click.option(
     "--threshold",
-    type=Fraction(),
+    callback=_fraction,
     metavar="SHARE",
     default=None,
     show_default="3% on a GPU, 50% on the CPU device",

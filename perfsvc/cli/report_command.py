@@ -13,7 +13,9 @@ FORMATS = ["csv", "json", "markdown", "html", "parquet", "xlsx"]
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--all", "every_run", is_flag=True, help="Every run in the database.")
 @click.option("--summary", is_flag=True, help="One row a case, device and run instead of one a measurement.")
-@click.option("--format", "output_format", type=click.Choice(FORMATS), default="csv", show_default=True, help="What to write.")
+@click.option(
+    "--format", "output_format", type=click.Choice(FORMATS), default="csv", show_default=True, help="What to write."
+)
 @click.option(
     "--output",
     "destination",

@@ -82,8 +82,8 @@ def _measure(
         status=Status.OK,
         samples_s=samples.seconds,
         stopped=samples.stopped,
-        max_error=error and error.max,
-        mean_error=error and error.mean,
+        max_error=error.max if error else None,
+        mean_error=error.mean if error else None,
         metrics=metrics,
     )
 

@@ -3,29 +3,26 @@
 import getpass
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Series, Status
+from perfsvc.model import Status
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
-    """Makes a run the baseline of its series that the selection picks and that have a right result; returns how many."""
-    chosen = [
-        series
-        for series, level in store.levels(run).items()
-        if level.status is Status.OK and selection.picks(series.case)
-    ]
+    """Makes a run the baseline of its selected series that have a right result, and returns how many those are."""
+    right = [series for series, level in store.levels(run).items() if level.status is Status.OK]
+    selected = selection.filter(series.case for series in right)
+    chosen = [series for series in right if series.case in selected]
     if not chosen:
-        raise UsageError(f"run {run} has no right result of a selected case", cure=f"see perfsvc report {run} --summary")
+        raise UsageError(
+            f"run {run} has no right result of a selected case", cure=f"see what it has: perfsvc report {run} --summary"
+        )
     store.pin(run, chosen, by=getpass.getuser(), comment=comment)
     return len(chosen)
 
 
 def unpin(store: Store, selection: Selection) -> int:
-    """Takes the pins of the selected series away; returns how many there were."""
-    return store.unpin([series for series in pinned(store) if selection.picks(series.case)])
-
-
-def pinned(store: Store) -> list[Series]:
-    """The series that have a pin."""
-    return [pin.series for pin in store.pins()]
+    """Takes the pins of the selected series away and returns how many there were."""
+    pinned = [pin.series for pin in store.pins()]
+    selected = selection.filter(series.case for series in pinned)
+    return store.unpin([series for series in pinned if series.case in selected])

@@ -1,4 +1,4 @@
-"""What ``BASE`` and ``NEW`` may be: a run's number, its label, ``latest``, ``latest~1``, ``@baseline``, a git revision."""
+"""What a run may be called: its number, its label, ``latest``, ``latest~1``, a git revision; and ``@baseline``."""
 
 import re
 from pathlib import Path

@@ -23,6 +23,19 @@ class Selection:
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
+    def filter(self, cases: Iterable[Case]) -> set[Case]:
+        """Those of some cases that are selected, which may be none.
+
+        Raises ``UsageError`` where a glob cannot be understood.
+        """
+        wanted, unwanted = [parse(text) for text in self.select], [parse(text) for text in self.exclude]
+        return {
+            case
+            for case in cases
+            if (not wanted or any(glob.takes(case) for glob in wanted))
+            and not any(glob.takes(case) for glob in unwanted)
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Glob:

@@ -64,9 +64,7 @@ class Workplace:
 
     def fake(self, *arguments, suite: str = "scale", code: int | None = None) -> Ended:
         """Runs a suite on the fake device."""
-        return self(
-            "run", "--device", f"fake:{self.script}", "--suite", SUITES / suite, *arguments, code=code
-        )
+        return self("run", "--device", f"fake:{self.script}", "--suite", SUITES / suite, *arguments, code=code)
 
     def cpu(self, *arguments, suite: str, code: int | None = None) -> Ended:
         """Runs a suite on the CPU device."""
