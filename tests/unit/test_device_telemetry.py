@@ -6,7 +6,7 @@ import pytest
 from perfsvc.device import telemetry
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     pass
 
 
@@ -14,7 +14,7 @@ class Refused(Exception):
 def nvml(monkeypatch):
     """A management library that knows one board and counts how often it was opened and closed."""
     module = types.ModuleType("pynvml")
-    module.NVMLError, module.open, module.asked = Refused, 0, []
+    module.NVMLError, module.open, module.asked = RefusedError, 0, []
 
     def init():
         module.open += 1
@@ -25,7 +25,7 @@ def nvml(monkeypatch):
     def board(uuid):
         module.asked.append(uuid)
         if uuid != "GPU-1":
-            raise Refused
+            raise RefusedError
         return 1
 
     module.nvmlInit, module.nvmlShutdown = init, shutdown
@@ -49,7 +49,7 @@ def test_a_board_that_nvml_does_not_know_has_no_limit_and_nvml_is_closed_again(n
 
 def test_a_machine_whose_driver_does_not_answer_says_nothing(nvml):
     def refuse():
-        raise Refused
+        raise RefusedError
 
     nvml.nvmlInit = refuse
     assert (telemetry.driver_version(), telemetry.power_limit_w("GPU-1")) == ("", 0)
