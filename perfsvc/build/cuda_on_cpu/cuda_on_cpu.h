@@ -1,0 +1,32 @@
+// The CUDA C++ that kernels use, for a host's C++ compiler: included before a .cu file, which then compiles unchanged.
+//
+// Only the C library is needed, no C++ library, so that a first build takes no longer than any other.
+// Nothing here may name a path: the text decides the binary, and equal kernels must give equal bytes everywhere.
+#pragma once
+
+#define __CUDACC__ 1
+#define PERFSVC_CPU 1
+
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "runtime/qualifiers.h"
+#include "runtime/vectors.h"
+#include "runtime/stack.h"
+#include "runtime/block.h"
+#include "runtime/launch.h"
+#include "runtime/warp.h"
+#include "runtime/atomics.h"
+#include "runtime/std.h"
+#include "runtime/math.h"
+#include "runtime/intrinsics.h"
+
+#include "include/assert.h"

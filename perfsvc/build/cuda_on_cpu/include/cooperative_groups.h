@@ -1,0 +1,1 @@
+#error "unsupported on cpu: cooperative groups (<cooperative_groups.h>)"

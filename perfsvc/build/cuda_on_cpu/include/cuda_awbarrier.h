@@ -1,0 +1,1 @@
+#error "unsupported on cpu: asynchronous barriers (<cuda_awbarrier.h>)"

@@ -1,0 +1,1 @@
+#error "unsupported on cpu: half precision (<cuda_fp16.h>)"

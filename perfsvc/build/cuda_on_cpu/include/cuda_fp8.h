@@ -1,0 +1,1 @@
+#error "unsupported on cpu: 8-bit floating point (<cuda_fp8.h>)"

@@ -1,0 +1,1 @@
+#error "unsupported on cpu: asynchronous copies (<cuda_pipeline.h>)"

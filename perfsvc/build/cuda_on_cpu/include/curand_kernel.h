@@ -1,0 +1,1 @@
+#error "unsupported on cpu: cuRAND (<curand_kernel.h>)"

@@ -1,0 +1,1 @@
+#error "unsupported on cpu: tensor cores (<mma.h>)"

@@ -1,0 +1,230 @@
+"""The host's C++ compiler as a toolchain for the CPU device: the same .cu files, compiled against ``cuda_on_cpu.h``.
+
+A unit is preprocessed, its text is made free of paths (``cuda_text``), and that text alone is compiled. What decides
+the binary is one string: the cache's key cannot miss anything, and equal units in different folders give equal bytes.
+"""
+
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import platformdirs
+
+from perfsvc.build import cuda_text, process
+from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
+from perfsvc.model import Unit
+
+HEADER = Path(__file__).resolve().parent / "cuda_on_cpu" / "cuda_on_cpu.h"
+
+_LANGUAGE = ("-x", "c++", "-nostdinc++", "-w", "-U_FORTIFY_SOURCE")
+_CODE = (
+    "-O2",
+    "-g0",  # debug information holds paths
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",  # else compilers and processors differ in where they fuse, and results with them
+    "-fno-math-errno",
+    "-fno-strict-aliasing",  # kernels look at float* as float4* and shared bytes as anything
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-stack-protector",
+    "-fno-sanitize=all",  # zig's default
+)
+# No library at all: what the code needs of the C library, the process that loads it has.
+_LINK = ("-shared", "-nostdlib", "-s", "-Wl,-Bsymbolic", "-Wl,--build-id=none")
+_LINK_DARWIN = ("-shared", "-Wl,-undefined,dynamic_lookup")
+
+_DEFINED = re.compile(r"^(?:-D|--define-macro)=?(.*)$")
+_UNDEFINED = re.compile(r"^(?:-U|--undefine-macro)=?(.*)$")
+_INCLUDED = re.compile(r"^(?:-I|--include-path)=?(.*)$")
+_STANDARD = re.compile(r"^--?std(?:=(.*))?$")
+_OLDEST_STANDARD = 17
+
+_REFUSED = re.compile(r'unsupported on cpu: ([^"\n]*)')
+_NOT_FOUND = re.compile(r"fatal error: '?([^'\n:]+?)'?(?:: No such file or directory| file not found)")
+_GPU_HEADER = re.compile(
+    r"^(?:cuda|cub|thrust|cutlass|cute|cooperative_groups|nv|cublas\w*|curand\w*|cufft\w*)[/.]|^cuda_"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C++ compiler: how it is called, what it calls itself, what it needs beside everybody's options."""
+
+    command: tuple[str, ...]
+    version: str
+    options: tuple[str, ...] = ()
+
+
+def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
+    """The first that answers of ``$CXX``, c++, g++, clang++ and the ``ziglang`` package.
+
+    Raises ``NoCompilerError`` where there is none, or where ``$CXX`` names one that does not answer.
+    """
+    chosen = shlex.split(environment.get("CXX", ""))
+    if chosen:
+        if version := _version((*chosen, "--version")):
+            return _known(tuple(chosen), version)
+        raise NoCompilerError(f"$CXX names {chosen[0]}, which does not answer", cure="correct CXX, or unset it")
+    for name in ("c++", "g++", "clang++"):
+        path = shutil.which(name, path=environment.get("PATH"))
+        if path and (version := _version((path, "--version"))):
+            return _known((path,), version)
+    if zig := find_zig():
+        return zig
+    raise NoCompilerError("no C++ compiler was found for the CPU device", cure="pip install 'perfsvc[cpu]'")
+
+
+def find_zig() -> Compiler | None:
+    """The compiler in the ``ziglang`` package, where that is installed."""
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        return None
+    zig = str(Path(spec.origin).parent / "zig")
+    version = _version((zig, "version"))
+    # By itself zig compiles for the very processor it runs on; stored binaries are run again elsewhere.
+    return Compiler((zig, "c++"), f"zig {version}", ("-mcpu=baseline",)) if version else None
+
+
+def _known(command: tuple[str, ...], version: str) -> Compiler:
+    zig = command[-1] == "c++" and len(command) > 1
+    return Compiler(command, version, ("-mcpu=baseline",) if zig else ())
+
+
+def _version(command: Sequence[str]) -> str:
+    """The first line of a compiler's answer, empty where it does not answer."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().partition("\n")[0] if done.returncode == 0 else ""
+
+
+class HostToolchain:
+    """Compiles units for the processor of this machine; a ``Toolchain``.
+
+    Args:
+        compiler: the one to use; the first that ``find_compiler`` finds where it is left out.
+    """
+
+    def __init__(self, compiler: Compiler | None = None) -> None:
+        self._compiler = compiler or find_compiler()
+
+    @property
+    def target(self) -> str:
+        """``cpu-x86_64``, ``cpu-aarch64``."""
+        return f"cpu-{platform.machine()}"
+
+    @property
+    def version(self) -> str:
+        """The first line of ``c++ --version``, or ``zig 0.17.0``."""
+        return self._compiler.version
+
+    def preimage(self, unit: Unit) -> bytes:
+        """The target, the compiler's version, its options and the whole preprocessed text."""
+        options = (*self._code_options(unit), *self._link_options)
+        return "\n".join([self.target, self.version, *options, self._text(unit)]).encode()
+
+    def compile(self, unit: Unit) -> bytes:
+        """A shared object that has ``unit.entries``; see ``Toolchain.compile`` for the errors."""
+        with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
+            text, output = Path(folder, "unit.cc"), Path(folder, "unit.so")
+            text.write_text(self._text(unit), encoding="utf-8")
+            self._run((*self._code_options(unit), *self._link_options, str(text), "-o", str(output)), unit)
+            return output.read_bytes()
+
+    @cached_property
+    def _link_options(self) -> tuple[str, ...]:
+        return _LINK_DARWIN if sys.platform == "darwin" else _LINK
+
+    def _code_options(self, unit: Unit) -> tuple[str, ...]:
+        # GCC calls libgcc for atomics on AArch64 by default, and no library is linked.
+        atomics = ("-mno-outline-atomics",) if platform.machine() in {"aarch64", "arm64"} else ()
+        return (*_LANGUAGE, _standard(unit.options), *_CODE, *atomics, *self._compiler.options)
+
+    def _text(self, unit: Unit) -> str:
+        """What is compiled: preprocessed, without paths, with dynamic shared memory bound and entries registered."""
+        source = unit.source.absolute()
+        if not source.is_file():
+            raise CompileError(f"{unit.source}: there is no such file", cure="correct the variant's source")
+        text = cuda_text.without_paths(
+            self._preprocessed(unit, source), cuda_text.Folders(source.parent, HEADER.parent)
+        )
+        cuda_text.refuse_unsupported(text)
+        cuda_text.require_entries(text, unit.entries, source.name)
+        return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
+
+    def _preprocessed(self, unit: Unit, source: Path) -> str:
+        ours = ("-I", str(HEADER.parent / "include"), "-include", str(HEADER))
+        # __FILE__ must not tell where the source lies.
+        nowhere = f"-fmacro-prefix-map={source.parent}{os.sep}="
+        with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
+            output = Path(folder, "unit.cc")
+            options = (*self._code_options(unit), *ours, *_preprocessing(unit), nowhere)
+            self._run(("-E", *options, source.name, "-o", str(output)), unit)
+            return output.read_text(encoding="utf-8", errors="replace")
+
+    def _run(self, arguments: Sequence[str], unit: Unit) -> None:
+        """Runs the compiler where the source lies, so that messages name it and its headers as their author does."""
+        command = ("env", *_environment(), *self._compiler.command, *arguments)
+        finished = process.run(command, folder=unit.source.absolute().parent)
+        if finished.code != 0:
+            raise _refusal(finished.output, unit)
+
+
+def _environment() -> Iterator[str]:
+    """Messages in English, and zig's cache where ours is."""
+    yield "LC_ALL=C"
+    if "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
+        yield f"ZIG_GLOBAL_CACHE_DIR={platformdirs.user_cache_path('perfsvc') / 'zig'}"
+
+
+def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
+    """The error that a compiler's message stands for, free of the paths of this machine."""
+    if refused := _REFUSED.search(message):
+        return UnsupportedError(f"unsupported on cpu: {refused[1]}")
+    missing = _NOT_FOUND.search(message)
+    if missing and _GPU_HEADER.match(missing[1]):
+        return UnsupportedError(f"unsupported on cpu: #include <{missing[1]}>")
+    if missing and re.fullmatch(r"\w+", missing[1]):
+        return UnsupportedError(f"unsupported on cpu: the C++ standard library (#include <{missing[1]}>)")
+    shown = message.replace(f"{unit.source.absolute().parent}{os.sep}", "").replace(f"{HEADER.parent}{os.sep}", "")
+    return CompileError(f"{unit.source.name} does not compile:\n{shown.strip()}", cure="correct the source")
+
+
+def _preprocessing(unit: Unit) -> Iterator[str]:
+    """What of a unit's parameters and nvcc options the preprocessor has to know, as every compiler takes it."""
+    for name, value in unit.defines:
+        yield f"-D{name}={value}"
+    for option in _joined(unit.options):
+        for flag, pattern in (("-D", _DEFINED), ("-U", _UNDEFINED), ("-I", _INCLUDED)):
+            if match := pattern.match(option):
+                yield f"{flag}{match[1]}"
+
+
+def _joined(options: Sequence[str]) -> Iterator[str]:
+    """Options with their values in one word: ``-I dir`` as ``-Idir``; all others as they are."""
+    words = iter(options)
+    for word in words:
+        takes_next = word in {"-D", "-U", "-I", "--define-macro", "--undefine-macro", "--include-path", "-std", "--std"}
+        yield f"{word}={next(words, '')}" if takes_next else word
+
+
+def _standard(options: Sequence[str]) -> str:
+    """The language standard: what the unit asks for, and no older than our header needs."""
+    year = _OLDEST_STANDARD
+    for option in _joined(options):
+        match = _STANDARD.match(option)
+        if match and (digits := re.search(r"(\d\d)$", match[1] or "")):
+            year = max(_OLDEST_STANDARD, int(digits[1])) if int(digits[1]) < 98 else _OLDEST_STANDARD  # noqa: PLR2004 - C++98
+    return f"-std=gnu++{year}"
