@@ -12,6 +12,9 @@ import click
 from perfsvc import __version__
 from perfsvc.errors import PerfsvcError
 
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as shells have it."""
+
 COMMANDS = {
     "run": "Measure the suite, store it, and judge it against the baseline.",
     "compare": "Judge one run against another.",
@@ -60,8 +63,17 @@ def cli() -> None:
 def main() -> NoReturn:
     """The ``perfsvc`` command: turns every error of ours into its message and exit code."""
     try:
-        cli(standalone_mode=True)
+        sys.exit(cli.main(standalone_mode=False))
     except PerfsvcError as error:
-        click.secho(f"error: {error}", err=True, fg="red" if sys.stderr.isatty() else None)
+        _say(f"error: {error}")
         sys.exit(error.exit_code)
-    sys.exit(0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted; what was measured is stored")
+        sys.exit(INTERRUPTED)
+
+
+def _say(message: str) -> None:
+    click.secho(message, err=True, fg="red" if sys.stderr.isatty() else None)
