@@ -26,7 +26,8 @@ from perfsvc.model import Unit
 
 HEADER = Path(__file__).resolve().parent / "cuda_on_cpu" / "cuda_on_cpu.h"
 
-_LANGUAGE = ("-x", "c++", "-nostdinc++", "-w", "-U_FORTIFY_SOURCE")
+# zig defines NDEBUG by itself; as with nvcc, assertions hold unless the unit says otherwise.
+_LANGUAGE = ("-x", "c++", "-nostdinc++", "-w", "-U_FORTIFY_SOURCE", "-UNDEBUG")
 _CODE = (
     "-O2",
     "-g0",  # debug information holds paths

@@ -1,0 +1,150 @@
+"""Kernels that cannot go on: each is an error with its reason, and the device works after it."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from perfsvc.device.cpu import CpuDevice
+from perfsvc.errors import LaunchError
+from perfsvc.model import Launch, Unit
+
+
+@pytest.fixture
+def faults(kernels):
+    run = kernels("faults.cu")
+    yield run
+    out = np.zeros(256 * 64, np.float32)
+    run("fine", 64, 256, out)
+    assert (out == 4).all()
+
+
+def test_a_barrier_that_half_of_the_block_passes_by_is_named(faults):
+    with pytest.raises(LaunchError) as caught:
+        faults("divergent", 1, 256, np.zeros(256, np.float32))
+    assert caught.value.what == (
+        "kernel divergent, block (0,0,0): __syncthreads() at faults.cu:6 was reached by 128 of 256 threads; "
+        "128 have exited, 0 wait elsewhere"
+    )
+    assert not caught.value.fatal
+
+
+def test_a_return_before_a_barrier_is_named_with_its_block(faults):
+    with pytest.raises(LaunchError) as caught:
+        faults("returns_early", 4, 64, np.zeros(256, np.float32), np.int32(250))
+    assert "kernel returns_early, block (3,0,0): " in caught.value.what
+    assert "was reached by 58 of 64 threads; 6 have exited, 0 wait elsewhere" in caught.value.what
+
+
+def test_two_barriers_in_two_branches_are_not_one(faults):
+    with pytest.raises(LaunchError, match=r"reached by 16 of 32 threads; 0 have exited, 16 wait elsewhere"):
+        faults("two_barriers", 1, 32, np.zeros(32, np.float32))
+
+
+def test_a_fault_among_many_blocks_ends_the_launch_once(faults):
+    with pytest.raises(LaunchError, match=r"kernel two_barriers, block \(\d+,\d+,0\): "):
+        faults("two_barriers", (100, 10), 64, np.zeros(64, np.float32))
+
+
+def test_a_shuffle_with_lanes_that_have_exited_is_named(faults):
+    with pytest.raises(LaunchError) as caught:
+        faults("shuffle_with_the_gone", 1, 32, np.zeros(32, np.int32))
+    assert (
+        "__shfl_down_sync() at faults.cu:27 was reached by 8 of 32 lanes that mask 0xffffffff names in warp 0"
+        in str(caught.value)
+    )
+    assert "24 have exited" in caught.value.what
+
+
+def test_a_lane_outside_the_mask_it_brings_is_named(faults):
+    with pytest.raises(LaunchError, match=r"__shfl_sync\(\) at faults.cu:31 was called by lane 16 of warp 0"):
+        faults("shuffle_outside_its_mask", 1, 32, np.zeros(32, np.int32))
+
+
+def test_an_assertion_is_told_with_its_thread(faults):
+    with pytest.raises(LaunchError, match=r"assertion failed at faults.cu:35: threadIdx.x < 3, in thread \(3,0,0\)"):
+        faults("asserts", 1, 8, np.zeros(8, np.int32))
+
+
+def test_a_trap_is_told_with_its_thread(faults):
+    with pytest.raises(LaunchError, match=r"__trap\(\) by thread \(0,0,0\)"):
+        faults("traps", 1, 1)
+
+
+def test_every_fault_may_come_again_and_again(faults):
+    for _ in range(300):
+        with pytest.raises(LaunchError):
+            faults("divergent", 4, 256, np.zeros(1024, np.float32))
+
+
+def test_a_wrong_number_of_arguments_is_refused(faults):
+    with pytest.raises(LaunchError, match="kernel fine takes 1 arguments, and the launch has 2"):
+        faults("fine", 1, 32, np.zeros(32, np.float32), np.int32(1))
+
+
+def test_an_argument_of_the_wrong_size_is_refused(faults):
+    with pytest.raises(LaunchError, match=r"argument 2 of kernel returns_early has 4 bytes, .* int64 of 8"):
+        faults("returns_early", 1, 32, np.zeros(32, np.float32), np.int64(1))
+
+
+def test_an_entry_that_the_module_lacks_is_refused(faults):
+    with pytest.raises(LaunchError, match="the module has no entry nowhere"):
+        faults("nowhere", 1, 32)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "shared_bytes"),
+    [
+        ((1, 1, 1), (1025, 1, 1), 0),
+        ((1, 1, 1), (32, 32, 2), 0),
+        ((1, 1, 1), (1, 1, 65), 0),
+        ((0, 1, 1), (32, 1, 1), 0),
+        ((1, 65536, 1), (32, 1, 1), 0),
+        ((1, 1, 1), (32, 1, 1), (227 << 10) + 1),
+    ],
+)
+def test_what_a_gpu_refuses_is_refused(device, load, grid, block, shared_bytes):
+    launch = Launch(0, "traps", grid, block, (), shared_bytes)
+    with pytest.raises(LaunchError, match="invalid configuration: kernel traps"):
+        device.launch(load("faults.cu"), launch, [])
+
+
+def test_a_constant_that_is_not_there_or_too_small_is_refused(device, load):
+    address = device.allocate(64)
+    with pytest.raises(LaunchError, match="no __constant__ nowhere"):
+        device.set_constant(load("blocks.cu"), "nowhere", address, 4)
+    with pytest.raises(LaunchError, match="coefficients has 16 bytes; 64 do not fit"):
+        device.set_constant(load("blocks.cu"), "coefficients", address, 64)
+    device.free(address)
+
+
+@pytest.mark.parametrize("code", [b"", b"text", b"\x7fELF\x02\x01" + bytes(10)])
+def test_what_is_no_shared_object_is_refused(device, code):
+    with pytest.raises(LaunchError, match="the binary cannot be loaded"):
+        device.load(code)
+
+
+def test_a_stack_that_overflows_ends_its_process_and_nothing_else(toolchain, data, tmp_path):
+    path = tmp_path / "faults.so"
+    path.write_bytes(toolchain.compile(Unit(data / "faults.cu", ("deep",))))
+    script = (
+        "import sys, pathlib, numpy as np\n"
+        "from perfsvc.device.cpu import CpuDevice\n"
+        "from perfsvc.model import Launch\n"
+        "device = CpuDevice()\n"
+        "module = device.load(pathlib.Path(sys.argv[1]).read_bytes())\n"
+        "out = np.uint64(device.allocate(4096))\n"
+        "device.launch(module, Launch(0, 'deep', (1, 1, 1), (256, 1, 1), ()), [out])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, path], check=False, timeout=60)
+    assert done.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
+
+
+def test_a_closed_device_holds_no_stacks(load):
+    opened = CpuDevice()
+    out = opened.allocate(4096)
+    opened.launch(load("faults.cu"), Launch(0, "fine", (64, 1, 1), (16, 1, 1), ()), [np.uint64(out)])
+    opened.close()
+    assert opened._arenas == []

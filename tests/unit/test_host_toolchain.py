@@ -1,0 +1,212 @@
+"""The host's compilers as a toolchain: what decides a binary, and how refusals are told."""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from perfsvc.build import cuda_text, host
+from perfsvc.build.host import HostToolchain, find_compiler, find_zig
+from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
+from perfsvc.model import Unit
+
+DATA = Path(__file__).parents[1] / "data" / "cuda_on_cpu"
+
+
+@pytest.fixture(scope="session", params=["found", "zig"])
+def toolchain(request, tmp_path_factory):
+    return HostToolchain(find_compiler() if request.param == "found" else find_zig())
+
+
+@pytest.fixture
+def unit(tmp_path):
+    """Writes a source and names it."""
+
+    def written(text, *entries, options=(), defines=()):
+        source = tmp_path / "kernel.cu"
+        source.write_text(text)
+        return Unit(source, entries, defines, options)
+
+    return written
+
+
+def refusal(toolchain, unit):
+    with pytest.raises(CompileError) as caught:
+        toolchain.compile(unit)
+    return str(caught.value)
+
+
+def test_it_says_what_it_builds_for_and_who_it_is(toolchain):
+    assert toolchain.target.startswith("cpu-")
+    assert toolchain.version
+
+
+def test_equal_sources_in_two_folders_give_equal_bytes_without_a_path(toolchain, tmp_path):
+    binaries = []
+    for folder in (tmp_path / "one", tmp_path / "another" / "deeper"):
+        shutil.copytree(DATA, folder)
+        unit = Unit(folder / "faults.cu", ("asserts", "fine"), options=("-I", str(folder / "shared")))
+        binaries.append((toolchain.preimage(unit), toolchain.compile(unit)))
+    assert binaries[0] == binaries[1]
+    for text in binaries[0]:
+        assert str(tmp_path).encode() not in text
+        assert str(host.HEADER.parent).encode() not in text
+        assert tempfile.gettempdir().encode() not in text
+    assert b"faults.cu" in binaries[0][1]
+
+
+def test_every_change_that_decides_the_binary_changes_the_preimage(toolchain, tmp_path):
+    shutil.copytree(DATA, tmp_path / "data")
+    source = tmp_path / "data" / "blocks.cu"
+    seen = {toolchain.preimage(Unit(source, ("visit",)))}
+    seen.add(toolchain.preimage(Unit(source, ("visit", "transpose"))))
+    seen.add(toolchain.preimage(Unit(source, ("visit",), (("TILE", 8),))))
+    seen.add(toolchain.preimage(Unit(source, ("visit",), options=("-std=c++20",))))
+    header = tmp_path / "data" / "shared" / "scale.cuh"
+    header.write_text(header.read_text().replace("value * factor", "factor * value"))
+    seen.add(toolchain.preimage(Unit(source, ("visit",))))
+    assert len(seen) == 5
+
+
+def test_nvcc_options_that_a_host_compiler_lacks_are_left_out(toolchain, unit, tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "factor.h").write_text("#define FACTOR 3\n")
+    source = '#include "factor.h"\nextern "C" __global__ void k(int* x) { *x = FACTOR + OTHER + MORE; }\n'
+    options = ("-O3", "--use_fast_math", "-lineinfo", "-I", "more", "-DOTHER=1", "--define-macro=MORE=2", "--std=c++14")
+    assert toolchain.compile(unit(source, "k", options=options))
+
+
+def test_a_compile_error_is_told_with_file_and_line_and_no_path(toolchain, unit, tmp_path):
+    told = refusal(toolchain, unit('\nextern "C" __global__ void k(int* x) {\n  *x = nonsense;\n}\n', "k"))
+    assert "kernel.cu does not compile:" in told
+    assert "kernel.cu:3:" in told
+    assert "nonsense" in told
+    assert str(tmp_path) not in told
+    assert tempfile.gettempdir() not in told
+
+
+def test_an_error_in_a_header_names_the_header(toolchain, unit, tmp_path):
+    (tmp_path / "broken.cuh").write_text("\nint x = ;\n")
+    assert "broken.cuh:2:" in refusal(toolchain, unit('#include "broken.cuh"\n'))
+
+
+def test_a_missing_file_of_the_user_is_a_compile_error(toolchain, unit):
+    assert "missing.cuh" in refusal(toolchain, unit('#include "missing.cuh"\n'))
+    assert "there is no such file" in refusal(toolchain, Unit(Path("nowhere.cu"), ()))
+
+
+def test_warnings_about_the_users_code_are_no_errors(toolchain, unit):
+    source = 'extern "C" __global__ void k(int* x) { int unused; unsigned u = -1; if (u < 0) *x = 1; }'
+    assert toolchain.compile(unit(source, "k", options=("-Werror",)))
+
+
+def test_a_missing_entry_is_told_with_those_that_exist(toolchain, unit):
+    source = """
+    template <int N> __global__ void generic(int* x) { *x = N; }
+    __global__ void mangled(int* x) { *x = 1; }
+    extern "C" void no_kernel() {}
+    extern "C" __global__ void __launch_bounds__(32, 2) one(int* x) { *x = 1; }
+    extern "C" { __device__ int helper() { return 2; }  static __device__ int n;
+    __launch_bounds__(64) __global__ void two(int* x) { *x = helper(); } }
+    """
+    told = refusal(toolchain, unit(source, "one", "mangled"))
+    assert "kernel.cu: no entry mangled; it has one, two" in told
+    assert 'declare it extern "C" __global__ void mangled(...)' in told
+    assert toolchain.compile(unit(source, "one", "two"))
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ('__device__ void f() { asm volatile("mov.u32 %0, %%laneid;" : "=r"(x)); }', "inline PTX"),
+        ('__device__ int f() { int x; asm("mov.u32 %0, 1;" : "=r"(x)); return x; }', "inline PTX"),
+        ("#include <mma.h>\n", "tensor cores"),
+        ("#include <cooperative_groups.h>\n", "cooperative groups"),
+        ("#include <cooperative_groups/reduce.h>\n", "cooperative_groups/reduce.h"),
+        ("#include <cuda_fp16.h>\n", "half precision"),
+        ("#include <cuda_bf16.h>\n", "bfloat16"),
+        ("#include <cuda/pipeline>\n", "asynchronous copies"),
+        ("#include <cuda/std/array>\n", "cuda/std/array"),
+        ("#include <cub/cub.cuh>\n", "cub/cub.cuh"),
+        ("#include <vector>\n", "the C++ standard library"),
+        ("__global__ void k(); void f() { k<<<1, 1>>>(); }", "launches in the source"),
+    ],
+)
+def test_what_a_cpu_cannot_run_is_unsupported_and_not_an_error(toolchain, unit, source, reason):
+    with pytest.raises(UnsupportedError, match=r"^unsupported on cpu: ") as caught:
+        toolchain.compile(unit(source))
+    assert reason in caught.value.what
+
+
+def test_what_guards_keep_from_the_cpu_does_not_matter(toolchain, unit):
+    source = """
+    #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    #include <mma.h>
+    __device__ int lane() { int x; asm("mov.u32 %0, %%laneid;" : "=r"(x)); return x; }
+    #else
+    // asm("in a comment") <<<
+    __device__ int lane() { asm volatile("" ::: "memory"); return threadIdx.x % 32; }
+    #endif
+    extern "C" __global__ void k(int* x) { x[threadIdx.x] = lane(); printf("asm <<< %d", 1); }
+    """
+    assert toolchain.compile(unit(source, "k"))
+
+
+def test_shared_arrays_are_bound_wherever_they_are_declared(toolchain, unit):
+    source = """
+    extern __shared__ float of_file[];
+    namespace inner { extern volatile __shared__ int of_namespace[]; }
+    template <typename T> __device__ T first() {
+      extern __shared__ __align__(sizeof(T)) T of_template[];
+      return of_template[0];
+    }
+    extern "C" __global__ void k(float* x) {
+      extern __shared__ float4 quads[];
+      extern __shared__ float rows[][33];
+      __shared__ __align__(16) char bytes[64];
+      static __shared__ int counter;
+      bytes[0] = counter = 0;
+      *x = of_file[0] + inner::of_namespace[0] + first<double>() + quads[0].x + rows[1][2] + bytes[0];
+    }
+    """
+    assert toolchain.compile(unit(source, "k"))
+
+
+def test_without_a_compiler_the_cure_is_the_extra(monkeypatch):
+    monkeypatch.setattr(host, "find_zig", lambda: None)
+    with pytest.raises(NoCompilerError) as caught:
+        find_compiler({"PATH": "/nowhere"})
+    assert caught.value.cure == "pip install 'perfsvc[cpu]'"
+
+
+def test_without_a_compiler_of_the_system_zig_is_taken():
+    assert find_compiler({"PATH": "/nowhere"}) == find_zig()
+
+
+def test_cxx_is_believed_or_refused():
+    zig = find_zig()
+    assert find_compiler({"CXX": " ".join(zig.command)}).command == zig.command
+    with pytest.raises(NoCompilerError, match=r"\$CXX names /nowhere/c\+\+, which does not answer"):
+        find_compiler({"CXX": "/nowhere/c++ -m64"})
+
+
+def test_a_compiler_that_fails_is_passed_over(tmp_path):
+    stub = tmp_path / "c++"
+    stub.write_text(f"#!{sys.executable}\nraise SystemExit(1)\n")
+    stub.chmod(0o755)
+    assert find_compiler({"PATH": str(tmp_path)}) == find_zig()
+
+
+def test_names_of_files_do_not_depend_on_the_machine(tmp_path):
+    folders = cuda_text.Folders(tmp_path / "kernels", tmp_path / "perfsvc")
+    names = {
+        "a.cu": "a.cu",
+        "../common/b.cuh": "../common/b.cuh",
+        str(tmp_path / "kernels" / "sub" / "c.cuh"): "sub/c.cuh",
+        str(tmp_path / "perfsvc" / "include" / "cmath"): "cuda_on_cpu/include/cmath",
+        "/usr/include/math.h": "math.h",
+        "<built-in>": "<built-in>",
+    }
+    assert {path: folders.name(path) for path in names} == names
