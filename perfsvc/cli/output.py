@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def console() -> "Console":
-    """Standard output: coloured on a terminal; otherwise plain, and as wide as COLUMNS says (100 where it does not)."""
+    """Standard output: coloured on a terminal; otherwise plain, and as wide as COLUMNS says (120 where it does not)."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _columns())
@@ -80,4 +80,4 @@ class Watcher:
 def _columns() -> int:
     import os
 
-    return int(os.environ.get("COLUMNS", "100"))
+    return int(os.environ.get("COLUMNS", "120"))
