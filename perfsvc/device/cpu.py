@@ -226,9 +226,11 @@ class CpuDevice:
             for arena in itertools.islice(self._arenas, workers)
         ]
         others = [self._pool.submit(run, *call) for call in calls[1:]]
-        run(*calls[0])
-        for other in others:
-            other.result()
+        try:
+            run(*calls[0])
+        finally:  # an interrupt must not take the launch from under the others
+            for other in others:
+                other.result()
 
     def synchronize(self) -> None:
         """Everything is done already."""
