@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfsvc import suite
 from perfsvc.device.protocol import Device
-from perfsvc.errors import CaseError, LaunchError
+from perfsvc.errors import CaseError, LaunchError, SuiteError
 from perfsvc.measure import sampler
 from perfsvc.measure.check import Error, require_right
 from perfsvc.measure.job import Job, Measured
@@ -48,7 +47,7 @@ def measure(
             program = Program(device, job.record, modules, memory, _functions(job))
             measurement = _measure(device, job, program, memory, expected)
             return Measured(replace(measurement, wall_s=time.monotonic() - started), usable=True)
-    except CaseError as error:
+    except (CaseError, SuiteError) as error:
         usable = not (isinstance(error, LaunchError) and error.fatal)
         measurement = without_samples(
             case, device.info.uuid, job.replica, job.mode, error, wall_s=time.monotonic() - started
@@ -114,18 +113,19 @@ def _worse(before: Error | None, after: Error | None) -> Error | None:
 
 def _metrics(returned: Sequence[Any]) -> dict[str, float]:
     """What the Python functions of a host variant returned, merged."""
-    metrics: dict[str, float] = {}
-    for value in returned:
-        if isinstance(value, Mapping):
-            metrics |= {str(name): float(number) for name, number in value.items()}
-    if not metrics or not all(math.isfinite(number) for number in metrics.values()):
+    metrics = {str(name): value for one in returned if isinstance(one, Mapping) for name, value in one.items()}
+    if not metrics or not all(_finite(value) for value in metrics.values()):
         raise LaunchError(
             f"a host variant returned no usable metrics: {metrics or 'nothing'}",
             cure="return a dict of finite numbers by metric name from one of its functions",
         )
-    return metrics
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value)
 
 
 def _functions(job: Job) -> dict[str, Function]:
     names = [step.function for step in job.record.steps if isinstance(step, Call)]
-    return {name: suite.function(Path(job.bench), name) for name in names}
+    return {name: suite.function(job.bench, name) for name in names}

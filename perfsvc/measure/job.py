@@ -20,7 +20,7 @@ class Job:
     """One case to measure in one replica.
 
     Its binaries follow as blobs, in the order of ``record.modules``; its inputs and references lie in the shared
-    memory whose descriptor comes with it. ``bench`` is the benchmark file's path where a step calls into it.
+    memory whose descriptor comes with it. ``bench`` is the benchmark file's text where a step calls into it.
     """
 
     record: ReplayRecord

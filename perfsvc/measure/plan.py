@@ -13,8 +13,8 @@ from perfsvc.model import Mode, ReplayRecord, Tolerance
 class Task:
     """A case on a device, to be measured once a replica.
 
-    ``arrays`` makes or finds its inputs and references in shared memory; ``bench`` is the benchmark file's path where
-    a step calls into it.
+    ``arrays`` makes or finds its inputs and references in shared memory; ``bench`` is the benchmark file's text where
+    a step calls into it: the text and not the path, so that a case of an earlier night calls what it called then.
     """
 
     device: str  # UUID

@@ -32,6 +32,8 @@ END_LIMIT_S = 10.0
 """Seconds a worker may take to end by itself before it is killed."""
 SILENCE_LIMIT_S = 30.0
 """Seconds a message may take from its first byte to its last."""
+SHOWN_BYTES = 200
+"""How much of a message that cannot be understood is reported."""
 TAIL_BYTES = 2000
 """How much of a dead worker's last words are reported."""
 
@@ -111,16 +113,13 @@ class Lane:
             yield from self._send(self._worker, replica, task)
 
     def hear(self) -> Iterator[Measurement]:
-        """Takes one message from the worker; a closed or garbled socket means that it died."""
+        """Takes one message from the worker; a closed socket means that it died, and a garbled one that it must."""
         worker = self._worker
         if worker is None:
             return
-        try:
-            frame = wire.receive(worker.pipe)
-            body = codec.decode(Reply, frame.text).body if frame else None
-        except (OSError, EOFError, ValueError):
-            body = None
-        match body:
+        match self._said(worker):
+            case CaseError() as error:
+                yield from self._lost(error)
             case Ready():
                 worker.ready, worker.deadline = True, float("inf")
             case Refused(what, cure):
@@ -130,8 +129,22 @@ class Lane:
                 if not usable:
                     self.end()
                 yield self._passed_on(measurement)
-            case None:
-                yield from self._lost(self._crash(worker))
+
+    def _said(self, worker: Worker) -> Ready | Refused | Measured | CaseError:
+        """What a worker's next message says, or why there is none."""
+        try:
+            frame = wire.receive(worker.pipe)
+        except (OSError, EOFError):
+            frame = None
+        if frame is None:
+            return self._crash(worker)
+        try:
+            return codec.decode(Reply, frame.text).body
+        except ValueError:
+            return CrashError(
+                f"the worker process said what nobody understands: {frame.text[:SHOWN_BYTES]!r}",
+                cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
+            )
 
     def enforce(self) -> Iterator[Measurement]:
         """Kills a worker that is past its time limit."""
@@ -207,7 +220,10 @@ class Lane:
         if worker and worker.task:
             yield self._passed_on(self._failure(worker.task, worker.replica, error, since=worker.since))
         elif worker and not worker.ready:
-            raise NoDeviceError(f"the worker for {self._device.spec} died while it started: {error.what}")
+            raise NoDeviceError(
+                f"the worker for {self._device.spec} did not start: {error.what}",
+                cure="see what this machine lacks: perfsvc doctor",
+            )
 
     def _crash(self, worker: Worker) -> CrashError:
         try:

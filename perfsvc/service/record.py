@@ -99,7 +99,7 @@ class Recorder:
             sampling=_sampling(self._targets[device].device, samples),
             tolerance=spec.tolerance,
             arrays=lambda: arrays(spec),
-            bench=str(spec.bench) if calls else "",
+            bench=bench.decode() if calls else "",
         )
 
 
