@@ -86,13 +86,14 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     ranks = {status.value: rank for rank, status in enumerate(WORST_FIRST)}
     prepared = table.assign(
         **{name: table[name].where(good) for name in TIMED if name in table},
+        _good=good,
         _rank=table["status"].map(ranks),
         _reason=table["reason"].where(~good),
     )
     groups = prepared.groupby(keys, sort=False, dropna=False)
     plan = {name: _over_replicas(str(name)) for name in table if name not in {*keys, *LEFT_OUT}}
     result = groups.agg(plan)
-    result["replicas"] = groups["median_s"].count()
+    result["replicas"] = groups["_good"].sum()
     result["between_cv"] = groups["median_s"].std() / groups["median_s"].mean()
     result["status"] = groups["_rank"].min().map({rank: status for status, rank in ranks.items()})
     result["reason"] = groups["_reason"].first().fillna("")

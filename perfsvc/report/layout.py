@@ -71,8 +71,8 @@ def known(value: float | None, write: Callable[[float], str]) -> str:
     return DASH if value is None else write(value)
 
 
-def spread(median_s: float | None, low_s: float | None, high_s: float | None) -> str:
+def spread(median: float | None, low: float | None, high: float | None) -> str:
     """Half the interval as a share of the median: ``±0.4 %``; empty where there is none."""
-    if median_s is None or low_s is None or high_s is None:
+    if not median or low is None or high is None:
         return ""
-    return f"±{50 * (high_s - low_s) / median_s:.1f} %"
+    return f"±{50 * (high - low) / abs(median):.1f} %"

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import Judgement
-from perfsvc.report.rows import ResultRow
+from perfsvc.report.rows import MetricRow, ResultRow
 
 
 def plain(value: Any) -> Any:
@@ -65,7 +65,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
 
 
-def _result(row: ResultRow) -> dict[str, Any]:
+def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
     judged = row.judgement
     return {
         **{name: value for name, value in _fields(row).items() if name != "judgement"},
@@ -93,5 +93,9 @@ def _judgement(judged: Judgement) -> dict[str, Any]:
     }
 
 
-OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {ResultRow: _result, Judgement: _judgement}
+OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
+    ResultRow: _result,
+    MetricRow: _result,
+    Judgement: _judgement,
+}
 """How the rows that nest others are made flat."""

@@ -1,10 +1,11 @@
 """From the measurements of a run to one row a case and device."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from perfsvc.model import DeviceInfo, Judgement, Measurement, Status, Work
-from perfsvc.report.rows import ResultRow
+from perfsvc.report.rows import MetricRow, ResultRow
 from perfsvc.suite import CaseSpec
 
 WORST_FIRST = (Status.FAILED, Status.WRONG, Status.SKIPPED, Status.OK)
@@ -23,21 +24,23 @@ def rows(
         specs: the cases by device UUID and case id, for the work they do; the order of the rows is theirs, and what
             they do not name comes after it.
         measurements: of all replicas; only those that are ok give times, since a wrong result is never fast.
-        judgements: of the run; those of ``time`` are put beside their case.
+        judgements: of the run, which are put beside their case or metric.
     """
     of_device = {device.uuid: device for device in devices}
     of_key: dict[tuple[str, str], list[Measurement]] = {key: [] for key in specs}
     for measurement in measurements:
         of_key.setdefault((measurement.device, measurement.case.id), []).append(measurement)
-    judged = {(j.series.device, j.series.case.id): j for j in judgements if j.series.metric == "time"}
+    judged: dict[tuple[str, str], dict[str, Judgement]] = defaultdict(dict)
+    for judgement in judgements:
+        judged[judgement.series.device, judgement.series.case.id][judgement.series.metric] = judgement
     return [
-        _row(of_device[key[0]], replicas, specs[key].work if key in specs else Work(), judged.get(key))
+        _row(of_device[key[0]], replicas, specs[key].work if key in specs else Work(), judged[key])
         for key, replicas in of_key.items()
         if replicas
     ]
 
 
-def _row(device: DeviceInfo, replicas: Sequence[Measurement], work: Work, judgement: Judgement | None) -> ResultRow:
+def _row(device: DeviceInfo, replicas: Sequence[Measurement], work: Work, judged: Mapping[str, Judgement]) -> ResultRow:
     worst = min(replicas, key=lambda one: WORST_FIRST.index(one.status))
     medians = [median(one.samples_s) for one in replicas if one.status is Status.OK and one.samples_s]
     level = median(medians) if medians else None
@@ -57,8 +60,23 @@ def _row(device: DeviceInfo, replicas: Sequence[Measurement], work: Work, judgem
         flops_per_s=work.flops / level if level and work.flops else None,
         max_error=_largest(one.max_error for one in replicas),
         mean_error=_largest(one.mean_error for one in replicas),
-        judgement=judgement,
+        metrics=tuple(_metrics(replicas, judged)),
+        judgement=judged.get("time"),
     )
+
+
+def _metrics(replicas: Sequence[Measurement], judged: Mapping[str, Judgement]) -> Iterator[MetricRow]:
+    good = [one.metrics for one in replicas if one.status is Status.OK]
+    for name in sorted({name for metrics in good for name in metrics}):
+        values = [metrics[name] for metrics in good if name in metrics]
+        several = len(values) > 1
+        yield MetricRow(
+            metric=name,
+            value=median(values),
+            low=min(values) if several else None,
+            high=max(values) if several else None,
+            judgement=judged.get(name),
+        )
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

@@ -13,6 +13,25 @@ from perfsvc.model import Judgement, Provenance, Series, Status
 
 
 @dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One of the metrics that a case returned itself, over all replicas; lower is better.
+
+    Attributes:
+        metric: its name.
+        value: the median of the replicas' values, in the metric's own unit.
+        low: the lowest of them; None where fewer than two replicas tell a spread.
+        high: the highest.
+        judgement: what the judge says of it; None where it was not judged.
+    """
+
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    judgement: Judgement | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ResultRow:
     """A case on a device in one run, over all its replicas.
 
@@ -31,6 +50,7 @@ class ResultRow:
         flops_per_s: the work's floating-point operations over the median, likewise.
         max_error: the largest of the replicas.
         mean_error: likewise.
+        metrics: what the case returned of itself, by the order of the metrics' names.
         judgement: what the judge says of its time; None where nothing was judged.
     """
 
@@ -48,6 +68,7 @@ class ResultRow:
     flops_per_s: float | None = None
     max_error: float | None = None
     mean_error: float | None = None
+    metrics: tuple[MetricRow, ...] = ()
     judgement: Judgement | None = None
 
 

@@ -14,7 +14,7 @@ from perfsvc.report import units
 from perfsvc.report.layout import DASH, Responsive, grid, known, mark, spread, verdict_word
 from perfsvc.report.listings import cases_table, devices_table, doctor_table, history_table, pins_table, runs_table
 from perfsvc.report.plain import comparison_json, plain, run_json
-from perfsvc.report.rows import ResultRow
+from perfsvc.report.rows import MetricRow, ResultRow
 
 __all__ = [
     "cases_table",
@@ -96,16 +96,40 @@ def _results(rows: Sequence[ResultRow], *, flops: bool = False, compact: bool = 
     table.add_column("case", overflow="fold", min_width=16)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=column != "max error")
-    if any(row.judgement for row in rows):
+    judged = bool(_judgements(rows))
+    if judged:
         table.add_column(_against(rows), no_wrap=not compact)
     for row in rows:
         table.add_row(
             mark(row.status),
             _case_cell(row.case, compact=compact),
             *(_number(row, column, compact=compact) for column in columns),
-            *([_verdict_cell(row.judgement, compact=compact)] if any(row.judgement for row in rows) else []),
+            *([_verdict_cell(row.judgement, compact=compact)] if judged else []),
         )
+        for metric in row.metrics:
+            table.add_row(
+                "",
+                Text(f"  {metric.metric}", "dim"),
+                *(_metric_number(metric, column) for column in columns),
+                *([_verdict_cell(metric.judgement, compact=compact)] if judged else []),
+            )
     return table
+
+
+def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:
+    """All verdicts of some cases: of their times and of what they returned of themselves."""
+    each = (judgement for row in rows for judgement in (row.judgement, *(metric.judgement for metric in row.metrics)))
+    return [judgement for judgement in each if judgement]
+
+
+def _metric_number(row: MetricRow, column: str) -> Text:
+    match column:
+        case "median":
+            return Text(f"{row.value:.4g}")
+        case "spread":
+            return Text(spread(row.value, row.low, row.high), "dim")
+        case _:
+            return Text()
 
 
 def _number(row: ResultRow, column: str, *, compact: bool) -> Text:
@@ -135,7 +159,7 @@ def _case_cell(case: str, *, compact: bool) -> Text:
 
 
 def _against(rows: Sequence[ResultRow]) -> str:
-    bases = {row.judgement.baseline_run for row in rows if row.judgement and row.judgement.baseline_run is not None}
+    bases = {judgement.baseline_run for judgement in _judgements(rows) if judgement.baseline_run is not None}
     return f"against run {bases.pop()}" if len(bases) == 1 else "against baseline"
 
 
@@ -160,7 +184,7 @@ def _problem(problem: SuiteError) -> Text:
 def _run_summary(run: int, rows: Sequence[ResultRow]) -> Text:
     found = Counter(row.status for row in rows)
     ended = ", ".join(f"{found[status]} {status.value}" for status in Status if found[status]) or "nothing measured"
-    judged = [row.judgement for row in rows if row.judgement]
+    judged = _judgements(rows)
     return Text(f"run {run}: {ended}" + (f"; {counts(judged)}" if judged else ""))
 
 
