@@ -1,6 +1,8 @@
 """What a run may be called: its number, its label, ``latest``, ``latest~1``, a git revision; and ``@baseline``."""
 
 import re
+import shlex
+import tempfile
 from pathlib import Path
 
 from perfsvc.errors import NotMeasuredError, UsageError
@@ -40,8 +42,7 @@ def run_of(text: str, store: Store, folder: Path) -> int:
     if measured is None:
         raise NotMeasuredError(
             f"{text} ({commit[:10]}) was never measured",
-            cure=f"measure it: git worktree add /tmp/{commit[:10]} {commit[:10]} && "
-            f"perfsvc run --suite /tmp/{commit[:10]}/{_suite_in(folder)}",
+            cure=f"measure it: {_measuring(commit, store.place, folder)}",
         )
     return measured.id
 
@@ -53,6 +54,10 @@ def _newest(back: int, text: str, store: Store) -> int:
     return run.id
 
 
-def _suite_in(folder: Path) -> str:
-    """The suite's folder relative to the top of its repository."""
-    return (git(folder, "rev-parse", "--show-prefix") or "").rstrip("/") or "kernels"
+def _measuring(commit: str, database: str, folder: Path) -> str:
+    """The command line that measures a suite as it was at a commit: what a person may type without a thought."""
+    tree = Path(tempfile.gettempdir()) / f"perfsvc-{commit[:10]}"
+    suite = tree / (git(folder, "rev-parse", "--show-prefix") or "")
+    checkout = ["git", "-C", str(folder), "worktree", "add", "--detach", str(tree), commit[:10]]
+    measure = ["perfsvc", "run", "--suite", str(suite), "--db", database]
+    return " && ".join(shlex.join(words) for words in ([measure] if tree.exists() else [checkout, measure]))

@@ -22,7 +22,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import baselines, columns, finding, interning, reading, schema, writing
-from perfsvc.store.engine import connect, file_of, resolve, transaction
+from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
 from perfsvc.store.rows import HistoryRow, Pin, RunRow, SchemaState, State, Upgrade
 
 
@@ -35,6 +35,11 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    @property
+    def place(self) -> str:
+        """What ``open`` was given, as messages name it: a URL without its password."""
+        return shown(self._engine.url)
 
     # --- opening ---------------------------------------------------------------------------------------------------
 
