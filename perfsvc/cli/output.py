@@ -78,6 +78,6 @@ class Watcher:
 
 
 def _columns() -> int:
-    import os
+    import shutil
 
-    return int(os.environ.get("COLUMNS", "120"))
+    return shutil.get_terminal_size(fallback=(120, 0)).columns
