@@ -228,8 +228,11 @@ class CudaDevice:
 
     def free(self, address: int) -> None:
         """Frees what ``allocate`` returned; all of it goes with the context where that is lost."""
-        if not self._lost:
-            self._allocations.pop(address).free()
+        if self._lost:
+            return
+        if address not in self._allocations:
+            raise LaunchError(f"there is no allocation at {address:#x} to free", cure="free each allocation once")
+        self._allocations.pop(address).free()
 
     @_translated
     def fill(self, address: int, nbytes: int, byte: int) -> None:

@@ -7,19 +7,40 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as arrays
 
+from perfsvc.build import Cache, compile_all, toolchain_for
 from perfsvc.device.cpu import CpuDevice
-from perfsvc.errors import LaunchError
-from perfsvc.model import Case, Kind, ReplayRecord
+from perfsvc.device.fake import FakeDevice
+from perfsvc.device.find import find, open_device
+from perfsvc.errors import LaunchError, NoDeviceError
+from perfsvc.model import BufferArg, Case, Kind, Launch, ReplayRecord, ScalarArg, Unit
 
-DEVICES = {"cpu": CpuDevice}
-"""Makes each device that is put to the test; one that needs a GPU is added as ``pytest.param(..., marks=...)``."""
+
+def fake(folder):
+    script = folder / "script.json"
+    script.write_text("{}")
+    return FakeDevice(script)
+
+
+def cuda(folder):
+    try:
+        (info, *_) = find(["cuda"])
+    except NoDeviceError as error:
+        pytest.skip(error.what)
+    return open_device(info.spec)
+
+
+DEVICES = {"cpu": lambda folder: CpuDevice(), "fake": fake, "cuda": cuda}
+"""Opens each device that is put to the test."""
+
+COMPUTING = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+ALL = [*COMPUTING, "fake"]
 
 RECORD = ReplayRecord(Case("vector_add", "plain", (("n", 4),)), Kind.KERNEL, (), (), (), "", 0)
 
 
-@pytest.fixture(scope="module", params=DEVICES)
-def device(request):
-    opened = DEVICES[request.param]()
+@pytest.fixture(scope="module", params=ALL)
+def device(request, tmp_path_factory):
+    opened = DEVICES[request.param](tmp_path_factory.mktemp("device"))
     yield opened
     opened.close()
 
@@ -124,3 +145,55 @@ def test_each_sample_has_its_time(device, buffer, clock, cold):
 
 def test_the_stream_is_an_address_that_libraries_take(device):
     assert device.stream >= 0
+
+
+# --- devices that compute ---------------------------------------------------------------------------------------------
+
+SOURCE = """
+__constant__ float offset[1];
+extern "C" __global__ void shifted(float* out, const float* a, int n) {
+    extern __shared__ float tile[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = i < n ? a[i] : 0.0f;
+    __syncthreads();
+    if (i < n) out[i] = tile[blockDim.x - 1 - threadIdx.x] + offset[0];
+}
+"""
+
+
+@pytest.fixture
+def shifted(device, tmp_path):
+    source = tmp_path / "shifted.cu"
+    source.write_text(SOURCE)
+    unit = Unit(source, ("shifted",))
+    return device.load(compile_all([unit], toolchain_for(device.info.target), Cache(tmp_path / "cache"))[unit].code)
+
+
+@pytest.mark.parametrize("device", COMPUTING, indirect=True)
+def test_a_launch_computes_with_its_arguments_shared_memory_and_constants(device, buffer, shifted):
+    n, block = 1024, 64
+    a = np.arange(n, dtype=np.float32)
+    out, source, constant = buffer(a.nbytes), buffer(a.nbytes), buffer(4)
+    device.upload(source, a)
+    device.upload(constant, np.array([0.5], np.float32))
+    device.set_constant(shifted, "offset", constant, 4)
+    words = (BufferArg("out"), BufferArg("a"), ScalarArg("n", "int32", n))
+    launch = Launch(0, "shifted", (n // block, 1, 1), (block, 1, 1), words, shared_bytes=4 * block)
+    device.launch(shifted, launch, (np.uint64(out), np.uint64(source), np.int32(n)))
+    result = np.empty(n, np.float32)
+    device.download(out, result)
+    assert np.array_equal(result, a.reshape(-1, block)[:, ::-1].reshape(-1) + 0.5)
+
+
+@pytest.mark.parametrize("device", COMPUTING, indirect=True)
+def test_what_a_device_cannot_launch_is_refused_and_it_goes_on(device, buffer, shifted):
+    address = np.uint64(buffer(256))
+    for shape, shared in (((2048, 1, 1), 0), ((32, 1, 1), 1 << 24)):
+        with pytest.raises(LaunchError) as caught:
+            device.launch(shifted, Launch(0, "shifted", (1, 1, 1), shape, (), shared), (address, address, np.int32(0)))
+        assert not caught.value.fatal
+        assert caught.value.cure
+    with pytest.raises(LaunchError, match="missing"):
+        device.launch(shifted, Launch(0, "missing", (1, 1, 1), (32, 1, 1), ()), ())
+    device.launch(shifted, Launch(0, "shifted", (1, 1, 1), (32, 1, 1), (), 128), (address, address, np.int32(8)))
+    device.synchronize()

@@ -18,7 +18,7 @@ def boards():
     try:
         return find(["cuda"])
     except NoDeviceError as error:
-        pytest.skip(str(error))
+        pytest.skip(error.what)
 
 
 @pytest.fixture(scope="session")
