@@ -1,18 +1,7 @@
-"""Each test of the store runs on SQLite and on PostgreSQL, in a database of its own.
+"""Each test of the store runs on SQLite and on PostgreSQL (tests/conftest.py), in a database of its own."""
 
-PostgreSQL is the server that PERFSVC_TEST_POSTGRESQL names (a URL whose user may create databases), else a throwaway
-one that is started here, on a socket in a temporary folder. Without any, tests skip with that reason, or fail where
-PERFSVC_REQUIRE_POSTGRESQL is 1, as in CI.
-"""
-
-import os
 import platform
-import pwd
 import shutil
-import signal
-import subprocess
-import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 
 from perfsvc.model import (
     Case,
@@ -42,96 +29,6 @@ from perfsvc.model import (
 from perfsvc.store import State, Store
 from perfsvc.store.engine import transaction
 
-ADMIN = "postgres"
-
-
-def required() -> bool:
-    return os.environ.get("PERFSVC_REQUIRE_POSTGRESQL") == "1"
-
-
-def programs() -> Path | None:
-    """The folder of initdb and postgres: on PATH, or where Debian keeps its newest."""
-    found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=version)
-    return folders[-1] if folders else None
-
-
-def version(folder: Path) -> float:
-    return float(folder.parent.name) if folder.parent.name.replace(".", "").isdigit() else 0.0
-
-
-def unprivileged() -> dict[str, object]:
-    """PostgreSQL refuses to run as root: who runs it instead, as arguments of subprocess."""
-    if os.geteuid() != 0:
-        return {}
-    known = {entry.pw_name: entry for entry in pwd.getpwall()}
-    user = known.get(ADMIN) or known["nobody"]
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """The URL of a PostgreSQL server whose user may create databases."""
-    named = os.environ.get("PERFSVC_TEST_POSTGRESQL")
-    if named:
-        yield named
-        return
-    bin_folder = programs()
-    if bin_folder is None:
-        reason = "no PostgreSQL: apt-get install postgresql, or set PERFSVC_TEST_POSTGRESQL"
-        pytest.fail(reason) if required() else pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="perfsvc-pg-") as name:
-        yield from throwaway(bin_folder, Path(name))
-
-
-def throwaway(bin_folder: Path, home: Path) -> Iterator[str]:
-    who = unprivileged()
-    if who:
-        os.chown(home, who["user"], who["group"])
-    run = {"cwd": home, "stdin": subprocess.DEVNULL, **who}
-    made = subprocess.run(
-        [bin_folder / "initdb", "-D", home / "data", "-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--locale=C"],
-        capture_output=True,
-        text=True,
-        check=False,
-        **run,
-    )
-    assert made.returncode == 0, made.stderr
-    settings = {"listen_addresses": "", "unix_socket_directories": home, "fsync": "off", "max_connections": "40"}
-    options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(
-            [bin_folder / "postgres", "-D", home / "data", *options], stdout=log, stderr=log, **run
-        )
-    try:
-        url = f"postgresql://{ADMIN}@/{ADMIN}?host={home}"
-        wait_for(url, process, home / "log")
-        yield url
-    finally:
-        process.send_signal(signal.SIGQUIT)
-        process.wait(timeout=30)
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(300):
-        assert process.poll() is None, log.read_text()
-        try:
-            psycopg.connect(url).close()
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(log.read_text())
-
-
-def administer(server: str, statement: str, *names: str) -> None:
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
-
-
-def beside(server: str, database: str) -> str:
-    return make_url(server).set(database=database).render_as_string(hide_password=False)
-
 
 @pytest.fixture(scope="session")
 def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -142,13 +39,12 @@ def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def template_postgresql(server: str) -> Iterator[str]:
+def template_postgresql(databases: Any) -> Iterator[str]:
     """The same on PostgreSQL, as the name of a database."""
-    name = f"perfsvc_template_{uuid.uuid4().hex}"
-    administer(server, "CREATE DATABASE {} TEMPLATE template0", name)
-    Store.open(beside(server, name)).close()
+    name = databases.create()
+    Store.open(databases.url(name)).close()
     yield name
-    administer(server, "DROP DATABASE {}", name)
+    databases.drop(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -163,19 +59,18 @@ def new_database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> I
 
     def make(empty: bool) -> str:
         template = "template0" if empty else request.getfixturevalue(f"template_{kind}")
-        name = f"perfsvc_{uuid.uuid4().hex}"
         if kind == "sqlite":
-            path = tmp_path / f"{name}.db"
+            path = tmp_path / f"{uuid.uuid4().hex}.db"
             if not empty:
                 shutil.copy(template, path)
             return str(path)
-        administer(request.getfixturevalue("server"), "CREATE DATABASE {} TEMPLATE {}", name, template)
-        names.append(name)
-        return beside(request.getfixturevalue("server"), name)
+        databases = request.getfixturevalue("databases")
+        names.append(databases.create(template))
+        return str(databases.url(names[-1]))
 
     yield make
     for name in names:
-        administer(request.getfixturevalue("server"), "DROP DATABASE {}", name)
+        request.getfixturevalue("databases").drop(name)
 
 
 @pytest.fixture

@@ -1,0 +1,135 @@
+"""PostgreSQL for whoever tests against it.
+
+The server is the one that PERFSVC_TEST_POSTGRESQL names (a URL whose user may create databases), else a throwaway one
+that is started here, on a socket in a temporary folder. Without any, tests skip on a developer's machine and fail
+in CI. psycopg is imported where it is used: a GPU box needs none of this.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+ADMIN = "postgres"
+
+
+def required() -> bool:
+    return os.environ.get("PERFSVC_REQUIRE_POSTGRESQL") == "1"
+
+
+def programs() -> Path | None:
+    """The folder of initdb and postgres: on PATH, or where Debian keeps its newest."""
+    found = shutil.which("initdb")
+    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=version)
+    return folders[-1] if folders else None
+
+
+def version(folder: Path) -> float:
+    return float(folder.parent.name) if folder.parent.name.replace(".", "").isdigit() else 0.0
+
+
+def unprivileged() -> dict[str, object]:
+    """PostgreSQL refuses to run as root: who runs it instead, as arguments of subprocess."""
+    if os.geteuid() != 0:
+        return {}
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    user = known.get(ADMIN) or known["nobody"]
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The URL of a PostgreSQL server whose user may create databases."""
+    named = os.environ.get("PERFSVC_TEST_POSTGRESQL")
+    if named:
+        yield named
+        return
+    bin_folder = programs()
+    if bin_folder is None:
+        reason = "no PostgreSQL: apt-get install postgresql, or set PERFSVC_TEST_POSTGRESQL"
+        pytest.fail(reason) if required() else pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="perfsvc-pg-") as name:
+        yield from throwaway(bin_folder, Path(name))
+
+
+def throwaway(bin_folder: Path, home: Path) -> Iterator[str]:
+    who = unprivileged()
+    if who:
+        os.chown(home, who["user"], who["group"])
+    run = {"cwd": home, "stdin": subprocess.DEVNULL, **who}
+    made = subprocess.run(
+        [bin_folder / "initdb", "-D", home / "data", "-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--locale=C"],
+        capture_output=True,
+        text=True,
+        check=False,
+        **run,
+    )
+    assert made.returncode == 0, made.stderr
+    settings = {"listen_addresses": "", "unix_socket_directories": home, "fsync": "off", "max_connections": "40"}
+    options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(
+            [bin_folder / "postgres", "-D", home / "data", *options], stdout=log, stderr=log, **run
+        )
+    try:
+        url = f"postgresql://{ADMIN}@/{ADMIN}?host={home}"
+        wait_for(url, process, home / "log")
+        yield url
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait(timeout=30)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    import psycopg
+
+    for _ in range(300):
+        assert process.poll() is None, log.read_text()
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(log.read_text())
+
+
+@dataclass(frozen=True)
+class Databases:
+    """The databases of a server, made and dropped by name."""
+
+    server: str
+
+    def create(self, template: str = "template0") -> str:
+        """The name of a new database."""
+        name = f"perfsvc_{uuid.uuid4().hex}"
+        self._administer("CREATE DATABASE {} TEMPLATE {}", name, template)
+        return name
+
+    def drop(self, name: str) -> None:
+        self._administer("DROP DATABASE {}", name)
+
+    def url(self, name: str) -> str:
+        return make_url(self.server).set(database=name).render_as_string(hide_password=False)
+
+    def _administer(self, statement: str, *names: str) -> None:
+        import psycopg
+        from psycopg import sql
+
+        with psycopg.connect(self.server, autocommit=True) as connection:
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+@pytest.fixture(scope="session")
+def databases(server: str) -> Databases:
+    return Databases(server)

@@ -1,0 +1,89 @@
+"""Every kind of variant and every kind of step, on the CPU device."""
+
+import pytest
+
+FAILURES = {
+    "raises": "the Python step 'fail' raised LookupError: no plan for this size",
+    "silent": "a host variant returned no usable metrics: nothing",
+    "wordy": "a host variant returned no usable metrics: {'latency_ms': 'quick'}",
+}
+REPORTS = "kinds/reports[n=1000]"
+
+
+@pytest.fixture(scope="module")
+def first(new_workplace):
+    """A workplace in which the whole suite was measured once, and how that ended."""
+    workplace = new_workplace()
+    return workplace, workplace.cpu("--format", "json", suite="kinds", code=4)
+
+
+@pytest.fixture(scope="module")
+def slower(first):
+    """The same after a second run, in which the host variant reported twice the latency."""
+    workplace, _ = first
+    workplace.environment["KINDS_LATENCY"] = "4"
+    return workplace, workplace.cpu("--select", "kinds/reports", suite="kinds", code=1)
+
+
+def results(ended):
+    return {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["results"]}
+
+
+@pytest.mark.parametrize("variant", ["steps", "whole", "python"])
+def test_steps_and_python_functions_give_right_results_and_times(first, variant):
+    row = results(first[1])[variant]
+    assert (row["status"], row["reason"]) == ("ok", "")
+    assert row["median_s"] > 0
+    assert row["max_error"] < 1e-5
+    assert row["bandwidth_bytes_per_s"] == pytest.approx(4004 / row["median_s"])
+
+
+@pytest.mark.parametrize("variant", FAILURES)
+def test_a_python_function_that_does_wrong_fails_its_case_in_its_own_words(first, variant):
+    row = results(first[1])[variant]
+    assert (row["status"], row["reason"], row["verdict"]) == ("failed", FAILURES[variant], "broken")
+    assert row["cure"]
+
+
+def test_what_a_host_variant_returns_is_stored_and_shown(first):
+    workplace, ended = first
+    row = results(ended)["reports"]
+    assert (row["status"], row["median_s"]) == ("ok", None)
+    metrics = {metric["metric"]: metric for metric in row["metrics"]}
+    assert set(metrics) == {"buffers", "latency_ms", "stream"}
+    assert metrics["latency_ms"]["value"] == pytest.approx(2.0)
+    assert metrics["latency_ms"]["verdict"] == "new"
+    assert workplace.rows("select value from metrics where name = 'buffers'") == [(2.0,)] * 3
+
+
+def test_the_run_table_has_a_line_for_each_metric_with_its_verdict(slower):
+    out = slower[1].out
+    lines = {words[0]: words[1:] for line in out.splitlines() if (words := line.split())}
+    assert lines["latency_ms"][0] == "4"
+    assert lines["latency_ms"][-3:] == ["+100.0", "%", "regression"]
+    assert lines["buffers"][-1] == "unchanged"
+    assert out.splitlines()[-1] == "run 2: 1 ok; 1 regression, 0 improvements, 2 unchanged"
+
+
+def test_a_metric_is_better_when_it_is_lower(slower, typed):
+    workplace, _ = slower
+    rows = typed(workplace, "compare", "1", "2", "--format", "json", code=1).json["verdicts"]
+    verdicts = {row["metric"]: row for row in rows if row["case"] == REPORTS}
+    assert verdicts["latency_ms"]["verdict"] == "regression"
+    assert verdicts["latency_ms"]["ratio"] == pytest.approx(2.0)
+    back = typed(workplace, "compare", "2", "1", "--format", "json", code=4).json["verdicts"]
+    assert {row["metric"]: row["verdict"] for row in back if row["case"] == REPORTS}["latency_ms"] == "improvement"
+    assert f"{REPORTS} latency_ms" in typed(workplace, "compare", "1", "2").out
+
+
+def test_metrics_are_columns_of_the_report(slower, typed):
+    workplace, _ = slower
+    (row,) = typed(workplace, "report", "--summary", "--format", "json", code=0).json
+    assert (row["case"], row["metric_latency_ms"], row["median_s"], row["replicas"]) == (REPORTS, 4.0, None, 3)
+
+
+def test_a_case_without_times_has_a_history(slower, typed):
+    workplace, _ = slower
+    rows = typed(workplace, "show", REPORTS, "--format", "json", code=0).json
+    assert [(row["run"], row["status"], row["median_s"]) for row in rows] == [(1, "ok", None), (2, "ok", None)]
+    assert REPORTS in typed(workplace, "show", REPORTS, code=0).out

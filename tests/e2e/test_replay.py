@@ -1,0 +1,80 @@
+"""A case of an earlier night runs again from the database alone."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from perfsvc import suite
+from perfsvc.device.find import find
+from perfsvc.measure import pool
+from perfsvc.measure.plan import Plan, Task
+from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.shared import share
+from perfsvc.model import Mode, Status, Tolerance
+from perfsvc.store import Store
+
+CASES = ("kinds/steps[n=1000]", "kinds/python[n=1000]", "kinds/reports[n=1000]")
+SELECTED = ("--select", "kinds/steps", "--select", "kinds/python", "--select", "kinds/reports", "--replicas", "1")
+
+
+@pytest.fixture(scope="module")
+def database(new_workplace):
+    """A database in which run 1 saw a suite, run 2 its bench.py after a bad change; the suite is there no more."""
+    workplace = new_workplace()
+    folder = workplace.folder / "suite"
+    shutil.copytree(workplace.suites / "kinds", folder)
+    workplace.cpu(*SELECTED, suite=folder, code=0)
+    bench = folder / "kinds" / "bench.py"
+    text = bench.read_text()
+    bench.write_text(text.replace(".sum(dtype=np.float64)", ".mean(dtype=np.float64)"))
+    workplace.cpu(*SELECTED, suite=folder, code=4)
+    shutil.rmtree(folder)
+    return workplace.database
+
+
+def replayed(database, case_id, run):
+    """What measuring the case as it was in that run gives tonight."""
+    with Store.open(database) as store:
+        record, modules, bench = store.replay(case_id, run)
+    file = suite.load_text(bench.decode(), record.case.benchmark)
+    inputs, expected = suite.replay_arrays(file, record.case.point, record.seed)
+    (cpu,) = find(["cpu"])
+    arrays = share(inputs, expected)
+    task = Task(
+        device=cpu.uuid,
+        record=record,
+        modules=tuple(modules[digest] for digest in record.modules),
+        mode=Mode.COLD,
+        sampling=Sampling(warmup=1, samples=5, seconds=0.1),
+        tolerance=Tolerance(max=1e-5, mean=1e-5),
+        arrays=lambda: arrays,
+        bench=bench.decode(),
+    )
+    try:
+        (measurement,) = pool.measure(Plan((task,), replicas=1, seed=0, limit_s=60), {cpu.uuid: cpu})
+    finally:
+        arrays.close()
+    return measurement
+
+
+@pytest.mark.parametrize("case_id", CASES)
+def test_a_case_runs_again_without_its_suite(database, case_id):
+    measurement = replayed(database, case_id, run=1)
+    assert (measurement.status, measurement.reason) == (Status.OK, "")
+    assert measurement.case.id == case_id
+    assert len(measurement.samples_s) == (0 if "reports" in case_id else 5)
+
+
+def test_a_python_step_runs_again_as_it_was_on_its_own_night(database):
+    assert replayed(database, CASES[1], run=1).status is Status.OK
+    changed = replayed(database, CASES[1], run=2)
+    assert changed.status is Status.WRONG
+    assert "total[0] is" in changed.reason
+
+
+def test_the_record_of_an_unchanged_case_is_the_same_but_for_its_benchmark_file(database):
+    with Store.open(database) as store:
+        first, second = (store.replay(CASES[0], run)[0] for run in (1, 2))
+    assert first.bench != second.bench
+    assert replace(first, bench=second.bench) == second
