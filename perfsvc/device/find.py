@@ -27,6 +27,15 @@ def find(specs: Sequence[str]) -> list[DeviceInfo]:
     return list(found.values())
 
 
+def why_no_gpu() -> str:
+    """Why ``auto`` means the CPU device on this machine; empty where it does not."""
+    try:
+        _cuda()
+    except NoDeviceError as error:
+        return error.what
+    return ""
+
+
 def open_device(spec: str) -> Device:
     """Opens the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several."""
     infos = find([spec])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import judge, suite
-from perfsvc.device.find import find
+from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure import pool
 from perfsvc.measure.shared import SharedArrays, Shelf, share
@@ -74,6 +74,8 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
     """
     progress = progress or Silent()
     devices = find(request.devices)
+    if "auto" in request.devices and (reason := why_no_gpu()):
+        progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
     targets = choose(found, devices, request.selection, request.points)
     with Store.open(request.database) as store, contextlib.closing(Shelf(SHELF_BYTES)) as shelf:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.device.find import find, open_device
+from perfsvc.device.find import find, open_device, why_no_gpu
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.model import DeviceInfo
 
@@ -80,9 +80,14 @@ def test_auto_is_the_cpu_where_there_is_no_board(no_boards, cpu):
     assert find(["auto"]) == [CPU]
 
 
-def test_auto_is_the_cpu_where_there_is_no_pycuda(monkeypatch, cpu):
+def test_auto_is_the_cpu_where_there_is_no_pycuda_and_the_reason_is_known(monkeypatch, cpu):
     import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     assert find(["auto"]) == [CPU]
+    assert why_no_gpu() == "CUDA devices need PyCUDA, which is not installed"
+
+
+def test_nothing_is_to_be_explained_where_there_is_a_board(boards):
+    assert not why_no_gpu()
 
 
 def test_a_missing_pycuda_is_told_with_the_command_that_installs_it(monkeypatch):
