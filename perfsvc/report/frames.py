@@ -58,11 +58,20 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     for name in set(FLOATS) & set(table):
         table[name] = table[name].astype("float64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
-    for name, values in _spread_out(axes).items():
-        table[name if name not in table else f"axis_{name}"] = _typed(values)
+    points = {
+        name if name not in table else f"axis_{name}": _typed(values) for name, values in _spread_out(axes).items()
+    }
+    table = table.assign(**points)
     for name, values in _spread_out(columns.get("metrics", ())).items():
         table[f"metric_{name}"] = pd.Series(values, dtype="float64")
-    return table
+    return _in_reading_order(table, list(points))
+
+
+def _in_reading_order(table: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
+    """Measured in random order; read with the variants of a point one below the other."""
+    order = ["run", "device", "benchmark", *axes, "variant", "mode", "replica"]
+    known = set(order) <= set(table)
+    return table.sort_values(order, kind="stable", ignore_index=True) if known else table
 
 
 def parse_point(text: str) -> dict[str, Value]:

@@ -217,3 +217,11 @@ def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no format is named yaml") as raised:
         write(frame(columns()), "yaml", None)
     assert "csv, json, markdown, html, parquet, xlsx" in raised.value.cure
+
+
+def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_measured() -> None:
+    measured = [("b", "n=16"), ("a", "n=16"), ("b", "n=2"), ("a", "n=2")]
+    same = {name: [value] * len(measured) for name, value in (("run", 1), ("device", "G"), ("mode", "cold"))}
+    variants, points = map(list, zip(*measured, strict=True))
+    table = frame({**same, "benchmark": ["t"] * 4, "variant": variants, "point": points, "replica": [0] * 4})
+    assert list(zip(table["variant"], table["n"], strict=True)) == [("a", 2), ("b", 2), ("a", 16), ("b", 16)]
