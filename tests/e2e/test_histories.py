@@ -1,0 +1,147 @@
+"""What a renamed variant, a raised version and a git revision mean to a case's history."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ALPHA, BETA, FIRST = "scale/alpha[n=100]", "scale/beta[n=100]", "scale/first[n=100]"
+
+
+def edit(folder, old, new):
+    bench = folder / "scale" / "bench.py"
+    text = bench.read_text()
+    assert old in text
+    bench.write_text(text.replace(old, new))
+
+
+def copied(workplace, folder):
+    """A copy of the suite ``scale``, to be changed."""
+    shutil.copytree(workplace.suites / "scale", folder)
+    workplace.play({"*": {"seconds": 1e-4}})
+    return folder
+
+
+def verdicts(ended):
+    return {row["case"]: row["verdict"] for row in ended.json["results"]}
+
+
+@pytest.fixture(scope="module")
+def renamed(new_workplace):
+    """A workplace with a run before and one after alpha was renamed, and one after the version was raised."""
+    workplace = new_workplace()
+    suite = copied(workplace, workplace.folder / "kernels")
+    arguments = ("--exclude", "scale/gamma", "--format", "json")
+    ended = [workplace.fake(*arguments, suite=suite, code=0)]
+    edit(suite, 'variant("alpha")', 'variant("first", formerly="alpha")')
+    ended.append(workplace.fake(*arguments, suite=suite, code=0))
+    shutil.copy(workplace.database, workplace.folder / "renamed.db")
+    edit(suite, "benchmark = Benchmark(", "benchmark = Benchmark(version=2,")
+    ended.append(workplace.fake(*arguments, suite=suite, code=0))
+    return workplace, ended
+
+
+def test_a_renamed_variant_goes_on_with_its_history(renamed, typed):
+    workplace, (before, after, _) = renamed
+    assert verdicts(before) == {ALPHA: "new", BETA: "new"}
+    assert verdicts(after) == {FIRST: "unchanged", BETA: "unchanged"}
+    rows = typed(workplace, "compare", "1", "2", "--format", "json", code=0).json["verdicts"]
+    assert {row["case"]: row["verdict"] for row in rows} == {FIRST: "unchanged", BETA: "unchanged"}
+
+
+@pytest.mark.parametrize("name", [ALPHA, FIRST])
+def test_a_history_is_shown_under_both_names(renamed, typed, name):
+    workplace, _ = renamed
+    rows = typed(workplace, "show", name, "--db", "renamed.db", "--format", "json", code=0).json
+    assert [(row["run"], row["case"]) for row in rows] == [(1, ALPHA), (2, FIRST)]
+    later = typed(workplace, "show", name, "--format", "json", code=0).json
+    assert [(row["run"], row["case"]) for row in later] == [(3, FIRST)]
+
+
+def test_a_raised_version_ends_a_history(renamed, typed):
+    workplace, (_, _, raised) = renamed
+    assert verdicts(raised) == {FIRST: "new", BETA: "new"}
+    rows = typed(workplace, "compare", "2", "3", "--format", "json", code=0).json["verdicts"]
+    assert {row["verdict"] for row in rows} == {"new"}
+    assert "version 2 of a case whose history ended with version 1" in rows[0]["reason"]
+
+
+# --- git -------------------------------------------------------------------------------------------------------------
+
+
+def git(folder, *arguments):
+    identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+def commit(folder, message):
+    git(folder, "add", "--all")
+    git(folder, "commit", "--message", message)
+
+
+@pytest.fixture(scope="module")
+def repository(new_workplace):
+    """A repository of three commits: the first and the second measured, then the second with changes, the third not."""
+    workplace = new_workplace()
+    workplace.environment["TMPDIR"] = str(workplace.folder / "temporary")
+    workplace.environment["PATH"] = f"{Path(sys.executable).parent}:{workplace.environment['PATH']}"
+    (workplace.folder / "temporary").mkdir()
+    top = workplace.folder / "a repository"
+    suite = copied(workplace, top / "kernels")
+    git(workplace.folder, "init", "--initial-branch", "main", top)
+    commit(top, "first")
+    workplace.fake(suite=suite, code=0)
+    workplace.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1.2e-4}})
+    edit(suite, "n, flops=n)", "n, flops=2 * n)")
+    commit(top, "second")
+    workplace.fake(suite=suite, code=1)
+    edit(suite, "flops=2 * n)", "flops=3 * n)")
+    workplace.fake("--select", "scale/alpha", "--replicas", "1", suite=suite, code=0)
+    commit(top, "third")
+    return workplace, suite
+
+
+def test_revisions_of_the_suites_repository_are_compared(repository, typed):
+    workplace, suite = repository
+    ended = typed(workplace, "compare", "HEAD~2", "HEAD~1", "--suite", suite, "--format", "json", code=1).json
+    assert (ended["base"], ended["new"]) == (1, 2)
+    assert {row["case"] for row in ended["verdicts"] if row["verdict"] == "regression"} == {BETA}
+    rows = typed(workplace, "report", "main~1", "--suite", suite, "--format", "json", code=0).json
+    assert {row["run"] for row in rows} == {2}
+
+
+def test_a_dirty_tree_is_marked(repository, typed):
+    workplace, _ = repository
+    origins = [row["provenance"] for row in typed(workplace, "runs", "--format", "json", code=0).json]
+    dirty = {origin["dirty"]: origin["commit"] for origin in origins[-3:]}
+    assert [origin["dirty"] for origin in origins[-3:]] == [True, False, False]
+    assert {origin["branch"] for origin in origins[-3:]} == {"main"}
+    assert f"{dirty[True][:9]}+" in typed(workplace, "runs", code=0).out
+
+
+def test_a_revision_that_was_never_measured_names_the_command_that_measures_it(repository, typed):
+    workplace, suite = repository
+    ended = typed(workplace, "compare", "HEAD~1", "HEAD", "--suite", suite, code=2)
+    assert "HEAD (" in ended.err
+    _, _, command = ended.err.partition("cure: measure it: ")
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=workplace.folder,
+        env=workplace.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    after = typed(workplace, "compare", "HEAD~1", "HEAD", "--suite", suite, "--format", "json", code=0).json
+    assert (after["base"], after["new"]) == (2, 4)
+    assert {row["verdict"] for row in after["verdicts"]} == {"new", "missing"}  # another device measured it
+
+
+def test_a_revision_that_git_does_not_know_is_said(repository, typed):
+    workplace, suite = repository
+    ended = typed(workplace, "compare", "no-such-branch", "HEAD~1", "--suite", suite, code=2)
+    assert "'no-such-branch' is no run, label or git revision" in ended.err
+    assert "perfsvc runs" in ended.err

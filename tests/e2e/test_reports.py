@@ -1,0 +1,106 @@
+"""Every format of ``report``, read back as an analyst would."""
+
+import io
+import re
+
+import pandas as pd
+import pytest
+
+FORMATS = ("csv", "json", "markdown", "html", "parquet", "xlsx")
+TIMES = {"scale/alpha": 1.25e-4, "scale/beta": 3e-6, "scale/gamma": 0.75}
+
+
+@pytest.fixture(scope="module")
+def place(new_workplace):
+    """A workplace with three runs: two whole ones of different times, and one with a wrong case."""
+    workplace = new_workplace()
+    for factor in (1, 2):
+        workplace.play({name: {"seconds": factor * seconds} for name, seconds in TIMES.items()})
+        workplace.fake("--points", "full", "--replicas", "2", "--label", f"x{factor}")
+    workplace.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "wrong"}})
+    workplace.fake("--replicas", "1", code=4)
+    return workplace
+
+
+def read(path):
+    match path.suffix:
+        case ".csv":
+            return pd.read_csv(path)
+        case ".json":
+            return pd.read_json(path)
+        case ".parquet":
+            return pd.read_parquet(path)
+        case ".xlsx":
+            return pd.read_excel(path)
+        case ".markdown":
+            lines = [line for line in path.read_text().splitlines() if "---" not in line]
+            table = pd.read_csv(io.StringIO("\n".join(lines)), sep="|", skipinitialspace=True)
+            return table.rename(columns=str.strip).apply(
+                lambda column: (
+                    column.str.strip() if isinstance(column.dtype, pd.StringDtype) or column.dtype == object else column
+                )
+            )
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "html"])
+def test_every_format_gives_the_same_medians(place, typed, name):
+    path = place.folder / f"report.{name}"
+    ended = typed(place, "report", "x1", "--format", name, "--output", path, code=0)
+    assert (ended.out, ended.err) == ("", "")
+    table = read(path)
+    assert len(table) == 12  # three variants at two points in two replicas
+    for variant, seconds in TIMES.items():
+        rows = table[table["case"].str.startswith(variant)]
+        assert rows["median_s"].astype(float).to_numpy() == pytest.approx(seconds, rel=1e-6)
+    assert set(table["n"].astype(int)) == {1000, 4000}
+
+
+def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place, typed):
+    path = place.folder / "report.html"
+    typed(place, "report", "x1", "--format", "html", "--output", path, code=0)
+    page = path.read_text()
+    shown = re.findall(r'row">(\w+)</th>\s*<td[^>]*>(\S+)</td>.*?<span>(\S+ \S+) <small>', page, flags=re.DOTALL)
+    medians = {"alpha": "125.0 µs", "beta": "3.000 µs", "gamma": "750.0 ms"}
+    assert sorted(shown) == [(name, f"n={n}", median) for name, median in medians.items() for n in (1000, 4000)]
+    assert "http" not in page
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "markdown", "html"])
+def test_text_goes_to_standard_output_as_it_goes_to_a_file(place, typed, name):
+    path = place.folder / f"same.{name}"
+    typed(place, "report", "--format", name, "--output", path, code=0)
+    assert typed(place, "report", "--format", name, code=0).out == path.read_text()
+
+
+@pytest.mark.parametrize("name", ["parquet", "xlsx"])
+def test_a_binary_format_is_kept_off_the_terminal(place, typed, name):
+    ended = typed(place, "report", "--format", name, code=2)
+    assert ended.out == ""
+    assert f"{name} is a binary format" in ended.err
+    assert f"cure: --output report.{name}" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs"),
+    [((), {3}), (("--all",), {1, 2, 3}), (("1", "latest"), {1, 3}), (("x2", "x1"), {1, 2}), (("latest~1",), {2})],
+)
+def test_runs_are_chosen_by_name_and_all_by_option(place, typed, arguments, runs):
+    rows = typed(place, "report", *arguments, "--format", "json", code=0).json
+    assert {row["run"] for row in rows} == runs
+
+
+def test_the_summary_has_one_row_a_case_and_run(place, typed):
+    rows = typed(place, "report", "--all", "--summary", "--format", "json", code=0).json
+    assert len(rows) == 6 + 6 + 3
+    medians = {(row["run"], row["case"]): row["median_s"] for row in rows}
+    assert medians[1, "scale/beta[n=1000]"] == pytest.approx(3e-6, rel=1e-6)
+    assert medians[2, "scale/beta[n=1000]"] == pytest.approx(6e-6, rel=1e-6)
+    wrong = next(row for row in rows if row["status"] == "wrong")
+    assert (wrong["case"], wrong["median_s"], wrong["replicas"]) == ("scale/beta[n=100]", None, 0)
+    assert "scale" in wrong["reason"] or "out[" in wrong["reason"]
+
+
+def test_a_file_that_cannot_be_written_is_said(place, typed):
+    ended = typed(place, "report", "--output", place.folder / "no" / "report.csv", code=2)
+    assert "report.csv cannot be written: No such file or directory" in ended.err
+    assert "cure:" in ended.err
