@@ -4,6 +4,7 @@ Commands are imported when they are called, so that ``perfsvc --help`` costs lit
 """
 
 import importlib
+import os
 import sys
 from typing import NoReturn
 
@@ -76,4 +77,5 @@ def main() -> NoReturn:
 
 
 def _say(message: str) -> None:
-    click.secho(message, err=True, fg="red" if sys.stderr.isatty() else None)
+    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    click.secho(message, err=True, fg="red" if coloured else None)

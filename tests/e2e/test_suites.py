@@ -1,0 +1,103 @@
+"""What a suite may have wrong, and which of its cases a command takes."""
+
+import pytest
+
+MOODY = [f"moody/copy[n={n}]" for n in (1000, 2000, 3000)]
+
+
+@pytest.fixture(scope="module")
+def mixed(new_workplace):
+    """A run of a suite with a broken benchmark file, and inputs that cannot be made at one point."""
+    workplace = new_workplace()
+    workplace.play({"*": {"seconds": 1e-4}})
+    return workplace, workplace.fake("--points", "full", "--format", "json", suite="mixed", code=4)
+
+
+def test_a_broken_benchmark_file_stops_none_of_the_others(mixed):
+    workplace, ended = mixed
+    problems = {problem["what"]: problem for problem in ended.json["problems"]}
+    assert set(problems) == {"axis 'n' is empty", "no variants"}
+    for problem in problems.values():
+        assert (problem["path"], problem["line"]) == (str(workplace.suites / "mixed" / "broken" / "bench.py"), 5)
+        assert problem["cure"]
+    assert {row["case"] for row in ended.json["results"] if row["status"] == "ok"} == {MOODY[0], MOODY[2]}
+
+
+def test_inputs_that_cannot_be_made_fail_their_case_alone(mixed):
+    _, ended = mixed
+    (row,) = (row for row in ended.json["results"] if row["status"] != "ok")
+    assert (row["case"], row["status"]) == (MOODY[1], "failed")
+    assert "inputs raised MemoryError: no room for 2000 (at n=2000)" in row["reason"]
+    assert row["cure"] == "correct the function"
+
+
+def test_a_problem_is_printed_with_file_line_and_cure(mixed, typed):
+    workplace, _ = mixed
+    where = f"{workplace.suites / 'mixed' / 'broken' / 'bench.py'}:5: "
+    listed = typed(workplace, "list", "--suite", workplace.suites / "mixed", code=4)
+    assert f"error: {where}axis 'n' is empty\n  cure: give it at least one value" in listed.err
+    assert all(case in listed.out for case in MOODY)
+    script = f"fake:{workplace.script}"
+    ended = typed(
+        workplace, "run", "--device", script, "--suite", workplace.suites / "mixed", "--replicas", "1", code=4
+    )
+    printed = ended.out.replace("\n", "")
+    assert f"✗ {where}axis 'n' is empty" in printed
+    assert "cure: give it at least one value" in printed
+    assert "moody/copy[n=100]" in ended.out
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_suite_without_benchmarks_is_said(perfsvc, typed, made):
+    folder = perfsvc.folder / "empty"
+    if made:
+        folder.mkdir()
+    for command in ("list", "run"):
+        ended = typed(perfsvc, command, "--suite", folder, code=2)
+        assert (f"no bench.py in {folder}" if made else f"no folder {folder}") in ended.err
+        assert "cure:" in ended.err
+    assert not perfsvc.database.exists()
+
+
+def test_a_selection_that_takes_nothing_names_the_nearest(perfsvc, typed):
+    for command in ("list", "run"):
+        ended = typed(perfsvc, command, "--suite", perfsvc.suites / "scale", "--select", "scale/alhpa", code=2)
+        assert "'scale/alhpa' selects no case" in ended.err
+        assert "cure: the nearest are scale/alpha" in ended.err
+    ended = typed(perfsvc, "list", "--suite", perfsvc.suites / "scale", "--exclude", "*", code=2)
+    assert "every selected case is excluded" in ended.err
+    assert not perfsvc.database.exists()
+
+
+def test_a_point_that_is_not_measured_here_is_said(perfsvc, typed):
+    ended = typed(
+        perfsvc, "run", "--device", "cpu", "--suite", perfsvc.suites / "scale", "--select", "*[n=4000]", code=2
+    )
+    assert "--points" in ended.err
+
+
+def test_listed_cases_say_all_that_a_program_may_ask(perfsvc, typed):
+    arguments = ("--suite", perfsvc.suites / "kinds", "--select", "*/reports", "--select", "*/steps")
+    rows = typed(perfsvc, "list", *arguments, "--format", "json", code=0).json
+    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": []}
+    assert rows == [
+        {"case": "kinds/steps[n=1000]", "variant": "steps", "kind": "kernel", **common},
+        {"case": "kinds/reports[n=1000]", "variant": "reports", "kind": "host", **common},
+    ]
+
+
+def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc, typed):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    arguments = (
+        "--points",
+        "full",
+        "--select",
+        "scale/alpha",
+        "--select",
+        "*/gamma*[n=4000]",
+        "--exclude",
+        "*[n=1000]",
+    )
+    device = ("--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
+    rows = typed(perfsvc, "run", *device, *arguments, "--format", "json", code=0).json["results"]
+    assert [row["case"] for row in rows] == ["scale/alpha[n=4000]", "scale/gamma[n=4000]"]
