@@ -78,4 +78,4 @@ def main() -> NoReturn:
 
 def _say(message: str) -> None:
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    click.secho(message, err=True, fg="red" if coloured else None)
+    click.echo(click.style(message, fg="red") if coloured else message, err=True)

@@ -1,0 +1,132 @@
+"""The pool and workers that do not behave: each costs its case alone, or ends the run where none can start."""
+
+import json
+import sys
+import time
+
+import pytest
+
+from perfsvc.device.find import find
+from perfsvc.errors import NoDeviceError
+from perfsvc.measure import pool
+from perfsvc.measure.plan import Plan, Task
+from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.shared import share
+from perfsvc.model import Case, Kind, Mode, ReplayRecord, Status, Tolerance
+
+WORKER = """
+import os
+import signal
+import socket
+import sys
+import time
+
+from perfsvc import codec
+from perfsvc.device.find import find
+from perfsvc.measure import wire
+from perfsvc.measure.job import Job, Measured, Ready, Reply
+from perfsvc.model import Measurement, Status
+
+print("these are my words", flush=True)
+pool = socket.socket(fileno=int(sys.argv[3]))
+
+
+def say(body):
+    wire.send(pool, codec.encode(Reply(body)))
+
+
+{start}
+(device,) = find([sys.argv[4]])
+say(Ready(device))
+while (frame := wire.receive(pool)) is not None:
+    job = codec.decode(Job, frame.text)
+    if job.record.case.variant == "bad":
+        {bad}
+    say(Measured(Measurement(job.record.case, device.uuid, job.replica, Status.OK, samples_s=(1.0,)), True))
+"""
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """Measures the variants good, bad and fine with workers that do as they are told."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({}))
+    (device,) = find([f"fake:{script}"])
+    arrays = share({}, {})
+
+    def measure(start="pass", bad="pass", replicas=2, limit_s=30.0):
+        (tmp_path / "worker.py").write_text(WORKER.format(start=start, bad=bad))
+        python = tmp_path / "python"
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "worker.py"} "$@"\n')
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+        tasks = tuple(task(name, device.uuid, lambda: arrays) for name in ("good", "bad", "fine"))
+        found = list(pool.measure(Plan(tasks, replicas, 1, limit_s), {device.uuid: device}))
+        return {(one.case.variant, one.replica): one for one in found}
+
+    yield measure
+    arrays.close()
+
+
+def task(variant, device, arrays):
+    record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (), (), "", seed=0)
+    return Task(device, record, (), Mode.COLD, Sampling(), Tolerance(0, 0), arrays)
+
+
+def test_a_plan_is_worked_off_once_a_replica(work):
+    found = work()
+    assert set(found) == {(variant, replica) for variant in ("good", "bad", "fine") for replica in (0, 1)}
+    assert {one.status for one in found.values()} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("wire.send(pool, b'no json')", "the worker process said what nobody understands: b'no json'"),
+        ('wire.send(pool, b\'{"body": {"message": "hello"}}\')', "said what nobody understands"),
+        ("os._exit(9)", "the worker process died (exit status 9): these are my words"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "the worker process died (killed by SIGSEGV): these are my words"),
+        ("pool.sendall(b'-\\0\\0\\0'); os._exit(0)", "the worker process died (exit status 0): these are my words"),
+        ("raise RuntimeError('a bug of ours')", "RuntimeError: a bug of ours"),
+    ],
+)
+def test_a_worker_that_goes_wrong_costs_its_case_alone(work, bad, reason):
+    started = time.monotonic()
+    found = work(bad=bad)
+    assert time.monotonic() - started < pool.END_LIMIT_S
+    assert {key for key, one in found.items() if one.status is Status.OK} == {
+        (variant, replica) for variant in ("good", "fine") for replica in (0, 1)
+    }
+    (failed,) = (one for key, one in found.items() if key[0] == "bad")  # not tried again in the other replica
+    assert failed.status is Status.FAILED
+    assert reason in failed.reason
+    assert failed.cure
+
+
+def test_a_worker_past_its_limit_is_killed(work):
+    found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5)
+    assert "still running after 0.5 s" in found["bad", 0].reason
+    assert found["bad", 0].wall_s == pytest.approx(0.5, abs=0.4)
+    assert found["good", 0].status is found["fine", 0].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ("os._exit(3)", "died (exit status 3): these are my words"),
+        ("wire.send(pool, b'garbage'); time.sleep(60)", "said what nobody understands: b'garbage'"),
+    ],
+)
+def test_a_worker_that_does_not_start_ends_the_run(work, start, reason):
+    with pytest.raises(NoDeviceError) as error:
+        work(start=start)
+    assert "did not start" in error.value.what
+    assert reason in error.value.what
+    assert error.value.cure
+
+
+def test_a_worker_that_never_opens_its_device_ends_the_run(work, monkeypatch):
+    monkeypatch.setattr(pool, "START_LIMIT_S", 0.5)
+    with pytest.raises(NoDeviceError, match=r"was not open within 0\.5 s") as error:
+        work(start="time.sleep(60)")
+    assert "nvidia-smi" in error.value.cure

@@ -1,0 +1,142 @@
+"""The steps of a case as calls on a device."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from perfsvc.device.memory import HostMemory
+from perfsvc.errors import LaunchError
+from perfsvc.measure.memory import Memory
+from perfsvc.measure.program import Program
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    Call,
+    Case,
+    HostFinish,
+    Kind,
+    Launch,
+    Memset,
+    ReplayRecord,
+    Role,
+    ScalarArg,
+)
+
+
+class Recording(HostMemory):
+    """Host memory that notes what else it is asked to do."""
+
+    stream = 77
+
+    def __init__(self):
+        super().__init__()
+        self.log = []
+
+    def load(self, code):
+        return f"module {code.decode()}"
+
+    def set_constant(self, module, symbol, address, nbytes):
+        self.log.append(("constant", module, symbol, self.view(address, "float32", (nbytes // 4,)).tolist()))
+
+    def launch(self, module, launch, args):
+        self.log.append(("launch", module, launch.entry, list(args)))
+
+    def synchronize(self):
+        self.log.append(("synchronize",))
+
+
+BUFFERS = (
+    Buffer(Array("a", "float32", (4,)), Role.INPUT),
+    Buffer(Array("total", "float32", (1,)), Role.OUTPUT),
+    Buffer(Array("count", "int32", (1,)), Role.OUTPUT),
+    Buffer(Array("parts", "float32", (3,)), Role.SCRATCH),
+    Buffer(Array("ints", "int32", (2,)), Role.SCRATCH),
+)
+INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
+
+
+@contextmanager
+def program(*steps, modules=(b"A", b"B"), **functions):
+    device = Recording()
+    record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, BUFFERS, steps, ("1", "2"), "", seed=0)
+    with Memory(device, BUFFERS, INPUTS) as memory:
+        yield device, memory, Program(device, record, modules, memory, functions)
+
+
+def test_a_launch_is_given_its_module_and_its_arguments_resolved():
+    args = (BufferArg("a"), ScalarArg("n", "int64", 4), ScalarArg("", "float32", 0.5))
+    with program(Launch(1, "tree", (1, 1, 1), (32, 1, 1), args)) as (device, memory, steps):
+        steps.queue()
+        ((_, module, entry, given),) = device.log
+        assert (module, entry) == ("module B", "tree")
+        assert given == [memory.address("a"), 4, 0.5]
+        assert [value.dtype.name for value in given] == ["uint64", "int64", "float32"]
+
+
+def test_a_reset_brings_back_inputs_poison_and_constants():
+    launch = Launch(1, "tree", (1, 1, 1), (32, 1, 1), (), constants=(("weights", "a"),))
+    with program(launch, Memset("parts")) as (device, memory, steps):
+        for _ in range(2):
+            steps.reset()
+            assert np.isnan(memory.read("parts")).all()
+            assert memory.read("a").tolist() == [1, 2, 3, 4]
+            assert device.log == [("constant", "module B", "weights", [1, 2, 3, 4])]
+            device.log.clear()
+            steps.run()
+            assert memory.read("parts").tolist() == [0, 0, 0]
+            memory.views()["a"][...] = 9
+            device.log.clear()
+
+
+def test_only_what_the_device_does_is_queued_and_all_is_run():
+    called = []
+    steps = (Memset("parts", 0), Call("work"), HostFinish("sum", "parts", "total"))
+    with program(*steps, work=lambda arrays, stream: called.append(stream)) as (device, memory, bound):
+        bound.reset()
+        bound.queue()
+        assert np.isnan(memory.read("total"))
+        assert device.log == []
+        bound.run()
+        assert memory.read("total") == 0
+        assert device.log == [("synchronize",)]
+    assert called == [77, 77]
+
+
+@pytest.mark.parametrize(("operation", "total"), [("sum", 1e8 + 2), ("min", 1.0), ("max", 1e8)])
+def test_the_host_finishes_in_float64(operation, total):
+    with program(HostFinish(operation, "parts", "total")) as (_, memory, steps):
+        memory.write("parts", np.array([1, 1e8, 1], np.float32))
+        steps.run()
+        assert memory.read("total") == np.float32(total)
+
+
+def test_the_host_finishes_integers_exactly():
+    with program(HostFinish("sum", "ints", "count")) as (_, memory, steps):
+        memory.write("ints", np.array([2**24, 1]))
+        steps.run()
+        assert memory.read("count") == 2**24 + 1
+
+
+def test_a_function_is_given_arrays_and_its_return_is_handed_on():
+    def double(arrays, stream):
+        arrays["total"][0] = 2 * arrays["a"].sum()
+        return {"seen": len(arrays)}
+
+    with program(Memset("parts"), Call("double"), double=double) as (_, memory, steps):
+        steps.reset()
+        assert steps.call() == [None, {"seen": 5}]
+        assert memory.read("total") == 20
+
+
+def test_what_a_function_raises_is_said_with_its_name():
+    def divide(arrays, stream):
+        return 1 / 0
+
+    with program(Call("divide"), divide=divide) as (_, _, steps):
+        with pytest.raises(LaunchError) as error:
+            steps.run()
+        assert error.value.what == "the Python step 'divide' raised ZeroDivisionError: division by zero"
+        assert not error.value.fatal
+        assert isinstance(error.value.__cause__, ZeroDivisionError)
