@@ -14,6 +14,10 @@ CHUNK = 1 << 18
 """Elements compared at a time, so that the temporaries stay in the cache."""
 
 
+ROUNDED = 2.0**-53
+"""The error of an integer that differs from its reference by less than float64 can tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Error:
     """The error of a result: |out - ref| / max(|ref|, rms(ref)), its maximum, mean, and where the maximum is."""
@@ -24,17 +28,16 @@ class Error:
 
 
 def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
-    """The error of ``out`` against ``ref`` (equal shapes, at least one element); anything not finite counts as inf."""
+    """The error of ``out`` against ``ref``, two arrays of one shape with at least one element.
+
+    An element whose reference is not finite is right only if it is the same (NaN for NaN), and infinitely wrong
+    otherwise; so is a result that is not finite where the reference is. Integers are never rounded together.
+    """
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     rms = _rms(flat_ref)
     total, largest, worst = 0.0, -1.0, 0
     for start in range(0, flat_ref.size, CHUNK):
-        wanted = flat_ref[start : start + CHUNK].astype(np.float64)
-        got = flat_out[start : start + CHUNK].astype(np.float64)
-        scale = np.maximum(np.abs(wanted), rms)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error = np.where(got == wanted, 0.0, np.abs(got - wanted) / scale)
-        error[~np.isfinite(error)] = np.inf
+        error = _errors(flat_out[start : start + CHUNK], flat_ref[start : start + CHUNK], rms)
         total += float(error.sum())
         at = int(error.argmax())
         if error[at] > largest:
@@ -42,12 +45,33 @@ def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
     return Error(largest, total / flat_ref.size, worst)
 
 
+def _errors(out: NDArray[Any], ref: NDArray[Any], rms: float) -> NDArray[np.float64]:
+    got, wanted = _precise(out), _precise(ref)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        error = np.asarray(np.abs(got - wanted) / np.maximum(np.abs(wanted), rms), np.float64)
+    if out.dtype.kind in "iu":
+        error[(error == 0) & (out != ref)] = ROUNDED
+    if not np.isfinite(error.max()):
+        error[~np.isfinite(error)] = np.inf
+        error[(got == wanted) | (np.isnan(got) & np.isnan(wanted))] = 0.0
+    return error
+
+
+def _precise(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+
+
 def _rms(values: NDArray[Any]) -> float:
-    total = sum(
-        float(np.square(values[start : start + CHUNK].astype(np.float64)).sum())
-        for start in range(0, values.size, CHUNK)
-    )
-    return float(np.sqrt(total / values.size))
+    """The root of the mean square of the finite values; 0 where there are none."""
+    chunks = [values[start : start + CHUNK] for start in range(0, values.size, CHUNK)]
+    plain = sum(float(np.vdot(sizes, sizes).real) for sizes in map(_precise, chunks))
+    if 0 < plain < np.inf:
+        return float(np.sqrt(plain / values.size))
+    # Something is not finite, or its square overflows or vanishes.
+    sizes = np.abs(_precise(values))
+    finite = sizes[np.isfinite(sizes)]
+    scale = float(finite.max(initial=0.0))
+    return scale * float(np.sqrt(np.mean(np.square(finite / scale)))) if scale else 0.0
 
 
 def require_right(
@@ -76,5 +100,5 @@ def _difference(name: str, out: NDArray[Any], ref: NDArray[Any], error: Error, t
 def _cure(out: NDArray[Any]) -> str:
     if out.dtype.kind == "f" and np.isnan(out).any():
         share = np.isnan(out).mean()
-        return f"{share:.2%} of the elements are NaN: outputs are poisoned with NaN, so look for elements never written"
-    return "correct the kernel; if the error is rounding that you accept, widen the benchmark's tolerance"
+        return f"{share:.2%} of the elements are NaN, with which outputs are poisoned: look for elements never written"
+    return "correct the kernel, or the order of its args; if the error is rounding that you accept, widen the tolerance"

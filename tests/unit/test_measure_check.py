@@ -45,6 +45,36 @@ def test_what_is_not_finite_is_infinitely_wrong(bad):
     assert error.worst == 1
 
 
+def test_a_reference_that_is_not_finite_excuses_nothing_else():
+    ref = np.array([np.inf, 1.0, 2.0, -np.inf, np.nan])
+    right = ref.astype(np.float32)
+    assert check.error_of(right, ref).max == 0
+    for index, wrong in enumerate((-np.inf, 42.0, 42.0, np.inf, 0.0)):
+        out = right.copy()
+        out[index] = wrong
+        error = check.error_of(out, ref)
+        assert error.max > 1
+        assert error.worst == index
+
+
+def test_huge_references_do_not_overflow_into_zero_errors():
+    ref = np.array([1e300, 2e300, 1.0])
+    assert check.error_of(np.array([1e300, 2.2e300, 1.0]), ref).max == pytest.approx(0.1)
+    assert check.error_of(np.array([3e300, 2e300, 1.0]), ref).max > 0.5
+
+
+def test_the_imaginary_part_counts():
+    ref = np.array([1 + 1j, 2 + 2j])
+    assert check.error_of(ref.astype(np.complex64), ref).max == 0
+    assert check.error_of(ref.real.astype(np.complex64), ref).max > 0.3
+
+
+def test_integers_beyond_float64_are_told_apart():
+    ref = np.array([2**62, 5], np.int64)
+    assert check.error_of(ref, ref).max == 0
+    assert check.error_of(ref + np.array([1, 0]), ref).max > 0
+
+
 def test_a_reference_of_zeros_allows_only_zeros():
     assert check.error_of(np.zeros(3, np.float32), np.zeros(3)).max == 0
     assert check.error_of(np.array([0, 1e-30, 0], np.float32), np.zeros(3)).max == np.inf
