@@ -10,7 +10,8 @@ from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError, ResultError
 from perfsvc.model import Buffer, Role
 
-GUARD_BYTES = 4096
+GUARD_BYTES = 64 << 10
+"""Of the band on each side of a buffer: a write further out than that is not seen here."""
 GUARD = 0xA5
 POISON = 0xFF
 """All bits set: a NaN in every floating-point format, -1 in every signed integer."""
@@ -93,6 +94,18 @@ class Memory:
     def outputs(self) -> dict[str, NDArray[Any]]:
         """The present content of every buffer that has a reference."""
         return {name: self.read(name) for name, b in self._buffers.items() if b.role in {Role.OUTPUT, Role.INOUT}}
+
+    def require_intact_inputs(self) -> None:
+        """Raises ``ResultError`` where a buffer that is an input alone was written to."""
+        for name, buffer in self._buffers.items():
+            if buffer.role is Role.INPUT:
+                now, given = (array.reshape(-1).view(np.uint8) for array in (self.read(name), self._inputs[name]))
+                if not np.array_equal(now, given):
+                    element = int(np.argmax(now != given)) // np.dtype(buffer.array.dtype).itemsize
+                    raise ResultError(
+                        f"the case wrote to its input {name!r}, first at element {element}",
+                        cure="write to outputs and scratch alone; what is changed in place is an input and an output",
+                    )
 
     def require_intact_guards(self) -> None:
         """Raises ``ResultError`` where anything was written just before or after a buffer."""

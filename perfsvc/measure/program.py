@@ -1,6 +1,7 @@
 """A replay record bound to a device: its steps as calls."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,40 +72,39 @@ class Program:
         return returned
 
     def _bind(self, step: Step) -> Callable[[], Any]:
+        # Bound to what they need and not to the program, whose modules would then live until a garbage collection.
+        device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
-                address, size = self._memory.address(buffer), self._memory.nbytes(buffer)
-                return lambda: self._device.fill(address, size, byte)
+                return partial(device.fill, memory.address(buffer), memory.nbytes(buffer), byte)
             case Launch():
-                module, args = self._modules[step.module], [self._value(arg) for arg in step.args]
-                return lambda: self._device.launch(module, step, args)
+                args = [_value(arg, memory) for arg in step.args]
+                return partial(device.launch, self._modules[step.module], step, args)
             case HostFinish():
-                return lambda: self._finish(step)
-            case Call(function):
-                return self._python(function)
+                return partial(_finish, step, memory)
+            case Call(name):
+                return partial(_call, name, self._functions[name], memory.views(), device.stream)
 
-    def _value(self, arg: Arg) -> np.generic:
-        if isinstance(arg, BufferArg):
-            return np.uint64(self._memory.address(arg.buffer))
-        scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
-        return scalar
 
-    def _finish(self, step: HostFinish) -> None:
-        values = self._memory.read(step.source)
-        if values.dtype.kind == "f":
-            values = values.astype(np.float64)
-        self._memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
+def _value(arg: Arg, memory: Memory) -> np.generic:
+    if isinstance(arg, BufferArg):
+        return np.uint64(memory.address(arg.buffer))
+    scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
+    return scalar
 
-    def _python(self, name: str) -> Callable[[], Any]:
-        function, views = self._functions[name], self._memory.views()
 
-        def call() -> Any:
-            try:
-                return function(views, self._device.stream)
-            except Exception as error:
-                raise LaunchError(
-                    f"the Python step {name!r} raised {type(error).__name__}: {error}",
-                    cure="correct the function in the benchmark file",
-                ) from error
+def _finish(step: HostFinish, memory: Memory) -> None:
+    values = memory.read(step.source)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64)
+    memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
 
-        return call
+
+def _call(name: str, function: Function, views: Mapping[str, Any], stream: int) -> Any:
+    try:
+        return function(views, stream)
+    except Exception as error:
+        raise LaunchError(
+            f"the Python step {name!r} raised {type(error).__name__}: {error}",
+            cure="correct the function in the benchmark file",
+        ) from error

@@ -1,11 +1,15 @@
 """Taking samples of one case: warm-up, then timed launches until a cap is reached."""
 
+import contextlib
+import gc
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from perfsvc.device.protocol import Device
+from perfsvc.errors import LaunchError
 
 BATCH = 10
 """Samples between two looks at the clock."""
@@ -39,7 +43,33 @@ def take(
     """Samples the work that ``sample`` queues.
 
     The time cap counts all that sampling costs, cache eviction included; at least one sample is always taken.
+
+    Raises:
+        LaunchError: the clock gave a time that no launch can take.
     """
+    with _without_garbage_collection():
+        samples = _take(device, sample, sampling, clock=clock, cold=cold)
+    if not all(0 < seconds < math.inf for seconds in samples.seconds):
+        raise LaunchError(
+            f"the clock gave {min(samples.seconds):g} s for a sample", cure="choose a larger point: it is over too soon"
+        )
+    return samples
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """A collection amid the samples would delay a launch, or free an earlier case's modules on the device."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _take(
+    device: Device, sample: Callable[[], None], sampling: Sampling, *, clock: Literal["device", "host"], cold: bool
+) -> Samples:
     deadline = time.monotonic() + sampling.seconds
     for _ in range(sampling.warmup):
         device.time(sample, 1, clock=clock, cold=cold)

@@ -10,14 +10,16 @@ import os
 import signal
 import socket
 import sys
+import traceback
 
 from perfsvc import codec
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
-from perfsvc.errors import PerfsvcError
+from perfsvc.errors import LaunchError, PerfsvcError
 from perfsvc.measure import wire
 from perfsvc.measure.case import measure
 from perfsvc.measure.job import Job, Measured, Ready, Refused, Reply
+from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.shared import Mapped
 
 PR_SET_PDEATHSIG = 1
@@ -48,7 +50,15 @@ def _serve(device: Device, frame: wire.Frame) -> Measured:
         arrays = Mapped(frame.descriptor, job.inputs, job.expected)
     finally:
         os.close(frame.descriptor)
-    return measure(device, job, frame.blobs, arrays.inputs, arrays.expected)
+    try:
+        return measure(device, job, frame.blobs, arrays.inputs, arrays.expected)
+    except Exception as error:  # noqa: BLE001 - a fault of ours costs its case as well, and is told
+        traceback.print_exc()
+        fault = LaunchError(
+            f"perfsvc itself failed: {type(error).__name__}: {error}",
+            cure="report it with the benchmark file; nothing else of the run is lost",
+        )
+        return Measured(without_samples(job.record.case, device.info.uuid, job.replica, job.mode, fault), usable=False)
 
 
 def _say(pool: socket.socket, body: Ready | Refused | Measured) -> None:

@@ -22,8 +22,8 @@ from perfsvc.service.targets import choose, compile_units
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
 
-SHELF_BYTES = 8 << 30
-"""Inputs and references kept in shared memory between replicas."""
+SHELF_SHARE = 0.25
+"""Of the machine's memory: inputs and references kept in shared memory between replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
     targets = choose(found, devices, request.selection, request.points)
-    with Store.open(request.database) as store, contextlib.closing(Shelf(SHELF_BYTES)) as shelf:
+    with Store.open(request.database) as store, contextlib.closing(Shelf(_shelf_bytes())) as shelf:
         binaries = compile_units(targets, progress)
         recorder = Recorder(store, _origin(request), targets, binaries)
         with recorder.recording():
@@ -99,6 +99,10 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         problems=found.problems,
         specs={(target.device.uuid, spec.case.id): spec for target in targets for spec in target.specs},
     )
+
+
+def _shelf_bytes() -> int:
+    return int(SHELF_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _shared(shelf: Shelf, spec: CaseSpec) -> SharedArrays:

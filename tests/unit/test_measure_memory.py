@@ -130,3 +130,13 @@ def test_a_lost_device_is_asked_for_nothing_more(device, fatal, held):
     with pytest.raises(LaunchError), reset(device):
         raise LaunchError("illegal address", fatal=fatal)
     assert device.held == held
+
+
+def test_an_input_that_was_written_to_is_named_and_what_may_change_is_not(device):
+    with reset(device) as memory:
+        scribble(device, memory.address("both"), 2)
+        scribble(device, memory.address("out"), 2)
+        memory.require_intact_inputs()
+        scribble(device, memory.address("a") + 4 * 7, 1)
+        with pytest.raises(ResultError, match="wrote to its input 'a', first at element 7"):
+            memory.require_intact_inputs()

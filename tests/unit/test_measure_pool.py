@@ -8,7 +8,7 @@ import pytest
 
 from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure import pool
+from perfsvc.measure import pool, process
 from perfsvc.measure.plan import Plan, Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import share
@@ -40,6 +40,7 @@ def say(body):
 say(Ready(device))
 while (frame := wire.receive(pool)) is not None:
     job = codec.decode(Job, frame.text)
+    print("these are the words of", job.record.case.variant, flush=True)
     if job.record.case.variant == "bad":
         {bad}
     say(Measured(Measurement(job.record.case, device.uuid, job.replica, Status.OK, samples_s=(1.0,)), True))
@@ -49,19 +50,25 @@ while (frame := wire.receive(pool)) is not None:
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     """Measures the variants good, bad and fine with workers that do as they are told."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({}))
-    (device,) = find([f"fake:{script}"])
     arrays = share({}, {})
 
-    def measure(start="pass", bad="pass", replicas=2, limit_s=30.0):
+    def measure(*, start="pass", bad="pass", replicas=2, limit_s=30.0, scripts=("only",), preparation_s=0.0):
+        def prepared():
+            time.sleep(preparation_s)
+            return arrays
+
+        for name in scripts:
+            (tmp_path / f"{name}.json").write_text(json.dumps({"uuid": name}))
+        devices = find([f"fake:{tmp_path / name}.json" for name in scripts])
         (tmp_path / "worker.py").write_text(WORKER.format(start=start, bad=bad))
         python = tmp_path / "python"
         python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "worker.py"} "$@"\n')
         python.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(python))
-        tasks = tuple(task(name, device.uuid, lambda: arrays) for name in ("good", "bad", "fine"))
-        found = list(pool.measure(Plan(tasks, replicas, 1, limit_s), {device.uuid: device}))
+        tasks = tuple(task(name, one.uuid, prepared) for one in devices for name in ("good", "bad", "fine"))
+        found = list(pool.measure(Plan(tasks, replicas, 1, limit_s), {one.uuid: one for one in devices}))
+        if len(devices) > 1:
+            return {(one.device, one.case.variant, one.replica): one for one in found}
         return {(one.case.variant, one.replica): one for one in found}
 
     yield measure
@@ -84,16 +91,22 @@ def test_a_plan_is_worked_off_once_a_replica(work):
     [
         ("wire.send(pool, b'no json')", "the worker process said what nobody understands: b'no json'"),
         ('wire.send(pool, b\'{"body": {"message": "hello"}}\')', "said what nobody understands"),
-        ("os._exit(9)", "the worker process died (exit status 9): these are my words"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "the worker process died (killed by SIGSEGV): these are my words"),
-        ("pool.sendall(b'-\\0\\0\\0'); os._exit(0)", "the worker process died (exit status 0): these are my words"),
+        ("os._exit(9)", "the worker process died (exit status 9): these are the words of bad"),
+        (
+            "os.kill(os.getpid(), signal.SIGSEGV)",
+            "the worker process died (killed by SIGSEGV): these are the words of bad",
+        ),
+        (
+            "pool.sendall(b'-\\0\\0\\0'); os._exit(0)",
+            "the worker process died (exit status 0): these are the words of bad",
+        ),
         ("raise RuntimeError('a bug of ours')", "RuntimeError: a bug of ours"),
     ],
 )
 def test_a_worker_that_goes_wrong_costs_its_case_alone(work, bad, reason):
     started = time.monotonic()
     found = work(bad=bad)
-    assert time.monotonic() - started < pool.END_LIMIT_S
+    assert time.monotonic() - started < process.END_LIMIT_S
     assert {key for key, one in found.items() if one.status is Status.OK} == {
         (variant, replica) for variant in ("good", "fine") for replica in (0, 1)
     }
@@ -130,3 +143,34 @@ def test_a_worker_that_never_opens_its_device_ends_the_run(work, monkeypatch):
     with pytest.raises(NoDeviceError, match=r"was not open within 0\.5 s") as error:
         work(start="time.sleep(60)")
     assert "nvidia-smi" in error.value.cure
+
+
+def test_a_device_that_cannot_be_opened_again_costs_the_cases_left_for_it(work, tmp_path):
+    marker = tmp_path / "opened"
+    start = f"os._exit(3) if os.path.exists({str(marker)!r}) else open({str(marker)!r}, 'w').close()"
+    found = work(start=start, bad="os._exit(9)")
+    by_status = {status: {key for key, one in found.items() if one.status is status} for status in Status}
+    assert found["bad", 0].status is Status.FAILED
+    assert by_status[Status.OK] | by_status[Status.FAILED] == set(found)
+    lost = [one for one in found.values() if one.status is Status.FAILED and one.case.variant != "bad"]
+    assert {one.case.variant for one in lost} == {"good", "fine"}
+    assert all("did not start" in one.reason and one.cure for one in lost)
+
+
+def test_a_device_that_cannot_be_opened_at_all_costs_the_others_nothing(work):
+    found = work(start="os._exit(3) if 'second' in sys.argv[4] else None", scripts=("first", "second"))
+    statuses = {(one.device, one.case.variant): one.status for one in found.values()}
+    assert {status for (device, _), status in statuses.items() if device == "first"} == {Status.OK}
+    assert {status for (device, _), status in statuses.items() if device == "second"} == {Status.FAILED}
+    assert len(statuses) == 6
+
+
+def test_what_an_earlier_case_printed_is_not_the_word_of_a_later_one(work):
+    found = work(bad="os._exit(9)", replicas=1)
+    assert "words of good" not in found["bad", 0].reason
+    assert "words of fine" not in found["bad", 0].reason
+
+
+def test_arrays_that_take_longer_than_the_limit_fail_no_case(work):
+    found = work(limit_s=2.0, replicas=1, preparation_s=3.0)
+    assert {one.status for one in found.values()} == {Status.OK}

@@ -1,5 +1,7 @@
 """The steps of a case as calls on a device."""
 
+import gc
+import weakref
 from contextlib import contextmanager
 
 import numpy as np
@@ -140,3 +142,36 @@ def test_what_a_function_raises_is_said_with_its_name():
         assert error.value.what == "the Python step 'divide' raised ZeroDivisionError: division by zero"
         assert not error.value.fatal
         assert isinstance(error.value.__cause__, ZeroDivisionError)
+
+
+def test_a_program_that_is_dropped_lets_its_modules_go_at_once():
+    class Module:
+        pass
+
+    class Loading(Recording):
+        def load(self, code):
+            return Module()
+
+    device = Loading()
+    record = ReplayRecord(
+        Case("scale", "alpha"),
+        Kind.KERNEL,
+        BUFFERS,
+        (
+            Launch(0, "go", (1, 1, 1), (1, 1, 1), (BufferArg("a"),)),
+            HostFinish("sum", "parts", "total"),
+            Call("nothing"),
+        ),
+        ("m",),
+        "",
+        0,
+    )
+    gc.disable()
+    try:
+        with Memory(device, BUFFERS, INPUTS) as memory:
+            program = Program(device, record, [b"code"], memory, {"nothing": lambda views, stream: None})
+            module = weakref.ref(program._modules[0])
+            del program
+            assert module() is None
+    finally:
+        gc.enable()

@@ -1,7 +1,10 @@
+import gc
 import itertools
+import math
 
 import pytest
 
+from perfsvc.errors import LaunchError
 from perfsvc.measure import sampler
 from perfsvc.measure.sampler import Sampling
 
@@ -51,3 +54,18 @@ def test_samples_are_taken_in_batches(monkeypatch, cap, batches):
     device = Clocked(monkeypatch, 1e-6)
     take(device, Sampling(warmup=2, samples=cap, seconds=1))
     assert device.batches == [*itertools.repeat(1, 2), *batches]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1e-6, math.inf, math.nan])
+def test_a_time_that_no_launch_can_take_fails_the_case(monkeypatch, seconds):
+    device = Clocked(monkeypatch, 1e-6)
+    device.time = lambda sample, count, **_: [1e-6] * (count - 1) + [seconds]
+    with pytest.raises(LaunchError, match="the clock gave"):
+        take(device, Sampling(samples=20))
+
+
+def test_no_garbage_is_collected_amid_the_samples(monkeypatch):
+    device, states = Clocked(monkeypatch, 1e-6), []
+    sampler.take(device, lambda: states.append(gc.isenabled()), Sampling(samples=3), clock="device", cold=True)
+    assert not any(states)
+    assert gc.isenabled()

@@ -1,0 +1,125 @@
+"""One worker process as its parent sees it: started, spoken to, and ended, however it behaves."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+from perfsvc import codec
+from perfsvc.errors import CrashError
+from perfsvc.measure import wire
+from perfsvc.measure.job import Job, Measured, Ready, Refused, Reply
+from perfsvc.measure.plan import Task
+from perfsvc.measure.shared import SharedArrays
+
+END_LIMIT_S = 10.0
+"""Seconds a worker may take to end by itself before it is killed."""
+SILENCE_LIMIT_S = 30.0
+"""Seconds a message may take from its first byte to its last."""
+SHOWN_BYTES = 200
+"""How much of a message that cannot be understood is reported."""
+TAIL_BYTES = 2000
+"""How much of a dead worker's last words are reported."""
+
+
+class Process:
+    """A worker process with its private socket.
+
+    Args:
+        device: the specification of the device that it opens.
+        replica: the replica that it measures.
+    """
+
+    def __init__(self, device: str, replica: int) -> None:
+        self.replica = replica
+        self.socket, theirs = socket.socketpair()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+        fcntl.fcntl(self._words, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases
+        with theirs:
+            arguments = (str(theirs.fileno()), device, str(os.getpid()))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "perfsvc.measure.worker", *arguments],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._words,
+                stderr=subprocess.STDOUT,
+            )
+        self.socket.settimeout(SILENCE_LIMIT_S)
+
+    def send(self, task: Task, arrays: SharedArrays) -> CrashError | None:
+        """Sends a case to measure; returns why it could not, if so."""
+        job = Job(
+            record=task.record,
+            replica=self.replica,
+            mode=task.mode,
+            tolerance=task.tolerance,
+            sampling=task.sampling,
+            inputs=arrays.inputs,
+            expected=arrays.expected,
+            bench=task.bench,
+        )
+        self._words.truncate(0)  # what earlier cases printed explains nothing of this one
+        try:
+            wire.send(self.socket, codec.encode(job), task.modules, arrays.descriptor)
+        except OSError:
+            return self._crash()
+        return None
+
+    def hear(self) -> Ready | Refused | Measured | CrashError:
+        """What its next message says, or why there is none."""
+        try:
+            frame = wire.receive(self.socket)
+        except (OSError, EOFError):
+            frame = None
+        if frame is None:
+            return self._crash()
+        try:
+            return codec.decode(Reply, frame.text).body
+        except ValueError:
+            return CrashError(
+                f"the worker process said what nobody understands: {frame.text[:SHOWN_BYTES]!r}",
+                cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
+            )
+
+    def end(self, *, kill: bool = False) -> None:
+        """Hangs up and waits for it to end; kills it where it does not, or at once."""
+        if kill:
+            self._process.kill()
+        self.socket.close()
+        self._wait()
+        self._words.close()
+
+    def _wait(self) -> int | None:
+        """Its exit status. None where even a kill does not end it: a driver call that never returns holds it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(END_LIMIT_S)
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(END_LIMIT_S)
+        return None
+
+    def _crash(self) -> CrashError:
+        how, cure = _death(self._wait())
+        words = self._last_words()
+        return CrashError(f"the worker process died ({how})" + (f": {words}" if words else ""), cure=cure)
+
+    def _last_words(self) -> str:
+        size = self._words.seek(0, os.SEEK_END)
+        self._words.seek(max(0, size - TAIL_BYTES))
+        return self._words.read().decode(errors="replace").strip()
+
+
+def _death(status: int | None) -> tuple[str, str]:
+    """How a process ended, and what to do about it."""
+    if status is None:
+        return "it cannot be killed", "see dmesg: the driver holds it; the machine may need a restart"
+    if status >= 0:
+        return f"exit status {status}", "see what the case itself, or a library that it calls, ended the process for"
+    name = signal.Signals(-status).name
+    if -status == signal.SIGKILL:
+        return f"killed by {name}", "see dmesg: the system's out-of-memory killer may have ended it"
+    return f"killed by {name}", "run the kernel under compute-sanitizer: it reads or writes outside its memory"
