@@ -1,3 +1,5 @@
+import contextlib
+import io
 import json
 import os
 import sqlite3
@@ -5,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -32,7 +35,11 @@ class Ended:
 
 
 class Workplace:
-    """An empty folder with a database, a cache and a script of its own, in which the command line is run."""
+    """An empty folder with a database, a cache and a script of its own, in which the command line is run.
+
+    Calling it types a command in this process, which is quick; ``process`` and ``start`` take a process of its own.
+    The workers of a run are processes in any case.
+    """
 
     suites = SUITES
 
@@ -59,6 +66,20 @@ class Workplace:
         )
 
     def __call__(self, *arguments, code: int | None = None) -> Ended:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.folder),
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            mock.patch.object(sys, "argv", ["perfsvc", *map(str, arguments)]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+        return Ended(ended.value.code or 0, out.getvalue(), err.getvalue()).require(code)
+
+    def process(self, *arguments, code: int | None = None) -> Ended:
+        """The same in a process of its own."""
         with self.start(*arguments) as process:
             out, err = process.communicate(timeout=100)
         return Ended(process.returncode, out, err).require(code)
@@ -98,20 +119,3 @@ def perfsvc(tmp_path, cache):
 def new_workplace(tmp_path_factory, cache):
     """Makes a workplace for tests that share what was measured in it and only read."""
     return lambda: Workplace(tmp_path_factory.mktemp("workplace"), cache)
-
-
-@pytest.fixture
-def typed(monkeypatch, capsys):
-    """Runs a command that only reads in this process, which is quicker: ``typed(workplace, "list", code=0)``."""
-
-    def run(workplace: Workplace, *arguments, code: int | None = None) -> Ended:
-        monkeypatch.chdir(workplace.folder)
-        for name, value in workplace.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["perfsvc", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ended(ended.value.code or 0, *capsys.readouterr()).require(code)
-
-    return run

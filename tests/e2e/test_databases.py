@@ -39,70 +39,70 @@ def newer(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "folder", lambda name: tmp_path / name)
 
 
-def test_an_older_schema_is_refused_until_it_is_upgraded(perfsvc, typed, database, newer):
+def test_an_older_schema_is_refused_until_it_is_upgraded(perfsvc, database, newer):
     for command in (("runs",), ("run", "--device", "cpu"), ("compare", "1", "2"), ("report",), ("show", "x/y")):
-        ended = typed(perfsvc, *command, code=5)
+        ended = perfsvc(*command, code=5)
         assert "and this perfsvc needs next" in ended.err
         assert "cure: perfsvc db upgrade" in ended.err
-    state = typed(perfsvc, "db", "check", "--format", "json", code=5).json
+    state = perfsvc("db", "check", "--format", "json", code=5).json
     assert (state["revision"], state["head"]) == ("0001", "next")
     assert "perfsvc db upgrade" in state["problems"][0]
-    assert "is upgraded from 0001 to next; the old one is kept as" in typed(perfsvc, "db", "upgrade", code=0).out
-    assert typed(perfsvc, "runs", "--format", "json", code=0).json == []
+    assert "is upgraded from 0001 to next; the old one is kept as" in perfsvc("db", "upgrade", code=0).out
+    assert perfsvc("runs", "--format", "json", code=0).json == []
 
 
-def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, typed, database):
+def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, database):
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     for command in (("runs",), ("db", "upgrade")):
-        ended = typed(perfsvc, *command, code=5)
+        ended = perfsvc(*command, code=5)
         assert "was written by a newer perfsvc" in ended.err
         assert "cure: pip install --upgrade perfsvc" in ended.err
-    assert "newer perfsvc" in typed(perfsvc, "db", "check", code=5).out
+    assert "newer perfsvc" in perfsvc("db", "check", code=5).out
 
 
-def test_a_good_database_is_said_to_be_good(perfsvc, typed, database):
+def test_a_good_database_is_said_to_be_good(perfsvc, database):
     head = schema.head()
-    assert typed(perfsvc, "db", "check", code=0).out == f"{database}: schema {head}, this perfsvc writes {head}\n"
-    state = typed(perfsvc, "db", "check", "--format", "json", code=0).json
+    assert perfsvc("db", "check", code=0).out == f"{database}: schema {head}, this perfsvc writes {head}\n"
+    state = perfsvc("db", "check", "--format", "json", code=0).json
     assert state == {"url": str(database), "revision": head, "head": head, "problems": []}
-    assert typed(perfsvc, "db", "upgrade", code=0).out == f"{database} is up to date ({head})\n"
+    assert perfsvc("db", "upgrade", code=0).out == f"{database} is up to date ({head})\n"
 
 
-def test_a_database_that_is_not_there_is_made_by_an_upgrade_and_not_by_a_check(perfsvc, typed):
-    ended = typed(perfsvc, "db", "check", code=5)
+def test_a_database_that_is_not_there_is_made_by_an_upgrade_and_not_by_a_check(perfsvc):
+    ended = perfsvc("db", "check", code=5)
     assert "there is no database" in ended.err
     assert not perfsvc.database.exists()
-    assert "is upgraded from nothing to" in typed(perfsvc, "db", "upgrade", code=0).out
-    typed(perfsvc, "db", "check", code=0)
+    assert "is upgraded from nothing to" in perfsvc("db", "upgrade", code=0).out
+    perfsvc("db", "check", code=0)
 
 
-def test_a_file_that_is_no_database_is_left_alone(perfsvc, typed):
+def test_a_file_that_is_no_database_is_left_alone(perfsvc):
     perfsvc.database.write_text("buy milk\n" * 1000)
     for command in (("runs",), ("db", "check"), ("db", "upgrade")):
-        ended = typed(perfsvc, *command, code=5)
+        ended = perfsvc(*command, code=5)
         assert "file is not a database" in ended.err
         assert "cure: name another file with --db or PERFSVC_DB" in ended.err
     assert perfsvc.database.read_text() == "buy milk\n" * 1000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which not even root may write")
-def test_a_folder_without_permission_is_said_before_anything_is_measured(perfsvc, typed):
+def test_a_folder_without_permission_is_said_before_anything_is_measured(perfsvc):
     perfsvc.play({})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale")
-    ended = typed(perfsvc, *arguments, "--db", "/proc/perfsvc.db", code=5)
+    ended = perfsvc(*arguments, "--db", "/proc/perfsvc.db", code=5)
     assert "/proc/perfsvc.db: unable to open database file" in ended.err
     assert "cure: check that its folder exists and that you may write to it" in ended.err
 
 
-def test_an_option_names_a_database_before_the_environment_does(perfsvc, typed, database):
+def test_an_option_names_a_database_before_the_environment_does(perfsvc, database):
     other = perfsvc.folder / "other.db"
     Store.open(other).close()
-    assert typed(perfsvc, "db", "check", "--format", "json", code=0).json["url"] == str(database)
+    assert perfsvc("db", "check", "--format", "json", code=0).json["url"] == str(database)
     for place, url in ((other, str(other)), (f"sqlite:///{other}", str(other)), ("other.db", "other.db")):
-        assert typed(perfsvc, "db", "check", "--db", place, "--format", "json", code=0).json["url"] == url
+        assert perfsvc("db", "check", "--db", place, "--format", "json", code=0).json["url"] == url
     perfsvc.environment["PERFSVC_DB"] = "other.db"
-    assert typed(perfsvc, "db", "check", "--format", "json", code=0).json["url"] == "other.db"
+    assert perfsvc("db", "check", "--format", "json", code=0).json["url"] == "other.db"
 
 
 @pytest.fixture
@@ -112,16 +112,16 @@ def postgresql(databases):
     databases.drop(name)
 
 
-def test_a_server_is_as_good_as_a_file(perfsvc, typed, postgresql):
+def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
     perfsvc.environment["PERFSVC_DB"] = postgresql
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1.05e-4}})
     perfsvc.fake(code=1)
-    rows = typed(perfsvc, "compare", "latest~1", "latest", "--format", "json", code=1).json["verdicts"]
+    rows = perfsvc("compare", "latest~1", "latest", "--format", "json", code=1).json["verdicts"]
     assert [row["case"] for row in rows if row["verdict"] == "regression"] == ["scale/beta[n=100]"]
-    assert len(typed(perfsvc, "report", "--all", "--format", "json", code=0).json) == 18
-    assert len(typed(perfsvc, "show", "scale/beta[n=100]", "--format", "json", code=0).json) == 2
-    assert "is the baseline of 3 series" in typed(perfsvc, "baseline", "set", "1", code=0).out
-    assert typed(perfsvc, "db", "check", "--format", "json", code=0).json["problems"] == []
+    assert len(perfsvc("report", "--all", "--format", "json", code=0).json) == 18
+    assert len(perfsvc("show", "scale/beta[n=100]", "--format", "json", code=0).json) == 2
+    assert "is the baseline of 3 series" in perfsvc("baseline", "set", "1", code=0).out
+    assert perfsvc("db", "check", "--format", "json", code=0).json["problems"] == []
     assert not perfsvc.database.exists()

@@ -43,27 +43,27 @@ def renamed(new_workplace):
     return workplace, ended
 
 
-def test_a_renamed_variant_goes_on_with_its_history(renamed, typed):
+def test_a_renamed_variant_goes_on_with_its_history(renamed):
     workplace, (before, after, _) = renamed
     assert verdicts(before) == {ALPHA: "new", BETA: "new"}
     assert verdicts(after) == {FIRST: "unchanged", BETA: "unchanged"}
-    rows = typed(workplace, "compare", "1", "2", "--format", "json", code=0).json["verdicts"]
+    rows = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
     assert {row["case"]: row["verdict"] for row in rows} == {FIRST: "unchanged", BETA: "unchanged"}
 
 
 @pytest.mark.parametrize("name", [ALPHA, FIRST])
-def test_a_history_is_shown_under_both_names(renamed, typed, name):
+def test_a_history_is_shown_under_both_names(renamed, name):
     workplace, _ = renamed
-    rows = typed(workplace, "show", name, "--db", "renamed.db", "--format", "json", code=0).json
+    rows = workplace("show", name, "--db", "renamed.db", "--format", "json", code=0).json
     assert [(row["run"], row["case"]) for row in rows] == [(1, ALPHA), (2, FIRST)]
-    later = typed(workplace, "show", name, "--format", "json", code=0).json
+    later = workplace("show", name, "--format", "json", code=0).json
     assert [(row["run"], row["case"]) for row in later] == [(3, FIRST)]
 
 
-def test_a_raised_version_ends_a_history(renamed, typed):
+def test_a_raised_version_ends_a_history(renamed):
     workplace, (_, _, raised) = renamed
     assert verdicts(raised) == {FIRST: "new", BETA: "new"}
-    rows = typed(workplace, "compare", "2", "3", "--format", "json", code=0).json["verdicts"]
+    rows = workplace("compare", "2", "3", "--format", "json", code=0).json["verdicts"]
     assert {row["verdict"] for row in rows} == {"new"}
     assert "version 2 of a case whose history ended with version 1" in rows[0]["reason"]
 
@@ -103,27 +103,27 @@ def repository(new_workplace):
     return workplace, suite
 
 
-def test_revisions_of_the_suites_repository_are_compared(repository, typed):
+def test_revisions_of_the_suites_repository_are_compared(repository):
     workplace, suite = repository
-    ended = typed(workplace, "compare", "HEAD~2", "HEAD~1", "--suite", suite, "--format", "json", code=1).json
+    ended = workplace("compare", "HEAD~2", "HEAD~1", "--suite", suite, "--format", "json", code=1).json
     assert (ended["base"], ended["new"]) == (1, 2)
     assert {row["case"] for row in ended["verdicts"] if row["verdict"] == "regression"} == {BETA}
-    rows = typed(workplace, "report", "main~1", "--suite", suite, "--format", "json", code=0).json
+    rows = workplace("report", "main~1", "--suite", suite, "--format", "json", code=0).json
     assert {row["run"] for row in rows} == {2}
 
 
-def test_a_dirty_tree_is_marked(repository, typed):
+def test_a_dirty_tree_is_marked(repository):
     workplace, _ = repository
-    origins = [row["provenance"] for row in typed(workplace, "runs", "--format", "json", code=0).json]
+    origins = [row["provenance"] for row in workplace("runs", "--format", "json", code=0).json]
     dirty = {origin["dirty"]: origin["commit"] for origin in origins[-3:]}
     assert [origin["dirty"] for origin in origins[-3:]] == [True, False, False]
     assert {origin["branch"] for origin in origins[-3:]} == {"main"}
-    assert f"{dirty[True][:9]}+" in typed(workplace, "runs", code=0).out
+    assert f"{dirty[True][:9]}+" in workplace("runs", code=0).out
 
 
-def test_a_revision_that_was_never_measured_names_the_command_that_measures_it(repository, typed):
+def test_a_revision_that_was_never_measured_names_the_command_that_measures_it(repository):
     workplace, suite = repository
-    ended = typed(workplace, "compare", "HEAD~1", "HEAD", "--suite", suite, code=2)
+    ended = workplace("compare", "HEAD~1", "HEAD", "--suite", suite, code=2)
     assert "HEAD (" in ended.err
     _, _, command = ended.err.partition("cure: measure it: ")
     done = subprocess.run(
@@ -135,13 +135,13 @@ def test_a_revision_that_was_never_measured_names_the_command_that_measures_it(r
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    after = typed(workplace, "compare", "HEAD~1", "HEAD", "--suite", suite, "--format", "json", code=0).json
+    after = workplace("compare", "HEAD~1", "HEAD", "--suite", suite, "--format", "json", code=0).json
     assert (after["base"], after["new"]) == (2, 4)
     assert {row["verdict"] for row in after["verdicts"]} == {"new", "missing"}  # another device measured it
 
 
-def test_a_revision_that_git_does_not_know_is_said(repository, typed):
+def test_a_revision_that_git_does_not_know_is_said(repository):
     workplace, suite = repository
-    ended = typed(workplace, "compare", "no-such-branch", "HEAD~1", "--suite", suite, code=2)
+    ended = workplace("compare", "no-such-branch", "HEAD~1", "--suite", suite, code=2)
     assert "'no-such-branch' is no run, label or git revision" in ended.err
     assert "perfsvc runs" in ended.err

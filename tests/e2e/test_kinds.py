@@ -65,25 +65,25 @@ def test_the_run_table_has_a_line_for_each_metric_with_its_verdict(slower):
     assert out.splitlines()[-1] == "run 2: 1 ok; 1 regression, 0 improvements, 2 unchanged"
 
 
-def test_a_metric_is_better_when_it_is_lower(slower, typed):
+def test_a_metric_is_better_when_it_is_lower(slower):
     workplace, _ = slower
-    rows = typed(workplace, "compare", "1", "2", "--format", "json", code=1).json["verdicts"]
+    rows = workplace("compare", "1", "2", "--format", "json", code=1).json["verdicts"]
     verdicts = {row["metric"]: row for row in rows if row["case"] == REPORTS}
     assert verdicts["latency_ms"]["verdict"] == "regression"
     assert verdicts["latency_ms"]["ratio"] == pytest.approx(2.0)
-    back = typed(workplace, "compare", "2", "1", "--format", "json", code=4).json["verdicts"]
+    back = workplace("compare", "2", "1", "--format", "json", code=4).json["verdicts"]
     assert {row["metric"]: row["verdict"] for row in back if row["case"] == REPORTS}["latency_ms"] == "improvement"
-    assert f"{REPORTS} latency_ms" in typed(workplace, "compare", "1", "2").out
+    assert f"{REPORTS} latency_ms" in workplace("compare", "1", "2").out
 
 
-def test_metrics_are_columns_of_the_report(slower, typed):
+def test_metrics_are_columns_of_the_report(slower):
     workplace, _ = slower
-    (row,) = typed(workplace, "report", "--summary", "--format", "json", code=0).json
+    (row,) = workplace("report", "--summary", "--format", "json", code=0).json
     assert (row["case"], row["metric_latency_ms"], row["median_s"], row["replicas"]) == (REPORTS, 4.0, None, 3)
 
 
-def test_a_case_without_times_has_a_history(slower, typed):
+def test_a_case_without_times_has_a_history(slower):
     workplace, _ = slower
-    rows = typed(workplace, "show", REPORTS, "--format", "json", code=0).json
+    rows = workplace("show", REPORTS, "--format", "json", code=0).json
     assert [(row["run"], row["status"], row["median_s"]) for row in rows] == [(1, "ok", None), (2, "ok", None)]
-    assert REPORTS in typed(workplace, "show", REPORTS, code=0).out
+    assert REPORTS in workplace("show", REPORTS, code=0).out

@@ -16,33 +16,33 @@ if "perfsvc.measure.worker" in sys.orig_argv:
 """
 
 
-def test_every_device_is_listed(perfsvc, typed):
-    rows = {row["spec"]: row for row in typed(perfsvc, "devices", "--format", "json", code=0).json}
+def test_every_device_is_listed(perfsvc):
+    rows = {row["spec"]: row for row in perfsvc("devices", "--format", "json", code=0).json}
     (cpu,) = find(["cpu"])
     assert (rows["cpu"]["uuid"], rows["cpu"]["model"], rows["cpu"]["warp_size"]) == (cpu.uuid, cpu.model, 32)
     assert rows["cpu"]["toolkit"]
-    out = typed(perfsvc, "devices", code=0).out
+    out = perfsvc("devices", code=0).out
     for shown in (cpu.model, cpu.uuid, "--device cpu", rows["cpu"]["toolkit"]):
         assert shown in out
 
 
-def test_the_doctor_finds_nothing_missing_here(perfsvc, typed):
-    rows = {row["check"]: row for row in typed(perfsvc, "doctor", "--format", "json", code=0).json}
+def test_the_doctor_finds_nothing_missing_here(perfsvc):
+    rows = {row["check"]: row for row in perfsvc("doctor", "--format", "json", code=0).json}
     assert {"Python", "packages", "C++ compiler", "CPU device", "nvcc", "database"} <= set(rows)
     assert all(rows[name]["ok"] for name in ("Python", "packages", "C++ compiler", "CPU device"))
     assert rows["database"]["ok"] is None  # nothing was measured yet
     assert all(row["cure"] for row in rows.values() if not row["ok"])
-    out = typed(perfsvc, "doctor", code=0).out
+    out = perfsvc("doctor", code=0).out
     assert "C++ compiler" in out
     assert "✗" not in out
 
 
-def test_the_doctor_exits_with_5_where_something_needed_is_missing(perfsvc, typed):
+def test_the_doctor_exits_with_5_where_something_needed_is_missing(perfsvc):
     perfsvc.database.write_text("buy milk\n" * 1000)
-    rows = {row["check"]: row for row in typed(perfsvc, "doctor", "--format", "json", code=5).json}
+    rows = {row["check"]: row for row in perfsvc("doctor", "--format", "json", code=5).json}
     assert rows["database"]["ok"] is False
     assert "file is not a database" in rows["database"]["found"]
-    assert "✗ missing" in typed(perfsvc, "doctor", code=5).out
+    assert "✗ missing" in perfsvc("doctor", code=5).out
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_the_doctor_exits_with_5_where_something_needed_is_missing(perfsvc, type
         (json.dumps({"cases": {"*": {"fault": "explode"}}}), "explode"),
     ],
 )
-def test_a_fake_device_needs_a_script(perfsvc, typed, script, said):
+def test_a_fake_device_needs_a_script(perfsvc, script, said):
     if script is not None:
         perfsvc.script.write_text(script)
-    ended = typed(perfsvc, "run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", code=5)
+    ended = perfsvc("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", code=5)
     assert said in ended.err
     assert "cure: name a JSON script" in ended.err
     assert not perfsvc.database.exists()
 
 
 @pytest.mark.parametrize("spec", ["gpu", "fake:", "cpu:1"])
-def test_a_device_that_means_nothing_is_a_usage_error(perfsvc, typed, spec):
-    ended = typed(perfsvc, "run", "--device", spec, "--suite", perfsvc.suites / "scale", code=2)
+def test_a_device_that_means_nothing_is_a_usage_error(perfsvc, spec):
+    ended = perfsvc("run", "--device", spec, "--suite", perfsvc.suites / "scale", code=2)
     assert f"no device can be named {spec!r}" in ended.err
     assert "cure: name one of: auto, cpu, cuda" in ended.err
 

@@ -43,9 +43,9 @@ def read(path):
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "html"])
-def test_every_format_gives_the_same_medians(place, typed, name):
+def test_every_format_gives_the_same_medians(place, name):
     path = place.folder / f"report.{name}"
-    ended = typed(place, "report", "x1", "--format", name, "--output", path, code=0)
+    ended = place("report", "x1", "--format", name, "--output", path, code=0)
     assert (ended.out, ended.err) == ("", "")
     table = read(path)
     assert len(table) == 12  # three variants at two points in two replicas
@@ -55,9 +55,9 @@ def test_every_format_gives_the_same_medians(place, typed, name):
     assert set(table["n"].astype(int)) == {1000, 4000}
 
 
-def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place, typed):
+def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place):
     path = place.folder / "report.html"
-    typed(place, "report", "x1", "--format", "html", "--output", path, code=0)
+    place("report", "x1", "--format", "html", "--output", path, code=0)
     page = path.read_text()
     shown = re.findall(r'row">(\w+)</th>\s*<td[^>]*>(\S+)</td>.*?<span>(\S+ \S+) <small>', page, flags=re.DOTALL)
     medians = {"alpha": "125.0 µs", "beta": "3.000 µs", "gamma": "750.0 ms"}
@@ -66,15 +66,15 @@ def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place, typed)
 
 
 @pytest.mark.parametrize("name", ["csv", "json", "markdown", "html"])
-def test_text_goes_to_standard_output_as_it_goes_to_a_file(place, typed, name):
+def test_text_goes_to_standard_output_as_it_goes_to_a_file(place, name):
     path = place.folder / f"same.{name}"
-    typed(place, "report", "--format", name, "--output", path, code=0)
-    assert typed(place, "report", "--format", name, code=0).out == path.read_text()
+    place("report", "--format", name, "--output", path, code=0)
+    assert place("report", "--format", name, code=0).out == path.read_text()
 
 
 @pytest.mark.parametrize("name", ["parquet", "xlsx"])
-def test_a_binary_format_is_kept_off_the_terminal(place, typed, name):
-    ended = typed(place, "report", "--format", name, code=2)
+def test_a_binary_format_is_kept_off_the_terminal(place, name):
+    ended = place("report", "--format", name, code=2)
     assert ended.out == ""
     assert f"{name} is a binary format" in ended.err
     assert f"cure: --output report.{name}" in ended.err
@@ -84,13 +84,13 @@ def test_a_binary_format_is_kept_off_the_terminal(place, typed, name):
     ("arguments", "runs"),
     [((), {3}), (("--all",), {1, 2, 3}), (("1", "latest"), {1, 3}), (("x2", "x1"), {1, 2}), (("latest~1",), {2})],
 )
-def test_runs_are_chosen_by_name_and_all_by_option(place, typed, arguments, runs):
-    rows = typed(place, "report", *arguments, "--format", "json", code=0).json
+def test_runs_are_chosen_by_name_and_all_by_option(place, arguments, runs):
+    rows = place("report", *arguments, "--format", "json", code=0).json
     assert {row["run"] for row in rows} == runs
 
 
-def test_the_summary_has_one_row_a_case_and_run(place, typed):
-    rows = typed(place, "report", "--all", "--summary", "--format", "json", code=0).json
+def test_the_summary_has_one_row_a_case_and_run(place):
+    rows = place("report", "--all", "--summary", "--format", "json", code=0).json
     assert len(rows) == 6 + 6 + 3
     medians = {(row["run"], row["case"]): row["median_s"] for row in rows}
     assert medians[1, "scale/beta[n=1000]"] == pytest.approx(3e-6, rel=1e-6)
@@ -100,7 +100,7 @@ def test_the_summary_has_one_row_a_case_and_run(place, typed):
     assert "scale" in wrong["reason"] or "out[" in wrong["reason"]
 
 
-def test_a_file_that_cannot_be_written_is_said(place, typed):
-    ended = typed(place, "report", "--output", place.folder / "no" / "report.csv", code=2)
+def test_a_file_that_cannot_be_written_is_said(place):
+    ended = place("report", "--output", place.folder / "no" / "report.csv", code=2)
     assert "report.csv cannot be written: No such file or directory" in ended.err
     assert "cure:" in ended.err

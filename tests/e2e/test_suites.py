@@ -31,16 +31,14 @@ def test_inputs_that_cannot_be_made_fail_their_case_alone(mixed):
     assert row["cure"] == "correct the function"
 
 
-def test_a_problem_is_printed_with_file_line_and_cure(mixed, typed):
+def test_a_problem_is_printed_with_file_line_and_cure(mixed):
     workplace, _ = mixed
     where = f"{workplace.suites / 'mixed' / 'broken' / 'bench.py'}:5: "
-    listed = typed(workplace, "list", "--suite", workplace.suites / "mixed", code=4)
+    listed = workplace("list", "--suite", workplace.suites / "mixed", code=4)
     assert f"error: {where}axis 'n' is empty\n  cure: give it at least one value" in listed.err
     assert all(case in listed.out for case in MOODY)
     script = f"fake:{workplace.script}"
-    ended = typed(
-        workplace, "run", "--device", script, "--suite", workplace.suites / "mixed", "--replicas", "1", code=4
-    )
+    ended = workplace("run", "--device", script, "--suite", workplace.suites / "mixed", "--replicas", "1", code=4)
     printed = ended.out.replace("\n", "")
     assert f"✗ {where}axis 'n' is empty" in printed
     assert "cure: give it at least one value" in printed
@@ -48,37 +46,35 @@ def test_a_problem_is_printed_with_file_line_and_cure(mixed, typed):
 
 
 @pytest.mark.parametrize("made", [False, True])
-def test_a_suite_without_benchmarks_is_said(perfsvc, typed, made):
+def test_a_suite_without_benchmarks_is_said(perfsvc, made):
     folder = perfsvc.folder / "empty"
     if made:
         folder.mkdir()
     for command in ("list", "run"):
-        ended = typed(perfsvc, command, "--suite", folder, code=2)
+        ended = perfsvc(command, "--suite", folder, code=2)
         assert (f"no bench.py in {folder}" if made else f"no folder {folder}") in ended.err
         assert "cure:" in ended.err
     assert not perfsvc.database.exists()
 
 
-def test_a_selection_that_takes_nothing_names_the_nearest(perfsvc, typed):
+def test_a_selection_that_takes_nothing_names_the_nearest(perfsvc):
     for command in ("list", "run"):
-        ended = typed(perfsvc, command, "--suite", perfsvc.suites / "scale", "--select", "scale/alhpa", code=2)
+        ended = perfsvc(command, "--suite", perfsvc.suites / "scale", "--select", "scale/alhpa", code=2)
         assert "'scale/alhpa' selects no case" in ended.err
         assert "cure: the nearest are scale/alpha" in ended.err
-    ended = typed(perfsvc, "list", "--suite", perfsvc.suites / "scale", "--exclude", "*", code=2)
+    ended = perfsvc("list", "--suite", perfsvc.suites / "scale", "--exclude", "*", code=2)
     assert "every selected case is excluded" in ended.err
     assert not perfsvc.database.exists()
 
 
-def test_a_point_that_is_not_measured_here_is_said(perfsvc, typed):
-    ended = typed(
-        perfsvc, "run", "--device", "cpu", "--suite", perfsvc.suites / "scale", "--select", "*[n=4000]", code=2
-    )
+def test_a_point_that_is_not_measured_here_is_said(perfsvc):
+    ended = perfsvc("run", "--device", "cpu", "--suite", perfsvc.suites / "scale", "--select", "*[n=4000]", code=2)
     assert "--points" in ended.err
 
 
-def test_listed_cases_say_all_that_a_program_may_ask(perfsvc, typed):
+def test_listed_cases_say_all_that_a_program_may_ask(perfsvc):
     arguments = ("--suite", perfsvc.suites / "kinds", "--select", "*/reports", "--select", "*/steps")
-    rows = typed(perfsvc, "list", *arguments, "--format", "json", code=0).json
+    rows = perfsvc("list", *arguments, "--format", "json", code=0).json
     common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": []}
     assert rows == [
         {"case": "kinds/steps[n=1000]", "variant": "steps", "kind": "kernel", **common},
@@ -86,7 +82,7 @@ def test_listed_cases_say_all_that_a_program_may_ask(perfsvc, typed):
     ]
 
 
-def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc, typed):
+def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     arguments = (
         "--points",
@@ -99,5 +95,5 @@ def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc, typed):
         "*[n=1000]",
     )
     device = ("--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
-    rows = typed(perfsvc, "run", *device, *arguments, "--format", "json", code=0).json["results"]
+    rows = perfsvc("run", *device, *arguments, "--format", "json", code=0).json["results"]
     assert [row["case"] for row in rows] == ["scale/alpha[n=4000]", "scale/gamma[n=4000]"]

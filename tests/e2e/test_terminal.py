@@ -48,7 +48,7 @@ def arguments(workplace):
 
 
 def test_nothing_but_text_is_written_to_files_and_pipes(coloured):
-    ended = coloured(*arguments(coloured), code=4)
+    ended = coloured.process(*arguments(coloured), code=4)
     assert ESCAPE not in ended.out + ended.err
     assert "\r" not in ended.out + ended.err
     assert ended.err == ""
