@@ -4,17 +4,13 @@ Commands are imported when they are called, so that ``perfsvc --help`` costs lit
 """
 
 import importlib
-import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from perfsvc import __version__
-from perfsvc.errors import PerfsvcError
-
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended, as shells have it."""
+from perfsvc.cli import ending
 
 COMMANDS = {
     "run": "Measure the suite, store it, and judge it against the baseline.",
@@ -22,7 +18,7 @@ COMMANDS = {
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database.",
     "show": "Show a case's history.",
-    "report": "Export measurements as a table or a file.",
+    "report": "Show measurements, or export them to a file.",
     "baseline": "Set, show and clear what verdicts compare against.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and say how to cure what is missing.",
@@ -44,6 +40,16 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"perfsvc.cli.{cmd_name}_command").command
         return command
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Parses the group's own options; a closed pipe under ``--help`` goes past click."""
+        with ending.past_click():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; what click would take for its own goes past it."""
+        with ending.past_click():
+            return super().invoke(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands without importing them."""
         with formatter.section("Commands"):
@@ -54,7 +60,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 nothing regressed; 1 something regressed; 2 usage; 3 inconclusive (with --strict); "
-    "4 a case failed or gave a wrong result; 5 no device, compiler or database.",
+    "4 a case failed or gave a wrong result; 5 no device, compiler or database, or a fault of perfsvc.",
 )
 @click.version_option(__version__, prog_name="perfsvc")
 def cli() -> None:
@@ -62,20 +68,7 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """The ``perfsvc`` command: turns every error of ours into its message and exit code."""
-    try:
-        sys.exit(cli.main(standalone_mode=False))
-    except PerfsvcError as error:
-        _say(f"error: {error}")
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted; what was measured is stored")
-        sys.exit(INTERRUPTED)
-
-
-def _say(message: str) -> None:
-    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    click.echo(click.style(message, fg="red") if coloured else message, err=True)
+    """The ``perfsvc`` command: everything that may end it has its message and its exit code."""
+    with ending.stoppable():
+        code = ending.code_of(lambda: cli.main(standalone_mode=False))
+    sys.exit(code)

@@ -23,7 +23,16 @@ def command() -> None:
 @click.option("--comment", default="", help="Why.")
 @options.suite
 @options.database
-def set_(run: str, select: tuple[str, ...], exclude: tuple[str, ...], comment: str, suite: Path, database: str) -> None:
+@options.formats()
+def set_(
+    run: str,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    comment: str,
+    suite: Path,
+    database: str,
+    output_format: str,
+) -> None:
     """Pin the baseline to RUN: a number, a label, latest, latest~1, or a git revision."""
     from perfsvc.service import baseline
     from perfsvc.service.revisions import run_of
@@ -33,7 +42,10 @@ def set_(run: str, select: tuple[str, ...], exclude: tuple[str, ...], comment: s
     with Store.open(database) as store:
         number = run_of(run, store, suite)
         count = baseline.pin(store, number, Selection(select, exclude), comment=comment)
-    click.echo(f"run {number} is the baseline of {count} series")
+    if output_format == "json":
+        output.show_json({"run": number, "pinned": count})
+    else:
+        click.echo(f"run {number} is the baseline of {count} series")
 
 
 @command.command("show")
@@ -58,12 +70,17 @@ def show(database: str, output_format: str) -> None:
 @options.select
 @options.exclude
 @options.database
-def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str) -> None:
+@options.formats()
+def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, output_format: str) -> None:
     """Take pins away; the last accepted level counts again."""
+    from perfsvc.report import units
     from perfsvc.service import baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
     with Store.open(database) as store:
         count = baseline.unpin(store, Selection(select, exclude))
-    click.echo(f"{count} pins cleared")
+    if output_format == "json":
+        output.show_json({"cleared": count})
+    else:
+        click.echo(f"{units.count(count, 'pin')} cleared")

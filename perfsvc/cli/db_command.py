@@ -13,16 +13,20 @@ def command() -> None:
 
 @command.command("upgrade")
 @options.database
-def upgrade(database: str) -> None:
+@options.formats()
+def upgrade(database: str, output_format: str) -> None:
     """Bring the database to this perfsvc's schema. A SQLite file is copied beside itself first."""
     from perfsvc.store import Store
+    from perfsvc.store.engine import resolve, shown
 
-    done = Store.upgrade(database)
-    if done.before == done.after:
-        click.echo(f"{database} is up to date ({done.after})")
+    done, url = Store.upgrade(database), shown(resolve(database))
+    if output_format == "json":
+        output.show_json({"url": url, "before": done.before, "after": done.after, "backup": done.backup})
+    elif done.before == done.after:
+        click.echo(f"{url} is up to date ({done.after})")
     else:
         kept = f"; the old one is kept as {done.backup}" if done.backup else ""
-        click.echo(f"{database} is upgraded from {done.before or 'nothing'} to {done.after}{kept}")
+        click.echo(f"{url} is upgraded from {done.before or 'nothing'} to {done.after}{kept}")
 
 
 @command.command("check")

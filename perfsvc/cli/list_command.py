@@ -28,7 +28,8 @@ def command(
     from perfsvc.report import tables
     from perfsvc.suite import Selection, discover
 
-    found = discover(suite)
+    options.tell_suite(suite)
+    found, selection = discover(suite), Selection(select, exclude)
     rows = [
         {
             "case": listed.case.id,
@@ -38,13 +39,15 @@ def command(
             "kind": listed.kind,
             "requires": list(listed.requires),
         }
-        for listed in found.select(Selection(select, exclude), points or "full")
+        for listed in found.select(selection, points or "full")
     ]
     if output_format == "json":
         output.show_json(rows)
     else:
         output.show(tables.cases_table(rows))
-    for problem in found.problems:
+    problems, warnings = found.split_problems(selection)
+    output.warn(warnings)
+    for problem in problems:
         click.echo(f"error: {problem}", err=True)
-    if found.problems:
-        raise SystemExit(found.problems[0].exit_code)
+    if problems:
+        raise SystemExit(problems[0].exit_code)

@@ -25,12 +25,12 @@ database = click.option(
 )
 
 
-def formats(*names: str) -> Decorator:
+def formats() -> Decorator:
     """``--format``, with ``table`` for people as the default and ``json`` for programs."""
     return click.option(
         "--format",
         "output_format",
-        type=click.Choice(["table", "json", *names]),
+        type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
         help="A table for people, or JSON for programs.",
@@ -41,6 +41,13 @@ def suite_folder() -> Path:
     """The suite where none is named: ``./kernels``, else the built-in one."""
     here = Path("kernels")
     return here if here.is_dir() else folder("kernels")
+
+
+def tell_suite(chosen: Path) -> None:
+    """Says on standard error that the built-in suite is used where nobody named one and there is no ``./kernels``."""
+    source = click.get_current_context().get_parameter_source("suite")
+    if source is click.core.ParameterSource.DEFAULT and chosen == folder("kernels"):
+        click.echo(f"there is no folder ./kernels here: this is the built-in suite, {chosen}", err=True)
 
 
 suite = click.option(

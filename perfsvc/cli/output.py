@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,12 @@ def show(*renderables: "RenderableType") -> None:
 def show_json(value: Any) -> None:
     """Prints a value as indented JSON; what JSON does not know is written as text."""
     click.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
+
+
+def warn(problems: Iterable[Exception]) -> None:
+    """Prints on standard error what is wrong and yet no fault of what was asked for."""
+    for problem in problems:
+        click.echo(f"warning: {problem}", err=True)
 
 
 @contextmanager

@@ -4,17 +4,25 @@ from pathlib import Path
 
 import click
 
-from perfsvc.cli import options
+from perfsvc.cli import options, output
+from perfsvc.errors import UsageError
 
-FORMATS = ["csv", "json", "markdown", "html", "parquet", "xlsx"]
+FORMATS = ("table", "csv", "json", "markdown", "html", "parquet", "xlsx")
+ENDINGS = {f".{name}": name for name in FORMATS[1:]} | {".md": "markdown", ".htm": "html"}
+"""What the name of a file says of its format."""
 
 
 @click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--all", "every_run", is_flag=True, help="Every run in the database.")
-@click.option("--summary", is_flag=True, help="One row a case, device and run instead of one a measurement.")
+@click.option("--summary", is_flag=True, help="Export one row a case, device and run instead of one a measurement.")
 @click.option(
-    "--format", "output_format", type=click.Choice(FORMATS), default="csv", show_default=True, help="What to write."
+    "--format",
+    "output_format",
+    type=click.Choice(FORMATS),
+    default=None,
+    show_default="by the name of --output, else table",
+    help="A table for people, or what to export.",
 )
 @click.option(
     "--output",
@@ -28,20 +36,36 @@ def command(
     runs: tuple[str, ...],
     every_run: bool,
     summary: bool,
-    output_format: str,
+    output_format: str | None,
     destination: Path | None,
     suite: Path,
     database: str,
 ) -> None:
-    """Export measurements: of each RUN (a number, a label, latest~1, a git revision), else of the latest.
+    """Show or export measurements: of each RUN (a number, a label, latest~1, a git revision), else of the latest.
 
-    One row a measurement, with a column for each axis; times are in seconds.
+    The table shows a row a case, over its replicas. An export has one row a measurement, with a column for each axis;
+    times are in seconds.
     """
-    from perfsvc.report import frames
+    from perfsvc.report import frames, stored
     from perfsvc.service.revisions import run_of
     from perfsvc.store import Store
 
+    form = _form(output_format, destination)
     with Store.open(database) as store:
         numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
         frame = frames.frame(store.columns(numbers))
-    frames.write(frames.summary(frame) if summary else frame, output_format, destination)
+    if form == "table":
+        output.show(stored.stored_table(frame))
+    else:
+        frames.write(frames.summary(frame) if summary else frame, form, destination)
+
+
+def _form(chosen: str | None, destination: Path | None) -> str:
+    """The format that was asked for, by its name or by a file's."""
+    if destination is None:
+        return chosen or "table"
+    form = chosen or ENDINGS.get(destination.suffix.lower(), "table")
+    if form == "table":
+        what = "a table is for the terminal" if chosen else f"{destination.name!r} does not say what to write"
+        raise UsageError(what, cure=f"name it like report.csv, or say which: --format {'|'.join(FORMATS[1:])}")
+    return form

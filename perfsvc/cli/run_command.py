@@ -3,11 +3,33 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import click
 
 from perfsvc.cli import options, output
+
+if TYPE_CHECKING:
+    from perfsvc.service.run import RunRequest
+
+
+class Chosen(TypedDict):
+    """The options of ``perfsvc run`` as click parsed them."""
+
+    devices: tuple[str, ...]
+    suite: Path
+    select: tuple[str, ...]
+    exclude: tuple[str, ...]
+    points: Literal["smoke", "full"] | None
+    replicas: int
+    samples: int | None
+    limit: float
+    seed: int | None
+    label: str
+    threshold: float | None
+    strict: bool
+    database: str
+    output_format: Literal["table", "json"]
 
 
 @click.command("run")
@@ -52,7 +74,7 @@ from perfsvc.cli import options, output
 @options.strict
 @options.database
 @options.formats()
-def command(**chosen: Any) -> None:
+def command(**chosen: Unpack[Chosen]) -> None:
     """Measure the suite, store it, and judge it against the baseline.
 
     Every measurement is committed as it arrives, so a run that is cut short keeps what it measured.
@@ -60,9 +82,10 @@ def command(**chosen: Any) -> None:
     from perfsvc.report import results, tables
     from perfsvc.service.run import run
 
-    request = _request(**chosen)
+    options.tell_suite(chosen["suite"])
     with output.progress() as progress:
-        outcome = run(request, progress)
+        outcome = run(_request(chosen), progress)
+    output.warn(outcome.warnings)
     rows = results.rows(outcome.devices, outcome.specs, outcome.measurements, outcome.judgements)
     if chosen["output_format"] == "json":
         output.show_json(tables.run_json(outcome.run, rows, outcome.problems))
@@ -71,26 +94,21 @@ def command(**chosen: Any) -> None:
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
-def _request(
-    *,
-    devices: tuple[str, ...],
-    suite: Path,
-    select: tuple[str, ...],
-    exclude: tuple[str, ...],
-    limit: float,
-    database: str,
-    **others: Any,
-) -> Any:
+def _request(chosen: Chosen) -> "RunRequest":
     from perfsvc.service.run import RunRequest
     from perfsvc.suite import Selection
 
-    same = {name: others[name] for name in ("points", "replicas", "samples", "seed", "label", "threshold")}
     return RunRequest(
-        database=database,
-        suite=suite,
-        devices=devices,
-        selection=Selection(select, exclude),
-        limit_s=limit,
+        database=chosen["database"],
+        suite=chosen["suite"],
+        devices=chosen["devices"],
+        selection=Selection(chosen["select"], chosen["exclude"]),
+        points=chosen["points"],
+        replicas=chosen["replicas"],
+        samples=chosen["samples"],
+        limit_s=chosen["limit"],
+        seed=chosen["seed"],
+        label=chosen["label"],
+        threshold=chosen["threshold"],
         command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
-        **same,
     )

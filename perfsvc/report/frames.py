@@ -166,6 +166,8 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
         else:
             raise UsageError(f"no format is named {fmt}", cure=f"use one of {', '.join([*TEXT, *BINARY])}")
     except OSError as error:
+        if destination is None:  # a reader that is gone, or a disk that is full: no fault of the arguments
+            raise
         raise UsageError(
             f"{destination} cannot be written: {error.strerror or error}",
             cure="name a file in a folder that exists and may be written",

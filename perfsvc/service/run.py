@@ -46,18 +46,29 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What came of it."""
+    """What came of it.
+
+    Attributes:
+        run: its number.
+        devices: those it measured on.
+        measurements: all of them, as they came.
+        judgements: the verdicts.
+        problems: what is wrong with benchmarks that the selection reaches.
+        warnings: what is wrong with the others.
+        specs: the cases by device UUID and case id.
+    """
 
     run: int
     devices: tuple[DeviceInfo, ...]
     measurements: tuple[Measurement, ...]
     judgements: tuple[Judgement, ...]
     problems: tuple[SuiteError, ...]
-    specs: Mapping[tuple[str, str], CaseSpec]  # by device UUID and case id
+    warnings: tuple[SuiteError, ...]
+    specs: Mapping[tuple[str, str], CaseSpec]
 
     @property
     def failed(self) -> bool:
-        """A benchmark file could not be used, or a case failed or gave a wrong result."""
+        """A benchmark that was selected could not be used, or a case failed or gave a wrong result."""
         return bool(self.problems) or any(m.status in {Status.FAILED, Status.WRONG} for m in self.measurements)
 
     def exit_code(self, *, strict: bool) -> int:
@@ -91,12 +102,14 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
                 progress.step(measurement.case.id)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
+    problems, warnings = found.split_problems(request.selection)
     return RunOutcome(
         run=recorder.run,
         devices=tuple(devices),
         measurements=tuple(recorder.measurements),
         judgements=tuple(judgements),
-        problems=found.problems,
+        problems=problems,
+        warnings=warnings,
         specs={(target.device.uuid, spec.case.id): spec for target in targets for spec in target.specs},
     )
 

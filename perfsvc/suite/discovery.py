@@ -58,8 +58,22 @@ class Suite:
         """
         here = {listed.case: listed for listed in self.cases if listed.points == points}
         others = [listed.case for listed in self.cases if listed.points != points]
-        broken = [Path(problem.path).absolute().parent.name for problem in self.problems]
+        broken = [self._benchmark_of(problem) for problem in self.problems]
         return tuple(here[case] for case in choose(selection, tuple(here), others, broken))
+
+    def split_problems(self, selection: Selection) -> tuple[tuple[SuiteError, ...], tuple[SuiteError, ...]]:
+        """The problems of benchmarks that a selection reaches, and the others, which are not its business.
+
+        Raises:
+            UsageError: a glob cannot be understood.
+        """
+        reached = tuple(problem for problem in self.problems if selection.reaches(self._benchmark_of(problem)))
+        return reached, tuple(problem for problem in self.problems if problem not in reached)
+
+    def _benchmark_of(self, problem: SuiteError) -> str:
+        """The name of the benchmark that a problem is in: its folder's, where its file could not even be read."""
+        names = {str(file.path): file.name for file in self.benchmarks}
+        return names.get(problem.path, Path(problem.path).absolute().parent.name)
 
     def resolve(self, selection: Selection, points: Points) -> tuple[CaseSpec, ...]:
         """The selected cases with everything that building and running them needs.

@@ -36,6 +36,16 @@ class Selection:
             and not any(glob.takes(case) for glob in unwanted)
         }
 
+    def reaches(self, benchmark: str) -> bool:
+        """Whether some case of a benchmark could be selected, whatever its cases are.
+
+        Raises ``UsageError`` where a glob cannot be understood.
+        """
+        wanted, unwanted = [parse(text) for text in self.select], [parse(text) for text in self.exclude]
+        return (not wanted or any(glob.benchmark.fullmatch(benchmark) for glob in wanted)) and not any(
+            glob.whole and glob.benchmark.fullmatch(benchmark) for glob in unwanted
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Glob:
@@ -45,6 +55,11 @@ class Glob:
     benchmark: re.Pattern[str]
     variant: re.Pattern[str]
     axes: tuple[tuple[str, re.Pattern[str]], ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it takes all cases of the benchmarks that it names."""
+        return not self.axes and self.variant == _pattern("*")
 
     def takes(self, case: Case) -> bool:
         """Whether a case is selected."""
