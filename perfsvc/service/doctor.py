@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from importlib import metadata
 
 from perfsvc.build import Cache, toolchain_for
 from perfsvc.build.nvcc import NvccToolchain
@@ -16,21 +15,7 @@ from perfsvc.device.find import find
 from perfsvc.errors import NoCompilerError, NoDeviceError, PerfsvcError
 from perfsvc.model import DeviceInfo
 from perfsvc.report.rows import CheckRow
-
-PACKAGES = (
-    "alembic",
-    "click",
-    "jinja2",
-    "numpy",
-    "nvtx",
-    "pandas",
-    "platformdirs",
-    "pydantic",
-    "rich",
-    "scipy",
-    "sqlalchemy",
-)
-"""What perfsvc cannot do without."""
+from perfsvc.service import packages
 
 _REINSTALL = "pip install --force-reinstall perfsvc"
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -105,19 +90,12 @@ def _python() -> Iterator[CheckRow]:
 
 
 def _packages() -> Iterator[CheckRow]:
-    versions = {package: _version(package) for package in PACKAGES}
-    missing = [package for package, version in versions.items() if not version]
+    found = packages.versions(packages.REQUIRED)
+    missing = [package for package in packages.REQUIRED if package not in found]
     if missing:
         yield CheckRow("packages", ok=False, found="missing: " + ", ".join(missing), cure=_REINSTALL)
     else:
-        yield CheckRow("packages", ok=True, found=", ".join(f"{name} {version}" for name, version in versions.items()))
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
+        yield CheckRow("packages", ok=True, found=", ".join(f"{name} {version}" for name, version in found.items()))
 
 
 def _host_compiler() -> Iterator[CheckRow]:
@@ -143,7 +121,7 @@ def _driver(*, present: bool) -> Iterator[CheckRow]:
 def _nvml() -> Iterator[CheckRow]:
     if version := telemetry.driver_version():
         yield CheckRow("NVML", ok=True, found=f"answers for driver {version}")
-    elif installed := _version("nvidia-ml-py"):
+    elif installed := packages.version("nvidia-ml-py"):
         yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
     else:
         cure = "pip install 'perfsvc[cuda]', to record driver and power limit"
@@ -151,7 +129,7 @@ def _nvml() -> Iterator[CheckRow]:
 
 
 def _pycuda(*, needed: bool) -> Iterator[CheckRow]:
-    if version := _version("pycuda"):
+    if version := packages.version("pycuda"):
         yield CheckRow("PyCUDA", ok=True, found=version)
     else:
         yield _absent("PyCUDA", "not installed", "pip install 'perfsvc[cuda]'", needed=needed)

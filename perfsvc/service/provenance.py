@@ -1,20 +1,18 @@
 """Where a run comes from: commit, host, versions."""
 
 import platform
+import shlex
 import socket
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from perfsvc import __version__
 from perfsvc.device.cpu import describe as describe_cpu
 from perfsvc.model import Provenance
-
-PACKAGES = ("numpy", "scipy", "pandas", "sqlalchemy", "pycuda", "nvtx", "nvidia-ml-py", "ziglang")
-"""The packages that can change a number, or what is made of it."""
+from perfsvc.suite import Selection
+from perfsvc.service import packages
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,9 @@ class Revision:
     branch: str = ""
 
 
-def collect(suite: Path, *, command_line: str, label: str, seed: int, replicas: int) -> Provenance:
+def collect(
+    suite: Path, *, command_line: str, label: str, scope: str, seed: int, replicas: int
+) -> Provenance:
     """Everything a run starting now should remember."""
     revision = revision_of(suite)
     return Provenance(
@@ -40,11 +40,22 @@ def collect(suite: Path, *, command_line: str, label: str, seed: int, replicas: 
         cpu=describe_cpu().model,
         perfsvc_version=__version__,
         python_version=platform.python_version(),
-        packages=_versions(PACKAGES),
+        packages=packages.versions((*packages.REQUIRED, *packages.OPTIONAL)),
         seed=seed,
         replicas=replicas,
         label=label,
+        scope=scope,
     )
+
+
+def scope_of(suite: Path, selection: Selection, points: str | None) -> str:
+    """How the cases of a run are chosen: equal for two runs that would measure the same cases of an unchanged suite.
+
+    It is the name of the suite's folder (its path differs between checkouts) and the options of a command line, sorted.
+    """
+    chosen = [f"--select={glob}" for glob in sorted(selection.select)]
+    left_out = [f"--exclude={glob}" for glob in sorted(selection.exclude)]
+    return shlex.join([suite.resolve().name, *([f"--points={points}"] if points else []), *chosen, *left_out])
 
 
 def revision_of(folder: Path) -> Revision:
@@ -71,13 +82,3 @@ def git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _versions(names: Sequence[str]) -> dict[str, str]:
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

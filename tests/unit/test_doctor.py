@@ -7,7 +7,7 @@ import pytest
 from perfsvc.device import telemetry
 from perfsvc.errors import NoCompilerError, NoDeviceError
 from perfsvc.model import DeviceInfo
-from perfsvc.service import doctor
+from perfsvc.service import doctor, packages
 from perfsvc.store import Store
 
 CPU = DeviceInfo("cpu", "cpu", "CPU-1", "a processor", "cpu-x86_64")
@@ -30,7 +30,7 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NvccToolchain", Compiler)
     monkeypatch.setattr(doctor, "_has_driver", lambda: True)
     monkeypatch.setattr(telemetry, "driver_version", lambda: "580.159.04")
-    monkeypatch.setattr(doctor, "_version", lambda package: "1.2.3")
+    monkeypatch.setattr(packages, "version", lambda package: "1.2.3")
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
     return gpus
 
@@ -70,7 +70,7 @@ def test_a_gpu_that_nvcc_does_not_know_is_found(machine):
 @pytest.mark.parametrize(("driver", "expected"), [(True, False), (False, None)])
 def test_what_only_a_gpu_needs_is_optional_where_there_is_no_driver(machine, monkeypatch, driver, expected):
     monkeypatch.setattr(doctor, "_has_driver", lambda: driver)
-    monkeypatch.setattr(doctor, "_version", lambda package: "" if package == "pycuda" else "1.2.3")
+    monkeypatch.setattr(packages, "version", lambda package: "" if package == "pycuda" else "1.2.3")
     monkeypatch.setattr(doctor, "NvccToolchain", raising(NoCompilerError("no nvcc", cure="get it")))
     monkeypatch.setattr(
         doctor,
@@ -87,7 +87,7 @@ def test_what_only_a_gpu_needs_is_optional_where_there_is_no_driver(machine, mon
 
 
 def test_a_missing_package_is_named(machine, monkeypatch):
-    monkeypatch.setattr(doctor, "_version", lambda package: "" if package == "scipy" else "1.2.3")
+    monkeypatch.setattr(packages, "version", lambda package: "" if package == "scipy" else "1.2.3")
     assert (rows()["packages"].ok, rows()["packages"].found) == (False, "missing: scipy")
 
 
@@ -129,7 +129,7 @@ def test_a_database_that_cannot_be_used_is_found_with_its_cure(machine, tmp_path
 def test_no_nvml_is_told_with_what_installs_it(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "driver_version", lambda: "")
     assert rows()["NVML"].ok is None
-    monkeypatch.setattr(doctor, "_version", lambda package: "")
+    monkeypatch.setattr(packages, "version", lambda package: "")
     assert "perfsvc[cuda]" in rows()["NVML"].cure
 
 
@@ -147,4 +147,4 @@ def test_a_machine_without_gpus_has_the_cpu_and_says_nothing_of_a_toolkit(machin
 
 def test_every_package_that_perfsvc_requires_is_looked_for():
     required = {re.match(r"[\w.-]+", text)[0] for text in metadata.requires("perfsvc") if "extra ==" not in text}
-    assert required == set(doctor.PACKAGES)
+    assert required == set(packages.REQUIRED)

@@ -1,0 +1,36 @@
+"""The packages that perfsvc stands on: what a run remembers of them, and what the doctor looks for."""
+
+from collections.abc import Iterable
+from importlib import metadata
+
+REQUIRED = (
+    "alembic",
+    "click",
+    "jinja2",
+    "numpy",
+    "nvtx",
+    "pandas",
+    "platformdirs",
+    "pydantic",
+    "rich",
+    "scipy",
+    "sqlalchemy",
+)
+"""What perfsvc cannot do without."""
+
+OPTIONAL = ("pycuda", "nvidia-ml-py", "nvidia-cuda-nvcc", "ziglang")
+"""What only some devices need, and what can change a number there."""
+
+
+def version(package: str) -> str:
+    """The version that is installed; empty where the package is not."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    found = {package: version(package) for package in packages}
+    return {package: installed for package, installed in found.items() if installed}
