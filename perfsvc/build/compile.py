@@ -2,13 +2,13 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 
-from perfsvc.build import process
+from perfsvc.build import process, sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.toolchain import Binary, Toolchain
-from perfsvc.errors import CaseError
+from perfsvc.errors import CaseError, CompileError
 from perfsvc.model import Unit, digest
 
 Built = Binary | CaseError
@@ -41,8 +41,9 @@ def compile_all(
     """
     distinct = tuple(dict.fromkeys(units))
     built: dict[Unit, Built] = {}
+    texts: dict[bytes, bytes] = {}  # a header that every unit includes is held once
     with ThreadPoolExecutor(workers or _cores(), thread_name_prefix="build") as pool:
-        futures = {pool.submit(_build, unit, toolchain, cache): unit for unit in distinct}
+        futures = {pool.submit(_build, unit, toolchain, cache, texts): unit for unit in distinct}
         try:
             for future in as_completed(futures):
                 unit = futures[future]
@@ -55,18 +56,29 @@ def compile_all(
     return {unit: built[unit] for unit in distinct}
 
 
-def _build(unit: Unit, toolchain: Toolchain, cache: Cache) -> Built:
+def _build(unit: Unit, toolchain: Toolchain, cache: Cache, texts: dict[bytes, bytes]) -> Built:
     start = time.perf_counter()
     try:
+        files = sources.local_files(unit)
         key = digest(toolchain.preimage(unit))
-        code = cache.get(key)
-        cached = code is not None
-        if code is None:
-            code = toolchain.compile(unit)
+        known = cache.get(key)
+        code = toolchain.compile(unit) if known is None else known
+        _require_same(unit, files)
+        if known is None:
             cache.put(key, code)
     except CaseError as error:
         return error
-    return Binary(code, digest(code), cached, time.perf_counter() - start)
+    shared = {name: texts.setdefault(text, text) for name, text in files.items()}
+    return Binary(code, digest(code), known is not None, time.perf_counter() - start, shared)
+
+
+def _require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
+    """Key, code and sources were read one after the other: they belong together where nothing changed meanwhile."""
+    now = sources.local_files(unit)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise CompileError(
+            f"{unit.source.name}: {', '.join(changed)} changed while it was compiled", cure="run again once it is saved"
+        )
 
 
 def _abandon(futures: Iterable[Future[Built]]) -> None:

@@ -2,8 +2,7 @@
 
 import re
 
-from perfsvc.build import sources
-from perfsvc.errors import CompileError
+from perfsvc.build import messages, sources
 from perfsvc.model import Unit, digest
 
 _ERROR = re.compile(r"^[ \t]*#[ \t]*error\b[ \t]*(.*)$")
@@ -21,11 +20,8 @@ class FakeToolchain:
 
     def compile(self, unit: Unit) -> bytes:
         """Bytes made from the preimage; raises ``CompileError`` for an ``#error`` in the source or its includes."""
-        for name, text in sources.local_files(unit):
+        for name, text in sources.local_files(unit).items():
             for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):
                 if found := _ERROR.match(line):
-                    raise CompileError(
-                        f"{unit.source.name} does not compile:\n{name}:{number}: error: #error {found[1]}",
-                        cure="correct the source",
-                    )
+                    raise messages.does_not_compile(unit, f"{name}:{number}: error: #error {found[1]}")
         return f"fake {digest(self.preimage(unit))}".encode()

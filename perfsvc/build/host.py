@@ -20,7 +20,7 @@ from pathlib import Path
 
 import platformdirs
 
-from perfsvc.build import cuda_text, process
+from perfsvc.build import cuda_text, messages, options, process
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.model import Unit
 
@@ -45,11 +45,9 @@ _CODE = (
 _LINK = ("-shared", "-nostdlib", "-s", "-Wl,-Bsymbolic", "-Wl,--build-id=none")
 _LINK_DARWIN = ("-shared", "-Wl,-undefined,dynamic_lookup")
 
-_DEFINED = re.compile(r"^(?:-D|--define-macro)=?(.*)$")
-_UNDEFINED = re.compile(r"^(?:-U|--undefine-macro)=?(.*)$")
-_INCLUDED = re.compile(r"^(?:-I|--include-path)=?(.*)$")
-_STANDARD = re.compile(r"^--?std(?:=(.*))?$")
 _OLDEST_STANDARD = 17
+_CPP98 = 98
+_TEMPORARY = re.compile(r"[^\s\"']*/perfsvc-\w+/")
 
 _REFUSED = re.compile(r'unsupported on cpu: ([^"\n]*)')
 _NOT_FOUND = re.compile(r"fatal error: '?([^'\n:]+?)'?(?:: No such file or directory| file not found)")
@@ -98,7 +96,8 @@ def find_zig() -> Compiler | None:
 
 
 def _known(command: tuple[str, ...], version: str) -> Compiler:
-    zig = command[-1] == "c++" and len(command) > 1
+    # "zig c++" calls itself clang; it is known by a word of the command, which ccache or python -m may begin.
+    zig = any(Path(word).name.startswith("zig") for word in command)
     return Compiler(command, version, ("-mcpu=baseline",) if zig else ())
 
 
@@ -133,8 +132,8 @@ class HostToolchain:
 
     def preimage(self, unit: Unit) -> bytes:
         """The target, the compiler's version, its options and the whole preprocessed text."""
-        options = (*self._code_options(unit), *self._link_options)
-        return "\n".join([self.target, self.version, *options, self._text(unit)]).encode()
+        arguments = (*self._code_options(unit), *self._link_options)
+        return "\n".join([self.target, self.version, *arguments, self._text(unit)]).encode()
 
     def compile(self, unit: Unit) -> bytes:
         """A shared object that has ``unit.entries``; see ``Toolchain.compile`` for the errors."""
@@ -151,7 +150,7 @@ class HostToolchain:
     def _code_options(self, unit: Unit) -> tuple[str, ...]:
         # GCC calls libgcc for atomics on AArch64 by default, and no library is linked.
         atomics = ("-mno-outline-atomics",) if platform.machine() in {"aarch64", "arm64"} else ()
-        return (*_LANGUAGE, _standard(unit.options), *_CODE, *atomics, *self._compiler.options)
+        return (*_LANGUAGE, _standard(unit), *_CODE, *atomics, *self._compiler.options)
 
     def _text(self, unit: Unit) -> str:
         """What is compiled: preprocessed, without paths, with dynamic shared memory bound and entries registered."""
@@ -166,19 +165,21 @@ class HostToolchain:
         return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
 
     def _preprocessed(self, unit: Unit, source: Path) -> str:
-        ours = ("-I", str(HEADER.parent / "include"), "-include", str(HEADER))
         # __FILE__ must not tell where the source lies.
         nowhere = f"-fmacro-prefix-map={source.parent}{os.sep}="
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
-            output = Path(folder, "unit.cc")
-            options = (*self._code_options(unit), *ours, *_preprocessing(unit), nowhere)
-            self._run(("-E", *options, source.name, "-o", str(output)), unit)
+            output, parameters = Path(folder, "unit.cc"), Path(folder, "parameters")
+            parameters.write_text(_parameters(unit), encoding="utf-8")
+            arguments = (*self._code_options(unit), *_includes(unit, parameters), nowhere)
+            self._run(("-E", *arguments, source.name, "-o", str(output)), unit)
             return output.read_text(encoding="utf-8", errors="replace")
 
     def _run(self, arguments: Sequence[str], unit: Unit) -> None:
         """Runs the compiler where the source lies, so that messages name it and its headers as their author does."""
         command = ("env", *_environment(), *self._compiler.command, *arguments)
         finished = process.run(command, folder=unit.source.absolute().parent)
+        if finished.timed_out:
+            raise messages.still_compiling(unit, process.LIMIT_S)
         if finished.code != 0:
             raise _refusal(finished.output, unit)
 
@@ -199,33 +200,34 @@ def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
         return UnsupportedError(f"unsupported on cpu: #include <{missing[1]}>")
     if missing and re.fullmatch(r"\w+", missing[1]):
         return UnsupportedError(f"unsupported on cpu: the C++ standard library (#include <{missing[1]}>)")
-    shown = message.replace(f"{unit.source.absolute().parent}{os.sep}", "").replace(f"{HEADER.parent}{os.sep}", "")
-    return CompileError(f"{unit.source.name} does not compile:\n{shown.strip()}", cure="correct the source")
+    shown = _TEMPORARY.sub("", message)
+    for folder in (unit.source.absolute().parent, HEADER.parent):
+        shown = shown.replace(f"{folder}{os.sep}", "")
+    return messages.does_not_compile(unit, shown)
 
 
-def _preprocessing(unit: Unit) -> Iterator[str]:
-    """What of a unit's parameters and nvcc options the preprocessor has to know, as every compiler takes it."""
-    for name, value in unit.defines:
-        yield f"-D{name}={value}"
-    for option in _joined(unit.options):
-        for flag, pattern in (("-D", _DEFINED), ("-U", _UNDEFINED), ("-I", _INCLUDED)):
-            if match := pattern.match(option):
-                yield f"{flag}{match[1]}"
+def _parameters(unit: Unit) -> str:
+    """What is included after our header and before the unit's own text.
+
+    A ``-D`` on the command line would hold in our header too, where N, T and F are names like any other; and what
+    ``assert`` is hangs on whether one of these lines defines NDEBUG.
+    """
+    return "\n".join([*options.directives(unit), "#include <assert.h>", ""])
 
 
-def _joined(options: Sequence[str]) -> Iterator[str]:
-    """Options with their values in one word: ``-I dir`` as ``-Idir``; all others as they are."""
-    words = iter(options)
-    for word in words:
-        takes_next = word in {"-D", "-U", "-I", "--define-macro", "--undefine-macro", "--include-path", "-std", "--std"}
-        yield f"{word}={next(words, '')}" if takes_next else word
+def _includes(unit: Unit, parameters: Path) -> Iterator[str]:
+    """Where headers are looked for, and which come before the source, in this order."""
+    read = options.read(unit.options)
+    for folder in (str(HEADER.parent / "include"), *read.folders):
+        yield f"-I{folder}"
+    for folder in read.system_folders:
+        yield from ("-isystem", folder)
+    for header in (str(HEADER), str(parameters), *read.includes):
+        yield from ("-include", header)
 
 
-def _standard(options: Sequence[str]) -> str:
+def _standard(unit: Unit) -> str:
     """The language standard: what the unit asks for, and no older than our header needs."""
-    year = _OLDEST_STANDARD
-    for option in _joined(options):
-        match = _STANDARD.match(option)
-        if match and (digits := re.search(r"(\d\d)$", match[1] or "")):
-            year = max(_OLDEST_STANDARD, int(digits[1])) if int(digits[1]) < 98 else _OLDEST_STANDARD  # noqa: PLR2004 - C++98
-    return f"-std=gnu++{year}"
+    digits = re.search(r"(\d\d)$", options.read(unit.options).standard)
+    asked = int(digits[1]) if digits else _OLDEST_STANDARD
+    return f"-std=gnu++{max(_OLDEST_STANDARD, asked) if asked < _CPP98 else _OLDEST_STANDARD}"

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from perfsvc.build import cubin, process, sources
+from perfsvc import elf
+from perfsvc.build import messages, options, process, sources
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.model import Unit
 
@@ -20,6 +21,7 @@ _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
 _ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_TEXT = ".text."
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 
@@ -96,6 +98,8 @@ class NvccToolchain:
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
             output = Path(folder, "code.cubin")
             finished = self._run(self._arguments(unit, output), folder=unit.source.parent)
+            if finished.timed_out:
+                raise messages.still_compiling(unit, process.LIMIT_S)
             if finished.code:
                 raise self._failure(unit, finished.output)
             code = output.read_bytes()
@@ -107,7 +111,7 @@ class NvccToolchain:
         name = unit.source.name
         chosen = any(option.startswith(_ARCHITECTURE) for option in unit.options)
         architecture = [] if chosen else [f"-arch={self.target}"]
-        defines = [f"-D{key}={value}" for key, value in unit.defines]
+        defines = options.definitions(unit)
         rest = [f"-Xcicc={_ANY_FOLDER},{name}", *unit.options, *defines, "-o", str(output), name]
         return ["--cubin", *architecture, *rest]
 
@@ -122,15 +126,23 @@ class NvccToolchain:
                 f"{self.version} cannot build for {self.target}; it builds for {', '.join(self.targets)}",
                 cure="install a CUDA toolkit that knows this GPU and put its nvcc on PATH",
             )
-        message = _TEMPORARY.sub(r"\1", output).strip()
-        return CompileError(f"{unit.source.name} does not compile:\n{message}", cure="correct the source")
+        return messages.does_not_compile(unit, _TEMPORARY.sub(r"\1", output))
 
 
 def _require_entries(unit: Unit, code: bytes) -> None:
-    present = cubin.entries(code)
+    present = entries(code)
     missing = [entry for entry in unit.entries if entry not in present]
     if missing:
         raise CompileError(
             f"{unit.source.name} has no kernel named {' or '.join(missing)}; it has {', '.join(present) or 'none'}",
             cure='name one of those, or declare the kernel extern "C" __global__ so that it keeps its name',
         )
+
+
+def entries(cubin: bytes) -> tuple[str, ...]:
+    """The kernels of a cubin by symbol name, sorted: it has a section for each.
+
+    Raises ``ValueError`` where the bytes are no cubin.
+    """
+    names = elf.section_names(cubin)
+    return tuple(sorted(name.removeprefix(_TEXT) for name in names if name.startswith(_TEXT)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -9,16 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+LIMIT_S = 600.0
+"""A compiler that runs for longer counts as hung: it is killed with all that it started."""
+
+_ORPHANS_LIMIT_S = 3600
+"""Processor time of one compiler process, kept by the system even when nobody is left to watch it."""
+
 _running: set[subprocess.Popen[str]] = set()
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a compiler ended, and all it printed."""
+    """How a compiler ended, and all it printed; ``timed_out`` where it was killed after ``LIMIT_S``."""
 
     code: int
     output: str
+    timed_out: bool = False
 
 
 def run(command: Sequence[str], *, folder: Path) -> Finished:
@@ -41,17 +49,42 @@ def run(command: Sequence[str], *, folder: Path) -> Finished:
         with _lock:
             _running.add(process)
         try:
-            output, _ = process.communicate()
+            _limit_processor_time(process)
+            return _finished(process)
+        except BaseException:
+            _kill(process)
+            raise
         finally:
             with _lock:
                 _running.discard(process)
-    return Finished(process.returncode, output)
 
 
 def kill_all() -> None:
     """Kills every compiler that ``run`` has under way in this process, with the programs it started."""
     with _lock:
         for process in _running:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended this very moment
-                    os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
+
+
+def _finished(process: subprocess.Popen[str]) -> Finished:
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        output, _ = process.communicate()
+        return Finished(process.returncode, output, timed_out=True)
+    return Finished(process.returncode, output)
+
+
+def _limit_processor_time(process: subprocess.Popen[str]) -> None:
+    # For when this process is killed with -9. A signal at the parent's death (PR_SET_PDEATHSIG) would reach the driver
+    # alone and not the programs it starts, which are what hangs; this limit is theirs too.
+    if hasattr(resource, "prlimit"):
+        with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):  # ended already; limited further
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (_ORPHANS_LIMIT_S, _ORPHANS_LIMIT_S))
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended this very moment
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,24 +1,41 @@
 """What a unit is made of: its source and the files it includes, told apart from the compiler's own headers."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from perfsvc.build import options
 from perfsvc.errors import CompileError
 from perfsvc.model import Unit, digest
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
-_INCLUDE_FOLDER = re.compile(r"(?:-I|--include-path[= ]|-isystem[= ]?)(.*)", re.DOTALL)
-_FORCED_INCLUDE = re.compile(r"(?:-include[= ]|--pre-include[= ])(.*)", re.DOTALL)
+_ELSEWHERE = "<I"  # begins the names of files in folders that are known by their number
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder of headers, and its name from the source's folder as every machine would call it."""
+
+    name: str
+    path: Path
+
+    def find(self, included: str) -> tuple[str, Path] | None:
+        path = self.path / included
+        return (self._named(included), path) if path.is_file() else None
+
+    def _named(self, included: str) -> str:
+        joined = os.path.join(self.name, included)  # noqa: PTH118 - Path would read "./a" as "a" too early
+        return joined if joined.startswith(_ELSEWHERE) else os.path.normpath(joined)
 
 
 def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] = ()) -> bytes:
     """Everything that decides a binary, as canonical JSON without any path of this machine.
 
-    Files are known by the name they are included under and by their content. A header that is found neither beside
-    the file that includes it nor in a ``-I`` folder is the toolkit's or the system's, for which the version stands;
-    so is one whose name a macro makes.
+    Files are known by name and content. A header that is found neither beside the file that includes it nor in an
+    include folder is the toolkit's or the system's, for which the version stands; so is one whose name a macro makes.
 
     Args:
         unit: what is compiled.
@@ -29,56 +46,62 @@ def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] =
     Raises:
         CompileError: the source or an include cannot be read.
     """
-    options = [option for option in _joined(unit.options) if not _INCLUDE_FOLDER.fullmatch(option)]
+    read = options.read(unit.options)
     content = {
         "target": target,
         "version": version,
         "settings": list(settings),
-        "options": options,
-        "defines": [[name, str(value)] for name, value in unit.defines],
+        "options": [*read.others, read.standard],
+        "defines": list(options.directives(unit)),
         "entries": list(unit.entries),
-        "files": [[name, digest(text)] for name, text in local_files(unit)],
+        "files": [[name, digest(text)] for name, text in local_files(unit).items()],
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def local_files(unit: Unit) -> Iterator[tuple[str, bytes]]:
-    """The source and every file of ours that it includes: the name it goes by and its content, in order of inclusion.
+def local_files(unit: Unit) -> dict[str, bytes]:
+    """The source and every file of ours that it includes, in order of inclusion.
+
+    Names are relative to the source's folder; files in an include folder elsewhere, given by its absolute path, are
+    ``<I0>/name``, with the folder's place among the include folders.
 
     Raises ``CompileError`` where one cannot be read.
     """
-    options = _joined(unit.options)
-    base = unit.source.parent
-    folders = [base / found[1].strip() for option in options if (found := _INCLUDE_FOLDER.fullmatch(option))]
-    forced = [found[1].strip() for option in options if (found := _FORCED_INCLUDE.fullmatch(option))]
-    waiting = [(unit.source.name, unit.source)]
-    waiting += [(name, path) for name in forced if (path := _resolve(name, [base, *folders]))]
+    base = _Folder("", unit.source.parent)
+    folders = tuple(_include_folders(unit))
+    waiting: list[tuple[str, Path]] = [(unit.source.name, unit.source)]
+    waiting += _found(options.read(unit.options).includes, (base, *folders))
+    files: dict[str, bytes] = {}
     seen: set[Path] = set()
     while waiting:
         name, path = waiting.pop(0)
         if (resolved := path.resolve()) in seen:
             continue
         seen.add(resolved)
-        text = _read(path)
-        yield name, text
-        for quoted, angled in _INCLUDE.findall(text.decode(errors="replace")):
-            if included := _resolve(quoted or angled, [path.parent, *folders] if quoted else folders):
-                waiting.append((quoted or angled, included))
+        files[name] = _read(path)
+        beside = _Folder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths of this machine
+        for quoted, angled in _INCLUDE.findall(files[name].decode(errors="replace")):
+            waiting += _found([quoted or angled], (beside, *folders) if quoted else folders)
+    return files
 
 
-def _joined(options: Sequence[str]) -> list[str]:
-    """Options with those that stand before their value joined to it: ``-I folder`` is one option."""
-    joined: list[str] = []
-    for option in options:
-        if joined and joined[-1] in {"-I", "--include-path", "-isystem", "-include", "--pre-include"}:
-            joined[-1] += f" {option}"
+def _include_folders(unit: Unit) -> Iterator[_Folder]:
+    read, base = options.read(unit.options), unit.source.parent
+    for number, written in enumerate((*read.folders, *read.system_folders)):
+        path = base / written
+        if not os.path.isabs(written):  # noqa: PTH117 - written is text
+            yield _Folder(written, path)
+        elif path.is_relative_to(base.absolute()):
+            yield _Folder(str(path.relative_to(base.absolute())), path)
         else:
-            joined.append(option)
-    return joined
+            yield _Folder(f"{_ELSEWHERE}{number}>", path)
 
 
-def _resolve(name: str, folders: Sequence[Path]) -> Path | None:
-    return next((path for folder in folders if (path := folder / name).is_file()), None)
+def _found(names: Sequence[str], folders: Sequence[_Folder]) -> Iterator[tuple[str, Path]]:
+    """Each of the names that lies in one of the folders, from the first that has it."""
+    for name in names:
+        if found := next((found for folder in folders if (found := folder.find(name))), None):
+            yield found
 
 
 def _read(path: Path) -> bytes:

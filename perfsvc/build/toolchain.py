@@ -1,6 +1,7 @@
 """What every compiler of ours can do: turn a unit into a binary for one target."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from perfsvc.model import Unit
@@ -8,12 +9,17 @@ from perfsvc.model import Unit
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled unit: its bytes, their SHA-256 digest, and whether the cache had it."""
+    """A compiled unit: its bytes, their SHA-256 digest, and whether the cache had it.
+
+    ``sources`` are the very texts it was compiled from: the unit's source and what it includes of the user's files, by
+    their names relative to the source's folder (``../shared/tile.cuh``).
+    """
 
     code: bytes
     digest: str
     cached: bool
     seconds: float
+    sources: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Toolchain(Protocol):

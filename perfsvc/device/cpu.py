@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.device import elf
+from perfsvc import elf
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.model import DeviceInfo, Dim3, Launch, ReplayRecord

@@ -1,8 +1,10 @@
 """The open record of a run: what is measured goes into the store at once, however the run ends."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from perfsvc import judge
 from perfsvc.errors import CaseError
@@ -82,13 +84,13 @@ class Recorder:
         self, device: str, runnable: Runnable, arrays: Callable[[CaseSpec], SharedArrays], samples: int | None
     ) -> Task:
         spec = runnable.spec
-        bench = spec.bench.read_bytes()
+        bench = spec.bench_text.encode()
         record = spec.record([module.digest for module in runnable.modules], digest(bench))
         self._stored[device, spec.case.id] = self._store.put_binary(
             record,
             modules={module.digest: module.code for module in runnable.modules},
             bench=bench,
-            sources={unit.source.name: unit.source.read_bytes() for unit in spec.units},
+            sources=_sources(runnable),
         )
         calls = any(isinstance(step, Call) for step in record.steps)
         return Task(
@@ -99,8 +101,18 @@ class Recorder:
             sampling=_sampling(self._targets[device].device, samples),
             tolerance=spec.tolerance,
             arrays=lambda: arrays(spec),
-            bench=bench.decode() if calls else "",
+            bench=spec.bench_text if calls else "",
         )
+
+
+def _sources(runnable: Runnable) -> dict[str, bytes]:
+    """All that a case's binaries were compiled from, by paths from the folder of its benchmark file."""
+    home = runnable.spec.bench.parent
+    return {
+        Path(os.path.relpath(unit.source.parent, home), name).as_posix(): text
+        for unit, module in zip(runnable.spec.units, runnable.modules, strict=True)
+        for name, text in module.sources.items()
+    }
 
 
 def _sampling(device: DeviceInfo, samples: int | None) -> Sampling:

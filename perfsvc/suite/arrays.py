@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfsvc.model import Array, Role
 from perfsvc.suite.authoring import Benchmark, Output
-from perfsvc.suite.benchfile import BenchFile, load
+from perfsvc.suite.benchfile import BenchFile, load_again
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.extents import shape_of
 from perfsvc.suite.functions import invoke, line_of
@@ -34,7 +34,7 @@ def make_arrays(spec: CaseSpec) -> tuple[Arrays, Arrays]:
     Raises:
         SuiteError: the benchmark's functions failed or made something else than they declare.
     """
-    file = load(spec.bench)
+    file = load_again(spec.bench, spec.bench_text)
     inputs, expected = replay_arrays(file, spec.case.point, spec.seed)
     made = shapes(inputs)
     for buffer in spec.buffers:

@@ -4,6 +4,7 @@ These classes only hold what the author wrote and the line it stands on. They ju
 file finds all of its problems and not only the first (``perfsvc.suite.checking``).
 """
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -207,7 +208,7 @@ class Variant:
         steps: the steps, where one launch is not all.
         run: short for ``steps=[call(run)]``.
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
-        options: further compile options.
+        options: further compile options of nvcc, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays by name that the steps share.
         requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``.
         only: a function of axes and parameters that says whether a point is worth running at.
@@ -273,3 +274,8 @@ class Benchmark:
 def words(value: Words) -> tuple[str, ...]:
     """One word or several, as several."""
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def option_words(options: Words) -> tuple[str, ...]:
+    """Compile options word by word, each text split as a shell does; raises ``ValueError`` for an unclosed quote."""
+    return tuple(word for text in words(options) for word in shlex.split(text))

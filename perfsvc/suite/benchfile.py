@@ -42,6 +42,11 @@ def load(path: Path) -> BenchFile:
     return _load(_read(path), path, path.absolute().parent.name)
 
 
+def load_again(path: Path, text: str) -> BenchFile:
+    """Reads what a benchmark file said earlier in this run; raises ``SuiteError`` as ``load`` does."""
+    return _load(text, path, path.absolute().parent.name)
+
+
 def load_text(text: str, name: str) -> BenchFile:
     """Reads the stored text of the benchmark ``name``, to replay a case of an earlier night.
 

@@ -12,7 +12,8 @@ class CaseSpec:
     """A case resolved: no function of the benchmark file is left in it.
 
     ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
-    ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``); ``bench`` is the benchmark file.
+    ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``). ``bench`` is the benchmark file and ``bench_text``
+    what it said when it was read: inputs, reference and Python steps come from that, whatever becomes of the file.
     """
 
     case: Case
@@ -25,6 +26,7 @@ class CaseSpec:
     work: Work
     tolerance: Tolerance
     bench: Path
+    bench_text: str
     seed: int
 
     def record(self, modules: Sequence[str], bench_digest: str) -> ReplayRecord:

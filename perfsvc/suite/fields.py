@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from perfsvc.model import Kind, Mode, Tolerance, Work
 from perfsvc.suite.authoring import (
@@ -14,6 +15,7 @@ from perfsvc.suite.authoring import (
     Scalar,
     StepWritten,
     Variant,
+    option_words,
 )
 from perfsvc.suite.problem import Problem
 
@@ -47,6 +49,14 @@ def _or(*tests: Callable[[object], bool]) -> Callable[[object], bool]:
 
 
 def _anything(_: object) -> bool:
+    return True
+
+
+def _splits(options: Any) -> bool:
+    try:
+        option_words(options)
+    except ValueError:  # an unclosed quote
+        return False
     return True
 
 
@@ -92,7 +102,10 @@ _VARIANT = {
     ),
     "run": _FUNCTION,
     "params": _Kind('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
-    "options": _WORDS,
+    "options": _Kind(
+        'compile options as on a command line, such as "-O3 -DX=1", every quote closed',
+        lambda value: _WORDS.holds(value) and _splits(value),
+    ),
     "scratch": _OUTPUTS,
     "requires": _WORDS,
     "only": _FUNCTION,

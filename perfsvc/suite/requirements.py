@@ -1,7 +1,7 @@
 """What a variant requires of a device or of its point, in the author's few words."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from perfsvc.model import DeviceInfo, Value
 from perfsvc.suite.case import CaseSpec
@@ -39,6 +39,12 @@ def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
         if reason:
             return f"requires {requirement}: {reason}"
     return ""
+
+
+def exact_architecture(requirements: Iterable[str]) -> tuple[str, ...]:
+    """The compile options that ``sm_90a`` asks for: what only that architecture has is compiled for it alone."""
+    exact = (found for requirement in requirements if (found := _ARCHITECTURE.fullmatch(requirement)) and found[3])
+    return tuple(f"-gencode=arch=compute_{found[1]}{found[2]}a,code={found[0]}" for found in exact)
 
 
 def _unmet(requirement: str, values: Mapping[str, Value], device: DeviceInfo) -> str:

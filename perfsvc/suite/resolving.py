@@ -28,7 +28,17 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.suite.arrays import seed_of
-from perfsvc.suite.authoring import Argument, CallStep, FinishStep, LaunchStep, MemsetStep, StepWritten, words
+from perfsvc.suite.authoring import (
+    Argument,
+    CallStep,
+    FinishStep,
+    LaunchStep,
+    MemsetStep,
+    StepWritten,
+    Variant,
+    option_words,
+    words,
+)
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.expansion import Expansion
@@ -36,7 +46,10 @@ from perfsvc.suite.extents import block_of, grid_of, integer, shape_of
 from perfsvc.suite.functions import evaluate
 from perfsvc.suite.points import Point, is_value, plain
 from perfsvc.suite.problem import Problem
+from perfsvc.suite.requirements import exact_architecture
 from perfsvc.suite.steps import buffers_of, steps_of
+
+_ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +103,7 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
     values = {**dict(point), **params}
     scene = _Scene(file, expansion, values, _buffers(file, expansion, dict(point), values, inputs))
     written = steps_of(variant)
-    units = _units(file.path.absolute().parent, written, params, words(variant.options))
+    units = _units(file.path.absolute().parent, written, params, _options(variant))
     used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(benchmark.outputs)
     return CaseSpec(
         case=case,
@@ -103,8 +116,16 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
         work=_work(file, point),
         tolerance=_tolerance(file, point),
         bench=file.path.absolute(),
+        bench_text=file.text,
         seed=seed_of(case.benchmark, case.version, point),
     )
+
+
+def _options(variant: Variant) -> tuple[str, ...]:
+    """The author's compile options word by word, with the architecture that ``requires`` names if they name none."""
+    written = option_words(variant.options)
+    chosen = any(option.startswith(_ARCHITECTURE_OPTIONS) for option in written)
+    return written if chosen else (*exact_architecture(words(variant.requires)), *written)
 
 
 def _buffers(

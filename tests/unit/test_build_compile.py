@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import Binary, Cache, compile_all, process, toolchain_for
+from perfsvc.build import Binary, Cache, compile_all, messages, process, toolchain_for
 from perfsvc.build.fake import FakeToolchain
 from perfsvc.errors import CompileError, InfrastructureError, NoCompilerError, UnsupportedError, UsageError
 from perfsvc.model import Unit, digest
@@ -67,7 +68,7 @@ class Scripted:
         return self.act(unit)
 
 
-UNITS = [Unit(Path("k.cu"), (), (("N", n),)) for n in range(4)]
+UNITS = [Unit(Path(__file__), (), (("N", n),)) for n in range(4)]
 
 
 def test_units_are_compiled_at_the_same_time(cache):
@@ -136,7 +137,7 @@ class Slow:
         process.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
         return b"code"
 
-compile_all([Unit(Path("k.cu"), (), (("N", n),)) for n in range(6)], Slow(), Cache(Path(sys.argv[1])), workers=2)
+compile_all([Unit(Path(sys.executable), (), (("N", n),)) for n in range(6)], Slow(), Cache(Path(sys.argv[1])), workers=2)
 """
 
 
@@ -172,6 +173,62 @@ def test_an_interrupt_kills_the_compilers_and_what_they_started(tmp_path):
 def test_a_compilers_output_comes_back_whole_with_its_exit_code(tmp_path):
     finished = process.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], folder=tmp_path)
     assert finished == process.Finished(3, f"out\nerr\n{tmp_path.resolve()}\n")
+
+
+def test_a_binary_has_the_texts_it_was_made_from_also_when_the_cache_had_it(cache, tmp_path):
+    (tmp_path / "deep").mkdir()
+    for name, text in {"k.cu": '#include "deep/k.cu"\n', "deep/k.cu": "int deep;\n"}.items():
+        (tmp_path / name).write_text(text)
+    unit = Unit(tmp_path / "k.cu", ())
+    for _ in ("built", "cached"):
+        binary = compile_all([unit], FakeToolchain(), cache)[unit]
+        assert binary.sources == {"k.cu": b'#include "deep/k.cu"\n', "deep/k.cu": b"int deep;\n"}
+    assert binary.cached
+
+
+def test_a_header_that_many_units_include_is_held_once(cache, source):
+    units = [source(name, '#include "h.cuh"\n') for name in ("a.cu", "b.cu")]
+    (units[0].source.parent / "h.cuh").write_text("int h;\n")
+    one, other = compile_all(units, FakeToolchain(), cache).values()
+    assert one.sources["h.cuh"] is other.sources["h.cuh"]
+
+
+def test_a_source_that_is_edited_while_it_is_compiled_fails_and_is_not_kept(cache, source):
+    unit = source("k.cu")
+
+    def act(unit):
+        unit.source.write_text("int edited;\n")
+        return b"code of who knows which text"
+
+    built = compile_all([unit], Scripted(act), cache)[unit]
+    assert isinstance(built, CompileError)
+    assert "k.cu changed while it was compiled" in built.what
+    assert not [path for path in cache.folder.rglob("*") if path.is_file()]
+
+
+def test_a_compiler_that_finds_no_end_is_killed_with_what_it_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(process, "LIMIT_S", 0.5)
+    finished = process.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
+    assert (finished.timed_out, finished.output) == (True, "so far\n")
+    deadline = time.monotonic() + 10
+    while alive((tmp_path / "pid").read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits other processes")
+def test_the_system_ends_a_compiler_that_nobody_watches_any_more(tmp_path):
+    limit = process._ORPHANS_LIMIT_S
+    finished = process.run(["sh", "-c", f"until [ $(ulimit -t) = {limit} ]; do sleep 0.05; done"], folder=tmp_path)
+    assert finished.code == 0
+
+
+def test_a_long_message_is_cut_to_its_first_errors():
+    warnings, errors = [f"k.cu:{n}: warning: w" for n in range(100)], [f"k.cu:{n}: error: e" for n in range(500)]
+    told = messages.does_not_compile(Unit(Path("k.cu"), ()), "\n".join(warnings + errors)).what.splitlines()
+    assert told[0] == "k.cu does not compile:"
+    assert told[1:5] == [*warnings[-3:], errors[0]]
+    assert told[-2:] == [errors[26], "(570 more lines left out)"]
 
 
 def test_a_target_chooses_its_compiler():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import cubin, nvcc
+from perfsvc.build import nvcc
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.model import Unit
@@ -48,7 +48,7 @@ def toolchain():
 
 def test_a_unit_becomes_a_cubin_with_its_entries(toolchain, unit):
     code = toolchain.compile(unit)
-    assert {"f", "g"} < set(cubin.entries(code))
+    assert {"f", "g"} < set(nvcc.entries(code))
     assert toolchain.version.startswith("nvcc 1")
     assert "sm_90" in toolchain.targets
 
@@ -94,7 +94,7 @@ def test_a_failure_in_the_assembler_names_no_temporary_file(toolchain, tmp_path)
 
 def test_a_warning_is_no_error(toolchain, tmp_path):
     text = '#warning careful\nextern "C" __global__ void f(int* p) { int unused; p[0] = 1; }\n'
-    assert cubin.entries(toolchain.compile(write(tmp_path, text, options=()))) == ("f",)
+    assert nvcc.entries(toolchain.compile(write(tmp_path, text, options=()))) == ("f",)
 
 
 def test_an_architecture_that_nvcc_does_not_know_is_no_fault_of_the_case(toolchain, unit):
@@ -112,7 +112,7 @@ def test_the_wheels_nvcc_is_found_and_enough_when_there_is_no_other(monkeypatch,
     without_toolkit(monkeypatch, str(tools))
     toolchain = NvccToolchain("sm_90")
     assert "site-packages" in toolchain.path.parts
-    assert "f" in cubin.entries(toolchain.compile(unit))
+    assert "f" in nvcc.entries(toolchain.compile(unit))
 
 
 @needs_wheel
@@ -179,7 +179,7 @@ def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
 @pytest.mark.parametrize("text", [b"", b"MZ not an ELF", b"\x7fELF\x02\x01" + b"\0" * 10])
 def test_what_is_no_cubin_is_refused(text):
     with pytest.raises(ValueError, match="ELF"):
-        cubin.entries(text)
+        nvcc.entries(text)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="makes an ELF file with gcc")
@@ -187,4 +187,4 @@ def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
     source = Path(tmp_path, "a.c")
     source.write_text("void one(void) {}\nvoid two(void) {}\n")
     subprocess.run(["gcc", "-ffunction-sections", "-c", source, "-o", tmp_path / "a.o"], check=True)
-    assert cubin.entries(Path(tmp_path, "a.o").read_bytes()) == ("one", "two")
+    assert nvcc.entries(Path(tmp_path, "a.o").read_bytes()) == ("one", "two")

@@ -27,7 +27,7 @@ def unit(tmp_path):
 
 
 def test_includes_of_includes_are_part_of_the_preimage(unit):
-    assert [name for name, _ in sources.local_files(unit)] == ["k.cuh", "a.cuh", "b.cuh"]
+    assert list(sources.local_files(unit)) == ["k.cuh", "a.cuh", "b.cuh"]
     before = preimage(unit)
     (unit.source.parent / "b.cuh").write_text("int b = 1;\n")
     assert preimage(unit) != before
@@ -35,7 +35,7 @@ def test_includes_of_includes_are_part_of_the_preimage(unit):
 
 def test_files_that_include_each_other_are_read_once(tmp_path):
     write(tmp_path, k='#include "a.cuh"', a='#include "k.cuh"\n#include "a.cuh"')
-    assert [name for name, _ in sources.local_files(Unit(tmp_path / "k.cuh", ()))] == ["k.cuh", "a.cuh"]
+    assert list(sources.local_files(Unit(tmp_path / "k.cuh", ()))) == ["k.cuh", "a.cuh"]
 
 
 @pytest.mark.parametrize("options", [("-Iinc",), ("-I", "inc"), ("--include-path=inc",), ("-isystem", "inc")])
@@ -43,13 +43,13 @@ def test_include_folders_are_searched_for_both_forms_of_include(tmp_path, option
     write(tmp_path, k='#include "q.cuh"\n  #  include <a.cuh>\n')
     write(tmp_path / "inc", q="int q;", a="int a;")
     unit = Unit(tmp_path / "k.cuh", (), options=options)
-    assert [name for name, _ in sources.local_files(unit)] == ["k.cuh", "q.cuh", "a.cuh"]
+    assert list(sources.local_files(unit)) == ["k.cuh", "inc/q.cuh", "inc/a.cuh"]
 
 
 def test_a_forced_include_is_part_of_the_preimage(tmp_path):
     write(tmp_path, k="int k;", f="int f;")
     unit = Unit(tmp_path / "k.cuh", (), options=("-include", "f.cuh"))
-    assert [name for name, _ in sources.local_files(unit)] == ["k.cuh", "f.cuh"]
+    assert list(sources.local_files(unit)) == ["k.cuh", "f.cuh"]
 
 
 def test_equal_sources_in_two_folders_have_one_preimage_that_names_neither(tmp_path):
@@ -92,3 +92,14 @@ def test_parameters_options_and_entries_decide_the_preimage(unit, change):
 def test_a_source_that_is_not_there_is_a_compile_error(tmp_path):
     with pytest.raises(CompileError, match=r"gone\.cu cannot be read"):
         preimage(Unit(tmp_path / "gone.cu", ()))
+
+
+def test_files_of_one_name_in_different_folders_all_have_a_name_of_their_own(tmp_path):
+    folder = write(tmp_path / "kernel", k='#include "a.cuh"\n#include "deep/a.cuh"\n#include <a.cuh>', a="int here;")
+    write(folder / "deep", a='#include "../../shared/a.cuh"\nint deep;')
+    write(tmp_path / "shared", a="int shared;")
+    away = write(tmp_path / "away", a="int away;")
+    files = sources.local_files(Unit(folder / "k.cuh", (), options=("-I", str(away))))
+    assert list(files) == ["k.cuh", "a.cuh", "deep/a.cuh", "<I0>/a.cuh", "../shared/a.cuh"]
+    assert files["../shared/a.cuh"] == b"int shared;"
+    assert files["<I0>/a.cuh"] == b"int away;"

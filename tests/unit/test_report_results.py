@@ -20,6 +20,7 @@ SPEC = CaseSpec(
     work=Work(read_bytes=8192, written_bytes=4, flops=2048),
     tolerance=Tolerance(1e-5, 1e-6),
     bench=Path("bench.py"),
+    bench_text="",
     seed=0,
 )
 

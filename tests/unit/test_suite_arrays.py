@@ -123,14 +123,25 @@ def test_an_input_changed_in_place_has_the_shape_of_the_output():
         replay_arrays(load_text(text, "b"), (("n", 8),), 1)
 
 
-def test_inputs_that_change_from_call_to_call_are_found(tmp_path):
+def test_inputs_that_change_from_call_to_call_are_found(tmp_path, monkeypatch):
     (tmp_path / "k.cu").write_text("")
-    text = TEMPLATE.format(inputs="rng.random(n)", reference="x", dtype="float64")
-    (tmp_path / "bench.py").write_text(text)
+    changing = 'rng.random(n, dtype=__import__("os").environ["MADE_AS"])'
+    (tmp_path / "bench.py").write_text(TEMPLATE.format(inputs=changing, reference="x", dtype="float64"))
+    monkeypatch.setenv("MADE_AS", "float64")
     (spec,) = discover(tmp_path).resolve(Selection(), "full")
-    (tmp_path / "bench.py").write_text(text.replace("rng.random(n)}", "rng.random(n, dtype='float32')}"))
+    monkeypatch.setenv("MADE_AS", "float32")
     with pytest.raises(SuiteError, match="'x' of another shape or dtype"):
         make_arrays(spec)
+
+
+def test_an_edit_of_the_file_reaches_no_case_that_was_resolved_before(tmp_path):
+    (tmp_path / "k.cu").write_text("")
+    text = TEMPLATE.format(inputs="np.ones(n)", reference="x", dtype="float64")
+    (tmp_path / "bench.py").write_text(text)
+    (spec,) = discover(tmp_path).resolve(Selection(), "full")
+    (tmp_path / "bench.py").write_text("no Python any more (")
+    assert spec.bench_text == text
+    assert make_arrays(spec)[0]["x"].tolist() == [1] * 8
 
 
 def test_a_benchmark_without_inputs_and_outputs_has_no_arrays():

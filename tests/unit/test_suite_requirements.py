@@ -23,6 +23,7 @@ def spec(*requires):
         work=Work(),
         tolerance=Tolerance(0, 0),
         bench=Path("bench.py"),
+        bench_text="",
         seed=0,
     )
 

@@ -28,5 +28,3 @@
 #include "runtime/std.h"
 #include "runtime/math.h"
 #include "runtime/intrinsics.h"
-
-#include "include/assert.h"
