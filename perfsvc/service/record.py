@@ -109,7 +109,7 @@ def _sources(runnable: Runnable) -> dict[str, bytes]:
     """All that a case's binaries were compiled from, by paths from the folder of its benchmark file."""
     home = runnable.spec.bench.parent
     return {
-        Path(os.path.relpath(unit.source.parent, home), name).as_posix(): text
+        os.path.normpath(Path(os.path.relpath(unit.source.parent, home), name)): text
         for unit, module in zip(runnable.spec.units, runnable.modules, strict=True)
         for name, text in module.sources.items()
     }

@@ -137,7 +137,9 @@ class Slow:
         process.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
         return b"code"
 
-compile_all([Unit(Path(sys.executable), (), (("N", n),)) for n in range(6)], Slow(), Cache(Path(sys.argv[1])), workers=2)
+folder = Path(sys.argv[1])
+(folder / "k.cu").write_text("")
+compile_all([Unit(folder / "k.cu", (), (("N", n),)) for n in range(6)], Slow(), Cache(folder), workers=2)
 """
 
 

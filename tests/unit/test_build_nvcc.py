@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import nvcc
+from perfsvc.build import nvcc, process
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.model import Unit
+from perfsvc.suite import Selection, discover
 
 needs_cxx = pytest.mark.skipif(shutil.which("g++") is None, reason="nvcc reads sources with g++")
 needs_wheel = pytest.mark.skipif(
@@ -69,6 +70,35 @@ def test_a_parameter_changes_the_code(toolchain, unit, tmp_path):
 def test_an_architecture_among_the_options_wins(toolchain, tmp_path):
     code = toolchain.compile(write(tmp_path, options=("-w", "-arch=sm_90a")))
     assert code != toolchain.compile(write(tmp_path))
+
+
+def test_a_case_that_requires_exactly_one_architecture_is_compiled_for_it(toolchain, tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "#ifndef __CUDA_ARCH_FEAT_SM90_ALL\n#error not for sm_90a\n#endif\n"
+        'extern "C" __global__ void k(float* y) { y[0] = 1; }\n'
+    )
+    (tmp_path / "bench.py").write_text(
+        "from perfsvc.suite import *\n"
+        'benchmark = Benchmark(axes={"n": (8,)}, smoke={"n": 8}, outputs={"y": output("float32", 1)},\n'
+        "    reference=lambda: 1.0, tolerance=Tolerance(0, 0), variants=[\n"
+        '        Variant("exact", source="k.cu", entry="k", grid=1, block=1, args=["y"], requires="sm_90a"),\n'
+        '        Variant("least", source="k.cu", entry="k", grid=1, block=1, args=["y"], requires="sm_90")])\n'
+    )
+    exact, least = (spec.units[0] for spec in discover(tmp_path).resolve(Selection(), "smoke"))
+    assert nvcc.entries(toolchain.compile(exact)) == ("k",)
+    with pytest.raises(CompileError, match="not for sm_90a"):
+        toolchain.compile(least)
+
+
+@pytest.mark.parametrize("value", ["1,2", "(1,2)"])
+def test_a_comma_in_a_parameter_reaches_the_kernel(toolchain, tmp_path, value):
+    text = 'extern "C" __global__ void f(int* p) { const int both[] = {(VALUE)}; p[0] = both[0]; }\n'
+    assert toolchain.compile(write(tmp_path, text, defines=(("VALUE", value),)))
+
+
+def test_a_misspelt_option_is_a_compile_error(toolchain, tmp_path):
+    with pytest.raises(CompileError, match="usefastmath"):
+        toolchain.compile(write(tmp_path, options=("-usefastmath",)))
 
 
 def test_an_entry_that_is_missing_is_named_with_those_that_are_there(toolchain, tmp_path):
@@ -166,6 +196,16 @@ def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(nvcc, "_candidates", lambda: iter((broken,)))
     with pytest.raises(NoCompilerError, match="cannot be run"):
         NvccToolchain("sm_90")
+
+
+def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
+    hung = executable(tmp_path / "bin" / "nvcc")
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter((hung,)))
+    toolchain = NvccToolchain("sm_90")
+    hung.write_text("#!/bin/sh\nsleep 300\n")
+    monkeypatch.setattr(process, "LIMIT_S", 0.5)
+    with pytest.raises(CompileError, match=r"k\.cu: still compiling after 0\.5 s"):
+        toolchain.compile(write(tmp_path / "k"))
 
 
 def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):

@@ -1,14 +1,16 @@
 """The host's compilers as a toolchain: what decides a binary, and how refusals are told."""
 
+import re
 import shutil
+import string
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from perfsvc.build import cuda_text, host
-from perfsvc.build.host import HostToolchain, find_compiler, find_zig
+from perfsvc.build import cuda_text, host, process
+from perfsvc.build.host import Compiler, HostToolchain, find_compiler, find_zig
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.model import Unit
 
@@ -76,6 +78,59 @@ def test_nvcc_options_that_a_host_compiler_lacks_are_left_out(toolchain, unit, t
     source = '#include "factor.h"\nextern "C" __global__ void k(int* x) { *x = FACTOR + OTHER + MORE; }\n'
     options = ("-O3", "--use_fast_math", "-lineinfo", "-I", "more", "-DOTHER=1", "--define-macro=MORE=2", "--std=c++14")
     assert toolchain.compile(unit(source, "k", options=options))
+
+
+def test_parameters_may_have_any_name_that_our_header_uses_too(toolchain, unit):
+    defines = tuple((letter, number) for number, letter in enumerate(string.ascii_uppercase))
+    total = " + ".join(string.ascii_uppercase)
+    source = f"""#include <cmath>
+    template <typename Kind> __device__ Kind both(Kind a) {{ return __shfl_down_sync(~0u, a, 1) + min(a, Kind(2)); }}
+    extern "C" __global__ void k(int* x) {{ x[0] = {total}; atomicAdd(x, both(x[1])); }}"""
+    assert toolchain.compile(unit(source, "k", defines=defines))
+
+
+def test_parameters_hold_in_every_file_of_the_user_and_override_options(toolchain, unit, tmp_path):
+    (tmp_path / "first.h").write_text('static_assert(N == 2, "");\n#undef N\n#define N 3\n')
+    source = (
+        'static_assert(N == 3 && TWICE(2) == 4 && ONE == 1 && SUM(1, 2) == 3, "");\nextern "C" __global__ void k() {}\n'
+    )
+    options = ("-DN=1", "-DTWICE(x)=(2*(x))", "-DONE,GONE", "-UGONE", "-DSUM(a\\,b)=((a)+(b))", "-include", "first.h")
+    assert toolchain.compile(unit(source, "k", options=options, defines=(("N", 2),)))
+
+
+def test_an_assertion_holds_unless_a_parameter_says_otherwise(toolchain, unit):
+    source = '#ifdef INCLUDED\n#include <cassert>\n#endif\nextern "C" __global__ void k(int* x) { assert(*x == 7); }\n'
+    for more in ((), (("INCLUDED", 1),)):
+        assert b"*x == 7" in toolchain.compile(unit(source, "k", defines=more))
+        assert b"*x == 7" not in toolchain.compile(unit(source, "k", defines=(("NDEBUG", 1), *more)))
+
+
+def test_system_folders_are_searched(toolchain, unit, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "factor.h").write_text("#define FACTOR 3\n")
+    source = '#include <factor.h>\nextern "C" __global__ void k(int* x) { *x = FACTOR; }\n'
+    assert toolchain.compile(unit(source, "k", options=("-isystem", "theirs")))
+
+
+def test_a_macro_that_cannot_be_names_no_temporary_folder(toolchain, unit):
+    told = refusal(toolchain, unit('extern "C" __global__ void k() {}\n', "k", options=("-D1st=2",)))
+    assert "parameters:1:" in told
+    assert tempfile.gettempdir() not in told
+
+
+def test_a_long_message_shows_its_first_errors_and_says_how_much_is_left_out(toolchain, unit):
+    lines = "\n".join(f"int x{number} = nothing{number};" for number in range(200))
+    lines += '\nextern "C" __global__ void k() {}\n'
+    told = refusal(toolchain, unit(lines, "k")).splitlines()
+    assert "nothing0" in "".join(told[:6])
+    assert len(told) < 40
+    assert any(re.fullmatch(r"\(\d+ more lines left out\)", line) for line in told)
+
+
+def test_a_compiler_that_finds_no_end_fails_its_unit(unit, monkeypatch):
+    monkeypatch.setattr(process, "LIMIT_S", 0.5)
+    hung = HostToolchain(Compiler(("sh", "-c", "sleep 300"), "hung 1"))
+    assert "kernel.cu: still compiling after 0.5 s" in refusal(hung, unit("", "k"))
 
 
 def test_a_compile_error_is_told_with_file_and_line_and_no_path(toolchain, unit, tmp_path):
@@ -190,6 +245,23 @@ def test_cxx_is_believed_or_refused():
     assert find_compiler({"CXX": " ".join(zig.command)}).command == zig.command
     with pytest.raises(NoCompilerError, match=r"\$CXX names /nowhere/c\+\+, which does not answer"):
         find_compiler({"CXX": "/nowhere/c++ -m64"})
+
+
+@pytest.mark.parametrize(
+    ("command", "zig"),
+    [
+        ("ccache c++", False),
+        ("distcc ccache g++ -m64", False),
+        ("/opt/zig/zig c++", True),
+        ("ccache zig c++", True),
+        ("python3 -m ziglang c++", True),
+    ],
+)
+def test_zig_is_known_by_its_name_and_not_by_the_number_of_words(monkeypatch, command, zig):
+    monkeypatch.setattr(host, "_version", lambda command: "clang version 22.1.8")
+    compiler = find_compiler({"CXX": command})
+    assert compiler.command == tuple(command.split())
+    assert compiler.options == (("-mcpu=baseline",) if zig else ())
 
 
 def test_a_compiler_that_fails_is_passed_over(tmp_path):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc.build.host import HostToolchain
+from perfsvc.measure.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
 
 PAGE = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text(encoding="utf-8")
@@ -45,6 +47,27 @@ def test_the_problem_it_shows_is_reported_like_that(tutorial):
     shown = re.search(r"```\nmykernels/saxpy/(bench\.py:\d+: .*?\n.*?)\n```", PAGE)
     assert shown is not None
     assert str(problem) == f"{tutorial}/saxpy/{shown[1]}"
+
+
+def test_the_template_it_shows_compiles_with_its_wrapper_and_parameters(tmp_path):
+    (source,) = re.findall(r"```cuda\n(.*?)```", section("Variants"), re.DOTALL)
+    (variant,) = re.findall(r"```python\n(Variant.*?)```", section("Variants"), re.DOTALL)
+    (tmp_path / "scale.cu").write_text(source)
+    (tmp_path / "bench.py").write_text(
+        "from perfsvc.suite import *\n"
+        'benchmark = Benchmark(axes={"n": (8,)}, smoke={"n": 8},\n'
+        '    inputs=lambda rng, n: {"x": rng.random(n, "float32")},\n'
+        '    outputs={"y": output("float32", lambda n: n)}, reference=lambda x: 2 * x,\n'
+        f"    tolerance=Tolerance(0, 0), variants=[{variant}])\n"
+    )
+    specs = discover(tmp_path).resolve(Selection(), "smoke")
+    assert [spec.case.variant for spec in specs] == ["scale-ITEMS1", "scale-ITEMS4"]
+    for spec in specs:
+        assert HostToolchain().compile(spec.units[0])
+
+
+def test_it_says_how_far_the_guard_bands_reach():
+    assert f"guard bands of {GUARD_BYTES >> 10} KiB" in section("Steps")
 
 
 def test_every_field_of_a_benchmark_is_in_its_table_and_no_other():

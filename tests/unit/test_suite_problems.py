@@ -116,3 +116,16 @@ def test_a_problem_that_every_variant_meets_is_reported_once(tmp_path):
     (tmp_path / "bench.py").write_text(text[:end] + text[start:end].replace("plain", "other") + text[end:])
     (problem,) = discover(tmp_path).problems
     assert problem.what == "work is 80"
+
+
+def test_an_option_whose_quote_is_never_closed_is_reported_with_its_line(tmp_path):
+    (tmp_path / "k.cu").write_text("")
+    (tmp_path / "bench.py").write_text(
+        "from perfsvc.suite import *\n"
+        'benchmark = Benchmark(axes={"n": (8,)}, smoke={"n": 8}, variants=[\n'
+        """    Variant("v", source="k.cu", entry="k", grid=1, block=1, options="-DX='1")])\n"""
+    )
+    (problem,) = discover(tmp_path).problems
+    assert problem.line == 3
+    assert "options is" in problem.what
+    assert "every quote closed" in problem.cure

@@ -209,3 +209,20 @@ def test_inputs_that_fail_at_a_full_point_leave_resolving_to_the_others(tmp_path
     (spec,) = suite.resolve(Selection(), "full")
     assert suite.problems == ()
     assert spec.case.point == (("n", 64),)
+
+
+@pytest.mark.parametrize(
+    ("variant", "options"),
+    [
+        ('options="-O3 -DX=1"', ("-O3", "-DX=1")),
+        ('options=["-O3 -DX=1", "-lineinfo"]', ("-O3", "-DX=1", "-lineinfo")),
+        ("""options="-I 'my headers'" """, ("-I", "my headers")),
+        ('requires=["sm_90a", "n % 4 == 0"]', ("-gencode=arch=compute_90a,code=sm_90a",)),
+        ('requires="sm_100a", options="-O3"', ("-gencode=arch=compute_100a,code=sm_100a", "-O3")),
+        ('requires="sm_90a", options="-arch sm_90a"', ("-arch", "sm_90a")),
+        ('requires="sm_90"', ()),
+    ],
+)
+def test_options_are_words_and_an_exact_architecture_is_one_of_them(tmp_path, variant, options):
+    (spec,) = written(tmp_path, f'args=("y",), grid=1, block=1, {variant}').resolve(Selection(), "smoke")
+    assert spec.units[0].options == options
