@@ -5,6 +5,7 @@ import inspect
 import itertools
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from enum import StrEnum
@@ -209,3 +210,26 @@ def test_each_block_of_the_quick_start_sets_up_all_that_it_needs():
         assert block.startswith("python3 -m venv .venv")
         assert "pip install" in block
         assert not re.search(r"^\s*\$ ", block, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("pull", "code"), [(0, 0), (0, 1), (1, None)])
+def test_the_crontab_line_runs_and_mails_what_failed(tmp_path, pull, code):
+    (line,) = re.findall(r"^15 2 \* \* \*  (.*)$", text_of(ROOT / "README.md"), re.MULTILINE)
+    programs = {
+        "bin/git": f"echo pulled; exit {pull}",
+        "bin/mail": 'printf "%s\\n" "$@" >mailed; cat >>mailed',
+        ".venv/bin/perfsvc": f'printf "%s\\n" "$@"; exit {code}',
+    }
+    for name, script in programs.items():
+        place = tmp_path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"#!/bin/sh\n{script}\n")
+        place.chmod(0o755)
+    assert not re.search(r"(?<!\\)%", line)  # cron would end the command there
+    command = line.replace("\\%", "%").replace("/srv/kernels", str(tmp_path))
+    subprocess.run(["sh", "-c", command], env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, check=code == 0)
+    mailed = (tmp_path / "mailed").read_text() if (tmp_path / "mailed").exists() else None
+    log = (tmp_path / "nightly.log").read_text()
+    if pull == 0:
+        assert re.fullmatch(r"pulled\nrun\n--device\ncuda\n--label\nnightly-\d{4}-\d\d-\d\d\n", log)
+    assert mailed == (f"-s\nperfsvc ended with 1\nteam@example.com\n{log}" if pull or code else None)

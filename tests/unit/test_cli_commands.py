@@ -1,0 +1,221 @@
+"""What the commands take and how they print it."""
+
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import click
+import pytest
+
+from perfsvc.cli import cli, main, report_command, run_command
+from perfsvc.errors import UsageError
+from perfsvc.resources import folder
+from perfsvc.service import doctor, packages, provenance
+from perfsvc.service.run import RunRequest
+from perfsvc.store import Store
+
+SUITE = Path(__file__).parents[1] / "e2e" / "suites"
+GOOD = Path(__file__).parents[1] / "data" / "suites" / "good"
+
+
+def leaves(group, name=""):
+    """Every command that does something, by its full name."""
+    for child in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), child)
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{name}{child} ")
+        else:
+            yield f"{name}{child}", command
+
+
+COMMANDS = dict(leaves(cli))
+
+
+@pytest.fixture
+def typed(monkeypatch, capsys, tmp_path):
+    """Types a command in an empty folder with a database that holds nothing: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFSVC_SUITE", raising=False)
+    monkeypatch.setenv("PERFSVC_DB", str(tmp_path / "perfsvc.db"))
+    monkeypatch.setenv("COLUMNS", "120")
+    Store.open(tmp_path / "perfsvc.db").close()
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["perfsvc", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A suite with one benchmark that works and a colleague's that does not."""
+    for name, source in (("mine", SUITE / "scale" / "scale"), ("theirs", SUITE / "mixed" / "broken")):
+        place = tmp_path / "suite" / name
+        place.mkdir(parents=True)
+        for file in source.iterdir():
+            if file.is_file():
+                (place / file.name).write_bytes(file.read_bytes())
+    return tmp_path / "suite"
+
+
+# --- formats ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_prints_a_table_for_people_and_json_for_programs(name):
+    (option,) = [option for option in COMMANDS[name].params if "--format" in option.opts]
+    assert {"table", "json"} <= set(option.type.choices)
+    assert option.default in {"table", None}
+
+
+def test_what_changes_the_database_says_so_in_json_too(typed, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
+    assert typed("run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "1")[0] == 0
+    assert json.loads(typed("baseline", "set", "latest", "--format", "json")[1]) == {"run": 1, "pinned": 3}
+    cleared = typed("baseline", "clear", "--select", "scale/alpha", "--format", "json")
+    assert json.loads(cleared[1]) == {"cleared": 1}
+    assert typed("baseline", "clear")[1] == "2 pins cleared\n"
+    state = json.loads(typed("db", "upgrade", "--format", "json")[1])
+    assert state == {
+        "url": str(tmp_path / "perfsvc.db"),
+        "before": state["after"],
+        "after": state["after"],
+        "backup": None,
+    }
+    assert state["after"]
+
+
+def test_an_upgrade_shows_no_password(typed, monkeypatch):
+    done = type("Done", (), {"before": "0001", "after": "0001", "backup": None})
+    monkeypatch.setattr(Store, "upgrade", lambda _: done)
+    for form in ("table", "json"):
+        _, out, _ = typed("db", "upgrade", "--db", "postgresql://me:secret@host/perfsvc", "--format", form)
+        assert "host/perfsvc" in out
+        assert "secret" not in out
+
+
+# --- report ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_a_table_that_looks_like_the_run_it_is_of(typed, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"cases": {"*": {"seconds": 1.25e-4}, "scale/beta": {"fault": "wrong"}}}))
+    typed("run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "2", "--label", "night")
+    code, out, err = typed("report")
+    assert (code, err) == (0, "")
+    assert out == typed("report", "--format", "table")[1]
+    assert out.splitlines()[0].startswith("run 1  ")
+    assert "night" in out.splitlines()[0]
+    lines = {line.split()[1]: line for line in out.splitlines() if line[:1] in "✓✗" and "[" in line}
+    assert "125.0 µs  ±0.0 %" in lines["scale/alpha[n=100]"]
+    assert "✗  scale/beta[n=100]" in out
+    assert "scale/beta[n=100] wrong: out" in out
+    assert out.splitlines()[-1] == "run 1: 2 ok, 1 wrong"
+
+
+def test_a_report_of_several_runs_shows_each(typed, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
+    for _ in range(2):
+        typed("run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "1", "--select", "*/alpha")
+    out = typed("report", "--all")[1]
+    assert [line for line in out.splitlines() if line.endswith("ok")] == ["run 1: 1 ok", "run 2: 1 ok"]
+    assert "±" not in out  # one replica tells no spread
+
+
+def test_a_report_of_nothing_says_so(typed):
+    assert typed("report", "--all")[:2] == (0, "nothing measured\n")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name", "form"),
+    [
+        (None, None, "table"),
+        ("csv", None, "csv"),
+        (None, "a.csv", "csv"),
+        (None, "a.MD", "markdown"),
+        (None, "a.htm", "html"),
+        (None, "a.parquet", "parquet"),
+        ("json", "a.csv", "json"),
+        ("csv", "a", "csv"),
+    ],
+)
+def test_a_files_name_says_its_format_unless_an_option_does(chosen, name, form):
+    assert report_command._form(chosen, name and Path(name)) == form
+
+
+@pytest.mark.parametrize(("chosen", "said"), [(None, "'a' does not say what to write"), ("table", "for the terminal")])
+def test_a_file_of_no_format_is_refused(chosen, said):
+    with pytest.raises(UsageError, match=said) as refused:
+        report_command._form(chosen, Path("a"))
+    assert "--format csv|json|markdown|html|parquet|xlsx" in refused.value.cure
+
+
+# --- the suite -------------------------------------------------------------------------------------------------------
+
+
+def test_the_built_in_suite_is_named_where_nobody_chose_it(typed, tmp_path):
+    said = f"there is no folder ./kernels here: this is the built-in suite, {folder('kernels')}\n"
+    assert typed("list", "--select", "dot")[2] == said
+    assert typed("run", "--device", "cpu", "--select", "nothing", "--db", "none.db")[2].startswith(said)
+    assert typed("list", "--suite", folder("kernels"))[2] == ""
+    (tmp_path / "kernels").symlink_to(GOOD)
+    assert typed("list")[2] == ""
+
+
+def test_a_colleagues_broken_benchmark_is_a_warning_to_those_who_did_not_select_it(typed, suite, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
+    run = ("run", "--device", f"fake:{script}", "--replicas", "1")
+    for command in (("list",), run):
+        for chosen in (("--select", "mine"), ("--exclude", "theirs"), ("--select", "mine*/alpha")):
+            code, out, err = typed(*command, "--suite", suite, *chosen)
+            assert code == 0
+            assert f"warning: {suite / 'theirs' / 'bench.py'}:" in err
+            assert "mine/alpha[" in out
+            assert "theirs" not in out
+        for chosen in ((), ("--select", "mine", "--select", "the*"), ("--exclude", "theirs/one")):
+            code, out, err = typed(*command, "--suite", suite, *chosen)
+            assert code == 4
+            assert "theirs/bench.py" in (out + err).replace("\n", "")
+            assert "warning" not in err
+
+
+# --- the request -----------------------------------------------------------------------------------------------------
+
+
+def test_the_options_of_a_run_have_types_and_all_of_them_count():
+    hints = get_type_hints(run_command.Chosen)
+    assert Any not in hints.values()
+    assert set(hints) == {option.name for option in run_command.command.params}
+    assert get_type_hints(run_command._request, localns={"RunRequest": RunRequest})["return"] is RunRequest
+
+
+def test_a_request_holds_what_was_typed(monkeypatch):
+    seen = []
+    monkeypatch.setattr("perfsvc.service.run.run", lambda request, _: seen.append(request) or sys.exit(0))
+    arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
+    numbers = ("--replicas", "5", "--samples", "7", "--limit", "9.5", "--seed", "11", "--threshold", "4%")
+    words = ("--label", "x", "--db", "some.db", "--suite", str(GOOD))
+    monkeypatch.setattr(sys, "argv", ["perfsvc", "run", *arguments, *numbers, *words])
+    with pytest.raises(SystemExit):
+        main()
+    (request,) = seen
+    assert (request.devices, request.selection.select, request.selection.exclude) == (("cpu", "cuda"), ("a",), ("b",))
+    assert (request.points, request.replicas, request.samples, request.limit_s) == ("full", 5, 7, 9.5)
+    assert (request.seed, request.threshold, request.label) == (11, 0.04, "x")
+    assert (request.database, request.suite) == ("some.db", GOOD)
+    assert request.command_line == f"perfsvc run {' '.join((*arguments, *numbers, *words))}"
+
+
+def test_the_doctor_and_a_runs_memory_share_one_list_of_packages():
+    assert [module for module in (doctor, provenance) if '"alembic"' in inspect.getsource(module)] == []
+    installed = packages.versions((*packages.REQUIRED, *packages.OPTIONAL, "no-such-package"))
+    assert set(packages.REQUIRED) <= set(installed) <= {*packages.REQUIRED, *packages.OPTIONAL}

@@ -1,0 +1,165 @@
+"""Every way in which a command can end has its own exit code and last words."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from perfsvc.cli import LazyGroup, ending
+from perfsvc.errors import NoDeviceError, UsageError
+
+FULL = Path("/dev/full")
+COMMAND = """
+import os, signal, sys
+import click
+from perfsvc import cli
+
+@click.command()
+def command():
+    {body}
+
+cli.LazyGroup.get_command = lambda self, context, name: command
+sys.argv = ["perfsvc", "run"]
+cli.main()
+"""
+
+
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def ended(body, **options):
+    """How the command line ends with a command of that body."""
+    return subprocess.run(
+        [sys.executable, "-c", COMMAND.format(body=body)],
+        env=BUFFERED,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=30,
+        **{"stdout": subprocess.PIPE, **options},
+    )
+
+
+@pytest.fixture
+def closed_pipe():
+    """A pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        yield pipe
+
+
+def ending_of(error):
+    """The exit code of a command that raises ``error`` below click."""
+
+    @click.command()
+    def raises():
+        raise error
+
+    group = LazyGroup("perfsvc")
+    group.get_command = lambda context, name: raises
+    return ending.code_of(lambda: group.main(["run"], standalone_mode=False))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("oops"), EOFError(), OSError(errno.EIO, "oops"), AssertionError()])
+def test_what_nobody_foresaw_is_a_fault_of_perfsvc_and_never_a_regression(capsys, error):
+    assert ending_of(error) == 5
+    err = capsys.readouterr().err
+    assert f"raise error\n{type(error).__name__}" in err.replace("\n    ^^^^^^^^^^^", "")
+    assert "error: this is a fault of perfsvc\n  cure: report it with the lines above and: perfsvc doctor" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("no such run", cure="look"), 2, "error: no such run\n  cure: look\n"),
+        (NoDeviceError("no GPU"), 5, "error: no GPU\n"),
+        (click.BadParameter("no number"), 2, "Error: Invalid value: no number\n"),
+        (OSError(errno.ENOSPC, "No space left", "a.csv"), 5, "error: a.csv cannot be written: No space left"),
+        (KeyboardInterrupt(), 130, "interrupted; what was measured is stored\n"),
+        (SystemExit(3), 3, ""),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
+    ],
+)
+def test_what_is_foreseen_has_its_code_and_no_traceback(capsys, error, code, said):
+    assert ending_of(error) == code
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+    assert err.strip() or not said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_unwinds_the_command_and_ends_it_with_the_shells_code(number):
+    body = f"""
+    try:
+        os.kill(os.getpid(), {int(number)})
+        signal.pause()
+    finally:
+        print("cleaned up")
+    """
+    process = ended(body)
+    assert (process.returncode, process.stdout) == (128 + number, "cleaned up\n")
+    assert process.stderr == f"stopped by {number.name}; what was measured is stored\n"
+
+
+def test_a_second_signal_does_not_disturb_the_cleaning_up():
+    body = """
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    finally:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("cleaned up")
+    """
+    process = ended(body)
+    assert (process.returncode, process.stdout) == (143, "cleaned up\n")
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    body = """
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("alive")
+    """
+    process = ended(body, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    assert (process.returncode, process.stdout) == (0, "alive\n")
+
+
+def test_signals_mean_what_they_meant_after_a_command():
+    before = [signal.getsignal(number) for number in ending.STOPS]
+    with ending.stoppable():
+        assert [signal.getsignal(number) for number in ending.STOPS] != before
+    assert [signal.getsignal(number) for number in ending.STOPS] == before
+
+
+PRINTING = {
+    "click": "click.echo('x' * 200_000)",
+    "rich": "from perfsvc.cli import output; output.show('x' * 200_000)",
+    "a buffer": "sys.stdout.write('x')",
+}
+
+
+@pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
+def test_a_closed_pipe_ends_a_command_quietly(body, closed_pipe):
+    process = ended(body, stdout=closed_pipe)
+    assert (process.returncode, process.stderr) == (141, "")
+
+
+def test_a_verdict_that_nobody_read_keeps_its_code(closed_pipe):
+    process = ended("sys.stdout.write('x'); sys.exit(1)", stdout=closed_pipe)
+    assert (process.returncode, process.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a file that is always full")
+@pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
+def test_a_full_disk_is_said_once(body):
+    with FULL.open("w") as full:
+        process = ended(body, stdout=full)
+    assert process.returncode == 5
+    assert process.stderr == "error: the output cannot be written: No space left on device\n  cure: make room\n"
