@@ -27,7 +27,7 @@ class _Folder:
         return (self._named(included), path) if path.is_file() else None
 
     def _named(self, included: str) -> str:
-        joined = os.path.join(self.name, included)  # noqa: PTH118 - Path would read "./a" as "a" too early
+        joined = os.path.join(self.name, included)  # noqa: PTH118 - names are no paths of this machine
         return joined if joined.startswith(_ELSEWHERE) else os.path.normpath(joined)
 
 
