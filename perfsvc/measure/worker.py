@@ -74,5 +74,6 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the pool, which ends its workers
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # what is sent to the whole group is the pool's, which ends its workers
     sys.exit(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,69 @@
+"""Ctrl-C, SIGTERM and SIGHUP end a run in order: nothing is left behind, and nothing that was measured is lost."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CODES = {number: 128 + number for number in SIGNALS}
+SLOW_COMPILER = """#!/bin/sh
+case "$*" in *--version*) echo "slow 1.0"; exit;; esac
+sleep 600 &
+echo $! > {pid}
+wait
+"""
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("whole_group", [False, True], ids=["alone", "with its group"])
+def test_a_run_that_is_told_to_stop_ends_its_worker_and_is_marked(perfsvc, number, whole_group):
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
+    arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
+    with perfsvc.start(*arguments, "--select", "scale/alpha", "--select", "scale/beta", process_group=0) as run:
+        wait_for(lambda: children(run.pid))
+        time.sleep(1.5)  # the worker reaches the case that hangs
+        (worker,) = children(run.pid)
+        (os.killpg if whole_group else os.kill)(run.pid, number)
+        out, err = run.communicate(timeout=30)
+    assert (run.returncode, out) == (CODES[number], "")
+    assert err.endswith("what was measured is stored\n")
+    wait_for(lambda: not alive(worker))
+    assert perfsvc.rows("select state from runs") == [("interrupted",)]
+    assert set(perfsvc.rows("select status from measurements")) <= {("ok",)}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_run_that_is_told_to_stop_while_it_compiles_ends_its_compilers(perfsvc, number):
+    pid = perfsvc.folder / "pid"
+    compiler = perfsvc.folder / "c++"
+    compiler.write_text(SLOW_COMPILER.format(pid=pid))
+    compiler.chmod(0o755)
+    perfsvc.environment |= {"CXX": str(compiler), "PERFSVC_CACHE": str(perfsvc.folder / "cache")}
+    with perfsvc.start("run", "--device", "cpu", "--suite", perfsvc.suites / "scale") as run:
+        wait_for(lambda: pid.exists() and pid.read_text())
+        run.send_signal(number)
+        _, err = run.communicate(timeout=30)
+    assert run.returncode == CODES[number], err
+    wait_for(lambda: not alive(int(pid.read_text())))
+    assert perfsvc.rows("select count(*) from measurements") == [(0,)]
