@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 Value = int | float | str
 Dim3 = tuple[int, int, int]
@@ -39,6 +39,11 @@ class Status(StrEnum):
     WRONG = "wrong"  # a result beyond its tolerance, or a write outside the buffers
     FAILED = "failed"  # did not compile, was refused, crashed, ran past its time limit
     SKIPPED = "skipped"  # this device cannot run it, or a requirement is not met
+
+    @property
+    def severity(self) -> int:
+        """How bad it is, from 0 for ok: of several replicas, the one of the greatest severity speaks for the case."""
+        return (Status.OK, Status.SKIPPED, Status.FAILED, Status.WRONG).index(self)
 
 
 class Mode(StrEnum):
@@ -284,6 +289,7 @@ class Provenance:
     seed: int = 0
     replicas: int = 0
     label: str = ""
+    scope: str = ""  # how its cases were chosen; equal scopes mean the same cases, empty is not known
 
 
 # --- what comes back -------------------------------------------------------------------------------------------------
@@ -310,13 +316,16 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The median of a measurement's samples with its confidence interval."""
+    """One number for many times with its confidence interval: of a replica's samples, or of a run's replicas."""
 
     median_s: float
     low_s: float
     high_s: float
     samples: int
 
+
+TIME: Final = "time"
+"""The metric of a case's samples."""
 
 # --- what is judged --------------------------------------------------------------------------------------------------
 
@@ -328,7 +337,7 @@ class Series:
     case: Case
     device: str  # UUID
     device_model: str
-    metric: str = "time"
+    metric: str = TIME
     mode: Mode = Mode.COLD
 
 

@@ -33,6 +33,7 @@ def runs() -> None:
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("label", sa.Text(), nullable=False),
         sa.Column("suite", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("command_line", sa.Text(), nullable=False),
         sa.Column("git_commit", sa.Text(), nullable=False),
         sa.Column("git_dirty", sa.Boolean(), nullable=False),
@@ -51,6 +52,7 @@ def runs() -> None:
     )
     op.create_index("ix_runs_git_commit", "runs", ["git_commit"])
     op.create_index("ix_runs_label", "runs", ["label"])
+    op.create_index("ix_runs_scope", "runs", ["scope"])
 
 
 def devices() -> None:

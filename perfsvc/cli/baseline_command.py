@@ -39,7 +39,7 @@ def set_(
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
-    with Store.open(database) as store:
+    with Store.open(database, create=False) as store:
         number = run_of(run, store, suite)
         count = baseline.pin(store, number, Selection(select, exclude), comment=comment)
     if output_format == "json":
@@ -56,7 +56,7 @@ def show(database: str, output_format: str) -> None:
     from perfsvc.report import tables
     from perfsvc.store import Store
 
-    with Store.open(database) as store:
+    with Store.open(database, create=False) as store:
         rows = store.pins()
     if output_format == "json":
         output.show_json(tables.plain(rows))
@@ -78,7 +78,7 @@ def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, outp
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
-    with Store.open(database) as store:
+    with Store.open(database, create=False) as store:
         count = baseline.unpin(store, Selection(select, exclude))
     if output_format == "json":
         output.show_json({"cleared": count})

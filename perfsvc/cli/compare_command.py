@@ -28,7 +28,7 @@ def command(
     from perfsvc.service.compare import compare
     from perfsvc.store import Store
 
-    with Store.open(database) as store:
+    with Store.open(database, create=False) as store:
         comparison = compare(store, base, new, folder=suite, threshold=threshold)
     if output_format == "json":
         output.show_json(tables.comparison_json(comparison.base, comparison.new, comparison.judgements))

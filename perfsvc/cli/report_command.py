@@ -51,7 +51,7 @@ def command(
     from perfsvc.store import Store
 
     form = _form(output_format, destination)
-    with Store.open(database) as store:
+    with Store.open(database, create=False) as store:
         numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
         frame = frames.frame(store.columns(numbers))
     if form == "table":

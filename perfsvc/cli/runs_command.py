@@ -14,7 +14,7 @@ def command(last: int, database: str, output_format: str) -> None:
     from perfsvc.report import tables
     from perfsvc.store import Store
 
-    with Store.open(database) as store:
+    with Store.open(database, create=False) as store:
         rows = store.runs(last)
     if output_format == "json":
         output.show_json(tables.plain(rows))

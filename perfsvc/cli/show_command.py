@@ -13,10 +13,11 @@ from perfsvc.cli import options, output
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
     from perfsvc.report import tables
+    from perfsvc.service.history import history
     from perfsvc.store import Store
 
-    with Store.open(database) as store:
-        rows = store.history(case, device)
+    with Store.open(database, create=False) as store:
+        rows = history(store, case, device)
     if output_format == "json":
         output.show_json(tables.plain(rows))
     else:

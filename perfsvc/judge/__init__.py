@@ -1,7 +1,7 @@
 """Pure functions on arrays: what a level is, how two compare, what a verdict is (docs/statistics.md)."""
 
 from perfsvc.judge.comparison import Comparison, compare
-from perfsvc.judge.estimates import estimate, estimate_level
+from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
 from perfsvc.judge.thresholds import default_threshold
 from perfsvc.judge.verdicts import exit_code, verdicts
 
@@ -11,6 +11,8 @@ __all__ = [
     "default_threshold",
     "estimate",
     "estimate_level",
+    "estimate_metric",
     "exit_code",
+    "level_of",
     "verdicts",
 ]

@@ -45,10 +45,7 @@ def estimate(samples: Sequence[float] | Floats, confidence: float = 0.95) -> Est
 
 
 def estimate_level(replicas: Sequence[ArrayLike], confidence: float = 0.95) -> Estimate:
-    """The level of a case in one run: the geometric mean of its replicas' medians, with an interval from their spread.
-
-    The ratio of two levels is the ratio that ``compare`` gives. With one replica there is no spread between replicas
-    to see, and the interval is that of the replica's own median.
+    """The level of a case in one run, from the times of its replicas; see ``level_of``.
 
     Args:
         replicas: for each replica its times in seconds, shape (n,).
@@ -56,19 +53,62 @@ def estimate_level(replicas: Sequence[ArrayLike], confidence: float = 0.95) -> E
 
     Raises:
         ValueError: no replica, or one that ``estimate`` refuses.
+    """
+    return level_of([estimate(checked(replica), confidence) for replica in replicas], confidence)
+
+
+def level_of(replicas: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
+    """The level of a case in one run: the geometric mean of its replicas' medians, with an interval from their spread.
+
+    The ratio of two levels is the ratio that ``compare`` gives. With one replica there is no spread between replicas
+    to see, and the interval is that of the replica's own median.
+
+    Args:
+        replicas: what ``estimate`` says of each, with the same confidence.
+        confidence: the coverage of the interval, between 0 and 1.
+
+    Raises:
+        ValueError: no replica, or a median that is not above zero.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1), on the logarithms of the replicas' medians.
     """
-    medians = replica_medians(replicas)
-    if len(medians) == 1:
-        return estimate(checked(replicas[0]), confidence)
+    medians = replica_medians([[replica.median_s] for replica in replicas])
+    if len(replicas) == 1:
+        return replicas[0]
     offsets = np.log(medians / medians[0])
     center = medians[0] * math.exp(offsets.mean())
-    error = offsets.std(ddof=1) / math.sqrt(len(medians))
-    half = float(stdtrit(len(medians) - 1, 1 - _tail(confidence)) * error)
-    samples = sum(np.size(replica) for replica in replicas)
+    half = _half_width(offsets, confidence)
+    samples = sum(replica.samples for replica in replicas)
     return Estimate(float(center), float(center * exp(-half)), float(center * exp(half)), samples)
+
+
+def estimate_metric(values: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """The level of a named metric in one run, from one value a replica, in the metric's own unit.
+
+    Like any level it is a geometric mean. Where a value is zero or below there is none (nor a ratio to judge): the
+    level is then the arithmetic mean, with Student's interval. One value alone is its own interval.
+
+    Args:
+        values: shape (replicas,).
+        confidence: the coverage of the interval, between 0 and 1.
+
+    Raises:
+        ValueError: no value, or one that is not finite.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if not found.size or not np.isfinite(found).all():
+        raise ValueError("a level needs the finite value of at least one replica")
+    if found.min() > 0:
+        return estimate_level([[value] for value in found], confidence)
+    half = _half_width(found, confidence) if found.size > 1 else 0.0
+    return Estimate(float(found.mean()), float(found.mean() - half), float(found.mean() + half), found.size)
+
+
+def _half_width(values: Floats, confidence: float) -> float:
+    """Half of Student's interval of a mean."""
+    error = values.std(ddof=1) / math.sqrt(values.size)
+    return float(stdtrit(values.size - 1, 1 - _tail(confidence)) * error)
 
 
 def replica_medians(replicas: Sequence[ArrayLike]) -> Floats:

@@ -1,14 +1,14 @@
 """One row a series: what a candidate run says against its baseline."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from perfsvc.judge.comparison import compare
-from perfsvc.judge.estimates import estimate_level
-from perfsvc.model import Case, Judgement, Level, Mode, Series, Status, Verdict
+from perfsvc.judge.estimates import estimate_metric
+from perfsvc.model import TIME, Case, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
     Verdict.REGRESSION,
@@ -36,8 +36,9 @@ def verdicts(
     is then part of the ratio and not of its interval. Boards of different models are never compared, nor is the CPU
     device with a GPU. Every metric is better when it is lower.
 
-    - A candidate that is wrong or failed is *broken*. One that was skipped has no row, unless the baseline had it:
-      then it is *missing*, as is what the candidate does not have at all.
+    - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
+    - What the baseline has a right result of and the candidate does not have at all is *missing*. So is, in one row, a
+      case that the candidate skipped; without a right result in the baseline it has no row.
     - Without a baseline's level (none, or one that was not ok) a candidate is *new*. A case whose version changed is
       new too, and its older version is not missed.
     - Everything else is what ``compare`` says.
@@ -50,12 +51,13 @@ def verdicts(
     """
     judgements = []
     pairs = _pairs(baseline, candidate)
+    right = {_whole(series): level for series, level in baseline.items() if not _fault(level)}
     for series, level in candidate.items():
         home = pairs.get(series, series)
-        before = baseline.get(home)
+        before = baseline.get(home) or _fault_of_case(baseline, home)
         if level.status is Status.SKIPPED:
-            if before is not None and before.status is not Status.SKIPPED:
-                judgements.append(_missing(series, before, level))
+            if had := right.get(_whole(series)):
+                judgements.append(_missing(series, had, level))
         elif fault := _fault(level):
             judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
         elif before is None or _fault(before):
@@ -63,7 +65,7 @@ def verdicts(
         else:
             limit = threshold(series) if callable(threshold) else threshold
             judgements.append(_compared(series, home, before, level, threshold=limit, alpha=alpha))
-    judgements += _absent(baseline, candidate, lent=set(pairs.values()))
+    judgements += [_missing(series, level, None) for series, level in _absent(baseline, candidate, pairs).items()]
     return sorted(judgements, key=_place)
 
 
@@ -142,23 +144,42 @@ def _why_new(series: Series, before: Level | None, baseline: Iterable[Series]) -
 
 
 def _absent(
-    baseline: Mapping[Series, Level], candidate: Mapping[Series, Level], lent: Collection[Series]
-) -> list[Judgement]:
-    """The rows of what only the baseline has, but for levels that were lent to another board and older versions."""
+    baseline: Mapping[Series, Level], candidate: Mapping[Series, Level], pairs: Mapping[Series, Series]
+) -> dict[Series, Level]:
+    """What only the baseline has a right result of.
+
+    Left out are the older version of a case, the metrics of a case that has none tonight because it is broken or
+    skipped, and what stands in for a board that the candidate was not measured on.
+    """
     present = {_any_version(series) for series in candidate}
-    return [
-        _missing(series, level, None)
+    told = {_whole(_any_version(series)) for series, level in candidate.items() if level.status is not Status.OK}
+    boards = {series.device for series in candidate}
+    lent = {home for series, home in pairs.items() if home != series and home.device not in boards}
+    return {
+        series: level
         for series, level in baseline.items()
-        if series not in candidate
+        if not _fault(level)
         and series not in lent
-        and level.status is not Status.SKIPPED
         and _any_version(series) not in present
-    ]
+        and _whole(_any_version(series)) not in told
+    }
 
 
 def _missing(series: Series, before: Level, after: Level | None) -> Judgement:
-    reason = "the candidate does not have it" if after is None else after.reason or "skipped without a reason"
+    absent = f"run {before.run} has it and the candidate does not"
+    reason = absent if after is None else after.reason or "skipped without a reason"
     return _row(series, Verdict.MISSING, reason, before, after)
+
+
+def _fault_of_case(baseline: Mapping[Series, Level], series: Series) -> Level | None:
+    """The level that says why a whole case has none of its metrics."""
+    level = baseline.get(_whole(series))
+    return level if level and _fault(level) else None
+
+
+def _whole(series: Series) -> Series:
+    """The series that stands for all metrics of a case where it has none of them."""
+    return replace(series, metric=TIME)
 
 
 def _revised(older: Series, newer: Series) -> bool:
@@ -182,10 +203,8 @@ def _row(series: Series, verdict: Verdict, reason: str, before: Level | None, af
 
 
 def _center(level: Level) -> float | None:
-    """The level as one number; None where it has none, or values that only an arithmetic mean could take."""
-    if _fault(level) or min(chain.from_iterable(level.replicas)) <= 0:
-        return None
-    return estimate_level(level.replicas).median_s
+    """The level as one number; None where it has none."""
+    return None if _fault(level) else estimate_metric([float(np.median(one)) for one in level.replicas]).median_s
 
 
 def _place(judgement: Judgement) -> tuple[int, float, str, str, str, str]:

@@ -6,13 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.model import Status, Value
 from perfsvc.report.plain import plain
+
+if TYPE_CHECKING:
+    from pandas.core.groupby import SeriesGroupBy
 
 TIMESTAMPS = ("started_at", "measured_at")
 FLOATS = (
@@ -23,22 +28,14 @@ NESTED = ("axes", "metrics")
 KEYS = ("run", "case", "device", "mode")
 """What makes a row of the summary."""
 
-WORST_FIRST = (Status.FAILED, Status.WRONG, Status.SKIPPED, Status.OK)
-OVER_REPLICAS = MappingProxyType(
-    {
-        "median_s": "median",
-        "low_s": "min",
-        "high_s": "max",
-        "samples": "sum",
-        "bandwidth_bytes_per_s": "median",
-        "flops_per_s": "median",
-        "max_error": "max",
-        "mean_error": "max",
-    }
-)
-"""How the summary sees many replicas as one; what differs between replicas otherwise is left out."""
-TIMED = ("median_s", "low_s", "high_s", "samples", "bandwidth_bytes_per_s", "flops_per_s")
+LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s")
+"""What the summary takes the geometric mean of, beside the named metrics."""
+METRIC = "metric_"
+OVER_REPLICAS = MappingProxyType({"samples": "sum", "max_error": "max", "mean_error": "max"})
+"""How the summary sees many replicas as one otherwise; what differs between replicas beside that is left out."""
 LEFT_OUT = ("replica", "stopped", "wall_s", "measured_at", "reason", "status")
+CONFIDENCE = 0.95
+"""The coverage of the summary's intervals."""
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
@@ -63,7 +60,7 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     }
     table = table.assign(**points)
     for name, values in _spread_out(columns.get("metrics", ())).items():
-        table[f"metric_{name}"] = pd.Series(values, dtype="float64")
+        table[f"{METRIC}{name}"] = pd.Series(values, dtype="float64")
     return _in_reading_order(table, list(points))
 
 
@@ -82,35 +79,62 @@ def parse_point(text: str) -> dict[str, Value]:
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """One row a case, device and mode in each run, over its replicas.
 
-    The times are those of the replicas that are ok: ``median_s`` is the median of their medians, ``low_s`` and
-    ``high_s`` the hull of their intervals, ``between_cv`` the standard deviation of their medians over their mean
-    (empty for one replica), ``replicas`` how many they are. ``status`` and ``reason`` are the worst replica's; errors
-    the largest.
+    The times are levels, as verdicts compare them: ``median_s`` is the geometric mean of the replicas' medians,
+    ``low_s`` and ``high_s`` its interval (docs/statistics.md), and named metrics likewise. A case of which any replica
+    is not ok has none. ``between_cv`` is the standard deviation of the medians over their mean (empty for one replica),
+    ``replicas`` how many are ok. ``status`` and ``reason`` are the worst replica's; errors the largest.
 
     Args:
         table: what ``frame`` returns, or some rows of it.
     """
     keys = [name for name in KEYS if name in table]
-    good = table["status"] == Status.OK.value
-    ranks = {status.value: rank for rank, status in enumerate(WORST_FIRST)}
+    severity = table["status"].map({status.value: status.severity for status in Status})
+    by = [table[name] for name in keys]
+    worst = severity.groupby(by, sort=False, dropna=False).transform("max")
+    levels = [str(name) for name in table if name in LEVELS or str(name).startswith(METRIC)]
     prepared = table.assign(
-        **{name: table[name].where(good) for name in TIMED if name in table},
-        _good=good,
-        _rank=table["status"].map(ranks),
-        _reason=table["reason"].where(~good),
+        **{name: table[name].where(worst == 0) for name in (*levels, "low_s", "high_s", "samples")},
+        _severity=severity,
+        _ok=severity == 0,
+        _reason=table["reason"].where((severity == worst) & (severity > 0)),
     )
     groups = prepared.groupby(keys, sort=False, dropna=False)
-    plan = {name: _over_replicas(str(name)) for name in table if name not in {*keys, *LEFT_OUT}}
-    result = groups.agg(plan)
-    result["replicas"] = groups["_good"].sum()
+    plain_columns = [name for name in table if name not in {*keys, *LEFT_OUT}]
+    result = groups.agg({name: OVER_REPLICAS.get(str(name), "first") for name in plain_columns})
+    for name in levels:
+        result[name] = _center(prepared[name], by)
+    result = result.assign(**_interval(prepared["median_s"], by, result))
+    result["replicas"] = groups["_ok"].sum()
     result["between_cv"] = groups["median_s"].std() / groups["median_s"].mean()
-    result["status"] = groups["_rank"].min().map({rank: status for status, rank in ranks.items()})
+    result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})
     result["reason"] = groups["_reason"].first().fillna("")
     return result.reset_index()
 
 
-def _over_replicas(name: str) -> str:
-    return "median" if name.startswith("metric_") else OVER_REPLICAS.get(name, "first")
+def _center(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> "pd.Series[Any]":
+    """The geometric mean of each group; where a value is zero or below, the arithmetic (``judge.estimate_metric``)."""
+    geometric = _logarithms(values, by).mean().map(np.exp)
+    groups = values.groupby(by, sort=False, dropna=False)
+    return geometric.where(groups.min() > 0, groups.mean())
+
+
+def _interval(
+    medians: "pd.Series[Any]", by: list["pd.Series[Any]"], summed: pd.DataFrame
+) -> dict[str, "pd.Series[Any]"]:
+    """The interval of each level as ``judge.level_of`` has it: of one replica its own, of several Student's."""
+    logarithms = _logarithms(medians, by)
+    count = logarithms.count()
+    quantile = stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
+    factor = np.exp(quantile * logarithms.std() / np.sqrt(count))
+    return {
+        "low_s": (summed["median_s"] / factor).where(count > 1, summed["low_s"]),
+        "high_s": (summed["median_s"] * factor).where(count > 1, summed["high_s"]),
+    }
+
+
+def _logarithms(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> "SeriesGroupBy[Any, Any]":
+    logarithms: pd.Series[Any] = values.where(values > 0).transform(np.log)
+    return logarithms.groupby(by, sort=False, dropna=False)
 
 
 def _spread_out(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -56,9 +56,9 @@ def grid() -> Table:
     return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
 
 
-def mark(status: Status) -> Text:
-    """The status as one character."""
-    return Text(*STATUS_MARKS[status])
+def mark(status: Status | None) -> Text:
+    """The status as one character; a dash where nothing was measured."""
+    return Text(*STATUS_MARKS[status]) if status else Text(DASH, "yellow")
 
 
 def verdict_word(verdict: Verdict) -> Text:

@@ -12,7 +12,7 @@ from rich.text import Text
 from perfsvc.model import DeviceInfo, Status
 from perfsvc.report import units
 from perfsvc.report.layout import DASH, grid, known, mark, spread
-from perfsvc.report.rows import CheckRow, HistoryLike, PinLike, RunLike
+from perfsvc.report.rows import CheckRow, HistoryRow, PinLike, RunLike
 from perfsvc.report.sparkline import sparkline
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
@@ -91,15 +91,15 @@ def runs_table(runs: Sequence[RunLike]) -> RenderableType:
     return Group(table, Text(), Text(units.count(len(runs), "run")))
 
 
-def history_table(case: str, rows: Sequence[HistoryLike]) -> RenderableType:
+def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
     """A case's history, oldest first, device by device, each with a sparkline of its medians."""
-    by_device: dict[str, list[HistoryLike]] = {}
+    by_device: dict[str, list[HistoryRow]] = {}
     for row in rows:
         by_device.setdefault(row.device, []).append(row)
     return Group(*(part for history in by_device.values() for part in _device_history(case, history)))
 
 
-def _device_history(case: str, rows: Sequence[HistoryLike]) -> list[RenderableType]:
+def _device_history(case: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
     last = rows[-1]
     heading = Text.assemble((case, "bold"), f" on {last.device_model}", (f"  {last.device}", "dim"))
     line = Text(sparkline([row.median_s for row in rows]), "cyan", overflow="fold")
@@ -126,7 +126,7 @@ def _device_history(case: str, rows: Sequence[HistoryLike]) -> list[RenderableTy
     return [heading, line, table, Text(), *reasons]
 
 
-def _changes(rows: Sequence[HistoryLike]) -> list[str]:
+def _changes(rows: Sequence[HistoryRow]) -> list[str]:
     """What each median changes the one before it by."""
     ratios = [
         after.median_s / before.median_s if before.median_s and after.median_s else None

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Judgement
-from perfsvc.report.rows import MetricRow, ResultRow
+from perfsvc.model import Case, Judgement
+from perfsvc.report.rows import ComparedRun, MetricRow, ResultRow
 
 
 def plain(value: Any) -> Any:
@@ -43,11 +43,13 @@ def run_json(run: int, rows: Sequence[ResultRow], problems: Sequence[SuiteError]
     }
 
 
-def comparison_json(base: int | None, new: int, judgements: Sequence[Judgement]) -> dict[str, Any]:
+def comparison_json(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> dict[str, Any]:
     """A comparison for ``--format json``; ``base`` is null where each series has its own baseline."""
     return {
-        "base": base,
-        "new": new,
+        "base": base and base.run,
+        "new": new.run,
+        "base_run": plain(base),
+        "new_run": plain(new),
         "counts": dict(Counter(judgement.verdict.value for judgement in judgements)),
         "verdicts": [plain(judgement) for judgement in judgements],
     }
@@ -68,7 +70,8 @@ def _fields(value: Any) -> dict[str, Any]:
 def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
     judged = row.judgement
     return {
-        **{name: value for name, value in _fields(row).items() if name != "judgement"},
+        **(_case(row.case) if isinstance(row, ResultRow) else {}),
+        **{name: value for name, value in _fields(row).items() if name not in {"case", "judgement"}},
         "verdict": plain(judged and judged.verdict),
         "verdict_reason": plain(judged and judged.reason),
         "ratio": plain(judged and judged.ratio),
@@ -78,13 +81,19 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
     }
 
 
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "case": case.id,
+        "benchmark": case.benchmark,
+        "variant": case.variant,
+        "point": plain(dict(case.point)),
+    }
+
+
 def _judgement(judged: Judgement) -> dict[str, Any]:
     series = judged.series
     return {
-        "case": series.case.id,
-        "benchmark": series.case.benchmark,
-        "variant": series.case.variant,
-        "point": plain(dict(series.case.point)),
+        **_case(series.case),
         "device": series.device,
         "device_model": series.device_model,
         "metric": series.metric,

@@ -1,29 +1,28 @@
-"""From the measurements of a run to one row a case and device."""
+"""From what a run measured and what was judged of it to one row a case and device."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterable, Mapping, Sequence
 
-from perfsvc.model import DeviceInfo, Judgement, Measurement, Status, Work
+from perfsvc.model import TIME, DeviceInfo, Estimate, Judgement, Measurement, Status, Verdict, Work
 from perfsvc.report.rows import MetricRow, ResultRow
 from perfsvc.suite import CaseSpec
-
-WORST_FIRST = (Status.FAILED, Status.WRONG, Status.SKIPPED, Status.OK)
 
 
 def rows(
     devices: Iterable[DeviceInfo],
     specs: Mapping[tuple[str, str], CaseSpec],
     measurements: Iterable[Measurement],
+    levels: Mapping[tuple[str, str, str], Estimate],
     judgements: Iterable[Judgement] = (),
 ) -> list[ResultRow]:
-    """One row a case and device, over its replicas.
+    """One row a case and device, over its replicas; below them one for each case that is missing.
 
     Args:
         devices: those the run measured on.
         specs: the cases by device UUID and case id, for the work they do; the order of the rows is theirs, and what
             they do not name comes after it.
-        measurements: of all replicas; only those that are ok give times, since a wrong result is never fast.
+        measurements: of all replicas.
+        levels: of times (metric ``time``) and named metrics, by device UUID, case id and metric.
         judgements: of the run, which are put beside their case or metric.
     """
     of_device = {device.uuid: device for device in devices}
@@ -33,50 +32,81 @@ def rows(
     judged: dict[tuple[str, str], dict[str, Judgement]] = defaultdict(dict)
     for judgement in judgements:
         judged[judgement.series.device, judgement.series.case.id][judgement.series.metric] = judgement
-    return [
-        _row(of_device[key[0]], replicas, specs[key].work if key in specs else Work(), judged[key])
+    measured = [
+        _row(of_device[key[0]], replicas, specs[key].work if key in specs else Work(), _of(levels, key), judged[key])
         for key, replicas in of_key.items()
         if replicas
     ]
+    missing = [
+        _missing(of_device[device], of_metric)
+        for (device, case), of_metric in judged.items()
+        if not of_key.get((device, case)) and any(one.verdict is Verdict.MISSING for one in of_metric.values())
+    ]
+    return [*measured, *missing]
 
 
-def _row(device: DeviceInfo, replicas: Sequence[Measurement], work: Work, judged: Mapping[str, Judgement]) -> ResultRow:
-    worst = min(replicas, key=lambda one: WORST_FIRST.index(one.status))
-    medians = [median(one.samples_s) for one in replicas if one.status is Status.OK and one.samples_s]
-    level = median(medians) if medians else None
-    several = len(medians) > 1
+def _of(levels: Mapping[tuple[str, str, str], Estimate], key: tuple[str, str]) -> dict[str, Estimate]:
+    return {metric: level for (device, case, metric), level in levels.items() if (device, case) == key}
+
+
+def _row(
+    device: DeviceInfo,
+    replicas: Sequence[Measurement],
+    work: Work,
+    levels: Mapping[str, Estimate],
+    judged: Mapping[str, Judgement],
+) -> ResultRow:
+    worst = max(replicas, key=lambda one: one.status.severity)
+    time = levels.get(TIME)
+    low, high = _interval(time)
     return ResultRow(
-        case=worst.case.id,
+        case=worst.case,
         device=device.uuid,
         device_model=device.model,
         device_kind=device.kind,
         status=worst.status,
         reason=worst.reason,
         cure=worst.cure,
-        median_s=level,
-        low_s=min(medians) if several else None,
-        high_s=max(medians) if several else None,
-        bandwidth_bytes_per_s=work.bytes / level if level and work.bytes else None,
-        flops_per_s=work.flops / level if level and work.flops else None,
+        replicas=sum(one.status is Status.OK for one in replicas),
+        median_s=time.median_s if time else None,
+        low_s=low,
+        high_s=high,
+        bandwidth_bytes_per_s=work.bytes / time.median_s if time and work.bytes else None,
+        flops_per_s=work.flops / time.median_s if time and work.flops else None,
         max_error=_largest(one.max_error for one in replicas),
         mean_error=_largest(one.mean_error for one in replicas),
-        metrics=tuple(_metrics(replicas, judged)),
-        judgement=judged.get("time"),
+        metrics=_metrics(levels, judged),
+        judgement=judged.get(TIME),
     )
 
 
-def _metrics(replicas: Sequence[Measurement], judged: Mapping[str, Judgement]) -> Iterator[MetricRow]:
-    good = [one.metrics for one in replicas if one.status is Status.OK]
-    for name in sorted({name for metrics in good for name in metrics}):
-        values = [metrics[name] for metrics in good if name in metrics]
-        several = len(values) > 1
-        yield MetricRow(
-            metric=name,
-            value=median(values),
-            low=min(values) if several else None,
-            high=max(values) if several else None,
-            judgement=judged.get(name),
-        )
+def _missing(device: DeviceInfo, judged: Mapping[str, Judgement]) -> ResultRow:
+    any_of_it = next(iter(judged.values()))
+    return ResultRow(
+        case=any_of_it.series.case,
+        device=device.uuid,
+        device_model=device.model,
+        device_kind=device.kind,
+        status=None,
+        reason=any_of_it.reason,
+        metrics=_metrics({}, judged),
+        judgement=judged.get(TIME),
+    )
+
+
+def _metrics(levels: Mapping[str, Estimate], judged: Mapping[str, Judgement]) -> tuple[MetricRow, ...]:
+    names = sorted((levels.keys() | judged.keys()) - {TIME})
+    return tuple(_metric(name, levels.get(name), judged.get(name)) for name in names)
+
+
+def _metric(name: str, level: Estimate | None, judgement: Judgement | None) -> MetricRow:
+    low, high = _interval(level)
+    return MetricRow(name, level.median_s if level else None, low, high, judgement)
+
+
+def _interval(level: Estimate | None) -> tuple[float, float] | tuple[None, None]:
+    """The ends of the level's interval; None where a single value tells no spread."""
+    return (level.low_s, level.high_s) if level and level.samples > 1 else (None, None)
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

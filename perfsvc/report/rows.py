@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from perfsvc.model import Judgement, Provenance, Series, Status
+from perfsvc.model import Case, Judgement, Mode, Provenance, Series, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,14 @@ class MetricRow:
 
     Attributes:
         metric: its name.
-        value: the median of the replicas' values, in the metric's own unit.
-        low: the lowest of them; None where fewer than two replicas tell a spread.
-        high: the highest.
+        value: its level, in the metric's own unit; None where the run does not have it.
+        low: where the level's interval begins; None where a single replica tells no spread.
+        high: where it ends.
         judgement: what the judge says of it; None where it was not judged.
     """
 
     metric: str
-    value: float
+    value: float | None
     low: float | None = None
     high: float | None = None
     judgement: Judgement | None = None
@@ -36,31 +36,33 @@ class ResultRow:
     """A case on a device in one run, over all its replicas.
 
     Attributes:
-        case: the case's id.
+        case: the case.
         device: UUID of the device.
         device_model: its model.
         device_kind: ``cuda``, ``cpu`` or ``fake``.
-        status: of the worst replica.
+        status: of the worst replica; None for a case that is missing: the run before had it and this one does not.
         reason: why it is not ok.
         cure: what to do about it.
-        median_s: the median of the replicas' medians, in seconds.
-        low_s: the fastest replica's median; None where fewer than two replicas tell a spread.
-        high_s: the slowest replica's.
-        bandwidth_bytes_per_s: the work's bytes over the median; None where the work is not known.
-        flops_per_s: the work's floating-point operations over the median, likewise.
+        replicas: how many were ok.
+        median_s: the level of its time, in seconds; None where any replica is not ok.
+        low_s: where the level's interval begins; None where a single sample tells no spread.
+        high_s: where it ends.
+        bandwidth_bytes_per_s: the work's bytes over the level; None where the work is not known.
+        flops_per_s: the work's floating-point operations over the level, likewise.
         max_error: the largest of the replicas.
         mean_error: likewise.
         metrics: what the case returned of itself, by the order of the metrics' names.
         judgement: what the judge says of its time; None where nothing was judged.
     """
 
-    case: str
+    case: Case
     device: str
     device_model: str
     device_kind: str
-    status: Status
+    status: Status | None
     reason: str = ""
     cure: str = ""
+    replicas: int = 0
     median_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
@@ -70,6 +72,48 @@ class ResultRow:
     mean_error: float | None = None
     metrics: tuple[MetricRow, ...] = ()
     judgement: Judgement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run that is compared, and what it was called by who asked: ``main``, ``latest~1``, ``7``."""
+
+    asked: str
+    run: int
+    label: str = ""
+    commit: str = ""
+    dirty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A case in one run on one device, over all its replicas.
+
+    Attributes:
+        case: the id it was measured under, which may be a former name.
+        status: of the worst replica.
+        reason: why it is not ok.
+        median_s: the level of its time, in seconds; None where any replica is not ok, or it is not timed.
+        low_s: where the level's interval begins.
+        high_s: where it ends.
+        replicas: how many were ok.
+    """
+
+    run: int
+    started: datetime
+    commit: str
+    dirty: bool
+    label: str
+    case: str
+    device: str
+    device_model: str
+    mode: Mode
+    status: Status
+    reason: str
+    median_s: float | None
+    low_s: float | None
+    high_s: float | None
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,73 +193,4 @@ class PinLike(Protocol):
     @property
     def comment(self) -> str:
         """Why."""
-        ...
-
-
-class HistoryLike(Protocol):
-    """A case on a device in one run of its history; times in seconds."""
-
-    @property
-    def run(self) -> int:
-        """The run's number."""
-        ...
-
-    @property
-    def started(self) -> datetime:
-        """When the run began."""
-        ...
-
-    @property
-    def commit(self) -> str:
-        """The suite's commit."""
-        ...
-
-    @property
-    def dirty(self) -> bool:
-        """Whether the suite had changes beside the commit."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """The run's label."""
-        ...
-
-    @property
-    def case(self) -> str:
-        """The id it was measured under."""
-        ...
-
-    @property
-    def device(self) -> str:
-        """UUID of the device."""
-        ...
-
-    @property
-    def device_model(self) -> str:
-        """Its model."""
-        ...
-
-    @property
-    def status(self) -> Status:
-        """How the measurement ended."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why it is not ok."""
-        ...
-
-    @property
-    def median_s(self) -> float | None:
-        """The level."""
-        ...
-
-    @property
-    def low_s(self) -> float | None:
-        """Where its interval begins."""
-        ...
-
-    @property
-    def high_s(self) -> float | None:
-        """Where its interval ends."""
         ...

@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Judgement, Status, Verdict
+from perfsvc.model import Case, Judgement, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.layout import DASH, Responsive, grid, known, mark, spread, verdict_word
 from perfsvc.report.listings import cases_table, devices_table, doctor_table, history_table, pins_table, runs_table
 from perfsvc.report.plain import comparison_json, plain, run_json
-from perfsvc.report.rows import MetricRow, ResultRow
+from perfsvc.report.rows import ComparedRun, MetricRow, ResultRow
 
 __all__ = [
     "cases_table",
@@ -34,8 +34,16 @@ __all__ = [
 RIDGE = 10
 """From so many operations a byte on, FLOP/s say more of a case than its bandwidth."""
 
+LAYOUTS = (
+    ("median", "spread", "bandwidth", "FLOP/s", "max error"),
+    ("median", "spread", "bandwidth", "max error"),
+    ("median", "spread", "bandwidth"),
+    ("median", "bandwidth"),
+)
+"""The columns of a run's results, for ever narrower terminals: a right result's error is the first to be spared."""
+
 CASE_ROOM = 30
-"""What a case id gets when cells are stacked; a longer one breaks before its point."""
+"""What a case id gets on a narrow terminal; a longer one breaks before its point."""
 
 NAMED = 3
 """How many cases a shared reason names."""
@@ -79,39 +87,42 @@ def run_table(run: int, rows: Sequence[ResultRow], problems: Sequence[SuiteError
 def _device_part(rows: Sequence[ResultRow]) -> list[RenderableType]:
     first = rows[0]
     heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
-    notes = [_failure(row) for row in rows if row.status is not Status.OK]
+    notes = [_failure(row) for row in rows if row.status not in {None, Status.OK}]
     if first.device_kind == "cpu":
         notes.append(Text(CPU_NOTE, "italic"))
-    table = Responsive(_results(rows, flops=True), _results(rows), _results(rows, compact=True))
+    notes += [_absence(row) for row in rows if row.status is None]
+    table = Responsive(
+        *(_results(rows, columns) for columns in LAYOUTS),
+        *(_results(rows, columns, broken=True) for columns in LAYOUTS[2:]),
+        _results(rows, LAYOUTS[-1], broken=True, stacked=True),
+    )
     return [heading, table, Text(), *notes, *([Text()] if notes else [])]
 
 
-def _results(rows: Sequence[ResultRow], *, flops: bool = False, compact: bool = False) -> Table:
-    columns = ["median"] if compact else ["median", "spread"]
-    columns += ["bandwidth"]
-    columns += ["FLOP/s"] if flops and any(map(_counts_flops, rows)) else []
-    columns += ["max error"]
+def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, broken: bool = False, stacked: bool = False) -> Table:
+    """The results in some columns; long case ids broken before their points, verdicts on two lines."""
+    columns = [name for name in layout if name != "FLOP/s" or any(map(_counts_flops, rows))]
+    judged = bool(_judgements(rows))
     table = grid()
     table.add_column("")
     table.add_column("case", overflow="fold", min_width=16)
     for column in columns:
-        table.add_column(column, justify="right", no_wrap=column != "max error")
-    judged = bool(_judgements(rows))
+        table.add_column(column, justify="right", no_wrap=True)
     if judged:
-        table.add_column(_against(rows), no_wrap=not compact)
+        table.add_column(_against(rows), no_wrap=not stacked)
     for row in rows:
         table.add_row(
             mark(row.status),
-            _case_cell(row.case, compact=compact),
-            *(_number(row, column, compact=compact) for column in columns),
-            *([_verdict_cell(row.judgement, compact=compact)] if judged else []),
+            _case_cell(row.case, broken=broken),
+            *(_number(row, column) for column in columns),
+            *([_verdict_cell(row.judgement, stacked=stacked)] if judged else []),
         )
         for metric in row.metrics:
             table.add_row(
                 "",
                 Text(f"  {metric.metric}", "dim"),
                 *(_metric_number(metric, column) for column in columns),
-                *([_verdict_cell(metric.judgement, compact=compact)] if judged else []),
+                *([_verdict_cell(metric.judgement, stacked=stacked)] if judged else []),
             )
     return table
 
@@ -125,22 +136,21 @@ def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:
 def _metric_number(row: MetricRow, column: str) -> Text:
     match column:
         case "median":
-            return Text(f"{row.value:.4g}")
+            return Text(known(row.value, "{:.4g}".format))
         case "spread":
             return Text(spread(row.value, row.low, row.high), "dim")
         case _:
             return Text()
 
 
-def _number(row: ResultRow, column: str, *, compact: bool) -> Text:
-    around = spread(row.median_s, row.low_s, row.high_s)
+def _number(row: ResultRow, column: str) -> Text:
     match column:
-        case "median" if row.status is not Status.OK:
-            return Text(row.status.value, "bold red" if row.status is not Status.SKIPPED else "dim")
+        case "median" if row.status not in {None, Status.OK}:
+            return Text(str(row.status), "bold red" if row.status is not Status.SKIPPED else "dim")
         case "median":
-            return Text(known(row.median_s, units.seconds) + (f"\n{around}" if compact and around else ""))
+            return Text(known(row.median_s, units.seconds))
         case "spread":
-            return Text(around, "dim")
+            return Text(spread(row.median_s, row.low_s, row.high_s), "dim")
         case "bandwidth":
             return Text(known(row.bandwidth_bytes_per_s, units.rate))
         case "FLOP/s":
@@ -153,9 +163,9 @@ def _counts_flops(row: ResultRow) -> bool:
     return bool(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0))
 
 
-def _case_cell(case: str, *, compact: bool) -> Text:
-    name, bracket, point = case.partition("[")
-    return Text(f"{name}\n{bracket}{point}" if compact and len(case) > CASE_ROOM and point else case)
+def _case_cell(case: Case, *, broken: bool) -> Text:
+    breaks = broken and case.point and len(case.id) > CASE_ROOM
+    return Text(f"{case.benchmark}/{case.variant}\n[{case.point_text}]" if breaks else case.id)
 
 
 def _against(rows: Sequence[ResultRow]) -> str:
@@ -163,17 +173,21 @@ def _against(rows: Sequence[ResultRow]) -> str:
     return f"against run {bases.pop()}" if len(bases) == 1 else "against baseline"
 
 
-def _verdict_cell(judgement: Judgement | None, *, compact: bool) -> Text:
+def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
     if judgement is None:
         return Text(DASH)
     word = verdict_word(judgement.verdict)
     if judgement.ratio is None:
         return word
-    return Text("\n" if compact else " ").join([Text(units.percent(judgement.ratio)), word])
+    return Text("\n" if stacked else " ").join([Text(units.percent(judgement.ratio)), word])
+
+
+def _absence(row: ResultRow) -> Text:
+    return Text.assemble(mark(None), " ", (row.case.id, "bold"), f" missing: {row.reason}")
 
 
 def _failure(row: ResultRow) -> Text:
-    line = Text.assemble(mark(row.status), " ", (row.case, "bold"), f" {row.status.value}: {row.reason}")
+    line = Text.assemble(mark(row.status), " ", (row.case.id, "bold"), f" {row.status}: {row.reason}")
     return line.append(f"\n  cure: {row.cure}") if row.cure else line
 
 
@@ -182,7 +196,7 @@ def _problem(problem: SuiteError) -> Text:
 
 
 def _run_summary(run: int, rows: Sequence[ResultRow]) -> Text:
-    found = Counter(row.status for row in rows)
+    found = Counter(row.status for row in rows if row.status)
     ended = ", ".join(f"{found[status]} {status.value}" for status in Status if found[status]) or "nothing measured"
     judged = _judgements(rows)
     return Text(f"run {run}: {ended}" + (f"; {counts(judged)}" if judged else ""))
@@ -191,7 +205,7 @@ def _run_summary(run: int, rows: Sequence[ResultRow]) -> Text:
 # --- a comparison ----------------------------------------------------------------------------------------------------
 
 
-def comparison_table(base: int | None, new: int, judgements: Sequence[Judgement]) -> RenderableType:
+def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> RenderableType:
     """The verdicts between two runs in the judge's order, why where it is not plain, and how many there are of each.
 
     Args:
@@ -199,12 +213,20 @@ def comparison_table(base: int | None, new: int, judgements: Sequence[Judgement]
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
     """
-    heading = Text(
-        f"run {new} against " + (f"run {base}" if base is not None else "the baseline of each series"), "bold"
-    )
+    against = _resolved(base) if base else "the baseline of each series"
+    heading = Text(f"{_resolved(new)}\nagainst {against}", "bold")
     table = Responsive(_comparison(judgements), _comparison(judgements, compact=True))
     reasons = _reasons(judgements)
     return Group(heading, table, Text(), *reasons, *([Text()] if reasons else []), Text(counts(judgements)))
+
+
+def _resolved(compared: ComparedRun) -> str:
+    """What was asked for and what it is: ``HEAD = run 7, 1a2b3c4d5 with uncommitted changes``."""
+    run = f"run {compared.run}"
+    named = run if compared.asked == str(compared.run) else f"{compared.asked} = {run}"
+    label = f"“{compared.label}”" if compared.label not in {"", compared.asked} else ""
+    commit = compared.commit[:9] + (" with uncommitted changes" if compared.dirty else "")
+    return ", ".join(filter(None, [named, label, commit]))
 
 
 def _reasons(judgements: Sequence[Judgement]) -> list[Text]:

@@ -1,13 +1,14 @@
 """Judging one run against another, or against the baseline of each series."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import Judgement, Level, Series, Verdict
-from perfsvc.service.revisions import BASELINE, run_of
+from perfsvc.model import Judgement, Level, Series, Status, Verdict
+from perfsvc.report.rows import ComparedRun
+from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
 
 
@@ -15,8 +16,8 @@ from perfsvc.store import Store
 class Comparison:
     """Two runs (no base run where each series has its own baseline) and the verdicts between them."""
 
-    base: int | None
-    new: int
+    base: ComparedRun | None
+    new: ComparedRun
     judgements: tuple[Judgement, ...]
 
     def exit_code(self, *, strict: bool) -> int:
@@ -35,26 +36,51 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float
         folder: where git revisions are looked up.
         threshold: the smallest relevant change as a fraction; None for each kind of device's default.
     """
-    candidate = run_of(new, store, folder)
+    candidate = _compared(new, store, folder)
     if base == BASELINE:
-        return Comparison(None, candidate, tuple(judge_run(store, candidate, threshold=threshold)))
-    baseline = run_of(base, store, folder)
+        return Comparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold)))
+    baseline = _compared(base, store, folder)
     judgements = judge.verdicts(
-        store.levels(baseline), store.levels(candidate), threshold=_thresholds(store, threshold)
+        store.levels(baseline.run), store.levels(candidate.run), threshold=_thresholds(store, threshold)
     )
     return Comparison(baseline, candidate, tuple(judgements))
 
 
 def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgement]:
-    """Judges every series of a run against its own baseline: a pin if there is one, else the last accepted level."""
+    """Judges every series of a run against its own baseline, and names what the run should have measured and did not.
+
+    A baseline is a pin if there is one, else the last accepted level, else one of another board of the model
+    (``Store.baselines``). Missing is what the run before had: the newest earlier one of the same scope on each device
+    (``Store.predecessors``). So a case that is gone for good is missing once, and a smaller selection misses nothing.
+    """
     candidate = store.levels(run)
-    return judge.verdicts(_baseline_levels(store, candidate, run), candidate, threshold=_thresholds(store, threshold))
-
-
-def _baseline_levels(store: Store, series: Iterable[Series], before_run: int) -> Mapping[Series, Level]:
     levels_of = cache(store.levels)
-    baselines = store.baselines(series, before_run)
-    return {one: levels_of(run)[one] for one, run in baselines.items() if one in levels_of(run)}
+    measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
+    baselines = {
+        series: levels_of(earlier)[series]
+        for series, earlier in store.baselines(measured, run).items()
+        if series in levels_of(earlier)
+    }
+    expected = _expected(store.predecessors(run), levels_of)
+    return judge.verdicts(expected | baselines, candidate, threshold=_thresholds(store, threshold))
+
+
+def _expected(
+    predecessors: Mapping[str, int], levels_of: Callable[[int], Mapping[Series, Level]]
+) -> dict[Series, Level]:
+    """What the runs before had a right result of, each on its device."""
+    return {
+        series: level
+        for device, earlier in predecessors.items()
+        for series, level in levels_of(earlier).items()
+        if series.device == device and level.status is Status.OK
+    }
+
+
+def _compared(text: str, store: Store, folder: Path) -> ComparedRun:
+    found = resolve(text, store, folder)
+    origin = found.provenance
+    return ComparedRun(text, found.id, origin.label, origin.commit, origin.dirty)
 
 
 def _thresholds(store: Store, threshold: float | None) -> Callable[[Series], float]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from perfsvc import __version__
 from perfsvc.device.cpu import describe as describe_cpu
 from perfsvc.model import Provenance
-from perfsvc.suite import Selection
 from perfsvc.service import packages
+from perfsvc.suite import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,7 @@ class Revision:
     branch: str = ""
 
 
-def collect(
-    suite: Path, *, command_line: str, label: str, scope: str, seed: int, replicas: int
-) -> Provenance:
+def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int, replicas: int) -> Provenance:
     """Everything a run starting now should remember."""
     revision = revision_of(suite)
     return Provenance(

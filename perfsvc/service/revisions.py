@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.service.provenance import git
-from perfsvc.store import Store
+from perfsvc.store import RunRow, Store
 
 BASELINE = "@baseline"
 KNOWN = "a run's number, a label, latest, latest~1, @baseline, or a git revision"
@@ -15,6 +15,11 @@ _LATEST = re.compile(r"latest(?:~(\d+))?")
 
 
 def run_of(text: str, store: Store, folder: Path) -> int:
+    """The number of the run that a person means; see ``resolve``."""
+    return resolve(text, store, folder).id
+
+
+def resolve(text: str, store: Store, folder: Path) -> RunRow:
     """The run that a person means.
 
     Args:
@@ -27,12 +32,12 @@ def run_of(text: str, store: Store, folder: Path) -> int:
         UsageError: the words are not understood.
     """
     if text.isdecimal():
-        return store.run(int(text)).id
+        return store.run(int(text))
     if latest := _LATEST.fullmatch(text):
         return _newest(int(latest[1] or 0), text, store)
     labelled = store.labelled(text)
     if labelled is not None:
-        return labelled.id
+        return labelled
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     if not commit:
         raise UsageError(
@@ -44,14 +49,14 @@ def run_of(text: str, store: Store, folder: Path) -> int:
             f"{text} ({commit[:10]}) was never measured",
             cure=f"measure it: {_measuring(commit, store.place, folder)}",
         )
-    return measured.id
+    return measured
 
 
-def _newest(back: int, text: str, store: Store) -> int:
+def _newest(back: int, text: str, store: Store) -> RunRow:
     run = store.newest(back)
     if run is None:
         raise NotMeasuredError(f"{text}: the database does not hold that many runs", cure="measure: perfsvc run")
-    return run.id
+    return run
 
 
 def _measuring(commit: str, database: str, folder: Path) -> str:

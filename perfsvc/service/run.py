@@ -16,6 +16,7 @@ from perfsvc.measure.shared import SharedArrays, Shelf, share
 from perfsvc.model import DeviceInfo, Judgement, Measurement, Provenance, Status
 from perfsvc.service import provenance
 from perfsvc.service.compare import judge_run
+from perfsvc.service.levels import Levels, levels
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
 from perfsvc.service.targets import choose, compile_units
@@ -61,6 +62,7 @@ class RunOutcome:
     run: int
     devices: tuple[DeviceInfo, ...]
     measurements: tuple[Measurement, ...]
+    levels: Levels
     judgements: tuple[Judgement, ...]
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
@@ -107,6 +109,7 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         run=recorder.run,
         devices=tuple(devices),
         measurements=tuple(recorder.measurements),
+        levels=levels(recorder.measurements),
         judgements=tuple(judgements),
         problems=problems,
         warnings=warnings,
@@ -128,6 +131,7 @@ def _origin(request: RunRequest) -> Provenance:
         request.suite,
         command_line=request.command_line,
         label=request.label,
+        scope=provenance.scope_of(request.suite, request.selection, request.points),
         seed=int.from_bytes(os.urandom(4)) if request.seed is None else request.seed,
         replicas=request.replicas,
     )

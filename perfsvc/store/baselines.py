@@ -1,30 +1,46 @@
 """What a verdict compares against: a pin if there is one, else the last accepted level of the series."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, and_, delete, exists, func, insert, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Mode, Series, Status, Verdict
-from perfsvc.store.finding import SETTLED
+from perfsvc.model import TIME, Mode, Series, Status, Verdict
+from perfsvc.store.finding import ENDED
 from perfsvc.store.interning import case_of, point_json
-from perfsvc.store.reading import TIME, levels
+from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
 from perfsvc.store.tables import Cases, Devices, Measurements, Metrics, Pins, Runs, Verdicts
 
 Key = tuple[int, int, str, Mode]
 """A series in the database: lineage, device, metric, mode."""
 
+
+@dataclass(frozen=True, slots=True)
+class _Board:
+    """A device, as stored."""
+
+    id: int
+    uuid: str
+
+
 _ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-    """The run that each series is compared with; a series that has none is absent."""
+    """The run that each series is compared with, under the series that lends it; see ``Store.baselines``."""
     keys = _keys(connection, series)
     found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
-    return {one: found[key] for one, key in keys.items() if key in found}
+    boards = _boards(connection)
+    lenders = {one: _lender(one, key, found, boards) for one, key in keys.items() if key not in found}
+    own = {one: found[key] for one, key in keys.items() if key in found}
+    return own | {
+        replace(one, device=lender.uuid): found[_on(lender, keys[one])] for one, lender in lenders.items() if lender
+    }
 
 
 def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
@@ -32,6 +48,24 @@ def accepted_levels(connection: Connection, series: Iterable[Series], before_run
     keys = _keys(connection, series)
     found = _accepted(connection, keys.values(), before_run)
     return {one: found[key] for one, key in keys.items() if key in found}
+
+
+def _boards(connection: Connection) -> dict[str, list[_Board]]:
+    boards: dict[str, list[_Board]] = defaultdict(list)
+    for number, uuid, model in connection.execute(select(Devices.id, Devices.uuid, Devices.model)):
+        boards[model].append(_Board(number, uuid))
+    return boards
+
+
+def _lender(series: Series, key: Key, found: Mapping[Key, int], boards: Mapping[str, list[_Board]]) -> _Board | None:
+    """Of the boards of a series' model that have a level of it, the one of the latest run."""
+    lenders = [board for board in boards[series.device_model] if _on(board, key) in found]
+    return max(lenders, key=lambda board: (found[_on(board, key)], board.uuid), default=None)
+
+
+def _on(board: _Board, key: Key) -> Key:
+    lineage, _, metric, mode = key
+    return lineage, board.id, metric, mode
 
 
 def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
@@ -132,42 +166,46 @@ def _pinned(connection: Connection, keys: Iterable[Key]) -> dict[Key, int]:
 
 
 def _accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+    """What each series is compared with unless it is pinned; of one without a level also what other boards have."""
     wanted = set(keys)
     judged = _last_accepted(connection, wanted, before_run)
     return _first_ok(connection, wanted - judged.keys(), before_run) | judged
 
 
 def _last_accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
-    """The newest earlier run whose verdict took its level as the one to keep."""
+    """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
     query = (
         select(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
+        .join(Runs, Runs.id == Verdicts.run_id)
         .where(Cases.lineage_id.in_(_lineages(keys)), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
+        .where(Runs.git_dirty.is_(False))
         .group_by(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
     )
     return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
 
 
 def _first_ok(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
-    """The earliest run that measured a series with no replica wrong or failed."""
+    """The earliest run that measured a series with every replica ok, of a clean tree if there is any."""
     other = aliased(Measurements)
     broken = exists().where(
         other.run_id == Measurements.run_id,
         other.case_id == Measurements.case_id,
         other.device_id == Measurements.device_id,
         other.mode == Measurements.mode,
-        other.status.in_((Status.WRONG, Status.FAILED)),
+        other.status != Status.OK,
     )
     of_series = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
     good = (
-        select(*of_series, func.min(Measurements.run_id))
+        select(*of_series, func.coalesce(clean, func.min(Measurements.run_id)))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .where(
             Cases.lineage_id.in_(_lineages(keys)),
             Measurements.run_id < before_run,
             Measurements.status == Status.OK,
-            Runs.state.in_(SETTLED),
+            Runs.state.in_(ENDED),
             ~broken,
         )
     )

@@ -13,10 +13,10 @@ from perfsvc.store.interning import table
 from perfsvc.store.rows import RunRow, State
 from perfsvc.store.tables import Cases, Devices, Measurements, Runs
 
-SETTLED = (State.FINISHED, State.INTERRUPTED)
-"""The states of runs that others are compared with: what an interrupted run measured is as good as any."""
+ENDED = (State.FINISHED, State.INTERRUPTED, State.FAILED)
+"""The states of runs that others are compared with: what a run measured before it was cut short is as good as any."""
 
-_COMPARABLE = (Runs.state.in_(SETTLED), exists().where(Measurements.run_id == Runs.id))
+_COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id))
 
 
 def runs(connection: Connection, limit: int | None) -> list[RunRow]:
@@ -52,6 +52,23 @@ def of_commit(connection: Connection, prefix: str) -> RunRow | None:
     if len(commits) > 1:
         raise UsageError(f"{prefix} stands for {len(commits)} commits: {', '.join(commits)}", cure="give more digits")
     return _first(connection, *matches, Runs.git_dirty.is_(False)) or _first(connection, *matches)
+
+
+def predecessors(connection: Connection, number: int) -> dict[str, int]:
+    """For each device of a run the run that had the same cases before; see ``Store.predecessors``."""
+    scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
+    if not scope:
+        return {}
+    here = select(Measurements.device_id).where(Measurements.run_id == number)
+    clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
+    query = (
+        select(Devices.uuid, func.coalesce(clean, func.max(Measurements.run_id)))
+        .join(Measurements, Measurements.device_id == Devices.id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Runs.scope == scope, Runs.state == State.FINISHED, Runs.id < number, Devices.id.in_(here))
+        .group_by(Devices.uuid)
+    )
+    return dict(connection.execute(query).all())
 
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:
@@ -100,6 +117,7 @@ def _run_row(row: Any, counts: Counter[Status], cases: set[int], devices: set[st
         seed=row.seed,
         replicas=row.replicas,
         label=row.label,
+        scope=row.scope,
     )
     return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), len(cases), tuple(sorted(devices)))
 

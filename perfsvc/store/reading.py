@@ -7,7 +7,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from statistics import median
 from typing import Any
 
 from sqlalchemy import Connection, and_, select
@@ -15,17 +14,12 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import Case, Judgement, Level, ReplayRecord, Series, Status, digest
+from perfsvc.model import TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
 from perfsvc.store.finding import lineage_of, run
 from perfsvc.store.interning import case_of
-from perfsvc.store.rows import HistoryRow
+from perfsvc.store.rows import CaseInRun
 from perfsvc.store.samples import unpack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Cases, Devices, Measurements, Metrics, Runs, Verdicts
-
-TIME = "time"
-"""The metric that samples are of."""
-
-_WORST_FIRST = (Status.WRONG, Status.FAILED, Status.OK, Status.SKIPPED)
 
 Record = Any
 """A row of the query at hand, its columns by name."""
@@ -100,16 +94,15 @@ def _levels_of(
     first = replicas[0]
     variant = first.variant if own_name else first.present_variant or first.variant
     case = case_of(first.benchmark, variant, first.point, first.version)
-    worst = min(replicas, key=lambda row: _WORST_FIRST.index(row.status))
+    worst = max(replicas, key=lambda row: row.status.severity)
 
     def series(metric: str) -> Series:
         return Series(case, first.uuid, first.model, metric, first.mode)
 
     if worst.status is not Status.OK:
         return {series(TIME): Level(number, worst.status, worst.reason)}
-    good = [row for row in replicas if row.status is Status.OK]
     by_metric: dict[str, list[tuple[float, ...]]] = defaultdict(list)
-    for row in good:
+    for row in replicas:
         if row.samples is not None:
             by_metric[TIME].append(_samples(row.samples, case))
         for metric, value in values.get(row.id, {}).items():
@@ -124,7 +117,7 @@ def _samples(blob: bytes, case: Case) -> tuple[float, ...]:
         raise _damaged(f"a blob of samples of {case.id}") from error
 
 
-def history(connection: Connection, case_id: str, device: str | None) -> list[HistoryRow]:
+def history(connection: Connection, case_id: str, device: str | None) -> list[CaseInRun]:
     """A case's runs, oldest first, through all names of its lineage."""
     query = (
         select(
@@ -135,6 +128,7 @@ def history(connection: Connection, case_id: str, device: str | None) -> list[Hi
             Measurements.median_s,
             Measurements.low_s,
             Measurements.high_s,
+            Measurements.sample_count,
             Cases.name,
             Devices.uuid,
             Devices.model,
@@ -151,15 +145,14 @@ def history(connection: Connection, case_id: str, device: str | None) -> list[Hi
     )
     rows = connection.execute(query if device is None else query.where(Devices.uuid == device))
     groups = groupby(rows, lambda row: (row.run_id, row.uuid, row.mode, row.name))
-    return [_history_row(list(group)) for _, group in groups]
+    return [_case_in_run(list(group)) for _, group in groups]
 
 
-def _history_row(replicas: Sequence[Record]) -> HistoryRow:
+def _case_in_run(replicas: Sequence[Record]) -> CaseInRun:
     first = replicas[0]
-    worst = min(replicas, key=lambda row: _WORST_FIRST.index(row.status))
-    good = [row for row in replicas if row.status is Status.OK]
-    timed = [row for row in good if row.median_s is not None] if worst.status is Status.OK else []
-    return HistoryRow(
+    worst = max(replicas, key=lambda row: row.status.severity)
+    timed = [row for row in replicas if row.median_s is not None] if worst.status is Status.OK else []
+    return CaseInRun(
         run=first.run_id,
         started=first.started_at,
         commit=first.git_commit,
@@ -171,10 +164,8 @@ def _history_row(replicas: Sequence[Record]) -> HistoryRow:
         mode=first.mode,
         status=worst.status,
         reason="" if worst.status is Status.OK else worst.reason,
-        median_s=median(row.median_s for row in timed) if timed else None,
-        low_s=min((row.low_s for row in timed if row.low_s is not None), default=None),
-        high_s=max((row.high_s for row in timed if row.high_s is not None), default=None),
-        replicas=len(good),
+        replicas=sum(row.status is Status.OK for row in replicas),
+        times=tuple(Estimate(row.median_s, row.low_s, row.high_s, row.sample_count) for row in timed),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
-from perfsvc.model import Mode, Provenance, Series, Status
+from perfsvc.model import Estimate, Mode, Provenance, Series, Status
 
 
 class State(StrEnum):
@@ -38,10 +38,15 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """A case in one run on one device: the median of its replicas' medians and the hull of their intervals, in seconds.
+class CaseInRun:
+    """A case in one run on one device.
 
-    ``case`` is the id it was measured under, which may be a former name; ``replicas`` counts those that were ok.
+    Attributes:
+        case: the id it was measured under, which may be a former name.
+        status: of the worst replica.
+        reason: why it is not ok.
+        replicas: how many were ok.
+        times: the median of each replica that was timed; none where any replica is not ok.
     """
 
     run: int
@@ -55,10 +60,8 @@ class HistoryRow:
     mode: Mode
     status: Status
     reason: str
-    median_s: float | None
-    low_s: float | None
-    high_s: float | None
     replicas: int
+    times: tuple[Estimate, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,12 @@ def head() -> str:
     return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
-def open_at_head(engine: Engine) -> None:
-    """Creates the schema in an empty database; raises ``DatabaseError`` where there is one of another revision."""
+def open_at_head(engine: Engine, *, create: bool) -> None:
+    """Makes sure of our schema; raises ``DatabaseError`` where there is another, or none and ``create`` is not set."""
     with transaction(engine, writes=False) as connection:
         revision, empty = _revision(connection), _is_empty(connection)
+    if empty and not create:
+        raise DatabaseError(f"{shown(engine.url)} is empty", cure="perfsvc run makes its tables")
     if empty:
         _migrate(engine)
     else:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import Engine
+from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
 from perfsvc.model import (
@@ -23,7 +24,7 @@ from perfsvc.model import (
 )
 from perfsvc.store import baselines, columns, finding, interning, reading, schema, writing
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
-from perfsvc.store.rows import HistoryRow, Pin, RunRow, SchemaState, State, Upgrade
+from perfsvc.store.rows import CaseInRun, Pin, RunRow, SchemaState, State, Upgrade
 
 
 class Store:
@@ -44,19 +45,24 @@ class Store:
     # --- opening ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, place: str | Path) -> Self:
-        """Opens a database, making its tables where it is new.
+    def open(cls, place: str | Path, *, create: bool = True) -> Self:
+        """Opens a database.
 
         Args:
             place: a path to a SQLite file (``perfsvc.db``) or an SQLAlchemy URL (``postgresql://user@host/database``).
+            create: whether to make the file, and the tables in an empty database.
 
         Raises:
-            DatabaseError: it cannot be reached or used, or has another schema revision.
+            DatabaseError: it cannot be reached or used, has another schema revision, or is not there and may not be
+                made.
             MissingPackageError: the driver of its kind of database is not installed.
         """
-        store = cls(connect(resolve(str(place))))
+        url = resolve(str(place))
+        if not create:
+            _require_file(url)
+        store = cls(connect(url))
         try:
-            schema.open_at_head(store._engine)
+            schema.open_at_head(store._engine, create=create)
         except BaseException:
             store.close()
             raise
@@ -75,9 +81,7 @@ class Store:
     def check(place: str | Path) -> SchemaState:
         """How a database stands; changes nothing. Raises ``DatabaseError`` where there is none."""
         url = resolve(str(place))
-        path = file_of(url)
-        if path is not None and not path.exists():
-            raise DatabaseError(f"there is no database {path}", cure="perfsvc run makes it, or name another with --db")
+        _require_file(url)
         engine = connect(url)
         try:
             return schema.check(engine)
@@ -178,7 +182,9 @@ class Store:
             return finding.run(connection, number)
 
     def newest(self, n: int = 0, *, before: int | None = None) -> RunRow | None:
-        """The latest finished or interrupted run that measured anything, or the ``n``-th before it.
+        """The latest run that has ended and measured anything, or the ``n``-th before it.
+
+        A run that was interrupted or failed is as good as a finished one for what it holds.
 
         Args:
             n: 0 for the latest.
@@ -193,12 +199,22 @@ class Store:
             return finding.labelled(connection, label)
 
     def of_commit(self, prefix: str) -> RunRow | None:
-        """The newest such run of the commit that starts with ``prefix``, one of a clean tree if there is any.
+        """The newest such run of the commit that starts with ``prefix``, one without further changes if there is any.
 
         Raises ``UsageError`` where the prefix stands for several commits.
         """
         with transaction(self._engine, writes=False) as connection:
             return finding.of_commit(connection, prefix)
+
+    def predecessors(self, run: int) -> dict[str, int]:
+        """For each device of a run (its UUID) the run that tells which cases to expect there.
+
+        That is the newest earlier run of the same scope that finished and measured on the device: one without
+        uncommitted changes, unless all have some. A device without any is absent, and so are all where the run's scope
+        is not known.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return finding.predecessors(connection, run)
 
     def devices(self) -> dict[str, DeviceInfo]:
         """Every stored device by UUID, without driver and power limit, which belong to measurements."""
@@ -222,9 +238,10 @@ class Store:
         with transaction(self._engine, writes=False) as connection:
             return reading.levels(connection, run)
 
-    def history(self, case_id: str, device: str | None = None) -> list[HistoryRow]:
+    def history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
         """A case in every run, oldest first, by its present or a former name, across renames, on one or all devices.
 
+        Each run has the medians of its replicas; their level is the judge's to say.
         Raises ``NotMeasuredError`` where the id is unknown.
         """
         with transaction(self._engine, writes=False) as connection:
@@ -262,14 +279,23 @@ class Store:
         """The run that holds the last accepted level of each series, among earlier ones.
 
         That is the newest whose stored verdict was new or improvement. A regression moves nothing until a person
-        accepts it, and unchanged or inconclusive keep the level: else a slow drift would walk it away. Where no
-        verdict took a level, it is that of the earliest run with a right result. A series that has neither is absent.
+        accepts it, and unchanged or inconclusive keep the level: else a slow drift would walk it away. A run with
+        uncommitted changes never accepts a level, whatever its verdict: an experiment that is thrown away would be a
+        bar for every night after it.
+
+        Where no verdict took a level, it is that of the earliest run with a right result: of those without uncommitted
+        changes, or of all where each has some. A series that has neither is absent.
         """
         with transaction(self._engine, writes=False) as connection:
             return baselines.accepted_levels(connection, series, before_run)
 
     def baselines(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-        """The run that each series is compared with: its pin, else its last accepted level."""
+        """The run that each series is compared with: its pin, else its last accepted level.
+
+        A series that has neither borrows: in its place stands the same series on another board of its model, with that
+        board's pin or last accepted level, of the latest run where several boards have one. A series that finds none to
+        borrow is absent.
+        """
         with transaction(self._engine, writes=False) as connection:
             return baselines.baselines(connection, series, before_run)
 
@@ -290,3 +316,9 @@ class Store:
         """Takes the pins of some series, or all, away; returns how many there were."""
         with transaction(self._engine, writes=True) as connection:
             return baselines.unpin(connection, series)
+
+
+def _require_file(url: URL) -> None:
+    path = file_of(url)
+    if path is not None and not path.exists():
+        raise DatabaseError(f"there is no database {path}", cure="perfsvc run makes it, or name another with --db")

@@ -56,6 +56,7 @@ class Runs(Base):
     finished_at: Mapped[datetime | None]
     label: Mapped[str] = mapped_column(index=True)
     suite: Mapped[Free]
+    scope: Mapped[Free] = mapped_column(index=True)
     command_line: Mapped[Free]
     git_commit: Mapped[str] = mapped_column(index=True)
     git_dirty: Mapped[bool]

@@ -26,6 +26,7 @@ def begin_run(connection: Connection, provenance: Provenance) -> int:
         "started_at": provenance.started,
         "label": provenance.label,
         "suite": provenance.suite,
+        "scope": provenance.scope,
         "command_line": provenance.command_line,
         "git_commit": provenance.commit,
         "git_dirty": provenance.dirty,

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from perfsvc.errors import NotMeasuredError
@@ -27,8 +29,7 @@ def test_without_verdicts_the_first_right_result_is_the_level(story, tiled):
     story.put(wrong, story.tiled, replica=0)
     story.put(wrong, story.tiled, replica=1, status=Status.WRONG)
     story.store.end_run(wrong, State.FINISHED)
-    story.run(state=State.FAILED)
-    first = story.run()
+    first = story.run(state=State.FAILED)
     story.run()
     assert story.store.accepted_levels([tiled], before_run=99) == {tiled: first}
 
@@ -54,6 +55,49 @@ def test_only_what_is_new_or_faster_moves_the_level(story, tiled):
         story.judge(run, story.tiled, verdict)
         assert story.store.accepted_levels([tiled], before_run=run + 1) == {tiled: level}
     assert story.store.accepted_levels([tiled], before_run=6) == {tiled: 1}
+
+
+def test_a_run_with_uncommitted_changes_never_accepts_a_level(story, tiled):
+    first = story.run()
+    story.judge(first, story.tiled, Verdict.NEW)
+    for verdict in (Verdict.IMPROVEMENT, Verdict.NEW):
+        dirty = story.run(dirty=True)
+        story.judge(dirty, story.tiled, verdict)
+    assert story.store.accepted_levels([tiled], before_run=dirty + 1) == {tiled: first}
+
+
+def test_uncommitted_changes_give_a_level_only_until_a_run_without_any(story, tiled):
+    dirty = story.run(dirty=True)
+    story.judge(dirty, story.tiled, Verdict.NEW)
+    again = story.run(dirty=True)
+    assert story.store.accepted_levels([tiled], before_run=again + 1) == {tiled: dirty}
+    clean = story.run()
+    story.judge(clean, story.tiled, Verdict.UNCHANGED)
+    assert story.store.accepted_levels([tiled], before_run=clean + 1) == {tiled: clean}
+
+
+def test_a_board_without_history_borrows_the_latest_level_of_its_model(story, tiled):
+    here, there, new = (story.series(story.tiled, device=name) for name in ("GPU-1", "GPU-2", "GPU-3"))
+    story.run()
+    second = story.begin()
+    story.put(second, story.tiled, device="GPU-2")
+    story.store.end_run(second, State.FINISHED)
+    other = story.begin()
+    story.store.put_device(replace(story.gpu, uuid="GPU-4", model="NVIDIA H200"))
+    story.store.put_device(replace(story.gpu, uuid="GPU-3"))
+    elsewhere = story.series(story.tiled, device="GPU-4", device_model="NVIDIA H200")
+    assert story.store.baselines([new, elsewhere], before_run=other) == {there: second}
+    assert story.store.baselines([here, new], before_run=other) == {here: 1, there: second}
+    assert story.store.accepted_levels([new], before_run=other) == {}
+
+
+def test_a_pin_is_lent_like_a_level(story, tiled):
+    first, second = story.run(), story.run()
+    story.judge(first, story.tiled, Verdict.NEW)
+    story.store.pin(second, [tiled])
+    story.store.put_device(replace(story.gpu, uuid="GPU-2"))
+    new = story.series(story.tiled, device="GPU-2")
+    assert story.store.baselines([new], before_run=9) == {tiled: second}
 
 
 def test_levels_of_metrics_and_modes_are_apart(story, tiled):

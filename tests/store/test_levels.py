@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import Level, Mode, Status
+from perfsvc.model import Estimate, Level, Mode, Status
 from perfsvc.store.samples import pack, unpack
 
 
@@ -117,9 +117,10 @@ def test_history_has_a_row_a_run_device_and_mode(story):
         (second, "GPU-2", Status.OK),
     ]
     row = rows[0]
-    assert (row.median_s, row.low_s, row.high_s, row.replicas) == (3.0, 0.5, 9.0, 3)
+    assert row.times == (Estimate(2.0, 1.0, 3.0, 3), Estimate(4.0, 2.0, 9.0, 3), Estimate(3.0, 0.5, 4.0, 3))
+    assert row.replicas == 3
     assert (row.commit, row.dirty, row.label, row.case) == ("abc", True, "a", story.tiled.id)
-    assert (rows[1].median_s, rows[1].reason, rows[1].replicas) == (None, "off by one", 0)
+    assert (rows[1].times, rows[1].reason, rows[1].replicas) == ((), "off by one", 0)
     assert [row.run for row in story.store.history(story.tiled.id, "GPU-2")] == [second]
 
 

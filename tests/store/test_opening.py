@@ -105,6 +105,22 @@ def test_checking_a_missing_file_does_not_make_it(tmp_path):
     assert not path.exists()
 
 
+def test_a_database_is_made_only_where_that_is_asked_for(empty):
+    error = refusal(lambda: Store.open(empty, create=False))
+    assert "there is no database" in error.what or "is empty" in error.what
+    assert "perfsvc run makes" in error.cure
+    assert not Path(empty).exists()
+    Store.open(empty).close()
+    Store.open(empty, create=False).close()
+
+
+def test_an_empty_file_is_left_empty(tmp_path):
+    path = tmp_path / "perfsvc.db"
+    path.touch()
+    assert "is empty" in refusal(lambda: Store.open(path, create=False)).what
+    assert path.stat().st_size == 0
+
+
 def test_an_unreachable_server_is_said_without_the_password():
     error = refusal(lambda: Store.open("postgresql://ann:secret@127.0.0.1:1/perfsvc?connect_timeout=2"))
     assert "ann:***@127.0.0.1:1" in str(error)

@@ -180,7 +180,9 @@ def reads_what_make_wrote(store):
     (renamed,) = [series for series in store.levels(second) if series.metric == "time"]
     assert renamed.case.id == "transpose/shared[n=64]"
     assert store.levels(first)[renamed].replicas == ((0.5, 0.25), (0.125,))
-    assert [row.median_s for row in store.history(renamed.case.id)] == [0.25, 0.5]
+    history = store.history(renamed.case.id)
+    assert [[time.median_s for time in row.times] for row in history] == [[0.375, 0.125], [0.5]]
+    assert {run.provenance.scope for run in store.runs()} == {"kernels"}
     assert store.baselines([renamed], second) == {renamed: first}
     assert [judgement.verdict for judgement in store.verdicts(second)] == [Verdict.UNCHANGED]
     assert [pin.comment for pin in store.pins()] == ["release"]

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.judge import estimate, estimate_level
+from perfsvc.judge import estimate, estimate_level, estimate_metric, level_of
+from perfsvc.model import Estimate
 
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 
@@ -92,3 +93,35 @@ def test_a_level_of_one_replica_has_the_interval_of_its_median() -> None:
 def test_a_level_without_replicas_is_refused() -> None:
     with pytest.raises(ValueError, match="no replicas"):
         estimate_level([])
+
+
+# --- metrics, and levels of levels -----------------------------------------------------------------------------------
+
+
+@given(st.lists(times, min_size=1, max_size=5))
+def test_a_level_is_the_same_of_samples_and_of_their_estimates(replicas: list[list[float]]) -> None:
+    assert level_of([estimate(replica) for replica in replicas]) == estimate_level(replicas)
+
+
+def test_no_replicas_have_no_level() -> None:
+    with pytest.raises(ValueError, match="no replicas"):
+        level_of([])
+
+
+def test_a_metric_has_a_level_like_a_time() -> None:
+    values = [1.0, 4.0, 2.0]
+    assert estimate_metric(values) == estimate_level([[value] for value in values])
+
+
+def test_a_metric_that_may_be_zero_has_an_arithmetic_mean_with_students_interval() -> None:
+    found = estimate_metric([-1.0, 0.0, 1.0])
+    assert found.median_s == 0.0
+    assert found.high_s == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # Student's table: 2 degrees of freedom, 97.5 %
+    assert found.low_s == -found.high_s
+    assert estimate_metric([0.0]) == Estimate(0.0, 0.0, 0.0, 1)
+
+
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")]])
+def test_what_is_no_number_is_no_metric(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite value"):
+        estimate_metric(values)

@@ -84,6 +84,35 @@ def test_a_case_that_the_candidate_does_not_have_is_missing() -> None:
     assert judge({series(): SKIPPED}, {}) == []
 
 
+def test_what_was_never_right_is_not_missing() -> None:
+    assert judge({series(): FAILED}, {}) == []
+    assert judge({series(): FAILED}, {series(): SKIPPED}) == []
+
+
+@pytest.mark.parametrize(("tonight", "verdict"), [(FAILED, Verdict.BROKEN), (SKIPPED, Verdict.MISSING)])
+def test_a_case_without_a_right_result_has_one_row_whatever_metrics_it_had(tonight: Level, verdict: Verdict) -> None:
+    before = {replace(series(), metric=metric): BASE for metric in ("latency_ms", "hops")}
+    [found] = judge(before, {series(): tonight})
+    assert (found.series, found.verdict, found.reason) == (series(), verdict, tonight.reason)
+
+
+def test_the_metrics_of_a_case_that_was_broken_are_new() -> None:
+    latency = replace(series(), metric="latency_ms")
+    [found] = judge({series(): FAILED}, {latency: SAME})
+    assert (found.series, found.verdict) == (latency, Verdict.NEW)
+    assert found.reason == "the baseline has no level: tiled.cu does not compile"
+
+
+def test_a_level_that_is_lent_to_another_board_is_missing_on_its_own_if_that_was_measured() -> None:
+    before = {series("a", device="GPU-1"): BASE, series("b", device="GPU-1"): BASE}
+    found = judge(before, {series("a", device="GPU-1"): SAME, series("b", device="GPU-2"): SAME})
+    assert [(one.series.case.variant, one.series.device, one.verdict) for one in found] == [
+        ("b", "GPU-1", Verdict.MISSING),
+        ("a", "GPU-1", Verdict.UNCHANGED),
+        ("b", "GPU-2", Verdict.UNCHANGED),
+    ]
+
+
 def test_a_new_version_is_new_and_the_old_one_is_not_missed() -> None:
     [found] = judge({series(version=1): BASE}, {series(version=2): SAME})
     assert found.verdict is Verdict.NEW

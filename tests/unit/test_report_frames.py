@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
 
 from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.judge import estimate_level
 from perfsvc.report.frames import FORMATS, frame, parse_point, summary, write
 
 EXACT = 1.2345678901234567e-05
@@ -99,15 +101,43 @@ def test_a_store_without_measurements_makes_an_empty_frame() -> None:
     assert summary(empty).empty
 
 
-def test_the_summary_has_a_row_a_case_over_the_replicas_that_are_ok() -> None:
-    table = summary(frame(columns()))
-    tree, skipped = table.to_dict("records")
-    assert tree["median_s"] == pytest.approx((EXACT + 2e-5) / 2)
-    assert (tree["low_s"], tree["high_s"]) == (1e-5, 2.1e-5)
-    assert tree["bandwidth_bytes_per_s"] == 2.5e12
-    assert (tree["replicas"], tree["samples"]) == (2, 200)
-    spread = abs(2e-5 - EXACT) / math.sqrt(2)
-    assert tree["between_cv"] == pytest.approx(spread / tree["median_s"])
+def test_the_summary_has_a_row_a_case_with_the_level_that_verdicts_compare() -> None:
+    medians = [EXACT, 2e-5, 1.5e-5]
+    right = {"status": ["ok"] * 3 + ["skipped"], "median_s": [*medians, None], "samples": [100, 100, 100, 0]}
+    tree = summary(frame(columns(**right))).to_dict("records")[0]
+    level = estimate_level([[median] for median in medians])
+    assert tree["median_s"] == pytest.approx(level.median_s, rel=1e-12)
+    assert (tree["low_s"], tree["high_s"]) == (pytest.approx(level.low_s), pytest.approx(level.high_s))
+    assert (tree["replicas"], tree["samples"], tree["status"], tree["reason"]) == (3, 300, "ok", "")
+    assert tree["between_cv"] == pytest.approx(np.std(medians, ddof=1) / np.mean(medians))
+
+
+def test_the_bandwidth_of_a_summary_is_that_of_its_level() -> None:
+    medians = [1e-5, 4e-5]
+    rows = columns(status=["ok", "ok", "skipped", "skipped"], median_s=[*medians, None, None])
+    rows["case"] = ["a", "a", "b", "b"]
+    rows["bandwidth_bytes_per_s"] = [*(6e7 / median for median in medians), None, None]
+    level = summary(frame(rows)).to_dict("records")[0]
+    assert level["median_s"] == pytest.approx(2e-5)
+    assert level["bandwidth_bytes_per_s"] == pytest.approx(6e7 / 2e-5)
+
+
+def test_a_single_replica_keeps_its_own_interval_in_the_summary() -> None:
+    first = summary(frame(columns()).iloc[:1]).to_dict("records")[0]
+    assert (first["median_s"], first["low_s"], first["high_s"]) == (pytest.approx(EXACT), 1e-5, 1.3e-5)
+    assert math.isnan(first["between_cv"])
+
+
+def test_a_metric_with_a_zero_has_an_arithmetic_mean_in_the_summary() -> None:
+    hops = [{"hops": 0.0}, {"hops": 3.0}, {"hops": 3.0}, {}]
+    rows = columns(status=["ok"] * 4, metrics=hops)
+    assert summary(frame(rows))["metric_hops"].iloc[0] == 2.0
+
+
+def test_a_case_with_a_replica_that_is_not_ok_has_no_time_in_the_summary() -> None:
+    tree, skipped = summary(frame(columns())).to_dict("records")
+    assert all(math.isnan(tree[name]) for name in ("median_s", "low_s", "high_s", "bandwidth_bytes_per_s"))
+    assert (tree["replicas"], tree["samples"]) == (2, 0)
     assert (tree["status"], tree["reason"], tree["max_error"], tree["n"]) == ("wrong", "out <differs>", 0.5, 4096)
     assert (skipped["status"], skipped["replicas"], skipped["reason"]) == ("skipped", 0, "needs sm_100")
     assert math.isnan(skipped["median_s"])

@@ -3,8 +3,24 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.model import Case, DeviceInfo, Judgement, Kind, Measurement, Mode, Series, Status, Tolerance, Verdict, Work
+from perfsvc import judge
+from perfsvc.model import (
+    Case,
+    DeviceInfo,
+    Judgement,
+    Kind,
+    Level,
+    Measurement,
+    Mode,
+    Series,
+    Status,
+    Tolerance,
+    Verdict,
+    Work,
+)
 from perfsvc.report.results import rows
+from perfsvc.report.rows import ResultRow
+from perfsvc.service.levels import levels
 from perfsvc.suite import CaseSpec
 
 DEVICE = DeviceInfo("fake", "fake:script.json", "FAKE-1", "Fake GPU", "fake")
@@ -29,36 +45,73 @@ def measured(replica: int, *samples: float, status: Status = Status.OK, reason: 
     return Measurement(CASE, "FAKE-1", replica, status, reason=reason, samples_s=samples, max_error=replica * 1e-7)
 
 
-def test_replicas_become_one_row_with_their_spread_and_the_work_over_the_median() -> None:
-    found = rows([DEVICE], {("FAKE-1", CASE.id): SPEC}, [measured(i, t, t, 9.0) for i, t in enumerate((1.0, 3.0, 2.0))])
-    [row] = found
-    assert (row.median_s, row.low_s, row.high_s) == (2.0, 1.0, 3.0)
-    assert (row.bandwidth_bytes_per_s, row.flops_per_s) == (4098.0, 1024.0)
+def made(measurements: list[Measurement], **others: object) -> list[ResultRow]:
+    return rows([DEVICE], {("FAKE-1", CASE.id): SPEC}, measurements, levels(measurements), **others)  # type: ignore[arg-type]
+
+
+def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None:
+    times = (1.0, 4.0, 2.0)
+    [row] = made([measured(i, t, t, 9.0) for i, t in enumerate(times)])
+    level = judge.estimate_level([(t,) for t in times])
+    assert row.median_s == pytest.approx(2.0)
+    assert (row.median_s, row.low_s, row.high_s) == (level.median_s, level.low_s, level.high_s)
+    assert (row.bandwidth_bytes_per_s, row.flops_per_s) == (pytest.approx(4098.0), pytest.approx(1024.0))
     assert row.max_error == pytest.approx(2e-7)
-    assert (row.device_model, row.device_kind, row.status) == ("Fake GPU", "fake", Status.OK)
+    assert (row.device_model, row.device_kind, row.status, row.replicas) == ("Fake GPU", "fake", Status.OK, 3)
 
 
-def test_one_replica_tells_no_spread() -> None:
-    [row] = rows([DEVICE], {}, [measured(0, 1.0)])
-    assert (row.median_s, row.low_s, row.high_s, row.bandwidth_bytes_per_s) == (1.0, None, None, None)
+def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
+    before, after = [(1.0,), (1.1,), (1.5,)], [(1.0,), (1.2,), (1.2,)]
+    series = Series(CASE, "FAKE-1", "Fake GPU")
+    [verdict] = judge.verdicts(
+        {series: Level(1, Status.OK, replicas=tuple(before))},
+        {series: Level(2, Status.OK, replicas=tuple(after))},
+        threshold=0.03,
+    )
+    [row] = made([measured(i, *times) for i, times in enumerate(after)], judgements=[verdict])
+    assert row.judgement is verdict
+    assert row.median_s == verdict.candidate_s
+    assert row.median_s == pytest.approx(verdict.baseline_s * verdict.ratio)
+
+
+def test_one_sample_tells_no_spread_and_one_replica_its_own() -> None:
+    [row] = made([measured(0, 1.0)])
+    assert (row.median_s, row.low_s, row.high_s) == (1.0, None, None)
+    [row] = made([measured(0, 1.0, 2.0, 3.0)])
+    assert (row.median_s, row.low_s, row.high_s) == (2.0, 1.0, 3.0)
 
 
 def test_the_worst_replica_gives_status_and_reason_and_no_time() -> None:
     wrong = measured(1, 0.1, status=Status.WRONG, reason="out differs")
-    [row] = rows([DEVICE], {}, [measured(0, 1.0), wrong, measured(2, 1.0)])
-    assert (row.status, row.reason, row.median_s) == (Status.WRONG, "out differs", 1.0)
+    failed = measured(3, status=Status.FAILED, reason="gone")
+    [row] = made([measured(0, 1.0), failed, wrong, measured(2, 1.0)])
+    assert (row.status, row.reason, row.median_s, row.replicas) == (Status.WRONG, "out differs", None, 2)
+    assert row.bandwidth_bytes_per_s is None
 
 
-def test_the_judgement_of_its_time_stands_beside_a_case() -> None:
+def test_judgements_stand_beside_their_case_and_metric() -> None:
     series = Series(CASE, "FAKE-1", "Fake GPU")
     of_time = Judgement(series, Verdict.REGRESSION)
-    of_error = Judgement(replace(series, metric="max_error"), Verdict.UNCHANGED)
-    [row] = rows([DEVICE], {}, [measured(0, 1.0)], [of_error, of_time])
+    of_hops = Judgement(replace(series, metric="hops"), Verdict.UNCHANGED)
+    gone = Judgement(replace(series, metric="overlap"), Verdict.MISSING)
+    found = [replace(measured(i, 1.0), metrics={"hops": hops}) for i, hops in enumerate((0.0, 2.0))]
+    [row] = made(found, judgements=[of_hops, of_time, gone])
     assert row.judgement is of_time
+    hops, overlap = row.metrics
+    assert (hops.metric, hops.value, hops.judgement) == ("hops", 1.0, of_hops)
+    assert (overlap.metric, overlap.value, overlap.judgement) == ("overlap", None, gone)
+
+
+def test_a_missing_case_has_a_row_of_its_own() -> None:
+    gone = Judgement(Series(replace(CASE, variant="gone"), "FAKE-1", "Fake GPU"), Verdict.MISSING, "run 1 has it")
+    row, missing = made([measured(0, 1.0)], judgements=[gone])
+    assert (row.case, row.judgement) == (CASE, None)
+    assert (missing.case.variant, missing.status, missing.reason) == ("gone", None, "run 1 has it")
+    assert (missing.judgement, missing.median_s, missing.replicas) == (gone, None, 0)
 
 
 def test_rows_come_in_the_order_of_the_suite() -> None:
     other = replace(CASE, variant="atomic")
     specs = {("FAKE-1", case.id): replace(SPEC, case=case) for case in (CASE, other)}
-    found = rows([DEVICE], specs, [replace(measured(0, 1.0), case=other), measured(0, 1.0)])
-    assert [row.case for row in found] == [CASE.id, other.id]
+    found = rows([DEVICE], specs, [replace(measured(0, 1.0), case=other), measured(0, 1.0)], {})
+    assert [row.case for row in found] == [CASE, other]

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,12 +9,15 @@ import pytest
 from rich.console import Console, RenderableType
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Case, DeviceInfo, Judgement, Provenance, Series, Status, Verdict
+from perfsvc.model import Case, DeviceInfo, Judgement, Mode, Provenance, Series, Status, Verdict
 from perfsvc.report import tables
-from perfsvc.report.rows import CheckRow, ResultRow
+from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow
 
 H100 = "NVIDIA H100 80GB HBM3"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192), ("dtype", "f32")))
+
+
+OLD, NEW = ComparedRun("11", 11), ComparedRun("12", 12)
 
 
 def show(renderable: RenderableType, width: int = 100, *, colour: bool = False) -> str:
@@ -40,7 +44,7 @@ def row(
     }
     if status is not Status.OK:
         values = {"reason": "the reason\nin full", "cure": "the cure"}
-    return ResultRow(case.id, "GPU-1", H100, "cuda", status, judgement=judged, **{**values, **others})  # type: ignore[arg-type]
+    return ResultRow(case, "GPU-1", H100, "cuda", status, judgement=judged, **{**values, **others})  # type: ignore[arg-type]
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
@@ -74,6 +78,31 @@ def test_eighty_columns_break_a_long_case_before_its_point() -> None:
     text = show(tables.run_table(12, [row(judgement(Verdict.REGRESSION, 1.05))]), 80)
     assert "transpose/tiled-TILE32-PAD1 " in text
     assert "[n=8192,dtype=f32]" in text
+
+
+@pytest.mark.parametrize("width", [80, 88, 95])
+def test_a_usual_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
+    usual = row(judgement(Verdict.REGRESSION, 1.05), case=Case("matmul", "shared_tile-TILE16", (("n", 64),)))
+    lines = show(tables.run_table(12, [usual]), width).splitlines()
+    (line,) = [line for line in lines if line.startswith("✓")]
+    for part in ("matmul/shared_tile-TILE16[n=64]", "210.0 µs", "2.56 TB/s", "+5.0 % regression"):
+        assert part in line
+
+
+def test_a_missing_case_has_a_line_and_its_reason() -> None:
+    gone = ResultRow(CASE, "GPU-1", H100, "cuda", None, "run 11 has it", judgement=judgement(Verdict.MISSING))
+    text = show(tables.run_table(12, [row(judgement(Verdict.UNCHANGED, 1.0)), gone]), 120)
+    assert re.search(r"^– +transpose/tiled-TILE32-PAD1\[.* – +– +missing", text, re.MULTILINE)
+    assert f"– {CASE.id} missing: run 11 has it" in text
+    assert "run 12: 1 ok; 0 regressions, 0 improvements, 1 unchanged, 1 missing" in text
+
+
+def test_a_metric_has_a_line_with_its_level_and_verdict() -> None:
+    latency = MetricRow("latency_ms", 4.0, 3.9, 4.1, judgement(Verdict.REGRESSION, 2.0))
+    gone = MetricRow("hops", None, judgement=judgement(Verdict.MISSING))
+    text = show(tables.run_table(12, [row(median_s=None, metrics=(latency, gone))]), 120)
+    assert re.search(r"^ +latency_ms +4 +±2.5 % .*\+100.0 % regression", text, re.MULTILINE)
+    assert re.search(r"^ +hops +– .*missing", text, re.MULTILINE)
 
 
 def test_without_judgements_there_is_no_column_for_them() -> None:
@@ -128,32 +157,44 @@ def test_colour_is_for_terminals_alone_and_never_the_only_sign() -> None:
 
 
 def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
-    text = show(tables.comparison_table(11, 12, [judgement(Verdict.REGRESSION, 1.05)]), 120)
-    for part in ("run 12 against run 11", "regression", "10.00 µs", "10.50 µs", "+5.0 %", "+4.0 % to +6.0 %"):
+    text = show(tables.comparison_table(OLD, NEW, [judgement(Verdict.REGRESSION, 1.05)]), 120)
+    for part in ("run 12\nagainst run 11\n", "regression", "10.00 µs", "10.50 µs", "+5.0 %", "+4.0 % to +6.0 %"):
         assert part in text
     assert "why it is so" in text
     assert "1 regression, 0 improvements, 0 unchanged" in text
 
 
+def test_a_comparison_says_what_its_names_stand_for() -> None:
+    base = ComparedRun("main", 7, "nightly", "0123456789abcdef")
+    new = ComparedRun("HEAD", 8, "", "fedcba9876543210", dirty=True)
+    text = show(tables.comparison_table(base, new, []))
+    assert text.startswith(
+        "HEAD = run 8, fedcba987 with uncommitted changes\nagainst main = run 7, “nightly”, 012345678\n"
+    )
+    found = tables.comparison_json(base, new, [])
+    assert (found["base"], found["new"]) == (7, 8)
+    assert found["new_run"] == {"asked": "HEAD", "run": 8, "label": "", "commit": "fedcba9876543210", "dirty": True}
+
+
 def test_a_reason_that_many_cases_share_is_said_once() -> None:
     new = [judgement(Verdict.NEW, case=replace(CASE, variant=f"v{number}")) for number in range(5)]
-    text = show(tables.comparison_table(11, 12, new), 160)
+    text = show(tables.comparison_table(OLD, NEW, new), 160)
     assert text.count("why it is so") == 1
     assert "new transpose/v0[n=8192,dtype=f32], " in text
     assert "and 2 more: why it is so" in text
 
 
 def test_what_is_unchanged_needs_no_reason_and_what_has_no_ratio_a_dash() -> None:
-    assert "why it is so" not in show(tables.comparison_table(None, 12, [judgement(Verdict.UNCHANGED, 1.0)]))
-    text = show(tables.comparison_table(None, 12, [judgement(Verdict.MISSING)]))
+    assert "why it is so" not in show(tables.comparison_table(None, NEW, [judgement(Verdict.UNCHANGED, 1.0)]))
+    text = show(tables.comparison_table(None, NEW, [judgement(Verdict.MISSING)]))
     assert "–" in text
     assert "against the baseline of each series" in text
 
 
 def test_devices_are_named_only_where_there_are_several() -> None:
     one, other = judgement(Verdict.UNCHANGED, 1.0), judgement(Verdict.UNCHANGED, 1.0, device="GPU-2")
-    assert "GPU-1" not in show(tables.comparison_table(1, 2, [one]))
-    text = show(tables.comparison_table(1, 2, [one, other]))
+    assert "GPU-1" not in show(tables.comparison_table(OLD, NEW, [one]))
+    text = show(tables.comparison_table(OLD, NEW, [one, other]))
     assert f"on {H100} (GPU-1)" in text
     assert f"on {H100} (GPU-2)" in text
 
@@ -161,7 +202,7 @@ def test_devices_are_named_only_where_there_are_several() -> None:
 def test_another_metric_is_named_and_has_no_seconds() -> None:
     judged = judgement(Verdict.REGRESSION, 2.0)
     text = show(
-        tables.comparison_table(1, 2, [replace(judged, series=replace(judged.series, metric="max_error"))]), 140
+        tables.comparison_table(OLD, NEW, [replace(judged, series=replace(judged.series, metric="max_error"))]), 140
     )
     assert f"{CASE.id} max_error" in text
     assert "µs" not in text
@@ -182,6 +223,8 @@ def test_json_of_a_run_is_flat_and_strictly_json() -> None:
     assert found["run"] == 12
     first, second = found["results"]
     assert first["case"] == CASE.id
+    assert (first["benchmark"], first["variant"]) == ("transpose", "tiled-TILE32-PAD1")
+    assert (first["point"], first["replicas"], first["metrics"]) == ({"n": 8192, "dtype": "f32"}, 0, [])
     assert (first["status"], first["verdict"], first["ratio"], first["baseline_run"]) == ("ok", "regression", 1.05, 11)
     assert first["median_s"] == 2.1e-4
     assert first["max_error"] is None
@@ -190,7 +233,7 @@ def test_json_of_a_run_is_flat_and_strictly_json() -> None:
 
 
 def test_json_of_a_comparison_counts_and_lists() -> None:
-    found = json.loads(json.dumps(tables.comparison_json(None, 12, [judgement(Verdict.REGRESSION, 1.05)])))
+    found = json.loads(json.dumps(tables.comparison_json(None, NEW, [judgement(Verdict.REGRESSION, 1.05)])))
     assert (found["base"], found["new"], found["counts"]) == (None, 12, {"regression": 1})
     [only] = found["verdicts"]
     assert only["case"] == CASE.id
@@ -205,33 +248,45 @@ def test_timestamps_are_iso_in_utc() -> None:
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class History:
-    run: int
-    median_s: float | None
-    status: Status = Status.OK
-    reason: str = ""
-    started: datetime = datetime(2026, 11, 21, 9, tzinfo=UTC)
-    commit: str = "0123456789abcdef"
-    dirty: bool = True
-    label: str = ""
-    case: str = CASE.id
-    device: str = "GPU-1"
-    device_model: str = H100
-    low_s: float | None = None
-    high_s: float | None = None
+def history(run: int, median_s: float | None, status: Status = Status.OK, reason: str = "") -> HistoryRow:
+    return HistoryRow(
+        run=run,
+        started=datetime(2026, 11, 21, 9, tzinfo=UTC),
+        commit="0123456789abcdef",
+        dirty=True,
+        label="",
+        case=CASE.id,
+        device="GPU-1",
+        device_model=H100,
+        mode=Mode.COLD,
+        status=status,
+        reason=reason,
+        median_s=median_s,
+        low_s=median_s and 0.99 * median_s,
+        high_s=median_s and 1.01 * median_s,
+        replicas=3,
+    )
 
 
 def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
-    failed = History(2, None, Status.FAILED, "did not compile")
-    rows = [History(1, 1e-5), failed, History(3, 1e-5), History(4, 1.05e-5)]
+    failed = history(2, None, Status.FAILED, "did not compile")
+    rows = [history(1, 1e-5), failed, history(3, 1e-5), history(4, 1.05e-5)]
     text = show(tables.history_table(CASE.id, rows))
-    for part in (CASE.id, H100, "▁ ▁█", "+5.0 %", "012345678+", "run 2 failed: did not compile", "2026-11-21 09:00"):
+    for part in (
+        CASE.id,
+        H100,
+        "▁ ▁█",
+        "±1.0 %",
+        "+5.0 %",
+        "012345678+",
+        "run 2 failed: did not compile",
+        "2026-11-21 09:00",
+    ):
         assert part in text
 
 
 def test_each_device_has_its_own_history() -> None:
-    text = show(tables.history_table(CASE.id, [History(1, 1e-5), replace(History(1, 2e-5), device="GPU-2")]))
+    text = show(tables.history_table(CASE.id, [history(1, 1e-5), replace(history(1, 2e-5), device="GPU-2")]))
     assert text.count(CASE.id) == 2
 
 

@@ -84,8 +84,8 @@ CREATE TABLE lineages (
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-21 09:47:54.133374');
-INSERT INTO "lineages" VALUES(2,'2026-11-21 09:47:54.143202');
+INSERT INTO "lineages" VALUES(1,'2026-11-21 10:24:54.072129');
+INSERT INTO "lineages" VALUES(2,'2026-11-21 10:24:54.080118');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -119,10 +119,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_mode UNIQUE (run_id, case_id, device_id, replica, mode)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-21 09:47:54.136662');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-21 09:47:54.141128');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-21 09:47:54.144386');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',0.0,'2026-11-21 09:47:54.152705');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.075344');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.078610');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.081275');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.089447');
 CREATE TABLE metrics (
 	measurement_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -145,7 +145,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-21 09:47:54.164349','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-21 10:24:54.111350','ann','release');
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	state VARCHAR(16) NOT NULL, 
@@ -153,6 +153,7 @@ CREATE TABLE runs (
 	finished_at DATETIME, 
 	label TEXT NOT NULL, 
 	suite TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
 	command_line TEXT NOT NULL, 
 	git_commit TEXT NOT NULL, 
 	git_dirty BOOLEAN NOT NULL, 
@@ -167,8 +168,8 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-21 09:47:54.145190','first night','kernels','perfsvc run','abc',0,'','box','',17781,'279715','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-21 09:47:54.153823','','kernels','perfsvc run','def',1,'','box','',17781,'279715','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-21 10:24:54.082169','first night','kernels','kernels','perfsvc run','abc',0,'','box','',30486,'501731','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-21 10:24:54.090728','','kernels','kernels','perfsvc run','def',1,'','box','',30486,'501731','','','{}',0,0);
 CREATE TABLE verdicts (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -193,6 +194,7 @@ INSERT INTO "verdicts" VALUES(1,1,1,'time','cold','new','',NULL,NULL,NULL,NULL,N
 INSERT INTO "verdicts" VALUES(2,3,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5);
 CREATE INDEX ix_runs_git_commit ON runs (git_commit);
 CREATE INDEX ix_runs_label ON runs (label);
+CREATE INDEX ix_runs_scope ON runs (scope);
 CREATE INDEX ix_cases_lineage_id_id ON cases (lineage_id, id);
 CREATE INDEX ix_cases_name ON cases (name);
 CREATE UNIQUE INDEX uq_cases_present_of_lineage ON cases (lineage_id) WHERE NOT former;

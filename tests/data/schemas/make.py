@@ -39,7 +39,7 @@ def fill(store: Store) -> None:
     """Two nights, a rename between them, and one row at least in every table."""
     store.put_device(GPU)
     started = datetime(2025, 1, 1, tzinfo=UTC)
-    origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box")
+    origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
     first = store.begin_run(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
     record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
     binary = store.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})

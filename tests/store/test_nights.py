@@ -1,0 +1,129 @@
+"""What is judged of a run, night after night, as the store remembers them."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import Status, Verdict
+from perfsvc.service.compare import compare, judge_run
+from perfsvc.store import State
+
+
+@pytest.fixture
+def night(story):
+    """Measures and judges a run of the scope ``all``; cases by the seconds they take, or by why they do not."""
+
+    def run(seconds, *, device="GPU-1", scope="all", state=State.FINISHED, metrics=None, **origin):
+        number = story.begin(scope=scope, **origin)
+        for case, value in seconds.items():
+            for replica in range(3):
+                how = {"samples": (value,) * 5} if isinstance(value, float) else {"status": value, "reason": "because"}
+                story.put(number, case, replica=replica, device=device, metrics=(metrics or {}).get(case, {}), **how)
+        story.store.end_run(number, state)
+        judgements = judge_run(story.store, number, threshold=None)
+        story.store.put_verdicts(number, judgements)
+        return {(one.series.case.variant, one.series.metric): one for one in judgements}
+
+    return run
+
+
+def verdicts(judgements):
+    return {variant: one.verdict for (variant, _), one in judgements.items()}
+
+
+def test_an_experiment_with_uncommitted_changes_does_not_move_the_nightlys_level(story, night):
+    night({story.tiled: 1e-4})
+    assert verdicts(night({story.tiled: 5e-5}, dirty=True)) == {"tiled": Verdict.IMPROVEMENT}
+    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
+
+
+def test_a_committed_improvement_is_the_level_from_then_on(story, night):
+    night({story.tiled: 1e-4})
+    night({story.tiled: 5e-5})
+    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.REGRESSION}
+
+
+def test_a_case_that_is_gone_is_missing_on_the_first_night_alone(story, night):
+    night({story.tiled: 1e-4, story.naive: 1e-4})
+    gone = night({story.tiled: 1e-4})
+    assert verdicts(gone) == {"tiled": Verdict.UNCHANGED, "naive": Verdict.MISSING}
+    assert gone["naive", "time"].reason == "run 1 has it and the candidate does not"
+    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
+    assert [one.verdict for one in story.store.verdicts(2)] == [Verdict.UNCHANGED, Verdict.MISSING]
+
+
+def test_a_case_that_comes_back_is_compared_with_its_level(story, night):
+    night({story.tiled: 1e-4, story.naive: 1e-4})
+    night({story.tiled: 1e-4})
+    assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
+
+
+def test_a_smaller_selection_misses_nothing(story, night):
+    night({story.tiled: 1e-4, story.naive: 1e-4})
+    assert verdicts(night({story.tiled: 1e-4}, scope="all --select=transpose/tiled")) == {"tiled": Verdict.UNCHANGED}
+
+
+def test_a_night_that_was_cut_short_hides_no_missing_case(story, night):
+    night({story.tiled: 1e-4, story.naive: 1e-4})
+    night({story.tiled: 1e-4}, state=State.INTERRUPTED)
+    assert verdicts(night({story.tiled: 1e-4}))["naive"] is Verdict.MISSING
+
+
+def test_what_was_never_right_is_not_missed(story, night):
+    night({story.tiled: 1e-4, story.naive: Status.FAILED})
+    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
+
+
+def test_a_case_that_is_skipped_from_now_on_is_missing_once_with_its_reason(story, night):
+    night({story.tiled: 1e-4})
+    skipped = night({story.tiled: Status.SKIPPED})
+    assert (skipped["tiled", "time"].verdict, skipped["tiled", "time"].reason) == (Verdict.MISSING, "because")
+    assert night({story.tiled: Status.SKIPPED}) == {}
+
+
+def test_a_renamed_case_is_not_missing(story, night):
+    night({story.tiled: 1e-4})
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    assert verdicts(night({renamed: 1e-4})) == {"shared": Verdict.UNCHANGED}
+
+
+def test_a_new_board_is_compared_with_another_of_its_model_and_then_with_itself(story, night):
+    night({story.tiled: 1e-4})
+    borrowed = night({story.tiled: 1.2e-4}, device="GPU-2")["tiled", "time"]
+    assert borrowed.verdict is Verdict.REGRESSION
+    assert "compared with another NVIDIA H100 (GPU-1)" in borrowed.reason
+    assert verdicts(night({story.tiled: 1.2e-4}, device="GPU-2")) == {"tiled": Verdict.UNCHANGED}
+
+
+def test_a_broken_host_case_has_one_row_and_not_one_a_metric(story, night):
+    metrics = {story.tiled: {"latency_ms": 2.0, "hops": 3.0}}
+    night({story.tiled: 1e-4}, metrics=metrics)
+    broken = night({story.tiled: Status.WRONG})
+    assert {key: one.verdict for key, one in broken.items()} == {("tiled", "time"): Verdict.BROKEN}
+
+
+def test_a_metric_that_is_no_longer_returned_is_missing(story, night):
+    night({story.tiled: 1e-4}, metrics={story.tiled: {"latency_ms": 2.0}})
+    after = night({story.tiled: 1e-4})
+    assert {metric: one.verdict for (_, metric), one in after.items()} == {
+        "time": Verdict.UNCHANGED,
+        "latency_ms": Verdict.MISSING,
+    }
+
+
+def test_a_pin_accepts_a_regression_until_it_is_taken_away(story, night):
+    night({story.tiled: 1e-4})
+    night({story.tiled: 1.2e-4})
+    story.store.pin(2, [story.series(story.tiled)])
+    assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.UNCHANGED}
+    story.store.unpin()
+    assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.REGRESSION}
+
+
+def test_a_comparison_says_which_runs_its_names_stand_for(story, night, tmp_path):
+    night({story.tiled: 1e-4}, label="before", commit="abc1")
+    night({story.tiled: 1e-4}, commit="def2", dirty=True)
+    found = compare(story.store, "before", "latest", folder=tmp_path, threshold=None)
+    assert (found.base.asked, found.base.run, found.base.label, found.base.commit) == ("before", 1, "before", "abc1")
+    assert (found.new.asked, found.new.run, found.new.commit, found.new.dirty) == ("latest", 2, "def2", True)
+    assert compare(story.store, "@baseline", "2", folder=tmp_path, threshold=None).base is None
