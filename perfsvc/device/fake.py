@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,17 @@ from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import BufferArg, Case, DeviceInfo, Launch, ReplayRecord
 
+STRICT = {"extra": "forbid"}
+"""A word that is not known is a slip of the pen, and not ignored."""
+
 Fault = Literal["wrong", "overrun", "refused", "illegal", "crash", "hang"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What the script says of one case; a fault strikes in every replica, or only in the one named."""
+
+    __pydantic_config__: ClassVar = STRICT
 
     seconds: float | tuple[float | tuple[float, ...], ...] = 1e-4
     fault: Fault | None = None
@@ -49,6 +54,8 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Script:
     """A whole script."""
+
+    __pydantic_config__: ClassVar = STRICT
 
     model: str = "Fake GPU"
     uuid: str = "FAKE-0"

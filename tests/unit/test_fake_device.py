@@ -68,7 +68,9 @@ def test_a_script_describes_its_device(device, tmp_path):
     assert info.spec == f"fake:{tmp_path / 'script.json'}"
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"cases": {"*": {"seconds": "long"}}}', '{"cases": {"*": 3}}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", '{"cases": {"*": {"seconds": "long"}}}', '{"cases": {"*": {"second": 1}}}', '{"case": {}}']
+)
 def test_a_script_that_cannot_be_read_is_named(tmp_path, text):
     path = tmp_path / "script.json"
     if text is not None:
