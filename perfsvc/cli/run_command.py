@@ -86,9 +86,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     with output.progress() as progress:
         outcome = run(_request(chosen), progress)
     output.warn(outcome.warnings)
-    rows = results.rows(
-        outcome.devices, outcome.specs, outcome.measurements, outcome.levels, outcome.judgements
-    )
+    rows = results.rows(outcome.devices, outcome.specs, outcome.measurements, outcome.levels, outcome.judgements)
     if chosen["output_format"] == "json":
         output.show_json(tables.run_json(outcome.run, rows, outcome.problems))
     else:
