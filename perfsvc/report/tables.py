@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from math import inf
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -93,14 +94,14 @@ def _device_part(rows: Sequence[ResultRow]) -> list[RenderableType]:
     notes += [_absence(row) for row in rows if row.status is None]
     table = Responsive(
         *(_results(rows, columns) for columns in LAYOUTS),
-        *(_results(rows, columns, broken=True) for columns in LAYOUTS[2:]),
-        _results(rows, LAYOUTS[-1], broken=True, stacked=True),
+        *(_results(rows, columns, room=CASE_ROOM) for columns in LAYOUTS[2:]),
+        _results(rows, LAYOUTS[-1], room=0, stacked=True),
     )
     return [heading, table, Text(), *notes, *([Text()] if notes else [])]
 
 
-def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, broken: bool = False, stacked: bool = False) -> Table:
-    """The results in some columns; long case ids broken before their points, verdicts on two lines."""
+def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = inf, stacked: bool = False) -> Table:
+    """The results in some columns; case ids beyond their room break before their point, ``stacked`` verdicts too."""
     columns = [name for name in layout if name != "FLOP/s" or any(map(_counts_flops, rows))]
     judged = bool(_judgements(rows))
     table = grid()
@@ -113,7 +114,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, broken: bool =
     for row in rows:
         table.add_row(
             mark(row.status),
-            _case_cell(row.case, broken=broken),
+            _case_cell(row.case, room),
             *(_number(row, column) for column in columns),
             *([_verdict_cell(row.judgement, stacked=stacked)] if judged else []),
         )
@@ -163,8 +164,8 @@ def _counts_flops(row: ResultRow) -> bool:
     return bool(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0))
 
 
-def _case_cell(case: Case, *, broken: bool) -> Text:
-    breaks = broken and case.point and len(case.id) > CASE_ROOM
+def _case_cell(case: Case, room: float) -> Text:
+    breaks = case.point and len(case.id) > room
     return Text(f"{case.benchmark}/{case.variant}\n[{case.point_text}]" if breaks else case.id)
 
 
