@@ -1,6 +1,7 @@
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -40,24 +41,29 @@ def test_a_damaged_entry_counts_as_absent_and_can_be_put_again(tmp_path, damage)
     assert cache.get(KEY) == b"some code"
 
 
-def put_many(folder, code):
-    cache = Cache(folder)
-    for _ in range(50):
-        cache.put(KEY, code)
+PUT_MANY = """
+import sys
+from pathlib import Path
+
+from perfsvc.build import Cache
+
+cache, key, code = Cache(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3]).read_bytes()
+for _ in range(50):
+    cache.put(key, code)
+"""
 
 
 def test_two_processes_may_put_one_key_at_once(tmp_path):
     code = bytes(range(256)) * 400
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=put_many, args=(tmp_path, code)) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    cache = Cache(tmp_path)
-    while any(writer.is_alive() for writer in writers):
+    (tmp_path / "code").write_bytes(code)
+    cache = Cache(tmp_path / "cache")
+    command = [sys.executable, "-c", PUT_MANY, tmp_path / "cache", KEY, tmp_path / "code"]
+    writers = [subprocess.Popen(command) for _ in range(2)]
+    while any(writer.poll() is None for writer in writers):
         assert cache.get(KEY) in {None, code}
-    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [writer.returncode for writer in writers] == [0, 0]
     assert cache.get(KEY) == code
-    entry_of(tmp_path)  # and no temporary file is left
+    entry_of(tmp_path / "cache")  # and no temporary file is left
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_with_its_cure(tmp_path):
