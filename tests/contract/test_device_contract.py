@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as arrays
 
-from perfsvc.build import Cache, compile_all, toolchain_for
+from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.find import find, open_device
@@ -166,7 +166,9 @@ def shifted(device, tmp_path):
     source = tmp_path / "shifted.cu"
     source.write_text(SOURCE)
     unit = Unit(source, ("shifted",))
-    return device.load(compile_all([unit], toolchain_for(device.info.target), Cache(tmp_path / "cache"))[unit].code)
+    built = compile_all([unit], toolchain_for(device.info.target), Cache(tmp_path / "cache"))[unit]
+    assert isinstance(built, Binary), built
+    return device.load(built.code)
 
 
 @pytest.mark.parametrize("device", COMPUTING, indirect=True)

@@ -62,9 +62,9 @@ def test_a_lost_context_and_a_refused_launch_cost_their_cases_alone(run):
     reasons = {
         "stray": "illegal memory access",
         "crooked": "misaligned address",
-        "trap": "launch failed",
+        "trap": "launch failure",
         "greedy": "invalid argument",
-        "crowded": "invalid value",
+        "crowded": "invalid argument",
     }
     said = {name: row["reason"] for name, row in rows.items() if row["status"] != "ok"}
     assert set(said) == set(reasons)

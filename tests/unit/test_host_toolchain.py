@@ -112,6 +112,19 @@ def test_system_folders_are_searched(toolchain, unit, tmp_path):
     assert toolchain.compile(unit(source, "k", options=("-isystem", "theirs")))
 
 
+def test_a_compiler_that_is_told_where_libstdcxx_is_finds_the_c_librarys_headers(
+    toolchain, unit, tmp_path, monkeypatch
+):
+    library = tmp_path / "libstdc++"
+    library.mkdir()
+    (library / "math.h").write_text(
+        "#ifdef _GLIBCXX_INCLUDE_NEXT_C_HEADERS\n#include_next <math.h>\n"
+        "#else\n#include <cmath>\nusing std::acosl;\n#endif\n"
+    )
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", str(library))
+    assert toolchain.compile(unit('extern "C" __global__ void go(float* x) { *x = sinf(*x); }'))
+
+
 def test_a_macro_that_cannot_be_names_no_temporary_folder(toolchain, unit):
     told = refusal(toolchain, unit('extern "C" __global__ void k() {}\n', "k", options=("-D1st=2",)))
     assert "parameters:1:" in told

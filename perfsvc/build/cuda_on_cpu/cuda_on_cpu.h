@@ -7,6 +7,10 @@
 #define __CUDACC__ 1
 #define PERFSVC_CPU 1
 
+// A compiler that is told where libstdc++ is (by a wrapper, or CPLUS_INCLUDE_PATH) finds that library's <math.h> and
+// <stdlib.h> before the C library's, even with -nostdinc++. With this they pass on to them and add nothing.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS 1
+
 #include <float.h>
 #include <limits.h>
 #include <math.h>
