@@ -16,6 +16,8 @@ from perfsvc.measure.job import Job, Measured, Ready, Refused, Reply
 from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import SharedArrays
 
+QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""A worker's libraries start no threads of their own, which would keep it from launching in time."""
 END_LIMIT_S = 10.0
 """Seconds a worker may take to end by itself before it is killed."""
 SILENCE_LIMIT_S = 30.0
@@ -44,6 +46,7 @@ class Process:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "perfsvc.measure.worker", *arguments],
                 pass_fds=[theirs.fileno()],
+                env={**QUIET, **os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=subprocess.STDOUT,
