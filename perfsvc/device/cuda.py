@@ -56,6 +56,7 @@ def devices() -> list[DeviceInfo]:
     """
     # Before cuInit, which reads it: a lazily loaded kernel would make its first launch wait for the loading.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
     try:
         drv.init()
         return [_describe(ordinal) for ordinal in range(drv.Device.count())]

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from math import inf
 
 from rich.console import Group, RenderableType
@@ -79,8 +78,8 @@ def counts(judgements: Iterable[Judgement]) -> str:
 def run_table(run: int, rows: Sequence[ResultRow], problems: Sequence[SuiteError] = ()) -> RenderableType:
     """The results of a run, a table a device; below them each failure in full, and what it all comes to."""
     parts: list[RenderableType] = []
-    for _, of_device in groupby(sorted(rows, key=lambda row: row.device), key=lambda row: row.device):
-        parts += _device_part(list(of_device))
+    for device in dict.fromkeys(row.device for row in rows):
+        parts += _device_part([row for row in rows if row.device == device])
     parts += [_problem(problem) for problem in problems]
     return Group(*parts, _run_summary(run, rows))
 
