@@ -9,7 +9,7 @@ import contextlib
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
@@ -28,7 +28,7 @@ SUPPLY_LOOK_S = 0.01
 """The same while a worker waits for its arrays."""
 
 
-def measure(plan: Plan, found: dict[str, DeviceInfo]) -> Iterator[Measurement]:
+def measure(plan: Plan, found: dict[str, DeviceInfo]) -> Generator[Measurement, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives.
 
     Closing the iterator, or an exception in its consumer, ends every worker.

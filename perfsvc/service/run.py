@@ -99,9 +99,10 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
                 partial(_shared, shelf), replicas=request.replicas, samples=request.samples, limit_s=request.limit_s
             )
             progress.begin("measuring", len(plan.tasks) * plan.replicas)
-            for measurement in pool.measure(plan, {device.uuid: device for device in devices}):
-                recorder.put(measurement)
-                progress.step(measurement.case.id)
+            with contextlib.closing(pool.measure(plan, {device.uuid: device for device in devices})) as measured:
+                for measurement in measured:
+                    recorder.put(measurement)
+                    progress.step(measurement.case.id)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
