@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,21 @@ def children(pid):
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@contextmanager
+def started(perfsvc, *arguments):
+    """A running command, which does not outlive a test that fails."""
+    with perfsvc.start(*arguments) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_that_is_told_to_stop_ends_its_worker_and_is_marked(perfsvc, number):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
-    with perfsvc.start(*arguments, "--select", "scale/alpha", "--select", "scale/beta") as run:
+    with started(perfsvc, *arguments, "--select", "scale/alpha", "--select", "scale/beta") as run:
         wait_for(lambda: children(run.pid))
         time.sleep(1.5)  # the worker reaches the case that hangs
         (worker,) = children(run.pid)
@@ -62,7 +73,7 @@ def test_a_run_that_is_told_to_stop_while_it_compiles_ends_its_compilers(perfsvc
     compiler.write_text(SLOW_COMPILER.format(pid=pid))
     compiler.chmod(0o755)
     perfsvc.environment |= {"CXX": str(compiler), "PERFSVC_CACHE": str(perfsvc.folder / "cache")}
-    with perfsvc.start("run", "--device", "cpu", "--suite", perfsvc.suites / "scale") as run:
+    with started(perfsvc, "run", "--device", "cpu", "--suite", perfsvc.suites / "scale") as run:
         wait_for(lambda: pid.exists() and pid.read_text())
         run.send_signal(number)
         _, err = run.communicate(timeout=30)
