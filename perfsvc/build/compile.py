@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from perfsvc.build import process, sources
 from perfsvc.build.cache import Cache
@@ -42,17 +42,21 @@ def compile_all(
     distinct = tuple(dict.fromkeys(units))
     built: dict[Unit, Built] = {}
     texts: dict[bytes, bytes] = {}  # a header that every unit includes is held once
-    with ThreadPoolExecutor(workers or _cores(), thread_name_prefix="build") as pool:
-        futures = {pool.submit(_build, unit, toolchain, cache, texts): unit for unit in distinct}
-        try:
-            for future in as_completed(futures):
-                unit = futures[future]
-                built[unit] = future.result()
-                if on_done:
-                    on_done(unit, built[unit])
-        except BaseException:
-            _abandon(futures)
-            raise
+    try:
+        with ThreadPoolExecutor(workers or _cores(), thread_name_prefix="build") as pool:
+            try:
+                futures = {pool.submit(_build, unit, toolchain, cache, texts): unit for unit in distinct}
+                for future in as_completed(futures):
+                    unit = futures[future]
+                    built[unit] = future.result()
+                    if on_done:
+                        on_done(unit, built[unit])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                process.stop()
+                raise
+    finally:
+        process.allow()
     return {unit: built[unit] for unit in distinct}
 
 
@@ -79,14 +83,6 @@ def _require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
         raise CompileError(
             f"{unit.source.name}: {', '.join(changed)} changed while it was compiled", cure="run again once it is saved"
         )
-
-
-def _abandon(futures: Iterable[Future[Built]]) -> None:
-    """Ends what runs and drops what waits; repeated, since a compiler may be just about to start."""
-    running = [future for future in futures if not future.cancel()]
-    while running:
-        process.kill_all()
-        running = list(wait(running, timeout=0.05).not_done)
 
 
 def _cores() -> int:

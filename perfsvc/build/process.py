@@ -17,6 +17,7 @@ _ORPHANS_LIMIT_S = 3600
 """Processor time of one compiler process, kept by the system even when nobody is left to watch it."""
 
 _running: set[subprocess.Popen[str]] = set()
+_stopped = threading.Event()
 _lock = threading.Lock()
 
 
@@ -48,6 +49,8 @@ def run(command: Sequence[str], *, folder: Path) -> Finished:
     ) as process:
         with _lock:
             _running.add(process)
+            if _stopped.is_set():
+                _kill(process)
         try:
             _limit_processor_time(process)
             return _finished(process)
@@ -59,9 +62,15 @@ def run(command: Sequence[str], *, folder: Path) -> Finished:
                 _running.discard(process)
 
 
-def kill_all() -> None:
-    """Kills every compiler that ``run`` has under way in this process, with the programs it started."""
+def allow() -> None:
+    """Lets compilers run again after ``stop``, once those who waited for the stopped ones have ended."""
+    _stopped.clear()
+
+
+def stop() -> None:
+    """Kills every compiler that ``run`` has under way, with the programs it started, and each that is just starting."""
     with _lock:
+        _stopped.set()
         for process in _running:
             _kill(process)
 

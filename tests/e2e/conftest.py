@@ -2,6 +2,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,10 @@ from unittest import mock
 import pytest
 
 from perfsvc.cli import main
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is for what a shell starts in the background, and so it would be for every command that is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SUITES = Path(__file__).parent / "suites"
 

@@ -46,7 +46,7 @@ def replayed(database, case_id, run):
         record=record,
         modules=tuple(modules[digest] for digest in record.modules),
         mode=Mode.COLD,
-        sampling=Sampling(warmup=1, samples=5, seconds=0.1),
+        sampling=Sampling(warmup=1, samples=5, seconds=60.0),
         tolerance=Tolerance(max=1e-5, mean=1e-5),
         arrays=lambda: arrays,
         bench=bench.decode(),
