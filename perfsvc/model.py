@@ -53,6 +53,14 @@ class Mode(StrEnum):
     WARM = "warm"
 
 
+class Slowdown(StrEnum):
+    """Why a board lowered its clocks while a batch ran."""
+
+    POWER_CAP = "power cap"  # the load itself reached the power limit: recorded, never rejected
+    THERMAL = "thermal slowdown"  # the driver's, at the board's temperature limit
+    HARDWARE = "hardware slowdown"  # the board's own: too hot, or its power supply asked for it
+
+
 class Verdict(StrEnum):
     """What a comparison says of one series."""
 
@@ -115,6 +123,15 @@ class Tolerance:
 
     max: float
     mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The error of a result: |out - ref| / max(|ref|, rms(ref)), its maximum, mean, and where the maximum is."""
+
+    max: float
+    mean: float
+    worst: int  # flat index
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +313,89 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a board was like while a batch ran; None and empty where it cannot say.
+
+    Attributes:
+        sm_clock_hz: the true clock, counted on the device: its cycles over its nanoseconds.
+        memory_clock_hz: as the driver says, like all that follows.
+        temperature_c: of the GPU.
+        power_w: drawn by the whole board.
+        slowdowns: why its clocks were lowered meanwhile, if they were.
+        ecc_errors: errors of the memory that could not be corrected, new since the batch before.
+        xids: faults that the driver reported, new since the batch before.
+        others: ids of other processes that worked on the board.
+    """
+
+    sm_clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    slowdowns: tuple[Slowdown, ...] = ()
+    ecc_errors: int = 0
+    xids: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples that were released together.
+
+    Attributes:
+        samples_s: their times.
+        gated: they were queued behind the gate.
+        kept_ahead: the host had queued all of them before the device was through; None where nobody can tell.
+        busy_s: how long the device worked on them, cache eviction included and waiting at the gate not.
+        rejected: why they do not count; empty where they do.
+        conditions: of the board meanwhile.
+    """
+
+    samples_s: tuple[float, ...]
+    gated: bool = False
+    kept_ahead: bool | None = None
+    busy_s: float = 0.0
+    rejected: str = ""
+    conditions: Conditions = field(default_factory=Conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """What a board's memory was measured to move: bytes read and written by a copy, bytes read by a read alone."""
+
+    copy_bytes_per_s: float
+    read_bytes_per_s: float
+
+    @property
+    def best_bytes_per_s(self) -> float:
+        """The better of both: the board's own limit."""
+        return max(self.copy_bytes_per_s, self.read_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The two levels of a case's noise in a run, as relative standard deviations; None where too few tell it.
+
+    Attributes:
+        within: of the samples of one replica around its median.
+        between: of the replicas' medians beyond what ``within`` explains.
+    """
+
+    within: float | None
+    between: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
-    """A case on a device in a replica: its samples, or why there are none."""
+    """A case on a device in a replica: its samples, or why there are none.
+
+    Attributes:
+        samples_s: of the batches that were not rejected.
+        batches: all of them, in the order they were taken; the rejected ones are kept with their reasons.
+        warmup: samples taken before them and thrown away.
+        note: what a reader of the times has to know, as a sentence without its full stop; empty where it is nothing.
+        check_s: seconds of ``wall_s`` that went into checking results, and ``sampling_s`` into taking samples.
+        busy_s: seconds that the device worked on samples, warm-up included.
+    """
 
     case: Case
     device: str  # the device's UUID
@@ -311,7 +409,13 @@ class Measurement:
     mean_error: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     stopped: str = ""  # why sampling stopped
+    batches: tuple[Batch, ...] = ()
+    warmup: int = 0
+    note: str = ""
     wall_s: float = 0.0
+    check_s: float = 0.0
+    sampling_s: float = 0.0
+    busy_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +430,9 @@ class Estimate:
 
 TIME: Final = "time"
 """The metric of a case's samples."""
+
+UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "energy_j"})
+"""Metrics that stand beside a time and say why it is so: shown and stored, never judged on their own."""
 
 # --- what is judged --------------------------------------------------------------------------------------------------
 

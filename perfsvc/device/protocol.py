@@ -1,7 +1,8 @@
 """What every device can do.
 
 Memory is addressed by plain integers so that guard bands, poison and slices are written once, in ``perfsvc.measure``,
-for all devices. Everything but ``download``, ``synchronize`` and ``time`` may return before the device has done it.
+for all devices. Everything but ``download``, ``synchronize`` and what
+returns a value may return before the device has done it.
 Every method may raise ``LaunchError``; ``fatal`` says that this process cannot go on using the device.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.model import DeviceInfo, Launch, ReplayRecord
+from perfsvc.model import Batch, Conditions, DeviceInfo, Error, Launch, ReplayRecord
 
 Module = Any
 """A loaded binary: opaque, of the device that loaded it."""
@@ -80,17 +81,73 @@ class Device(Protocol):
         """Waits until all that was queued is done."""
         ...
 
-    def time(
-        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], cold: bool
-    ) -> list[float]:
-        """Times ``sample`` ``count`` times and returns seconds, one a call.
+    def same(self, address: int, other: int, nbytes: int) -> bool:
+        """Whether two pieces of device memory hold the same bytes."""
+        ...
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copies device memory; the two do not overlap."""
+        ...
+
+    def digest(self, address: int, nbytes: int) -> str:
+        """A fingerprint of ``nbytes`` bytes, equal for equal bytes; computed where they lie."""
+        ...
+
+    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
+        """The error of ``count`` elements of device memory against a reference in device memory.
+
+        Computed where they lie, by the definition of ``perfsvc.measure.check.error_of``. None where this device
+        cannot: then the host does it.
+        """
+        ...
+
+    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:
+        """Whether ``sample`` does its work anywhere but on ``stream``.
+
+        Holds the stream back, queues the sample, waits ``seconds`` and looks whether any of the ``watched`` pieces of
+        memory (address, bytes) has changed; then lets it go on. False on a device without streams.
+        """
+        ...
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back: what time caps count. The fake device's goes by its script."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Lets ``seconds`` pass on that clock."""
+        ...
+
+    def conditions(self) -> Conditions:
+        """What the device is like at this moment."""
+        ...
+
+    @property
+    def queue_depth(self) -> int:
+        """How many operations can be queued before the host is made to wait; 0 where nothing is ever queued."""
+        ...
+
+    def batch(
+        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], evict_bytes: int, gated: bool
+    ) -> Batch:
+        """Times ``sample`` ``count`` times, each by itself.
 
         Args:
             sample: queues the work of one sample.
-            count: how many samples, each timed by itself.
+            count: how many samples.
             clock: ``device`` between two events on the stream; ``host`` end to end, with a synchronisation.
-            cold: evict the L2 cache before each sample, outside the timed part.
+            evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds nothing of
+                it; 0 leaves the cache warm.
+            gated: queue all of it behind the gate and release it together. Where the gate opens by itself, since the
+                host did not come to an end in time, ``kept_ahead`` is false.
         """
+        ...
+
+    def back_to_back(self, sample: Callable[[], None], count: int) -> float:
+        """Seconds a sample where ``count`` of them are queued behind the gate without anything between them."""
+        ...
+
+    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
+        """Joules a sample where samples fill at least ``seconds``; None where the board does not count energy."""
         ...
 
     def close(self) -> None:

@@ -13,12 +13,12 @@ from perfsvc import suite
 from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, SuiteError
 from perfsvc.measure import sampler
-from perfsvc.measure.check import Error, require_right
+from perfsvc.measure.check import require_right
 from perfsvc.measure.job import Job, Measured
 from perfsvc.measure.memory import Memory
 from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.program import Function, Program
-from perfsvc.model import Call, Kind, Measurement, Mode, Status, Tolerance
+from perfsvc.model import Call, Error, Kind, Measurement, Mode, Status, Tolerance
 
 
 def measure(

@@ -1,14 +1,13 @@
 """Is a result right? Its error against the float64 reference, and the guard bands around every buffer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.errors import ResultError
-from perfsvc.model import Tolerance
+from perfsvc.model import Error, Tolerance
 
 CHUNK = 1 << 18
 """Elements compared at a time, so that the temporaries stay in the cache."""
@@ -16,15 +15,6 @@ CHUNK = 1 << 18
 
 ROUNDED = 2.0**-53
 """The error of an integer that differs from its reference by less than float64 can tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """The error of a result: |out - ref| / max(|ref|, rms(ref)), its maximum, mean, and where the maximum is."""
-
-    max: float
-    mean: float
-    worst: int  # flat index
 
 
 def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:

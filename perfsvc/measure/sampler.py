@@ -17,11 +17,26 @@ BATCH = 10
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How long a case is sampled: until ``samples`` are taken or ``seconds`` have passed, whichever is first."""
+    """How a case is sampled.
 
-    warmup: int = 5
-    samples: int = 100
+    Attributes:
+        precision: it stops when the 95 % confidence interval of the median is no wider than this, to each side and
+            relative to the median,
+        samples: or when so many are taken,
+        seconds: or when so much time has passed, cache eviction and everything else included.
+        least: samples below which the interval is not believed.
+        evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
+        energy: measure the energy of a launch as well.
+        recovery_s: how long a case waits in all for a disturbed board to recover.
+    """
+
+    precision: float = 0.002
+    samples: int = 1000
     seconds: float = 2.0
+    least: int = 50
+    evict: float = 2.0
+    energy: bool = False
+    recovery_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)

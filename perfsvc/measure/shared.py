@@ -28,6 +28,9 @@ class SharedArrays:
     nbytes: int
     inputs: tuple[Placed, ...]
     expected: tuple[Placed, ...]
+    fresh_inputs: tuple[Placed, ...] = ()
+    fresh_expected: tuple[Placed, ...] = ()
+    name: str = ""  # ``Job.arrays``
 
     def close(self) -> None:
         """Gives the memory back once no worker maps it any more."""
