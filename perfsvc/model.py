@@ -127,11 +127,10 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The error of a result: |out - ref| / max(|ref|, rms(ref)), its maximum, mean, and where the maximum is."""
+    """The error of a result: |out - ref| / max(|ref|, rms(ref)), its maximum and its mean."""
 
     max: float
     mean: float
-    worst: int  # flat index
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +430,7 @@ class Estimate:
 TIME: Final = "time"
 """The metric of a case's samples."""
 
-UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "energy_j"})
+UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s", "energy_j"})
 """Metrics that stand beside a time and say why it is so: shown and stored, never judged on their own."""
 
 # --- what is judged --------------------------------------------------------------------------------------------------

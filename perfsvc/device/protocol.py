@@ -32,13 +32,12 @@ class Device(Protocol):
         """The stream that everything is queued on, as the address that libraries take; 0 where there are none."""
         ...
 
-    def measuring(
-        self, record: ReplayRecord, replica: int, expected: Mapping[str, NDArray[Any]]
-    ) -> AbstractContextManager[None]:
-        """Encloses all work of one case in one replica: an NVTX range on CUDA, the choice of the script on the fake.
+    def measuring(self, record: ReplayRecord, replica: int) -> AbstractContextManager[None]:
+        """Encloses all work of one case in one replica: an NVTX range on CUDA, the choice of the script on the fake."""
+        ...
 
-        ``expected`` are the reference results by buffer name, which the fake device hands out as its own.
-        """
+    def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
+        """Says what launches from now on should come to, by buffer name: the fake device hands it out as its own."""
         ...
 
     def load(self, code: bytes) -> Module:
@@ -81,10 +80,6 @@ class Device(Protocol):
         """Waits until all that was queued is done."""
         ...
 
-    def same(self, address: int, other: int, nbytes: int) -> bool:
-        """Whether two pieces of device memory hold the same bytes."""
-        ...
-
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copies device memory; the two do not overlap."""
         ...
@@ -93,11 +88,15 @@ class Device(Protocol):
         """A fingerprint of ``nbytes`` bytes, equal for equal bytes; computed where they lie."""
         ...
 
+    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:
+        """Whether ``error`` can compare these; where not, the host does it."""
+        ...
+
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
         """The error of ``count`` elements of device memory against a reference in device memory.
 
-        Computed where they lie, by the definition of ``perfsvc.measure.check.error_of``. None where this device
-        cannot: then the host does it.
+        Computed where they lie, by the definition of ``perfsvc.measure.check.error_of``. None where the numbers are
+        such that only the host can tell.
         """
         ...
 

@@ -1,13 +1,11 @@
-"""NVIDIA GPUs through PyCUDA. The only file that imports it."""
+"""One NVIDIA GPU as a ``Device``."""
 
 import atexit
 import contextlib
 import ctypes
 import functools
-import os
 import struct
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
@@ -18,98 +16,24 @@ import pycuda.driver as drv
 from numpy.typing import NDArray
 
 from perfsvc.device import telemetry
+from perfsvc.device.cuda import listing
+from perfsvc.device.cuda.energy import joules_of
+from perfsvc.device.cuda.failures import cure_of, is_of_a_kernel
+from perfsvc.device.cuda.instruments import Instruments
+from perfsvc.device.cuda.results import Results
+from perfsvc.device.cuda.stopwatch import Stopwatch
+from perfsvc.device.instruments import error_entry
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import DeviceInfo, Launch, ReplayRecord
+from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord
+
+_DRIVER = ctypes.CDLL("libcuda.so.1")  # the one that PyCUDA has loaded, for calls that it has not
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_HZ_PER_KHZ = 1e3
-_SECONDS_PER_MS = 1e-3
 _PLAIN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
-_SAMPLES_PER_FLUSH = 2  # the host queues about two samples in the time in which the device writes the flush buffer
-_QUEUED_FLUSHES = 256  # the driver's queue takes about a thousand operations before it makes the host wait
-
-_CURES = {
-    "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
-    "misaligned address": "align what vector loads and stores (float4) are given",
-    "illegal instruction": "build the case anew for this GPU",
-    "invalid argument": "compare grid, block and dynamic shared memory with what `perfsvc devices` shows",
-    "too many resources": "use fewer threads a block, or bound its registers with __launch_bounds__",
-    "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
-    "timed out": "make the launch shorter, or run on a GPU without a display",
-    "assert": "the kernel's own assert failed: its message is in the worker's output",
-    "symbol not found": 'correct the name, and declare kernels extern "C" so that the compiler keeps theirs',
-    "PTX": "build the case anew for this GPU",
-    "image is invalid": "build the case anew for this GPU",
-    "no kernel image": "build the case for this GPU's architecture",
-    "ECC": "take the board out of service and look at nvidia-smi -q -d ECC",
-}
-_CALLS_OF_A_KERNEL = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
-_OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
-
-
-def devices() -> list[DeviceInfo]:
-    """Every CUDA device that this process may see, in CUDA's order. Creates no context.
-
-    Raises ``NoDeviceError`` where the driver finds none.
-    """
-    # Before cuInit, which reads it: a lazily loaded kernel would make its first launch wait for the loading.
-    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
-    try:
-        drv.init()
-        return [_describe(ordinal) for ordinal in range(drv.Device.count())]
-    except drv.Error as error:
-        raise NoDeviceError(
-            f"the CUDA driver finds no device: {error}",
-            cure="see whether nvidia-smi lists one; check CUDA_VISIBLE_DEVICES",
-        ) from error
-
-
-def _describe(ordinal: int) -> DeviceInfo:
-    device = drv.Device(ordinal)
-    major, minor = device.compute_capability()
-    identity = _uuid(ordinal)
-
-    def attribute(name: str) -> int:
-        return int(device.get_attribute(getattr(drv.device_attribute, name)))
-
-    return DeviceInfo(
-        kind="cuda",
-        spec=f"cuda:{identity}",
-        uuid=identity,
-        model=str(device.name()),
-        target=f"sm_{major}{minor}",
-        compute_capability=f"{major}.{minor}",
-        multiprocessors=attribute("MULTIPROCESSOR_COUNT"),
-        clock_hz=attribute("CLOCK_RATE") * _HZ_PER_KHZ,
-        memory_clock_hz=attribute("MEMORY_CLOCK_RATE") * _HZ_PER_KHZ,
-        memory_bytes=int(device.total_memory()),
-        l2_bytes=attribute("L2_CACHE_SIZE"),
-        shared_bytes_per_block=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-        registers_per_block=attribute("MAX_REGISTERS_PER_BLOCK"),
-        warp_size=attribute("WARP_SIZE"),
-        driver=telemetry.driver_version() or _cuda_version(drv.get_driver_version()),
-        power_limit_w=telemetry.power_limit_w(identity),
-    )
-
-
-def _cuda_version(number: int) -> str:
-    return f"CUDA {number // 1000}.{number % 1000 // 10}"
-
-
-def _uuid(ordinal: int) -> str:
-    """The UUID as nvidia-smi prints it; PyCUDA has no call for it."""
-    library = ctypes.CDLL("libcuda.so.1")  # the one that PyCUDA has loaded
-    handle, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
-    for result in (
-        library.cuDeviceGet(ctypes.byref(handle), ordinal),
-        library.cuDeviceGetUuid_v2(raw, handle),
-    ):
-        if result:
-            raise NoDeviceError(f"the CUDA driver does not say which board device {ordinal} is (error {result})")
-    return f"GPU-{uuid.UUID(bytes=raw.raw)}"
+_NON_BLOCKING = 1  # a stream that the legacy default stream does not wait for, and that does not wait for it
+_QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,36 +86,47 @@ class CudaDevice:
     A process opens one GPU at a time, and uses it in the thread that opened it.
 
     Args:
-        uuid: which one, as ``GPU-5e…``.
+        uuid: which one, as ``GPU-5e…`` or ``MIG-…``.
+        instruments: ``perfsvc.device.instruments.unit`` compiled for it.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.
     """
 
-    def __init__(self, uuid: str) -> None:
-        known = devices()
-        ordinal = next((index for index, info in enumerate(known) if info.uuid == uuid), None)
-        if ordinal is None:
-            raise NoDeviceError(f"there is no GPU {uuid}", cure="name one that `perfsvc devices` lists")
-        self.info = known[ordinal]
+    def __init__(self, uuid: str, instruments: bytes) -> None:
+        self._board = telemetry.Board(uuid)
         try:
+            listing.start()
+            known = [listing.describe(ordinal) for ordinal in range(drv.Device.count())]
+            ordinal = next((index for index, info in enumerate(known) if info.uuid == uuid), None)
+            if ordinal is None:
+                raise NoDeviceError(f"there is no GPU {uuid}", cure="name one that `perfsvc devices` lists")
+            self.info = known[ordinal]
             self._context = drv.Device(ordinal).retain_primary_context()
             self._context.push()
-            self._stream = drv.Stream()
+            # PyCUDA aborts a process that ends with a context on its stack.
+            atexit.register(self.close)
+            self._stream = drv.Stream(_NON_BLOCKING)
+            ours = Instruments(instruments, self.info.multiprocessors)
+            self._results, self._aside = Results(ours, self._stream), Results(ours, drv.Stream(_NON_BLOCKING))
+            self._stopwatch = Stopwatch(ours, self._stream, self._evict)
         except drv.Error as error:
             raise NoDeviceError(
-                f"{self.info.model} ({uuid}) cannot be opened: {error}",
+                f"the GPU {uuid} cannot be opened: {error}",
                 cure="see in nvidia-smi whether another process holds it, or its compute mode forbids it",
             ) from error
-        # PyCUDA aborts a process that ends with a context on its stack.
-        atexit.register(self.close)
+        self._board.claim()
         self._open = True
         self._lost = False
         self._allocations: dict[int, Any] = {}
-        self._events: list[tuple[Any, Any]] = []
-        self._flush_address = 0
+        self._flush = (0, 0)  # address and size of what evicting the cache writes to
         self._last_entry = ""
         self._domain = nvtx.get_domain("perfsvc")
+
+    @property
+    def queue_depth(self) -> int:
+        """Operations that the driver takes without making the host wait."""
+        return _QUEUE_DEPTH
 
     @property
     def stream(self) -> int:
@@ -203,7 +138,6 @@ class CudaDevice:
         self,
         record: ReplayRecord,
         replica: int,
-        expected: Mapping[str, NDArray[Any]],  # noqa: ARG002 only a device that computes nothing needs them
     ) -> Iterator[None]:
         """An NVTX range in the domain ``perfsvc`` that bears the case's id, its benchmark and the replica."""
         case = record.case
@@ -284,54 +218,83 @@ class CudaDevice:
         drv.Context.synchronize()
 
     @_translated
-    def time(
-        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], cold: bool
-    ) -> list[float]:
-        """Times samples one by one, in seconds."""
-        measure = self._device_times if clock == "device" else self._host_times
-        return measure(sample, count, cold=cold)
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Queues a copy within the device's memory."""
+        drv.memcpy_dtod_async(target, source, nbytes, self._stream)
 
-    def _device_times(self, sample: Callable[[], None], count: int, *, cold: bool) -> list[float]:
-        while len(self._events) < count:
-            self._events.append((drv.Event(), drv.Event()))
-        pairs = self._events[:count]
-        if not cold:
-            self._head_start(sample, count)
-        for start, end in pairs:
-            if cold:
-                self._flush()
-            start.record(self._stream)
-            sample()
-            end.record(self._stream)
+    @_translated
+    def digest(self, address: int, nbytes: int) -> str:
+        """A fingerprint of device memory, computed there."""
+        return self._results.digest(address, nbytes)
+
+    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:
+        """Whether there is a kernel for this pair of dtypes."""
+        return bool(error_entry(dtype, reference_dtype))
+
+    @_translated
+    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
+        """The error of a result against its reference, both in device memory, computed there."""
+        return self._results.error(address, dtype, reference, reference_dtype, count)
+
+    def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing: this device computes its results."""
+
+    def now(self) -> float:
+        """The monotonic clock."""
+        return time.monotonic()
+
+    def rest(self, seconds: float) -> None:
+        """Sleeps."""
+        time.sleep(seconds)
+
+    def conditions(self) -> Conditions:
+        """What the driver says of the board."""
+        return self._board.read()
+
+    @_translated
+    def batch(
+        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], evict_bytes: int, gated: bool
+    ) -> Batch:
+        """Times samples one by one."""
+        if evict_bytes:
+            self._prepare_eviction(evict_bytes)
+        if clock == "host":
+            return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes, conditions=self.conditions)
+        return self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated, meanwhile=self.conditions)
+
+    @_translated
+    def back_to_back(self, sample: Callable[[], None], count: int) -> float:
+        """Seconds a sample without anything between them."""
+        return self._stopwatch.back_to_back(sample, count)
+
+    @_translated
+    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:
+        """Whether the watched memory changes although the stream is held back."""
+
+        def fingerprints() -> list[str]:
+            return [self._aside.digest(address, nbytes) for address, nbytes in watched]
+
         self._stream.synchronize()
-        return [float(end.time_since(start)) * _SECONDS_PER_MS for start, end in pairs]
+        before = fingerprints()
+        return self._stopwatch.held_back(sample, seconds, lambda: fingerprints() != before)
 
-    def _head_start(self, sample: Callable[[], None], count: int) -> None:
-        """Keeps the device busy while the host queues the samples: an idle device would time the host instead.
+    @_translated
+    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
+        """Joules a sample by the board's own counter; None where it does not count."""
+        return joules_of(lambda count: self._stopwatch.back_to_back(sample, count), self._board.energy_j, seconds)
 
-        The untimed sample after it brings the sample's data back into the cache.
-        """
-        for _ in range(min(1 + count // _SAMPLES_PER_FLUSH, _QUEUED_FLUSHES)):
-            self._flush()
-        sample()
+    def _prepare_eviction(self, nbytes: int) -> None:
+        address, size = self._flush
+        if size < nbytes:
+            if address:
+                self.free(address)
+            self._flush = (self.allocate(nbytes), nbytes)
+        # Lines that a kernel asked to persist would outlive any write. There is no such call for a stream.
+        _DRIVER.cuCtxResetPersistingL2Cache()
 
-    def _host_times(self, sample: Callable[[], None], count: int, *, cold: bool) -> list[float]:
-        seconds: list[float] = []
-        for _ in range(count):
-            if cold:
-                self._flush()
-            drv.Context.synchronize()
-            start = time.perf_counter()
-            sample()
-            drv.Context.synchronize()
-            seconds.append(time.perf_counter() - start)
-        return seconds
-
-    def _flush(self) -> None:
-        """Queues a write to twice as many bytes as the L2 cache holds, which evicts all else."""
-        nbytes = 2 * self.info.l2_bytes
-        self._flush_address = self._flush_address or self.allocate(nbytes)
-        drv.memset_d8_async(self._flush_address, 0, nbytes, self._stream)
+    def _evict(self, nbytes: int) -> None:
+        """Queues a write of so many bytes, which takes the place of all else in the cache."""
+        drv.memset_d8_async(self._flush[0], 0, nbytes, self._stream)
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raises ``error`` as ours. It is fatal if the context answers no more: CUDA repeats such an error for ever."""
@@ -340,10 +303,9 @@ class CudaDevice:
         except drv.Error:
             self._lost = True
         text = str(error)
-        cure = next((cure for sign, cure in _CURES.items() if sign in text), _OTHER_CURE)
-        of_kernel = self._lost or text.startswith(_CALLS_OF_A_KERNEL)
+        of_kernel = self._lost or is_of_a_kernel(text)
         where = f" (last launch: {self._last_entry})" if self._last_entry and of_kernel else ""
-        raise LaunchError(f"{text}{where}", cure=cure, fatal=self._lost) from error
+        raise LaunchError(f"{text}{where}", cure=cure_of(text), fatal=self._lost) from error
 
     def close(self) -> None:
         """Gives everything back, also when the context is lost."""
@@ -358,7 +320,7 @@ class CudaDevice:
         with contextlib.suppress(drv.Error):
             self._context.detach()
         self._allocations.clear()
-        self._events.clear()
+        self._board.close()
 
 
 def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through PyCUDA: the only room of the house that imports it."""

@@ -1,0 +1,86 @@
+"""The CUDA devices that this process may see."""
+
+import ctypes
+import os
+import uuid
+from dataclasses import replace
+
+import pycuda.driver as drv
+
+from perfsvc.device import telemetry
+from perfsvc.errors import NoDeviceError
+from perfsvc.model import DeviceInfo
+
+_HZ_PER_KHZ = 1e3
+
+
+def devices() -> list[DeviceInfo]:
+    """Every CUDA device that this process may see, in CUDA's order. Creates no context.
+
+    Raises ``NoDeviceError`` where the driver finds none.
+    """
+    try:
+        start()
+        found = [describe(ordinal) for ordinal in range(drv.Device.count())]
+    except drv.Error as error:
+        raise NoDeviceError(
+            f"the CUDA driver finds no device: {error}",
+            cure="see whether nvidia-smi lists one; check CUDA_VISIBLE_DEVICES",
+        ) from error
+    driver = telemetry.driver_version() or _cuda_version(drv.get_driver_version())
+    return [replace(info, driver=driver, power_limit_w=telemetry.power_limit_w(info.uuid)) for info in found]
+
+
+def start() -> None:
+    """Starts the driver in this process; raises ``pycuda.driver.Error``."""
+    # Before cuInit, which reads them: a lazily loaded kernel would make its first launch wait for the loading.
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
+    drv.init()
+
+
+def describe(ordinal: int) -> DeviceInfo:
+    """What CUDA knows of a device, which is all but its power limit and the driver's own version."""
+    device = drv.Device(ordinal)
+    major, minor = device.compute_capability()
+    identity = _uuid(ordinal)
+
+    def attribute(name: str) -> int:
+        return int(device.get_attribute(getattr(drv.device_attribute, name)))
+
+    return DeviceInfo(
+        kind="cuda",
+        spec=f"cuda:{identity}",
+        uuid=identity,
+        model=str(device.name()),
+        target=f"sm_{major}{minor}",
+        compute_capability=f"{major}.{minor}",
+        multiprocessors=attribute("MULTIPROCESSOR_COUNT"),
+        clock_hz=attribute("CLOCK_RATE") * _HZ_PER_KHZ,
+        memory_clock_hz=attribute("MEMORY_CLOCK_RATE") * _HZ_PER_KHZ,
+        memory_bytes=int(device.total_memory()),
+        l2_bytes=attribute("L2_CACHE_SIZE"),
+        shared_bytes_per_block=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        registers_per_block=attribute("MAX_REGISTERS_PER_BLOCK"),
+        warp_size=attribute("WARP_SIZE"),
+    )
+
+
+def _cuda_version(number: int) -> str:
+    return f"CUDA {number // 1000}.{number % 1000 // 10}"
+
+
+def _uuid(ordinal: int) -> str:
+    """The UUID as nvidia-smi prints it, of a whole board or of a MIG instance; PyCUDA has no call for it."""
+    library = ctypes.CDLL("libcuda.so.1")  # the one that PyCUDA has loaded
+    handle, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
+    for result in (
+        library.cuDeviceGet(ctypes.byref(handle), ordinal),
+        library.cuDeviceGetUuid_v2(raw, handle),
+    ):
+        if result:
+            raise NoDeviceError(f"the CUDA driver does not say which board device {ordinal} is (error {result})")
+    identity = uuid.UUID(bytes=raw.raw)
+    # What a MIG instance is selected by begins so, and CUDA shows an instance only where it was selected.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return visible if visible == f"MIG-{identity}" else f"GPU-{identity}"

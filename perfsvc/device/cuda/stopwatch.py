@@ -1,0 +1,149 @@
+"""Timing on the stream: samples between events, released together from behind the gate."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pycuda.driver as drv
+
+from perfsvc.device.cuda.gate import Gate
+from perfsvc.device.cuda.instruments import Instruments, mapped
+from perfsvc.device.instruments import STAMP
+from perfsvc.model import Batch, Conditions
+
+_SECONDS_PER_MS = 1e-3
+_HZ_PER_GHZ = 1e9
+_SHORTEST_CLOCK_NS = 1_000_000
+"""Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
+_SLOTS = 1024
+"""More multiprocessors than any GPU has."""
+_EVENT = drv.event_flags.DEFAULT
+
+Sample = Callable[[], None]
+
+
+class Stopwatch:
+    """Times samples on one stream.
+
+    Args:
+        instruments: our kernels.
+        stream: what the samples are queued on.
+        evict: queues the write of so many bytes, after which the cache holds nothing else.
+    """
+
+    def __init__(self, instruments: Instruments, stream: Any, evict: Callable[[int], None]) -> None:
+        self._instruments = instruments
+        self._stream = stream
+        self._evict = evict
+        self._gate = Gate(instruments, stream)
+        self._pairs: list[tuple[Any, Any]] = []
+        self._whole = (drv.Event(_EVENT), drv.Event(_EVENT))
+        # Cycles and nanoseconds of each multiprocessor, before and after a batch.
+        self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
+
+    def batch(
+        self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, meanwhile: Callable[[], Conditions]
+    ) -> Batch:
+        """Times ``count`` samples one by one; ``meanwhile`` is called while the device is at them."""
+        while len(self._pairs) < count:
+            self._pairs.append((drv.Event(_EVENT), drv.Event(_EVENT)))
+        pairs = self._pairs[:count]
+        self._stamps[:] = 0
+        with self._gated() if gated else contextlib.nullcontext():
+            self._stamp(0)
+            if not evict_bytes:
+                sample()  # brings its data into the cache
+            self._whole[0].record(self._stream)
+            for start, end in pairs:
+                if evict_bytes:
+                    self._evict(evict_bytes)
+                start.record(self._stream)
+                sample()
+                end.record(self._stream)
+            self._whole[1].record(self._stream)
+            self._stamp(1)
+            ahead = not pairs[-1][0].query()
+        conditions = meanwhile()
+        self._stream.synchronize()
+        return Batch(
+            samples_s=tuple(_seconds(start, end) for start, end in pairs),
+            gated=gated,
+            kept_ahead=self._gate.held if gated else ahead,
+            busy_s=_seconds(*self._whole),
+            conditions=_with_clock(conditions, self._clock_hz()),
+        )
+
+    def host_batch(
+        self, sample: Sample, count: int, *, evict_bytes: int, conditions: Callable[[], Conditions]
+    ) -> Batch:
+        """Times ``count`` samples end to end by the host's clock, the device idle before each."""
+        samples_s = []
+        self._stamps[:] = 0
+        started = time.perf_counter()
+        self._stamp(0)
+        for _ in range(count):
+            if evict_bytes:
+                self._evict(evict_bytes)
+            drv.Context.synchronize()
+            start = time.perf_counter()
+            sample()
+            drv.Context.synchronize()
+            samples_s.append(time.perf_counter() - start)
+        self._stamp(1)
+        self._stream.synchronize()
+        busy_s = time.perf_counter() - started
+        return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(conditions(), self._clock_hz()))
+
+    def back_to_back(self, sample: Sample, count: int) -> float:
+        """Seconds a sample where nothing stands between them."""
+        with self._gated():
+            sample()
+            self._whole[0].record(self._stream)
+            for _ in range(count):
+                sample()
+            self._whole[1].record(self._stream)
+        self._stream.synchronize()
+        return _seconds(*self._whole) / count
+
+    def held_back(self, sample: Sample, seconds: float, look: Callable[[], bool]) -> bool:
+        """Queues a sample behind the closed gate and says what ``look`` sees while it is still closed.
+
+        False where the gate opened by itself: then the sample is on the stream, for it waited for it.
+        """
+        with self._gated():
+            sample()
+            time.sleep(seconds)
+            seen = look()
+        self._stream.synchronize()
+        return seen and self._gate.held
+
+    @contextlib.contextmanager
+    def _gated(self) -> Iterator[None]:
+        self._gate.close()
+        try:
+            yield
+        finally:
+            self._gate.open()
+
+    def _stamp(self, which: int) -> None:
+        address = np.uint64(int(self._stamps_address) + which * self._stamps.nbytes // 2)
+        blocks = self._instruments.multiprocessors
+        self._instruments.launch(self._stream, STAMP, address, np.uint32(_SLOTS), blocks=blocks)
+
+    def _clock_hz(self) -> float | None:
+        """The median clock of the multiprocessors that wrote both stamps; None where too little time passed."""
+        before, after = self._stamps.reshape(2, _SLOTS, 2).astype(np.int64)
+        passed = (after - before)[(before[:, 1] > 0) & (after[:, 1] > 0)]
+        passed = passed[passed[:, 1] >= _SHORTEST_CLOCK_NS]
+        return float(np.median(passed[:, 0] / passed[:, 1])) * _HZ_PER_GHZ if len(passed) else None
+
+
+def _with_clock(conditions: Conditions, clock_hz: float | None) -> Conditions:
+    return conditions if clock_hz is None else replace(conditions, sm_clock_hz=clock_hz)
+
+
+def _seconds(start: Any, end: Any) -> float:
+    return float(end.time_since(start)) * _SECONDS_PER_MS

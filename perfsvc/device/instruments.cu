@@ -1,0 +1,158 @@
+// The kernels of perfsvc's own: what it takes to time others on a GPU, and to look at their results where they lie.
+
+#include <cuda_fp16.h>
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+static __device__ __forceinline__ u64 nanoseconds() {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// --- timing ----------------------------------------------------------------------------------------------------------
+
+// Holds back the stream until the host has written `ticket` to *opened, or says in *expired that it waited too long: a
+// gate that nobody opens must not hang the GPU. One thread; both words lie in the host's memory.
+extern "C" __global__ void perfsvc_gate(const volatile u32* opened, volatile u32* expired, u32 ticket, u64 limit_ns) {
+    const u64 start = nanoseconds();
+    while (*opened != ticket) {
+        if (nanoseconds() - start > limit_ns) {
+            *expired = ticket;
+            return;
+        }
+    }
+}
+
+// One block a multiprocessor: each notes its cycles and the time. Cycles are counted by each multiprocessor for itself,
+// so two stamps are only compared where the same one wrote them.
+// The numbers of multiprocessors may have gaps (MIG), and those from `slots` on go unnoticed.
+extern "C" __global__ void perfsvc_stamp(volatile u64* stamps, u32 slots) {
+    u32 multiprocessor;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
+    if (multiprocessor >= slots) return;
+    stamps[2 * multiprocessor] = clock64();
+    stamps[2 * multiprocessor + 1] = nanoseconds();
+}
+
+// --- results ---------------------------------------------------------------------------------------------------------
+
+// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output.
+static __device__ __forceinline__ u64 mixed(u64 x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+// Adds up words that are mixed with their place, twice and differently: 128 bits that do not depend on the order in
+// which the blocks add. `data` is aligned to 8 bytes; a tail is filled with zeros, and the size tells it from real ones.
+extern "C" __global__ void perfsvc_digest(const unsigned char* data, u64 nbytes, u64* sums) {
+    const u64 words = nbytes / 8, stride = (u64)gridDim.x * blockDim.x;
+    u64 first = 0, second = 0;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i * 8 < nbytes; i += stride) {
+        u64 word = 0;
+        if (i < words) {
+            word = reinterpret_cast<const u64*>(data)[i];
+        } else {
+            for (u64 byte = i * 8; byte < nbytes; ++byte) word |= (u64)data[byte] << (8 * (byte % 8));
+        }
+        const u64 place = mixed(i + 0x9e3779b97f4a7c15ull);
+        first += mixed(word ^ place);
+        second += mixed(word + 0xd1b54a32d192ed03ull * place);
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+        first += __shfl_down_sync(0xffffffffu, first, offset);
+        second += __shfl_down_sync(0xffffffffu, second, offset);
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicAdd(&sums[0], first);
+        atomicAdd(&sums[1], second);
+    }
+}
+
+static __device__ __forceinline__ double warp_sum(double value) {
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
+    return value;
+}
+
+// The sum of the squares of a reference.
+template <typename Reference>
+static __device__ void squares(const Reference* reference, u64 count, double* sum) {
+    double mine = 0;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+        const double value = (double)reference[i];
+        mine += value * value;
+    }
+    mine = warp_sum(mine);
+    if (threadIdx.x % 32 == 0) atomicAdd(sum, mine);
+}
+
+static __device__ __forceinline__ double precise(__half value) { return (double)__half2float(value); }
+template <typename Number>
+static __device__ __forceinline__ double precise(Number value) { return (double)value; }
+
+template <typename Result> struct Whole { static constexpr bool value = true; };
+template <> struct Whole<__half> { static constexpr bool value = false; };
+template <> struct Whole<float> { static constexpr bool value = false; };
+template <> struct Whole<double> { static constexpr bool value = false; };
+
+// |out - ref| / max(|ref|, rms): the twin of perfsvc/measure/check.py, which says what each case means.
+template <typename Result, typename Reference>
+static __device__ __forceinline__ double error_of(Result result, Reference reference, double rms) {
+    const double got = precise(result), wanted = precise(reference);
+    const double error = fabs(got - wanted) / fmax(fabs(wanted), rms);
+    if constexpr (Whole<Result>::value) {
+        // Equal in float64 and yet not the same integer.
+        if (error == 0 && (u64)result != (u64)reference) return 1.1102230246251565e-16;
+    }
+    if (isfinite(error) && isfinite(wanted)) return error;
+    return got == wanted || (isnan(got) && isnan(wanted)) ? 0.0 : INFINITY;
+}
+
+// Errors are never negative, so that their bits are ordered as they are.
+template <typename Result, typename Reference>
+static __device__ void errors(const Result* result, const Reference* reference, u64 count, const double* squares,
+                              double* sum, u64* largest) {
+    const double rms = sqrt(*squares / (double)count);
+    double mine = 0, worst = 0;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+        const double error = error_of(result[i], reference[i], rms);
+        mine += error;
+        worst = fmax(worst, error);
+    }
+    mine = warp_sum(mine);
+    for (int offset = 16; offset > 0; offset /= 2) worst = fmax(worst, __shfl_down_sync(0xffffffffu, worst, offset));
+    if (threadIdx.x % 32 == 0) {
+        atomicAdd(sum, mine);
+        atomicMax(largest, (u64)__double_as_longlong(worst));
+    }
+}
+
+// answer[0]: the sum of the squares of the reference, written by the first kernel; then the sum of the errors, and the
+// bits of the largest.
+#define SQUARES(NAME, REFERENCE)                                                                                       \
+    extern "C" __global__ void perfsvc_squares_##NAME(const REFERENCE* reference, u64 count, double* answer) {         \
+        squares(reference, count, answer);                                                                             \
+    }
+#define ERROR(NAME, RESULT, REFERENCE)                                                                                 \
+    extern "C" __global__ void perfsvc_error_##NAME(const RESULT* result, const REFERENCE* reference, u64 count,       \
+                                                    double* answer) {                                                  \
+        errors(result, reference, count, answer, answer + 1, reinterpret_cast<u64*>(answer + 2));                      \
+    }
+
+SQUARES(float64, double)
+SQUARES(int32, int)
+SQUARES(uint32, u32)
+SQUARES(int64, long long)
+SQUARES(uint64, u64)
+ERROR(float16_float64, __half, double)
+ERROR(float32_float64, float, double)
+ERROR(float64_float64, double, double)
+ERROR(int32_int32, int, int)
+ERROR(uint32_uint32, u32, u32)
+ERROR(int64_int64, long long, long long)
+ERROR(uint64_uint64, u64, u64)
+ERROR(int32_int64, int, long long)
+ERROR(uint32_int64, u32, long long)
+ERROR(uint64_int64, u64, long long)
