@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from perfsvc import elf
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.model import DeviceInfo, Dim3, Launch, ReplayRecord
+from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Error, Launch, ReplayRecord
 
 WARP_SIZE = 32
 MAX_THREADS_PER_BLOCK = 1024
@@ -148,20 +148,25 @@ class CpuDevice:
         self.upload = self._memory.upload
         self.download = self._memory.download
         self.view = self._memory.view
+        self.copy = self._memory.copy
+        self.digest = self._memory.digest
+        self.queue_depth = 0  # a launch is done when it returns
         self._workers = min(self.info.multiprocessors, _MAX_WORKERS)
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="perfsvc-cpu")
         self._arenas: list[mmap.mmap] = []
         self._saved_s = 0.0  # processor time that the launches of a sample spent beside each other
-        self._evicted = np.zeros(min(self.info.l2_bytes, _MAX_EVICTED_BYTES), np.uint8)
+        self._evicted = np.zeros(_MAX_EVICTED_BYTES, np.uint8)
 
     def measuring(
         self,
         record: ReplayRecord,  # noqa: ARG002 no profiler looks at this device
         replica: int,  # noqa: ARG002 see above
-        expected: Mapping[str, NDArray[Any]],  # noqa: ARG002 only a device that computes nothing needs them
     ) -> AbstractContextManager[None]:
         """Marks nothing."""
         return contextlib.nullcontext()
+
+    def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing: this device computes its results."""
 
     def load(self, code: bytes) -> CpuModule:
         """Loads a shared object; raises ``LaunchError`` where it is not one for this machine."""
@@ -238,30 +243,66 @@ class CpuDevice:
     def synchronize(self) -> None:
         """Everything is done already."""
 
-    def time(
+    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:  # noqa: ARG002 the host is this device
+        """Never: the host does it as well."""
+        return False
+
+    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:  # noqa: ARG002 see above
+        """Never asked for."""
+        return None
+
+    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:  # noqa: ARG002 there are no streams
+        """Never: what ``sample`` does is done when it returns."""
+        return False
+
+    def now(self) -> float:
+        """The monotonic clock."""
+        return time.monotonic()
+
+    def rest(self, seconds: float) -> None:
+        """Sleeps."""
+        time.sleep(seconds)
+
+    def conditions(self) -> Conditions:
+        """Nothing is known of them."""
+        return Conditions()
+
+    def batch(
         self,
         sample: Callable[[], None],
         count: int,
         *,
         clock: Literal["device", "host"],
-        cold: bool,
-    ) -> list[float]:
-        """Seconds of processor time, that of a launch shared evenly among its workers; elapsed time for ``host``.
+        evict_bytes: int,
+        gated: bool,  # noqa: ARG002 nothing can come between a launch and itself
+    ) -> Batch:
+        """Samples in seconds of processor time, that of a launch shared evenly among its workers; elapsed for ``host``.
 
-        Processor time, because other programs on this machine would else be taken for the kernel. ``cold`` writes a
-        buffer of the size of the last-level cache first, 64 MiB at most; what other cores hold in caches of their own
-        stays there.
+        Processor time, because other programs on this machine would else be taken for the kernel. Eviction writes
+        64 MiB at most; what other cores hold in caches of their own stays there.
         """
-        times = []
+        samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time
+        started = time.perf_counter()
         for _ in range(count):
-            if cold:
-                self._evicted += 1
+            self._evicted[:evict_bytes] += 1
             self._saved_s = 0.0
             start = now()
             sample()
-            times.append(now() - start - (0.0 if clock == "host" else self._saved_s))
-        return times
+            samples_s.append(now() - start - (0.0 if clock == "host" else self._saved_s))
+        return Batch(tuple(samples_s), busy_s=time.perf_counter() - started)
+
+    def back_to_back(self, sample: Callable[[], None], count: int) -> float:
+        """Seconds of processor time a sample, without anything between them."""
+        self._saved_s = 0.0
+        start = time.process_time()
+        for _ in range(count):
+            sample()
+        return (time.process_time() - start - self._saved_s) / count
+
+    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:  # noqa: ARG002 nobody counts it
+        """Not known."""
+        return None
 
     def close(self) -> None:
         """Ends the worker threads and gives their stacks back."""

@@ -1,6 +1,7 @@
 """Host memory under the rules of device memory: plain addresses, aligned, nobody's but the device's."""
 
 import ctypes
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,14 @@ class HostMemory:
     def download(self, address: int, out: NDArray[Any]) -> None:
         """Copies from an address into a C-contiguous array."""
         ctypes.memmove(out.ctypes.data, address, out.nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copies from one address to another."""
+        ctypes.memmove(target, source, nbytes)
+
+    def digest(self, address: int, nbytes: int) -> str:
+        """The BLAKE2b digest of ``nbytes`` bytes, in hexadecimal."""
+        return hashlib.blake2b(self.view(address, "uint8", (nbytes,)).data, digest_size=16).hexdigest()
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """The memory itself as an array, valid until it is freed."""

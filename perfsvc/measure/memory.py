@@ -1,6 +1,6 @@
 """The device memory of one case: every buffer between two guard bands, outputs poisoned before each check."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError, ResultError
-from perfsvc.model import Buffer, Role
+from perfsvc.model import Array, Buffer, Role
 
 GUARD_BYTES = 64 << 10
 """Of the band on each side of a buffer: a write further out than that is not seen here."""
@@ -23,13 +23,12 @@ class Memory:
     Args:
         device: where they lie.
         buffers: what the case needs.
-        inputs: host arrays for every buffer whose role is input or inout.
     """
 
-    def __init__(self, device: Device, buffers: Sequence[Buffer], inputs: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, device: Device, buffers: Sequence[Buffer]) -> None:
         self._device = device
         self._buffers = {buffer.array.name: buffer for buffer in buffers}
-        self._inputs = inputs
+        self._guard = ""
         self._bases: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -39,6 +38,7 @@ class Memory:
                 base = self._bases[name] = self._device.allocate(size + 2 * GUARD_BYTES)
                 self._device.fill(base, GUARD_BYTES, GUARD)
                 self._device.fill(base + GUARD_BYTES + size, GUARD_BYTES, GUARD)
+                self._guard = self._guard or self._device.digest(base, GUARD_BYTES)
         except BaseException:
             self._free()
             raise
@@ -62,11 +62,11 @@ class Memory:
         array = self._buffers[name].array
         return int(np.prod(array.shape, dtype=np.int64)) * np.dtype(array.dtype).itemsize
 
-    def reset(self) -> None:
-        """Uploads inputs and poisons everything else, as before the very first launch."""
+    def reset(self, bring: Callable[[str, int], None]) -> None:
+        """Has inputs brought (by name, to an address) and poisons the rest, as before the very first launch."""
         for name, buffer in self._buffers.items():
             if buffer.role in {Role.INPUT, Role.INOUT}:
-                self._device.upload(self.address(name), self._inputs[name])
+                bring(name, self.address(name))
             else:
                 self._device.fill(self.address(name), self.nbytes(name), POISON)
 
@@ -91,36 +91,34 @@ class Memory:
             for name, buffer in self._buffers.items()
         }
 
-    def outputs(self) -> dict[str, NDArray[Any]]:
-        """The present content of every buffer that has a reference."""
-        return {name: self.read(name) for name, b in self._buffers.items() if b.role in {Role.OUTPUT, Role.INOUT}}
+    def names(self, *roles: Role) -> tuple[str, ...]:
+        """The buffers that are something to the case."""
+        return tuple(name for name, buffer in self._buffers.items() if buffer.role in roles)
 
-    def require_intact_inputs(self) -> None:
-        """Raises ``ResultError`` where a buffer that is an input alone was written to."""
-        for name, buffer in self._buffers.items():
-            if buffer.role is Role.INPUT:
-                now, given = (array.reshape(-1).view(np.uint8) for array in (self.read(name), self._inputs[name]))
-                if not np.array_equal(now, given):
-                    element = int(np.argmax(now != given)) // np.dtype(buffer.array.dtype).itemsize
-                    raise ResultError(
-                        f"the case wrote to its input {name!r}, first at element {element}",
-                        cure="write to outputs and scratch alone; what is changed in place is an input and an output",
-                    )
+    def array(self, name: str) -> Array:
+        """A buffer's dtype and shape."""
+        return self._buffers[name].array
+
+    def digests(self, *roles: Role) -> dict[str, str]:
+        """Fingerprints of the present content of buffers."""
+        return {name: self._device.digest(self.address(name), self.nbytes(name)) for name in self.names(*roles)}
 
     def require_intact_guards(self) -> None:
         """Raises ``ResultError`` where anything was written just before or after a buffer."""
-        for name, buffer in self._buffers.items():
-            size = self.nbytes(name)
-            itemsize = np.dtype(buffer.array.dtype).itemsize
-            for side, start in (("before", self._bases[name]), ("past", self.address(name) + size)):
-                band = np.empty(GUARD_BYTES, np.uint8)
-                self._device.download(start, band)
-                touched = np.flatnonzero(band != GUARD)
-                if touched.size:
-                    reach = GUARD_BYTES - int(touched[0]) if side == "before" else int(touched[-1]) + 1
-                    edge = "its start" if side == "before" else "its end"
-                    raise ResultError(
-                        f"out of bounds: the case wrote {side} buffer {name!r}, up to {-(-reach // itemsize)} "
-                        f"elements ({reach} bytes) from {edge}",
-                        cure="guard the kernel's stores against sizes that are no multiple of its block or tile",
-                    )
+        for name in self._buffers:
+            for side, start in (("before", self._bases[name]), ("past", self.address(name) + self.nbytes(name))):
+                if self._device.digest(start, GUARD_BYTES) != self._guard:
+                    raise self._overrun(name, side, start)
+
+    def _overrun(self, name: str, side: str, start: int) -> ResultError:
+        band = np.empty(GUARD_BYTES, np.uint8)
+        self._device.download(start, band)
+        touched = np.flatnonzero(band != GUARD)
+        reach = GUARD_BYTES - int(touched[0]) if side == "before" else int(touched[-1]) + 1
+        edge = "its start" if side == "before" else "its end"
+        elements = -(-reach // np.dtype(self.array(name).dtype).itemsize)
+        return ResultError(
+            f"out of bounds: the case wrote {side} buffer {name!r}, up to {elements} elements ({reach} bytes) "
+            f"from {edge}",
+            cure="guard the kernel's stores against sizes that are no multiple of its block or tile",
+        )

@@ -41,13 +41,18 @@ class Program:
         self._memory = memory
         self._functions = functions
         self._modules: list[Module] = [device.load(code) for code in modules]
+        self.calls = any(isinstance(step, Call) for step in record.steps)
         self._launches = [step for step in record.steps if isinstance(step, Launch)]
         self._all = [self._bind(step) for step in record.steps]
         self._queued = [self._bind(step) for step in record.steps if not isinstance(step, HostFinish)]
 
-    def reset(self) -> None:
-        """Brings inputs, poison and constants to the state before the first launch."""
-        self._memory.reset()
+    @property
+    def operations(self) -> int | None:
+        """How many operations ``queue`` puts on the stream; None where a Python step decides that."""
+        return None if self.calls else len(self._queued)
+
+    def set_constants(self) -> None:
+        """Fills ``__constant__`` symbols from the buffers that they are to hold."""
         for launch in self._launches:
             for symbol, buffer in launch.constants:
                 self._device.set_constant(
