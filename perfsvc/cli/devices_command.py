@@ -8,7 +8,10 @@ from perfsvc.cli import options, output
 @click.command("devices")
 @options.formats()
 def command(output_format: str) -> None:
-    """List the devices of this machine: every GPU, and the CPU device."""
+    """List the devices of this machine: every GPU, and the CPU device.
+
+    GPUs stand in the order in which cuda:0, cuda:1 and so on count them; one in MIG mode is listed as its instances.
+    """
     from perfsvc.report import tables
     from perfsvc.service.doctor import devices, toolkit
 

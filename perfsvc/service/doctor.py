@@ -63,6 +63,7 @@ def checkup(database: str | None) -> list[CheckRow]:
             lambda: _program("ncu", "Nsight Compute", "install Nsight Compute to learn why times change"),
         ),
         ("GPUs", lambda: _gpus(needed=gpu)),
+        ("telemetry", _telemetry),
         ("CPU device", _cpu),
         ("build cache", _cache),
         ("git", lambda: _program("git", "git", "install git, so that runs remember the commit they measured")),
@@ -124,7 +125,9 @@ def _nvml() -> Iterator[CheckRow]:
     elif installed := packages.version("nvidia-ml-py"):
         yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
     else:
-        cure = "pip install 'perfsvc[cuda]', to record driver and power limit"
+        cure = (
+            "pip install 'perfsvc[cuda]', to record driver, power limit and what a board is like while it is measured"
+        )
         yield CheckRow("NVML", ok=None, found="nvidia-ml-py is not installed", cure=cure)
 
 
@@ -159,6 +162,19 @@ def _gpus(*, needed: bool) -> Iterator[CheckRow]:
     for gpu in gpus:
         found = f"{gpu.model}, compute capability {gpu.compute_capability}, --device {gpu.spec}"
         yield CheckRow("GPU", ok=True, found=found)
+
+
+def _telemetry() -> Iterator[CheckRow]:
+    """What NVML tells of each GPU while it is measured; no row where there is none."""
+    for gpu in _usable_gpus():
+        answers = telemetry.tells(gpu.uuid)
+        told = ", ".join(topic for topic, answered in answers.items() if answered) or "nothing"
+        silent = ", ".join(topic for topic, answered in answers.items() if not answered)
+        if silent:
+            cure = "measure without; in a container, NVIDIA_DRIVER_CAPABILITIES has to name utility as well as compute"
+            yield CheckRow("telemetry", ok=None, found=f"{gpu.spec} tells {told}; it does not tell {silent}", cure=cure)
+        else:
+            yield CheckRow("telemetry", ok=True, found=f"{gpu.spec} tells {told}")
 
 
 def _cpu() -> Iterator[CheckRow]:

@@ -30,6 +30,7 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NvccToolchain", Compiler)
     monkeypatch.setattr(doctor, "_has_driver", lambda: True)
     monkeypatch.setattr(telemetry, "driver_version", lambda: "580.159.04")
+    monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": True, "energy": True})
     monkeypatch.setattr(packages, "version", lambda package: "1.2.3")
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
     return gpus
@@ -131,6 +132,33 @@ def test_no_nvml_is_told_with_what_installs_it(machine, monkeypatch):
     assert rows()["NVML"].ok is None
     monkeypatch.setattr(packages, "version", lambda package: "")
     assert "perfsvc[cuda]" in rows()["NVML"].cure
+
+
+def test_what_nvml_tells_of_each_gpu_is_found(machine, monkeypatch):
+    second = replace(BOARD, spec="cuda:MIG-2", uuid="MIG-2")
+    machine.append(second)
+    answers = {
+        BOARD.uuid: {"clocks": True, "power": True, "energy": True},
+        second.uuid: {"clocks": True, "power": True, "energy": False},
+    }
+    monkeypatch.setattr(telemetry, "tells", answers.get)
+    first, instance = (row for row in doctor.checkup(None) if row.check == "telemetry")
+    assert (first.ok, first.found, first.cure) == (True, "cuda:GPU-1 tells clocks, power, energy", "")
+    assert (instance.ok, instance.found) == (None, "cuda:MIG-2 tells clocks, power; it does not tell energy")
+    assert "utility" in instance.cure
+
+
+def test_a_gpu_of_which_nvml_tells_nothing_can_be_measured_all_the_same(machine, monkeypatch):
+    monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": False})
+    assert (rows()["telemetry"].ok, rows()["telemetry"].found) == (
+        None,
+        "cuda:GPU-1 tells nothing; it does not tell clocks",
+    )
+
+
+def test_where_there_is_no_gpu_nothing_is_said_of_what_nvml_tells(machine):
+    machine.clear()
+    assert "telemetry" not in rows()
 
 
 def test_devices_are_the_gpus_and_the_cpu(machine):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfsvc.device import instances
 from perfsvc.device.find import find, open_device, why_no_gpu
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.model import DeviceInfo
@@ -19,7 +20,11 @@ def install(monkeypatch, name, **contents):
     module = types.ModuleType(f"perfsvc.device.{name}")
     vars(module).update(contents)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(f"perfsvc.device.{name}", module, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def unrestricted(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 @pytest.fixture
@@ -29,12 +34,13 @@ def cpu(monkeypatch):
 
 @pytest.fixture
 def boards(monkeypatch):
-    install(monkeypatch, "cuda", devices=lambda: [FIRST, SECOND], CudaDevice=lambda uuid: f"opened {uuid}")
+    install(monkeypatch, "cuda.listing", devices=lambda: [FIRST, SECOND])
+    install(monkeypatch, "cuda.device", CudaDevice=lambda uuid, instruments: f"opened {uuid} with {instruments!r}")
 
 
 @pytest.fixture
 def no_boards(monkeypatch):
-    install(monkeypatch, "cuda", devices=list)
+    install(monkeypatch, "cuda.listing", devices=list)
 
 
 @pytest.fixture
@@ -50,9 +56,7 @@ def import_fails(monkeypatch, error):
             if name == "pycuda" or name.startswith("pycuda."):
                 raise error
 
-    monkeypatch.delitem(sys.modules, "perfsvc.device.cuda", raising=False)
-    monkeypatch.delattr("perfsvc.device.cuda", raising=False)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda"]:
+    for name in [name for name in sys.modules if name.startswith(("pycuda", "perfsvc.device.cuda."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
 
@@ -65,6 +69,11 @@ def import_fails(monkeypatch, error):
         ("cuda:1", [SECOND]),
         ("cuda:GPU-5e1a", [FIRST]),
         ("cuda:gpu-5e9", [SECOND]),
+        ("cuda:1,0", [SECOND, FIRST]),
+        ("cuda:0, 1", [FIRST, SECOND]),
+        ("cuda:GPU-5e9,GPU-5e1", [SECOND, FIRST]),
+        ("cuda:0,GPU-5e9", [FIRST, SECOND]),
+        ("cuda:1,GPU-5e9,1", [SECOND]),
         ("cpu", [CPU]),
     ],
 )
@@ -115,22 +124,42 @@ def test_a_machine_without_boards_says_so(no_boards):
     assert "nvidia-smi" in raised.value.cure
 
 
-@pytest.mark.parametrize("spec", ["cuda:2", "cuda:GPU-77"])
-def test_a_board_that_is_not_here_is_answered_with_those_that_are(boards, spec):
-    with pytest.raises(NoDeviceError, match=f"no device {spec}") as raised:
+@pytest.mark.parametrize(
+    ("spec", "missing"),
+    [
+        ("cuda:2", "cuda:2"),
+        ("cuda:0,7", "cuda:7"),
+        ("cuda:GPU-77", "cuda:GPU-77"),
+        ("cuda:GPU-5e1a,MIG-3", "cuda:MIG-3"),
+        ("cuda:banana", "cuda:banana"),
+        ("cuda:-1", "cuda:-1"),
+        ("cuda:0-1", "cuda:0-1"),
+    ],
+)
+def test_a_board_that_is_not_here_is_answered_with_those_that_are(boards, spec, missing):
+    with pytest.raises(UsageError, match=f"no device {missing}\n") as raised:
         find([spec])
-    assert raised.value.cure.endswith("cuda:GPU-5e1a, cuda:GPU-5e99")
+    assert raised.value.cure.endswith("cuda:GPU-5e1a (NVIDIA H100 80GB HBM3), cuda:GPU-5e99 (NVIDIA H100 80GB HBM3)")
+
+
+def test_a_board_asked_for_by_number_where_there_is_none_is_a_missing_device_and_no_misuse(no_boards):
+    with pytest.raises(NoDeviceError, match="lists no device"):
+        find(["cuda:0"])
 
 
 def test_the_beginning_of_two_uuids_names_neither(boards):
-    with pytest.raises(UsageError, match="names 2 devices"):
-        find(["cuda:GPU-5e"])
+    with pytest.raises(UsageError, match="cuda:GPU-5e names 2 devices") as raised:
+        find(["cuda:0,GPU-5e"])
+    assert "cuda:GPU-5e99 (NVIDIA H100" in raised.value.cure
 
 
-@pytest.mark.parametrize("spec", ["", "gpu", "fake", "fake:", "cpu:0", "auto:1", "CUDA"])
+@pytest.mark.parametrize(
+    "spec", ["", "gpu", "fake", "fake:", "cpu:0", "auto:1", "CUDA", "cuda:", "cuda:0,", "cuda:,0", "cuda:0, ,1", "0"]
+)
 def test_a_specification_that_means_nothing_is_a_usage_error(spec):
     with pytest.raises(UsageError, match="no device can be named") as raised:
         find([spec])
+    assert "cuda:0,2" in raised.value.cure
     assert "fake:script.json" in raised.value.cure
 
 
@@ -149,16 +178,46 @@ def test_a_script_that_is_not_there_is_no_device(tmp_path):
 
 
 def test_opening_opens_the_one_that_was_named(boards, cpu):
-    assert open_device("cuda:1") == "opened GPU-5e99"
+    assert open_device("cuda:1", b"cubin") == "opened GPU-5e99 with b'cubin'"
     assert open_device("cpu") == "the opened CPU"
     with pytest.raises(UsageError, match="names 2 devices"):
         open_device("cuda")
 
 
+@pytest.mark.parametrize("kind", ["GPU", "MIG"])
+def test_a_worker_that_sees_one_gpu_opens_it_without_a_search(monkeypatch, boards, kind):
+    uuid = f"{kind}-5e1a0000-1111-2222-3333-444455556666"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid)
+    install(monkeypatch, "cuda.listing")  # with nothing to search in
+    assert open_device(f"cuda:{uuid}", b"cubin") == f"opened {uuid} with b'cubin'"
+
+
+def test_a_board_made_visible_by_its_number_or_a_part_of_its_uuid_is_searched_for(monkeypatch, boards):
+    for visible in ("0", "GPU-5e1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert open_device(f"cuda:{visible}") == "opened GPU-5e1a with b''"
+
+
+def test_opening_without_pycuda_says_so(monkeypatch):
+    import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
+    uuid = "GPU-5e1a0000-1111-2222-3333-444455556666"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid)
+    with pytest.raises(NoDeviceError, match="PyCUDA, which is not installed"):
+        open_device(f"cuda:{uuid}")
+
+
+def test_boards_in_mig_mode_are_found_as_their_instances(monkeypatch, boards):
+    instance = replace(FIRST, spec="cuda:MIG-7", uuid="MIG-7", model="NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+    monkeypatch.setattr(instances, "complete", lambda shown: [*shown[:1], instance])
+    assert find(["cuda"]) == [FIRST, instance]
+    assert find(["cuda:1"]) == find(["cuda:mig-"]) == [instance]
+
+
 def test_looking_for_a_fake_imports_no_other_device(script):
     program = (
         "import sys; from perfsvc.device.find import find; find([sys.argv[1]]); "
-        "print([m for m in ('pycuda', 'pynvml', 'perfsvc.device.cpu', 'perfsvc.device.cuda') if m in sys.modules])"
+        "names = ('cpu', 'cuda', 'telemetry', 'instances'); "
+        "print([m for m in ('pycuda', 'pynvml', *('perfsvc.device.' + n for n in names)) if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program, f"fake:{script}"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
