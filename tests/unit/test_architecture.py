@@ -13,7 +13,7 @@ PACKAGE = ROOT / "perfsvc"
 ENTRY_POINTS = {"__init__.py", "__main__.py"}
 
 OWNERS = {
-    "pycuda": "device/cuda.py",
+    "pycuda": "device/cuda/",
     "pynvml": "device/telemetry.py",
     "sqlalchemy": "store/",
     "alembic": "store/",
