@@ -1,12 +1,12 @@
 """Judging one run against another, or against the baseline of each series."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import Judgement, Level, Series, Status, Verdict
+from perfsvc.model import Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
@@ -51,7 +51,8 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
 
     A baseline is a pin if there is one, else the last accepted level, else one of another board of the model
     (``Store.baselines``). Missing is what the run before had: the newest earlier one of the same scope on each device
-    (``Store.predecessors``). So a case that is gone for good is missing once, and a smaller selection misses nothing.
+    (``Store.expected``). So a case that is gone for good is missing once, and neither a smaller selection nor what was
+    left out for want of budget misses anything.
     """
     candidate = store.levels(run)
     levels_of = cache(store.levels)
@@ -61,20 +62,7 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
         for series, earlier in store.baselines(measured, run).items()
         if series in levels_of(earlier)
     }
-    expected = _expected(store.predecessors(run), levels_of)
-    return judge.verdicts(expected | baselines, candidate, threshold=_thresholds(store, threshold))
-
-
-def _expected(
-    predecessors: Mapping[str, int], levels_of: Callable[[int], Mapping[Series, Level]]
-) -> dict[Series, Level]:
-    """What the runs before had a right result of, each on its device."""
-    return {
-        series: level
-        for device, earlier in predecessors.items()
-        for series, level in levels_of(earlier).items()
-        if series.device == device and level.status is Status.OK
-    }
+    return judge.verdicts(store.expected(run) | baselines, candidate, threshold=_thresholds(store, threshold))
 
 
 def _compared(text: str, store: Store, folder: Path) -> ComparedRun:

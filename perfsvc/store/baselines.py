@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import TIME, Mode, Series, Status, Verdict
 from perfsvc.store.finding import ENDED
-from perfsvc.store.interning import case_of, point_json
+from perfsvc.store.interning import case_of, lineages_of
 from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
 from perfsvc.store.tables import Cases, Devices, Measurements, Metrics, Pins, Runs, Verdicts
@@ -33,7 +33,7 @@ _ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
     """The run that each series is compared with, under the series that lends it; see ``Store.baselines``."""
-    keys = _keys(connection, series)
+    keys = keys_of(connection, series)
     found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
     boards = _boards(connection)
     lenders = {one: _lender(one, key, found, boards) for one, key in keys.items() if key not in found}
@@ -45,7 +45,7 @@ def baselines(connection: Connection, series: Iterable[Series], before_run: int)
 
 def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
     """The run that holds the last accepted level of each series; see ``Store.accepted_levels``."""
-    keys = _keys(connection, series)
+    keys = keys_of(connection, series)
     found = _accepted(connection, keys.values(), before_run)
     return {one: found[key] for one, key in keys.items() if key in found}
 
@@ -71,9 +71,9 @@ def _on(board: _Board, key: Key) -> Key:
 def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
     """Pins each series to a run; raises ``NotMeasuredError`` where the run holds no right result of one."""
     wanted = list(dict.fromkeys(series))
-    keys = _keys(connection, wanted)
+    keys = keys_of(connection, wanted)
     right = [one for one, level in levels(connection, run).items() if level.status is Status.OK]
-    held = set(_keys(connection, right).values())
+    held = set(keys_of(connection, right).values())
     lacking = [one.case.id for one in wanted if keys.get(one) not in held]
     if lacking:
         raise NotMeasuredError(
@@ -102,7 +102,7 @@ def unpin(connection: Connection, series: Iterable[Series] | None) -> int:
     """Takes the pins of some series, or all, away and returns how many there were."""
     if series is None:
         return connection.execute(delete(Pins)).rowcount
-    return _remove(connection, _keys(connection, series).values())
+    return _remove(connection, keys_of(connection, series).values())
 
 
 def _remove(connection: Connection, keys: Iterable[Key]) -> int:
@@ -135,20 +135,14 @@ def pins(connection: Connection) -> list[Pin]:
     ]
 
 
-def _keys(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]:
+def keys_of(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]:
     """Where each series lies in the database; one whose case or device was never stored is absent."""
     wanted = list(series)
-    rows = connection.execute(
-        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.lineage_id).where(
-            Cases.benchmark.in_({one.case.benchmark for one in wanted})
-        )
-    )
-    lineages = {(benchmark, variant, point, version): lineage for benchmark, variant, point, version, lineage in rows}
+    lineages = lineages_of(connection, [one.case for one in wanted])
     devices = dict(connection.execute(select(Devices.uuid, Devices.id)).all())
     keys: dict[Series, Key] = {}
     for one in wanted:
-        lineage = lineages.get((one.case.benchmark, one.case.variant, point_json(one.case), one.case.version))
-        device = devices.get(one.device)
+        lineage, device = lineages.get(one.case), devices.get(one.device)
         if lineage is not None and device is not None:
             keys[one] = (lineage, device, one.metric, one.mode)
     return keys

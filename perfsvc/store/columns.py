@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, select
 
+from perfsvc.model import Roof
 from perfsvc.store.interning import case_of
-from perfsvc.store.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
+from perfsvc.store.tables import Cases, Devices, Environments, Measurements, Metrics, NoiseOfCases, Roofs, Runs
 
 _STORED = {
     "run": Runs.id,
@@ -48,7 +49,28 @@ _STORED = {
     "driver": Environments.driver,
     "toolkit": Environments.toolkit,
     "power_limit_w": Environments.power_limit_w,
+    "warmup": Measurements.warmup,
+    "note": Measurements.note,
+    "check_s": Measurements.check_s,
+    "sampling_s": Measurements.sampling_s,
+    "busy_s": Measurements.busy_s,
+    "sm_clock_hz": Measurements.sm_clock_hz,
+    "temperature_c": Measurements.temperature_c,
+    "power_w": Measurements.power_w,
+    "slowdowns": Measurements.slowdowns,
+    "rejected_batches": Measurements.rejected_batches,
+    "noise_within": NoiseOfCases.noise_within,
+    "noise_between": NoiseOfCases.noise_between,
+    "copy_bytes_per_s": Roofs.copy_bytes_per_s,
+    "read_bytes_per_s": Roofs.read_bytes_per_s,
 }
+_OF_ITS_NOISE = and_(
+    NoiseOfCases.run_id == Measurements.run_id,
+    NoiseOfCases.case_id == Measurements.case_id,
+    NoiseOfCases.device_id == Measurements.device_id,
+    NoiseOfCases.mode == Measurements.mode,
+)
+_OF_ITS_ROOF = and_(Roofs.run_id == Measurements.run_id, Roofs.device_id == Measurements.device_id)
 
 
 def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, list[Any]]:
@@ -60,6 +82,8 @@ def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, 
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Environments, Environments.id == Measurements.environment_id)
+        .outerjoin(NoiseOfCases, _OF_ITS_NOISE)
+        .outerjoin(Roofs, _OF_ITS_ROOF)
         .where(*of_runs)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.mode)
@@ -87,6 +111,12 @@ def _derive(table: dict[str, list[Any]]) -> None:
     moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
     table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
     table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
+    table["roof_share"] = [
+        None if bandwidth is None or copied is None else bandwidth / Roof(copied, read).best_bytes_per_s
+        for bandwidth, copied, read in zip(
+            table["bandwidth_bytes_per_s"], table["copy_bytes_per_s"], table["read_bytes_per_s"], strict=True
+        )
+    ]
 
 
 def _per_second(amounts: Sequence[int], times_s: Sequence[float | None]) -> list[float | None]:

@@ -1,5 +1,6 @@
 """Column types that mean the same on SQLite and PostgreSQL."""
 
+import math
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -58,3 +59,8 @@ def word(kind: type[StrEnum]) -> Enum:
         length=16,
         values_callable=lambda words: [w.value for w in words],
     )
+
+
+def number(value: float | None) -> float | None:
+    """SQLite has no NaN: it would store NULL, and so do we, on both databases."""
+    return None if value is None or math.isnan(value) else float(value)

@@ -54,23 +54,6 @@ def of_commit(connection: Connection, prefix: str) -> RunRow | None:
     return _first(connection, *matches, Runs.git_dirty.is_(False)) or _first(connection, *matches)
 
 
-def predecessors(connection: Connection, number: int) -> dict[str, int]:
-    """For each device of a run the run that had the same cases before; see ``Store.predecessors``."""
-    scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
-    if not scope:
-        return {}
-    here = select(Measurements.device_id).where(Measurements.run_id == number)
-    clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
-    query = (
-        select(Devices.uuid, func.coalesce(clean, func.max(Measurements.run_id)))
-        .join(Measurements, Measurements.device_id == Devices.id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.scope == scope, Runs.state == State.FINISHED, Runs.id < number, Devices.id.in_(here))
-        .group_by(Devices.uuid)
-    )
-    return dict(connection.execute(query).all())
-
-
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:
     return next(iter(_rows(connection, *where, limit=1, offset=offset)), None)
 

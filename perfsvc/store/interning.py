@@ -5,7 +5,7 @@ former name that turns up later, when an old commit is measured again, already l
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -57,6 +57,26 @@ def point_json(case: Case) -> str:
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """The case that a row of ``cases`` stands for."""
     return Case(benchmark, variant, tuple(json.loads(point).items()), version)
+
+
+def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
+    """The lineage of each case that is stored by its name or, as yet, by a former one alone."""
+    wanted = list(cases)
+    names = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
+    rows = connection.execute(
+        select(*names, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
+    )
+    stored = {(benchmark, variant, point, version): lineage for benchmark, variant, point, version, lineage in rows}
+    found: dict[Case, int] = {}
+    for case in wanted:
+        known = [
+            stored[name]
+            for variant in (case.variant, *case.formerly)
+            if (name := (case.benchmark, variant, point_json(case), case.version)) in stored
+        ]
+        if known:
+            found[case] = known[0]
+    return found
 
 
 def put_device(connection: Connection, info: DeviceInfo) -> int:

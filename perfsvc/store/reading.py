@@ -5,18 +5,18 @@ Each function reads in bulk: a handful of statements, however many rows there ar
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, and_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import Connection, select
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
 from perfsvc.model import TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
 from perfsvc.store.finding import lineage_of, run
 from perfsvc.store.interning import case_of
+from perfsvc.store.naming import of_cases, present_cases
 from perfsvc.store.rows import CaseInRun
 from perfsvc.store.samples import unpack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Cases, Devices, Measurements, Metrics, Runs, Verdicts
@@ -27,49 +27,20 @@ Record = Any
 
 def levels(connection: Connection, number: int) -> dict[Series, Level]:
     """All series of a run under the present names of their cases; see ``Store.levels``."""
-    present = aliased(Cases)
     query = (
-        select(
-            Measurements.id,
-            Measurements.case_id,
-            Measurements.device_id,
-            Measurements.mode,
-            Measurements.status,
-            Measurements.reason,
-            Measurements.samples,
-            Cases.lineage_id,
-            Cases.benchmark,
-            Cases.variant,
-            Cases.point,
-            Cases.version,
-            present.variant.label("present_variant"),
-            Devices.uuid,
-            Devices.model,
-        )
-        .join(Cases, Cases.id == Measurements.case_id)
-        .outerjoin(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
-        .join(Devices, Devices.id == Measurements.device_id)
+        of_cases(Measurements, Measurements.id, Measurements.status, Measurements.reason, Measurements.samples)
         .where(Measurements.run_id == number)
-        .order_by(Measurements.case_id, Measurements.device_id, Measurements.mode, Measurements.replica)
+        .order_by(Measurements.replica)
     )
     rows = connection.execute(query).all()
     if not rows:
         run(connection, number)  # one that does not exist is an error, an empty one is not
     values = _metrics(connection, number)
-    names = _names_per_lineage(rows)
+    cases = present_cases(rows)
     found: dict[Series, Level] = {}
-    for _, group in groupby(rows, lambda row: (row.case_id, row.device_id, row.mode)):
-        members = list(group)
-        found |= _levels_of(number, members, values, own_name=names[members[0].lineage_id] > 1)
+    for (case, *_), group in groupby(rows, lambda row: (row.case_id, row.uuid, row.mode)):
+        found |= _levels_of(number, cases[case], list(group), values)
     return found
-
-
-def _names_per_lineage(rows: Iterable[Record]) -> dict[int, int]:
-    """How many of each lineage's names one run measured: usually one, two where a former name was given anew."""
-    names: dict[int, set[int]] = defaultdict(set)
-    for row in rows:
-        names[row.lineage_id].add(row.case_id)
-    return {lineage: len(cases) for lineage, cases in names.items()}
 
 
 def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]:
@@ -88,12 +59,10 @@ def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]
 
 
 def _levels_of(
-    number: int, replicas: Sequence[Record], values: dict[int, dict[str, float]], *, own_name: bool
+    number: int, case: Case, replicas: Sequence[Record], values: dict[int, dict[str, float]]
 ) -> dict[Series, Level]:
     """The levels of one case on one device in one mode."""
     first = replicas[0]
-    variant = first.variant if own_name else first.present_variant or first.variant
-    case = case_of(first.benchmark, variant, first.point, first.version)
     worst = max(replicas, key=lambda row: row.status.severity)
 
     def series(metric: str) -> Series:

@@ -65,6 +65,21 @@ class CaseInRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier runs tell of a case on a device in a mode, for whoever plans under a budget.
+
+    Attributes:
+        cost_s: seconds that it took in a replica, the mean of the newest run that has ended.
+        between: its noise between replicas as a relative standard deviation, from the newest run that could tell.
+        last: when it was last measured, in whatever run.
+    """
+
+    cost_s: float
+    between: float | None
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Pin:
     """A baseline that a person fixed: ``series`` is compared with ``run`` until it is unpinned."""
 

@@ -11,20 +11,25 @@ from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
 from perfsvc.model import (
+    Case,
     DeviceInfo,
     Environment,
     Estimate,
     Judgement,
     Level,
     Measurement,
+    Mode,
+    Noise,
     Provenance,
     ReplayRecord,
+    Roof,
     Series,
     Work,
 )
-from perfsvc.store import baselines, columns, finding, interning, reading, schema, writing
+from perfsvc.store import baselines, budget, columns, expected, finding, interning, noise, reading, schema, writing
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
-from perfsvc.store.rows import CaseInRun, Pin, RunRow, SchemaState, State, Upgrade
+from perfsvc.store.naming import Place
+from perfsvc.store.rows import CaseInRun, Past, Pin, RunRow, SchemaState, State, Upgrade
 
 
 class Store:
@@ -169,6 +174,21 @@ class Store:
         with transaction(self._engine, writes=True) as connection:
             writing.put_verdicts(connection, run, judgements)
 
+    def put_noise(self, run: int, found: Mapping[Place, Noise]) -> None:
+        """Stores the noise of each device (UUID), case and mode of a run, in place of what was stored of it before."""
+        with transaction(self._engine, writes=True) as connection:
+            noise.put_noise(connection, run, found)
+
+    def put_roofs(self, run: int, found: Mapping[str, Roof]) -> None:
+        """Stores the roofs of a run's boards by UUID, in place of what was stored of it before."""
+        with transaction(self._engine, writes=True) as connection:
+            noise.put_roofs(connection, run, found)
+
+    def put_left_out(self, run: int, places: Iterable[Place]) -> None:
+        """Stores each device (UUID), case and mode that a run left out for want of budget, in place of those before."""
+        with transaction(self._engine, writes=True) as connection:
+            budget.put_left_out(connection, run, places)
+
     # --- runs and cases --------------------------------------------------------------------------------------------
 
     def runs(self, limit: int | None = None) -> list[RunRow]:
@@ -206,15 +226,18 @@ class Store:
         with transaction(self._engine, writes=False) as connection:
             return finding.of_commit(connection, prefix)
 
-    def predecessors(self, run: int) -> dict[str, int]:
-        """For each device of a run (its UUID) the run that tells which cases to expect there.
+    def left_out(self, run: int) -> list[Place]:
+        """The device (UUID), case and mode of all that a run left out for want of budget."""
+        with transaction(self._engine, writes=False) as connection:
+            return budget.left_out(connection, run)
 
-        That is the newest earlier run of the same scope that finished and measured on the device: one without
-        uncommitted changes, unless all have some. A device without any is absent, and so are all where the run's scope
-        is not known.
+    def past(self, cases: Iterable[Case]) -> dict[tuple[str, str, Mode], Past]:
+        """What earlier runs tell of some cases, by device (UUID), case id and mode, through renames.
+
+        A case that never came to a device is absent there.
         """
         with transaction(self._engine, writes=False) as connection:
-            return finding.predecessors(connection, run)
+            return budget.past(connection, cases)
 
     def devices(self) -> dict[str, DeviceInfo]:
         """Every stored device by UUID, without driver and power limit, which belong to measurements."""
@@ -238,6 +261,26 @@ class Store:
         with transaction(self._engine, writes=False) as connection:
             return reading.levels(connection, run)
 
+    def expected(self, run: int) -> dict[Series, Level]:
+        """What a run should have measured on its devices: all that the run before has a right result of.
+
+        The run before is the newest earlier one of the same scope that finished and measured on the device: one without
+        uncommitted changes, unless all have some. What that one left out for want of budget comes from the run before
+        it that measured it; what ``run`` itself left out is not expected of it. Nothing is where the scope is unknown.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return expected.expected(connection, run)
+
+    def noise(self, run: int) -> dict[Place, Noise]:
+        """The noise of a run's times by device (UUID), case and mode."""
+        with transaction(self._engine, writes=False) as connection:
+            return noise.noise(connection, run)
+
+    def roofs(self, run: int) -> dict[str, Roof]:
+        """The roofs of a run's boards by UUID."""
+        with transaction(self._engine, writes=False) as connection:
+            return noise.roofs(connection, run)
+
     def history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
         """A case in every run, oldest first, by its present or a former name, across renames, on one or all devices.
 
@@ -251,7 +294,8 @@ class Store:
         """One row a measurement of some runs, or of all, as equally long lists by column name.
 
         Beside the tables' own columns (docs/database.md): ``axes`` (a dict), ``metrics`` (a dict of named values),
-        ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None where the work or the time is unknown).
+        ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None where the work or the time is unknown), ``roof_share`` (the
+        bandwidth over the better of the board's roofs in that run).
         """
         with transaction(self._engine, writes=False) as connection:
             return columns.columns(connection, runs)

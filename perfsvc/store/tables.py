@@ -179,7 +179,8 @@ class BinaryFiles(Base):
 class Measurements(Base):
     """A case on a device in a replica: its samples and their summary, or why there are none.
 
-    ``samples`` is ``perfsvc.store.samples`` of the seconds of each sample; the summary is of the unrounded times.
+    ``samples`` is ``perfsvc.store.samples`` of the seconds of each sample; the summary is of the unrounded times. What
+    perfsvc of revision 0001 did not store is NULL.
     """
 
     __tablename__ = "measurements"
@@ -212,6 +213,43 @@ class Measurements(Base):
     stopped: Mapped[Free]
     wall_s: Mapped[float]
     measured_at: Mapped[datetime]
+    warmup: Mapped[int | None]
+    note: Mapped[Free] = mapped_column(server_default="")
+    check_s: Mapped[float | None]
+    sampling_s: Mapped[float | None]
+    busy_s: Mapped[float | None]
+    sm_clock_hz: Mapped[float | None]
+    temperature_c: Mapped[float | None]
+    power_w: Mapped[float | None]
+    slowdowns: Mapped[str | None]
+    rejected_batches: Mapped[int] = mapped_column(server_default="0")
+
+
+class Batches(Base):
+    """A batch of a measurement, in the order they were taken, and what the board was like meanwhile.
+
+    ``samples`` holds those of a rejected batch; those of the others lie in the measurement's, one batch after the
+    other. ``slowdowns``, ``xids`` and ``others`` are lists, their items parted by a comma and a space.
+    """
+
+    __tablename__ = "batches"
+
+    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    gated: Mapped[bool]
+    kept_ahead: Mapped[bool | None]
+    busy_s: Mapped[float]
+    rejected: Mapped[Free]
+    sample_count: Mapped[int]
+    samples: Mapped[bytes | None]
+    sm_clock_hz: Mapped[float | None]
+    memory_clock_hz: Mapped[float | None]
+    temperature_c: Mapped[float | None]
+    power_w: Mapped[float | None]
+    slowdowns: Mapped[str]
+    ecc_errors: Mapped[int]
+    xids: Mapped[str]
+    others: Mapped[str]
 
 
 class Metrics(Base):
@@ -222,6 +260,46 @@ class Metrics(Base):
     measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[float | None]
+
+
+class NoiseOfCases(Base):
+    """The noise of a case's times in a run; the names of its columns are no words of SQL, as ``between`` is."""
+
+    __tablename__ = "noise"
+    __table_args__ = (Index(None, "case_id", "device_id", "mode", "run_id"),)
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    noise_within: Mapped[float | None]
+    noise_between: Mapped[float | None]
+    replicas: Mapped[int]
+
+
+class Roofs(Base):
+    """What a board's memory was measured to move at the start of a run."""
+
+    __tablename__ = "roofs"
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    copy_bytes_per_s: Mapped[float]
+    read_bytes_per_s: Mapped[float]
+
+
+class LeftOut(Base):
+    """A case that a run did not measure for want of budget.
+
+    A table and no list in its run's row, since the runs to come look for it by lineage, whatever the case is called.
+    """
+
+    __tablename__ = "left_out"
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    mode: Mapped[Mode] = mapped_column(primary_key=True)
 
 
 class Verdicts(Base):

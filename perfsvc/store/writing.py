@@ -1,6 +1,5 @@
 """What goes in: runs, binaries, measurements, verdicts. Each function works inside its caller's transaction."""
 
-import math
 import os
 import platform
 import zlib
@@ -12,7 +11,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 from perfsvc.codec import encode
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Environment, Estimate, Judgement, Measurement, Provenance, ReplayRecord, Work, digest
-from perfsvc.store import processes
+from perfsvc.store import batches, processes
+from perfsvc.store.columntypes import number
 from perfsvc.store.interning import case_id, device_id, environment_id, insert_new, new_id
 from perfsvc.store.rows import State
 from perfsvc.store.samples import pack
@@ -105,7 +105,7 @@ def put_measurement(
     estimate: Estimate | None,
     binary: int | None,
 ) -> None:
-    """Stores one measurement with its metrics; see ``Store.put_measurement``."""
+    """Stores one measurement with its batches and metrics; see ``Store.put_measurement``."""
     row = {
         "run_id": run,
         "case_id": case_id(connection, measurement.case),
@@ -119,29 +119,31 @@ def put_measurement(
         "cure": measurement.cure,
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
         "sample_count": len(measurement.samples_s),
-        "median_s": _number(estimate.median_s) if estimate else None,
-        "low_s": _number(estimate.low_s) if estimate else None,
-        "high_s": _number(estimate.high_s) if estimate else None,
-        "max_error": _number(measurement.max_error),
-        "mean_error": _number(measurement.mean_error),
+        "median_s": number(estimate.median_s) if estimate else None,
+        "low_s": number(estimate.low_s) if estimate else None,
+        "high_s": number(estimate.high_s) if estimate else None,
+        "max_error": number(measurement.max_error),
+        "mean_error": number(measurement.mean_error),
         "read_bytes": work.read_bytes,
         "written_bytes": work.written_bytes,
         "flops": work.flops,
         "stopped": measurement.stopped,
         "wall_s": measurement.wall_s,
         "measured_at": datetime.now(UTC),
+        "warmup": measurement.warmup,
+        "note": measurement.note,
+        "check_s": measurement.check_s,
+        "sampling_s": measurement.sampling_s,
+        "busy_s": measurement.busy_s,
+        **batches.summary(measurement.batches),
     }
     stored = new_id(connection, Measurements, row)
+    batches.put(connection, stored, measurement.batches)
     metrics = [
-        {"measurement_id": stored, "name": name, "value": _number(value)} for name, value in measurement.metrics.items()
+        {"measurement_id": stored, "name": name, "value": number(value)} for name, value in measurement.metrics.items()
     ]
     if metrics:
         connection.execute(insert(Metrics), metrics)
-
-
-def _number(value: float | None) -> float | None:
-    """SQLite has no NaN: it would store NULL, and so do we, on both databases."""
-    return None if value is None or math.isnan(value) else float(value)
 
 
 def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgement]) -> None:
@@ -160,12 +162,12 @@ def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgemen
             "mode": judgement.series.mode,
             "verdict": judgement.verdict,
             "reason": judgement.reason,
-            "ratio": _number(judgement.ratio),
-            "low": _number(judgement.low),
-            "high": _number(judgement.high),
+            "ratio": number(judgement.ratio),
+            "low": number(judgement.low),
+            "high": number(judgement.high),
             "baseline_run_id": judgement.baseline_run,
-            "baseline_s": _number(judgement.baseline_s),
-            "candidate_s": _number(judgement.candidate_s),
+            "baseline_s": number(judgement.baseline_s),
+            "candidate_s": number(judgement.candidate_s),
         }
         for judgement in judgements
     ]

@@ -112,6 +112,26 @@ def test_levels_of_metrics_and_modes_are_apart(story, tiled):
     assert levels == {tiled: first, overlap: second, warm: second}
 
 
+def test_both_modes_of_a_case_in_one_run_have_levels_verdicts_and_pins_of_their_own(story, tiled):
+    warm = story.series(story.tiled, mode=Mode.WARM)
+    first, second = story.begin(), story.begin()
+    for run, warm_status in ((first, Status.WRONG), (second, Status.OK)):
+        story.put(run, story.tiled)
+        story.put(run, story.tiled, mode=Mode.WARM, status=warm_status)
+        story.store.end_run(run, State.FINISHED)
+    assert story.store.baselines([tiled, warm], before_run=9) == {tiled: first, warm: second}
+    judged = [Judgement(tiled, Verdict.UNCHANGED), Judgement(warm, Verdict.IMPROVEMENT)]
+    story.store.put_verdicts(second, judged)
+    assert {one.series: one.verdict for one in story.store.verdicts(second)} == {
+        tiled: Verdict.UNCHANGED,
+        warm: Verdict.IMPROVEMENT,
+    }
+    story.store.pin(second, [tiled])
+    assert [pin.series for pin in story.store.pins()] == [tiled]
+    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/tiled"):
+        story.store.pin(first, [warm])
+
+
 def test_a_pin_comes_before_the_accepted_level(story, tiled):
     first, second, third = story.run(), story.run(), story.run()
     story.store.pin(second, [tiled], by="ann", comment="release 1")

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from perfsvc.model import Status, Verdict
+from perfsvc.model import Batch, Conditions, Mode, Noise, Roof, Slowdown, Status, Verdict
 
 
 @contextmanager
@@ -66,6 +66,59 @@ def test_what_was_not_timed_has_no_bandwidth(story):
     assert columns["reason"] == ["does not compile"]
 
 
+def test_what_the_board_was_like_stands_beside_the_times(story):
+    run = story.begin()
+    hot = Conditions(1.0e9, None, 90.0, 650.0, (Slowdown.THERMAL,))
+    batches = (
+        Batch((1.0,), conditions=Conditions(1.5e9, None, 60.0, 700.0, (Slowdown.POWER_CAP,))),
+        Batch((9.0,), rejected="thermal slowdown", conditions=hot),
+    )
+    told = {"warmup": 7, "note": "a sentence", "wall_s": 4.0, "check_s": 0.5, "sampling_s": 3.0, "busy_s": 2.5}
+    story.put(run, story.tiled, samples=(1.0,), batches=batches, **told)
+    row = {name: values[0] for name, values in story.store.columns([run]).items()}
+    expected = {
+        **told,
+        "sm_clock_hz": 1.5e9,
+        "temperature_c": 90.0,
+        "power_w": 700.0,
+        "slowdowns": "power cap, thermal slowdown",
+        "rejected_batches": 1,
+        "noise_within": None,
+        "noise_between": None,
+        "copy_bytes_per_s": None,
+        "read_bytes_per_s": None,
+        "roof_share": None,
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_noise_and_roof_are_those_of_the_run_the_board_and_the_mode(story):
+    first, second = story.begin(), story.begin()
+    for run in (first, second):
+        for device in ("GPU-1", "GPU-2"):
+            for mode in Mode:
+                story.put(run, story.tiled, samples=(2.0,), device=device, mode=mode)
+    cold, warm = ((device, story.tiled, mode) for device, mode in (("GPU-1", Mode.COLD), ("GPU-2", Mode.WARM)))
+    story.store.put_noise(first, {cold: Noise(0.5, 0.25), warm: Noise(0.125, None)})
+    story.store.put_roofs(first, {"GPU-1": Roof(4000.0, 6000.0), "GPU-2": Roof(12000.0, 6000.0)})
+    columns = story.store.columns()
+    found = zip(*(columns[name] for name in ("run", "device", "mode", "noise_within", "noise_between")), strict=True)
+    assert [row for row in found if row[3] is not None] == [
+        (first, "GPU-1", "cold", 0.5, 0.25),
+        (first, "GPU-2", "warm", 0.125, None),
+    ]
+    assert columns["bandwidth_bytes_per_s"] == [3000.0] * 8
+    assert columns["roof_share"] == [0.5, 0.5, 0.25, 0.25] + [None] * 4
+    assert columns["read_bytes_per_s"] == [6000.0] * 4 + [None] * 4
+
+
+def test_what_was_not_timed_has_no_share_of_the_roof(story):
+    run = story.begin()
+    story.put(run, story.tiled, status=Status.FAILED)
+    story.store.put_roofs(run, {"GPU-1": Roof(4000.0, 6000.0)})
+    assert story.store.columns()["roof_share"] == [None]
+
+
 def test_columns_are_of_all_runs_or_of_some(story):
     first, second, third = story.run(), story.run(), story.run(story.tiled, story.naive)
     assert story.store.columns()["run"] == [first, second, third, third]
@@ -82,14 +135,20 @@ def test_columns_are_of_all_runs_or_of_some(story):
         lambda story, run: story.store.history(story.tiled.id),
         lambda story, run: story.store.baselines(story.store.levels(run), run),
         lambda story, run: story.store.verdicts(run),
+        lambda story, run: story.store.expected(run),
+        lambda story, run: story.store.past([story.tiled, story.naive]),
+        lambda story, run: story.store.noise(run),
+        lambda story, run: story.store.left_out(run),
     ],
-    ids=["levels", "columns", "runs", "history", "baselines", "verdicts"],
+    ids=["levels", "columns", "runs", "history", "baselines", "verdicts", "expected", "past", "noise", "left_out"],
 )
 def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
     def grow(times):
         for size in range(times):
             cases = [replace(story.tiled, point=(("n", n),)) for n in range(size + 1)]
-            run = story.run(story.tiled, *cases)
+            run = story.run(story.tiled, *cases, scope="all")
+            story.store.put_noise(run, {("GPU-1", case, Mode.COLD): Noise(0.5, 0.5) for case in cases})
+            story.store.put_left_out(run, [("GPU-1", case, Mode.WARM) for case in cases])
             story.store.put_verdicts(run, [story.judgement(case, verdict=Verdict.UNCHANGED) for case in cases])
         return run
 

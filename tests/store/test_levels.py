@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import Estimate, Level, Mode, Status
+from perfsvc.model import Estimate, Level, Mode, Noise, Status
 from perfsvc.store.samples import pack, unpack
 
 
@@ -64,6 +64,32 @@ def test_one_wrong_replica_spoils_the_others(story):
     for replica, status in enumerate((Status.OK, Status.FAILED, Status.WRONG, Status.OK)):
         story.put(run, story.tiled, replica=replica, status=status, reason=f"it was {status}")
     assert story.store.levels(run)[story.series(story.tiled)] == Level(run, Status.WRONG, "it was wrong")
+
+
+def test_a_mode_that_went_wrong_does_not_spoil_the_other(story):
+    run = story.begin()
+    for replica in range(2):
+        story.put(run, story.tiled, replica=replica, samples=(0.5,))
+        story.put(run, story.tiled, replica=replica, mode=Mode.WARM, status=Status.WRONG, reason="off by one")
+    cold, warm = (story.series(story.tiled, mode=mode) for mode in Mode)
+    assert story.store.levels(run) == {
+        cold: Level(run, Status.OK, "", ((0.5,), (0.5,))),
+        warm: Level(run, Status.WRONG, "off by one"),
+    }
+    rows = {row.mode: row for row in story.store.history(story.tiled.id)}
+    assert [(rows[mode].status, rows[mode].replicas, len(rows[mode].times)) for mode in Mode] == [
+        (Status.OK, 2, 2),
+        (Status.WRONG, 0, 0),
+    ]
+    assert story.store.run(run).cases == 1
+
+
+def test_where_a_former_name_was_given_anew_both_names_of_a_lineage_keep_theirs(story):
+    shared = replace(story.tiled, variant="shared", formerly=("tiled",))
+    run = story.run(shared, story.tiled)
+    assert {series.case.variant for series in story.store.levels(run)} == {"tiled", "shared"}
+    story.store.put_noise(run, {("GPU-1", case, Mode.COLD): Noise(0.5, None) for case in (shared, story.tiled)})
+    assert {case.variant for _, case, _ in story.store.noise(run)} == {"tiled", "shared"}
 
 
 def test_values_of_axes_keep_their_types_and_order(story):

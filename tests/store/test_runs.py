@@ -88,31 +88,6 @@ def test_what_a_failed_run_measured_is_found_by_every_name(story):
     assert story.store.labelled("nightly").id == story.store.of_commit("abc").id == story.store.newest().id == run
 
 
-def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(story):
-    first = story.run(scope="all")
-    second = story.begin(scope="all")
-    story.put(second, story.tiled, device="GPU-2")
-    story.store.end_run(second, State.FINISHED)
-    story.run(scope="all", state=State.INTERRUPTED)
-    story.run(scope="all", dirty=True)
-    story.run(scope="some")
-    tonight = story.begin(scope="all")
-    for device in ("GPU-1", "GPU-2", "GPU-3"):
-        story.put(tonight, story.tiled, device=device)
-    assert story.store.predecessors(tonight) == {"GPU-1": first, "GPU-2": second}
-
-
-def test_where_all_runs_have_uncommitted_changes_the_newest_is_the_one_before(story):
-    story.run(scope="all", dirty=True)
-    second, third = story.run(scope="all", dirty=True), story.run(scope="all", dirty=True)
-    assert story.store.predecessors(third) == {"GPU-1": second}
-
-
-def test_a_run_of_unknown_scope_has_none_before_it(story):
-    story.run()
-    assert story.store.predecessors(story.run()) == {}
-
-
 def test_a_label_names_its_newest_run(story):
     story.run(label="before")
     again = story.run(label="before")

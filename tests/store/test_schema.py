@@ -1,21 +1,21 @@
-"""The schema comes to be by migrations alone, and every one of its past revisions can still be read."""
+"""The schema comes to be by migrations alone, and another one is told from it (past ones: test_upgrades.py)."""
 
+import re
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from alembic.script import ScriptDirectory
 
 from perfsvc.errors import DatabaseError
-from perfsvc.model import Status, Verdict
+from perfsvc.model import Batch, Conditions, Slowdown
 from perfsvc.resources import folder
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.tables import Base
 
-DUMPS = Path(__file__).parent.parent / "data" / "schemas"
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
@@ -44,10 +44,6 @@ def newer(tmp_path, monkeypatch):
 
     head = schema.head()
     return switch
-
-
-def revisions():
-    return [script.revision for script in ScriptDirectory.from_config(schema._config()).walk_revisions()]
 
 
 def test_migrations_make_exactly_the_tables_of_the_code(empty):
@@ -157,40 +153,6 @@ def test_the_path_of_an_installation_may_hold_a_percent_sign(tmp_path, monkeypat
     assert Store.check(tmp_path / "perfsvc.db").ok
 
 
-def test_every_revision_has_a_dump():
-    assert sorted(path.stem for path in DUMPS.glob("*.sql")) == sorted(revisions())
-
-
-@pytest.mark.parametrize("dump", sorted(DUMPS.glob("*.sql")), ids=lambda dump: dump.stem)
-def test_a_database_of_every_past_revision_is_upgraded_and_read(dump, tmp_path):
-    path = tmp_path / "perfsvc.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(dump.read_text())
-    assert Store.upgrade(path).before == dump.stem
-    state = Store.check(path)
-    assert state.problems == ()
-    with Store.open(path) as store:
-        reads_what_make_wrote(store)
-
-
-def reads_what_make_wrote(store):
-    first, second = (run.id for run in reversed(store.runs()))
-    assert store.run(first).counts == {Status.OK: 2, Status.FAILED: 1}
-    assert store.labelled("first night").provenance.packages == {"numpy": "2.4.6"}
-    (renamed,) = [series for series in store.levels(second) if series.metric == "time"]
-    assert renamed.case.id == "transpose/shared[n=64]"
-    assert store.levels(first)[renamed].replicas == ((0.5, 0.25), (0.125,))
-    history = store.history(renamed.case.id)
-    assert [[time.median_s for time in row.times] for row in history] == [[0.375, 0.125], [0.5]]
-    assert {run.provenance.scope for run in store.runs()} == {"kernels"}
-    assert store.baselines([renamed], second) == {renamed: first}
-    assert [judgement.verdict for judgement in store.verdicts(second)] == [Verdict.UNCHANGED]
-    assert [pin.comment for pin in store.pins()] == ["release"]
-    record, modules, bench = store.replay("transpose/tiled[n=64]", first)
-    assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
-    assert store.columns([second])["metrics"] == [{"overlap": 0.75}]
-
-
 def test_every_table_and_column_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
     words = {table: list(of.columns.keys()) for table, of in Base.metadata.tables.items()}
@@ -199,3 +161,11 @@ def test_every_table_and_column_is_documented():
         f"{table}.{column}" for table, columns in words.items() for column in columns if f"`{column}`" not in page
     ]
     assert lacking == []
+
+
+def test_every_query_of_the_page_runs_on_both_databases(story):
+    page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+    batches = (Batch((1.0,)), Batch((9.0,), rejected="hot", conditions=Conditions(slowdowns=(Slowdown.THERMAL,))))
+    story.put(story.begin(), replace(story.tiled, point=(("n", 4096),)), samples=(1.0,), batches=batches)
+    queries = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [len(story.execute(query)) for query in queries] == [1, 1]

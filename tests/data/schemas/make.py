@@ -12,16 +12,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from perfsvc.model import (
+    Batch,
     Case,
+    Conditions,
     DeviceInfo,
     Environment,
     Estimate,
     Judgement,
     Kind,
     Measurement,
+    Mode,
+    Noise,
     Provenance,
     ReplayRecord,
+    Roof,
     Series,
+    Slowdown,
     Status,
     Verdict,
     Work,
@@ -33,6 +39,8 @@ GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 1
 TILED = Case("transpose", "tiled", (("n", 64),))
 SHARED = replace(TILED, variant="shared", formerly=("tiled",))
 NAIVE = replace(TILED, variant="naive")
+WARM = Conditions(1.5e9, 2.5e9, 60.0, 500.0, (Slowdown.POWER_CAP,))
+HOT = Conditions(1.0e9, 2.5e9, 90.0, 400.0, (Slowdown.THERMAL,), 1, (48,), (99,))
 
 
 def fill(store: Store) -> None:
@@ -50,8 +58,28 @@ def fill(store: Store) -> None:
     series = Series(SHARED, "GPU-1", GPU.model)
     store.put_verdicts(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
     second = store.begin_run(replace(origin, started=started.replace(day=2), commit="def", dirty=True))
-    renamed = Measurement(SHARED, "GPU-1", 0, Status.OK, samples_s=(0.5,), metrics={"overlap": 0.75})
+    renamed = Measurement(
+        SHARED,
+        "GPU-1",
+        0,
+        Status.OK,
+        samples_s=(0.5,),
+        metrics={"overlap": 0.75},
+        batches=(
+            Batch((0.5,), gated=True, kept_ahead=True, busy_s=0.625, conditions=WARM),
+            Batch((0.75, 1.0), gated=True, kept_ahead=False, busy_s=2.0, rejected="thermal slowdown", conditions=HOT),
+        ),
+        warmup=3,
+        note="the host fell behind once",
+        wall_s=4.0,
+        check_s=0.25,
+        sampling_s=3.5,
+        busy_s=3.25,
+    )
     put(store, second, renamed, 0.5, None)
+    store.put_noise(second, {("GPU-1", SHARED, Mode.COLD): Noise(0.25, 0.125)})
+    store.put_roofs(second, {"GPU-1": Roof(2.0e12, 2.5e12)})
+    store.put_left_out(second, [("GPU-1", NAIVE, Mode.COLD)])
     store.end_run(second, State.INTERRUPTED)
     store.put_verdicts(second, [Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5)])
     store.pin(first, [series], by="ann", comment="release")

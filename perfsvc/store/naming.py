@@ -1,0 +1,57 @@
+"""The name under which a stored case is handed out: its present one."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, and_, select
+from sqlalchemy.orm import aliased
+
+from perfsvc.model import Case, Mode
+from perfsvc.store.interning import case_of
+from perfsvc.store.tables import Cases, Devices, LeftOut, Measurements, NoiseOfCases
+
+Place = tuple[str, Case, Mode]
+"""What a run measures once a replica: a case on a device (its UUID) in a mode."""
+Spot = tuple[int, int, Mode]
+"""The same in the database: lineage, device, mode."""
+
+
+def of_cases(of: type[Measurements | NoiseOfCases | LeftOut], *columns: Any) -> Select[Any]:
+    """A query of some columns of rows that have a case and a device, with what ``present_cases`` needs of them."""
+    present = aliased(Cases)
+    return (
+        select(
+            *columns,
+            of.case_id,
+            of.mode,
+            Cases.lineage_id,
+            Cases.benchmark,
+            Cases.variant,
+            Cases.point,
+            Cases.version,
+            present.variant.label("present_variant"),
+            Devices.uuid,
+            Devices.model,
+        )
+        .join(Cases, Cases.id == of.case_id)
+        .outerjoin(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
+        .join(Devices, Devices.id == of.device_id)
+        .order_by(of.case_id, of.device_id, of.mode)
+    )
+
+
+def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
+    """The cases of one run's rows by their ids, under their present names.
+
+    Where a former name was given anew, a run may have two names of one lineage: then each keeps its own.
+    """
+    names: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        names[row.lineage_id].add(row.case_id)
+    return {row.case_id: _named(row, own=len(names[row.lineage_id]) > 1) for row in rows}
+
+
+def _named(row: Any, *, own: bool) -> Case:
+    variant = row.variant if own else row.present_variant or row.variant
+    return case_of(row.benchmark, variant, row.point, row.version)

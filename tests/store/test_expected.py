@@ -1,0 +1,122 @@
+"""What a run should have measured (what is judged missing of it: test_nights.py)."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import Mode, Status
+from perfsvc.store import State
+
+
+@pytest.fixture
+def night(story):
+    """A finished run of the scope ``all`` that measured some (device, case, mode) and left others out."""
+
+    def run(*places, left_out=(), state=State.FINISHED, scope="all", **given):
+        number = story.begin(scope=scope, **given)
+        for device, case, mode in places:
+            story.put(number, case, device=device, mode=mode)
+        story.store.put_left_out(number, left_out)
+        story.store.end_run(number, state)
+        return number
+
+    return run
+
+
+@pytest.fixture
+def tiled(story):
+    return "GPU-1", story.tiled, Mode.COLD
+
+
+@pytest.fixture
+def naive(story):
+    return "GPU-1", story.naive, Mode.COLD
+
+
+def runs(story, number):
+    """The run that each expected place is of."""
+    return {(one.device, one.case, one.mode): level.run for one, level in story.store.expected(number).items()}
+
+
+def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(story):
+    first = story.run(scope="all")
+    second = story.begin(scope="all")
+    story.put(second, story.tiled, device="GPU-2")
+    story.store.end_run(second, State.FINISHED)
+    story.run(scope="all", state=State.INTERRUPTED)
+    story.run(scope="all", dirty=True)
+    story.run(scope="some")
+    tonight = story.begin(scope="all")
+    for device in ("GPU-1", "GPU-2", "GPU-3"):
+        story.put(tonight, story.tiled, device=device)
+    expected = story.store.expected(tonight)
+    assert {series.device: level.run for series, level in expected.items()} == {"GPU-1": first, "GPU-2": second}
+    assert expected[story.series(story.tiled)] == story.store.levels(first)[story.series(story.tiled)]
+
+
+def test_where_all_runs_have_uncommitted_changes_the_newest_is_the_one_before(story, night, tiled):
+    night(tiled, dirty=True)
+    second, third = night(tiled, dirty=True), night(tiled, dirty=True)
+    assert runs(story, third) == {tiled: second}
+
+
+def test_of_a_run_of_unknown_scope_nothing_is_expected(story):
+    story.run()
+    assert story.store.expected(story.run()) == {}
+
+
+def test_what_was_not_right_is_not_expected(story, night, tiled):
+    first = story.begin(scope="all")
+    story.put(first, story.tiled)
+    story.put(first, story.naive, status=Status.WRONG)
+    story.store.end_run(first, State.FINISHED)
+    assert runs(story, night(tiled)) == {tiled: first}
+
+
+def test_what_a_run_left_out_itself_is_not_expected_of_it(story, night, tiled, naive):
+    warm = (*naive[:2], Mode.WARM)
+    first = night(tiled, naive, warm)
+    assert runs(story, night(tiled, left_out=[naive])) == {tiled: first, warm: first}
+
+
+def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story, night, tiled, naive):
+    warm = (*naive[:2], Mode.WARM)
+    night(tiled, naive, warm)
+    second = night(tiled, naive)
+    night(naive, dirty=True)
+    night(naive, state=State.INTERRUPTED)
+    night(naive, scope="some")
+    night(tiled, left_out=[naive])
+    fourth = night(tiled, left_out=[naive])
+    assert runs(story, night(tiled)) == {tiled: fourth, naive: second}
+
+
+def test_what_was_left_out_on_one_board_alone_comes_from_that_board(story, night, tiled, naive):
+    there = ("GPU-2", *naive[1:])
+    first = night(naive, there)
+    second = night(naive, ("GPU-2", *tiled[1:]), left_out=[there])
+    tonight = night(naive, ("GPU-2", *tiled[1:]))
+    assert runs(story, tonight) == {naive: second, there: first, ("GPU-2", *tiled[1:]): second}
+
+
+def test_what_was_left_out_and_never_measured_is_not_expected(story, night, tiled, naive):
+    first = night(tiled, left_out=[naive])
+    assert runs(story, night(tiled)) == {tiled: first}
+
+
+def test_what_was_left_out_is_known_by_its_present_name(story, night, tiled, naive):
+    shared = replace(story.naive, variant="shared", formerly=("naive",))
+    first = night(tiled, naive)
+    left = night(tiled, left_out=[("GPU-1", shared, Mode.COLD)])
+    assert story.store.left_out(left) == [("GPU-1", shared, Mode.COLD)]
+    assert runs(story, night(tiled)) == {tiled: left, ("GPU-1", shared, Mode.COLD): first}
+    assert runs(story, night(tiled, left_out=[naive])).keys() == {tiled}
+
+
+def test_what_a_run_left_out_comes_back_and_is_replaced(story, night, tiled, naive):
+    story.store.put_device(story.gpu)
+    run = night(left_out=[naive, tiled, naive])
+    assert set(story.store.left_out(run)) == {tiled, naive}
+    story.store.put_left_out(run, [tiled])
+    assert story.store.left_out(run) == [tiled]
+    assert story.store.left_out(night(tiled)) == []

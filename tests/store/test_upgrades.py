@@ -1,0 +1,140 @@
+"""A database of every past revision is upgraded, on both databases, and read with all that it holds."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
+
+from perfsvc.model import Mode, Noise, Roof, Status, Verdict
+from perfsvc.store import Store, schema
+from perfsvc.store.engine import connect, resolve, transaction
+from perfsvc.store.samples import unpack
+
+DUMPS = sorted((Path(__file__).parent.parent / "data" / "schemas").glob("*.sql"))
+CASE = "transpose/shared[n=64]"
+
+
+def test_every_revision_has_a_dump():
+    revisions = ScriptDirectory.from_config(schema._config()).walk_revisions()
+    assert [dump.stem for dump in DUMPS] == sorted(script.revision for script in revisions)
+
+
+@pytest.fixture(params=DUMPS, ids=lambda dump: dump.stem)
+def dump(request):
+    return request.param
+
+
+@pytest.fixture
+def past(dump, empty):
+    """A database as the perfsvc of a past revision left it."""
+    if empty.startswith("postgresql"):
+        fill_server(empty, dump)
+    else:
+        with closing(sqlite3.connect(empty)) as connection:
+            connection.executescript(dump.read_text())
+    return empty
+
+
+def fill_server(place, dump):
+    """A server has no dump: the migrations of then make its tables, and the rows are those of SQLite's."""
+    engine = connect(resolve(place))
+    with transaction(engine, writes=True) as connection, closing(sqlite3.connect(":memory:")) as source:
+        config = schema._config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, dump.stem)
+        source.row_factory = sqlite3.Row
+        source.executescript(dump.read_text())
+        tables = MetaData()
+        tables.reflect(connection)
+        for table in tables.sorted_tables:
+            rows = source.execute(f"SELECT * FROM {table.name}").fetchall()  # noqa: S608 - a name of our own
+            if rows and table.name != "alembic_version":
+                values = [{column.name: value(column.type, row[column.name]) for column in table.c} for row in rows]
+                connection.execute(insert(table), values)
+    engine.dispose()
+
+
+def value(kind, stored):
+    """What SQLite stored, as the Python value that PostgreSQL wants."""
+    if stored is None:
+        return None
+    if isinstance(kind, Boolean):
+        return bool(stored)
+    if isinstance(kind, DateTime):
+        return datetime.fromisoformat(stored).replace(tzinfo=UTC)
+    return json.loads(stored) if isinstance(kind, JSON) else stored
+
+
+@pytest.fixture
+def upgraded(past, dump):
+    assert Store.upgrade(past).before == dump.stem
+    assert Store.check(past).problems == ()
+    with Store.open(past) as store:
+        yield store
+
+
+def test_all_that_was_stored_is_read(upgraded):
+    first, second = (run.id for run in reversed(upgraded.runs()))
+    assert upgraded.run(first).counts == {Status.OK: 2, Status.FAILED: 1}
+    assert upgraded.labelled("first night").provenance.packages == {"numpy": "2.4.6"}
+    (renamed,) = [series for series in upgraded.levels(second) if series.metric == "time"]
+    assert renamed.case.id == CASE
+    assert upgraded.levels(first)[renamed].replicas == ((0.5, 0.25), (0.125,))
+    history = upgraded.history(CASE)
+    assert [[time.median_s for time in row.times] for row in history] == [[0.375, 0.125], [0.5]]
+    assert {run.provenance.scope for run in upgraded.runs()} == {"kernels"}
+    assert upgraded.baselines([renamed], second) == {renamed: first}
+    assert upgraded.expected(second).keys() == {renamed}
+    assert [judgement.verdict for judgement in upgraded.verdicts(second)] == [Verdict.UNCHANGED]
+    assert [pin.comment for pin in upgraded.pins()] == ["release"]
+    record, modules, bench = upgraded.replay("transpose/tiled[n=64]", first)
+    assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
+    assert upgraded.columns([second])["metrics"] == [{"overlap": 0.75}]
+
+
+NEW_IN_0002 = {
+    "warmup": 3,
+    "note": "the host fell behind once",
+    "check_s": 0.25,
+    "sampling_s": 3.5,
+    "busy_s": 3.25,
+    "sm_clock_hz": 1.5e9,
+    "temperature_c": 90.0,
+    "power_w": 500.0,
+    "slowdowns": "power cap, thermal slowdown",
+    "rejected_batches": 1,
+    "noise_within": 0.25,
+    "noise_between": 0.125,
+    "copy_bytes_per_s": 2.0e12,
+    "read_bytes_per_s": 2.5e12,
+}
+
+
+def test_what_revision_0002_brought_is_read_and_not_made_up_for_0001(upgraded, dump):
+    columns = upgraded.columns([2])
+    known = NEW_IN_0002 if dump.stem > "0001" else dict.fromkeys(NEW_IN_0002) | {"note": "", "rejected_batches": 0}
+    assert {name: columns[name] for name in known} == {name: [stored] for name, stored in known.items()}
+
+
+def test_what_a_run_of_revision_0002_knew_beside_its_times_is_read(upgraded, dump):
+    new = dump.stem > "0001"
+    (tiled,) = {series.case for series in upgraded.levels(2)}
+    assert upgraded.noise(2) == ({("GPU-1", tiled, Mode.COLD): Noise(0.25, 0.125)} if new else {})
+    assert upgraded.roofs(2) == ({"GPU-1": Roof(2.0e12, 2.5e12)} if new else {})
+    assert [case.variant for _, case, _ in upgraded.left_out(2)] == ["naive"] * new
+    costs = {case: past.cost_s for (_, case, _), past in upgraded.past([tiled]).items()}
+    assert costs == ({CASE: 4.0} if new else {})
+
+
+def test_batches_of_revision_0002_are_read(upgraded, dump):
+    with transaction(upgraded._engine, writes=False) as connection:
+        rows = connection.exec_driver_sql("SELECT number, rejected, samples, xids FROM batches ORDER BY number").all()
+    found = [(number, rejected, samples and unpack(samples), xids) for number, rejected, samples, xids in rows]
+    kept = [(0, "", None, ""), (1, "thermal slowdown", (0.75, 1.0), "48")]
+    assert found == (kept if dump.stem > "0001" else [])
