@@ -88,7 +88,9 @@ def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story,
     night(naive, scope="some")
     night(tiled, left_out=[naive])
     fourth = night(tiled, left_out=[naive])
-    assert runs(story, night(tiled)) == {tiled: fourth, naive: second}
+    tonight, later = night(tiled, naive), night(naive)
+    assert runs(story, tonight) == {tiled: fourth, naive: second}
+    assert runs(story, later) == {tiled: tonight, naive: tonight}
 
 
 def test_what_was_left_out_on_one_board_alone_comes_from_that_board(story, night, tiled, naive):
