@@ -1,20 +1,27 @@
 """The plan of a run: which case is measured in which replica on which device, in which order."""
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import SharedArrays
-from perfsvc.model import Mode, ReplayRecord, Tolerance
+from perfsvc.measure.shared import Recipe
+from perfsvc.model import Case, DeviceInfo, Mode, ReplayRecord, Tolerance, digest
+
+Spread = Literal["each-board", "each-model"]
+"""Whether every board measures a case, or one board of each model does, the same one every night."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A case on a device, to be measured once a replica.
+    """A case in one mode on a device, to be measured once a replica.
 
-    ``arrays`` makes or finds its inputs and references in shared memory; ``bench`` is the benchmark file's text where
-    a step calls into it: the text and not the path, so that a case of an earlier night calls what it called then.
+    Attributes:
+        arrays: how its inputs and references are made.
+        bench: the benchmark file's text where a step calls into it: the text and not the path, so that a case of an
+            earlier night calls what it called then.
+        replicas: how many replicas measure it; None for as many as the plan says.
     """
 
     device: str  # UUID
@@ -23,40 +30,105 @@ class Task:
     mode: Mode
     sampling: Sampling
     tolerance: Tolerance
-    arrays: Callable[[], SharedArrays]
+    arrays: Recipe
     bench: str = ""
+    replicas: int | None = None
+
+    @property
+    def spec(self) -> tuple[Case, Mode]:
+        """What it measures, wherever it does."""
+        return self.record.case, self.mode
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A case in one mode that no replica measured on a device, for want of time."""
+
+    device: str  # UUID
+    case: Case
+    mode: Mode
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a pool works off.
 
-    Args:
-        tasks: every case on every device.
-        replicas: how many fresh processes measure each of them.
+    Attributes:
+        tasks: every case on every device that is to measure it.
+        replicas: how many fresh processes measure each of them, where a task does not say otherwise.
         seed: decides the order.
-        limit_s: seconds a case may take in one replica before its worker is killed.
+        limit_s: seconds a case may take in one replica, beside waiting for its board, before its worker is killed.
+        first: tasks that are measured once, in a device's first replica, before all others.
+        instruments: the binary that each device works with, by UUID; none where it needs none.
+        spread: as the tasks were dealt: what ``each-model`` planned for a board that is lost is measured by another.
+        budget_s: seconds after which a device begins no other case; None for no such limit.
     """
 
     tasks: tuple[Task, ...]
     replicas: int
     seed: int
     limit_s: float
+    first: tuple[Task, ...] = ()
+    instruments: Mapping[str, bytes] = field(default_factory=dict)
+    spread: Spread = "each-board"
+    budget_s: float | None = None
 
     def order(self, device: str) -> list[tuple[int, Task]]:
-        """The (replica, task) pairs of one device: replica by replica, each in an order of its own."""
-        shuffled: list[tuple[int, Task]] = []
-        for replica in range(self.replicas):
-            tasks = [task for task in self.tasks if task.device == device]
-            _shuffle(tasks, f"{self.seed}/{device}/{replica}")
-            shuffled += [(replica, task) for task in tasks]
-        return shuffled
+        """The (replica, task) pairs of one device: ``opening`` and ``ordered``; nothing where no task is its own."""
+        tasks = [task for task in self.tasks if task.device == device]
+        return self.opening(device) + self.ordered(tasks, device) if tasks else []
+
+    def opening(self, device: str) -> list[tuple[int, Task]]:
+        """The pairs of the tasks that come first on a device."""
+        return [(0, task) for task in self.first if task.device == device]
+
+    def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
+        """The pairs of some tasks: replica by replica, each in an order of its own."""
+        pairs: list[tuple[int, Task]] = []
+        for replica in range(max((self.replicas_of(task) for task in tasks), default=0)):
+            in_replica = [task for task in tasks if replica < self.replicas_of(task)]
+            _shuffle(in_replica, f"{self.seed}/{device}/{replica}")
+            pairs += [(replica, task) for task in in_replica]
+        return pairs
+
+    def replicas_of(self, task: Task) -> int:
+        """How many replicas measure a task."""
+        return self.replicas if task.replicas is None else task.replicas
 
 
 def _shuffle(tasks: list[Task], seed: str) -> None:
     random.Random(seed).shuffle(tasks)  # noqa: S311 - an order that can be repeated, no secret
 
 
-def devices(tasks: Sequence[Task]) -> tuple[str, ...]:
+def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
     """The UUIDs of the devices that have tasks, each once, in order."""
     return tuple(dict.fromkeys(task.device for task in tasks))
+
+
+def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
+    """Deals cases to boards.
+
+    Args:
+        tasks: every case on every board that could measure it.
+        found: the boards.
+        how: ``each-board`` keeps all tasks; ``each-model`` keeps, of the boards of a model, each case's own one.
+    """
+    if how == "each-board":
+        return tuple(tasks)
+    models = {device.uuid: device.model for device in found}
+    able: dict[tuple[str, tuple[Case, Mode]], list[str]] = {}
+    for task in tasks:
+        able.setdefault((models[task.device], task.spec), []).append(task.device)
+    return tuple(task for task in tasks if task.device == own_board(task, able[models[task.device], task.spec]))
+
+
+def own_board(task: Task, boards: Iterable[str]) -> str:
+    """The one of several boards (by UUID) that a case belongs to.
+
+    It does not depend on the order of the boards nor on the other cases, and a board that comes or goes moves only
+    the cases that belong to it: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
+    increase hit rates, IEEE/ACM Transactions on Networking 6(1).
+    """
+    case, mode = task.spec
+    return max(boards, key=lambda board: digest(f"{case.id}\n{mode}\n{board}".encode()))

@@ -2,19 +2,23 @@
 
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 
 from perfsvc import codec
 from perfsvc.errors import CrashError
 from perfsvc.measure import wire
-from perfsvc.measure.job import Job, Measured, Ready, Refused, Reply
+from perfsvc.measure.job import Job, Known, Measured, Open, Ready, Refused, Reply, Request
 from perfsvc.measure.plan import Task
-from perfsvc.measure.shared import SharedArrays
+from perfsvc.measure.shared import Lent
+from perfsvc.model import DeviceInfo
 
 QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """A worker's libraries start no threads of their own, which would keep it from launching in time."""
@@ -29,48 +33,52 @@ TAIL_BYTES = 2000
 
 
 class Process:
-    """A worker process with its private socket.
+    """A worker process with its private socket; it opens no device before it is told to.
 
     Args:
-        device: the specification of the device that it opens.
-        replica: the replica that it measures.
+        device: the device that it will open.
     """
 
-    def __init__(self, device: str, replica: int) -> None:
-        self.replica = replica
+    def __init__(self, device: DeviceInfo) -> None:
+        self._device = device
+        self._dismissed = math.inf
         self.socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         fcntl.fcntl(self._words, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases
         with theirs:
-            arguments = (str(theirs.fileno()), device, str(os.getpid()))
+            arguments = (str(theirs.fileno()), str(os.getpid()))
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "perfsvc.measure.worker", *arguments],
                 pass_fds=[theirs.fileno()],
-                env={**QUIET, **os.environ},
+                env={**QUIET, **os.environ, **_visible(device)},
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=subprocess.STDOUT,
             )
         self.socket.settimeout(SILENCE_LIMIT_S)
 
-    def send(self, task: Task, arrays: SharedArrays) -> CrashError | None:
+    def open(self, instruments: bytes) -> CrashError | None:
+        """Has it open its device, with the binary of the device's instruments; returns why it could not be told."""
+        return self._tell(Open(self._device.spec), (instruments,))
+
+    def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> CrashError | None:
         """Sends a case to measure; returns why it could not, if so."""
         job = Job(
             record=task.record,
-            replica=self.replica,
+            replica=replica,
             mode=task.mode,
             tolerance=task.tolerance,
             sampling=task.sampling,
+            arrays=arrays.name,
             inputs=arrays.inputs,
             expected=arrays.expected,
+            fresh_inputs=arrays.fresh_inputs,
+            fresh_expected=arrays.fresh_expected,
+            known=known,
             bench=task.bench,
         )
         self._words.truncate(0)  # what earlier cases printed explains nothing of this one
-        try:
-            wire.send(self.socket, codec.encode(job), task.modules, arrays.descriptor)
-        except OSError:
-            return self._crash()
-        return None
+        return self._tell(job, task.modules, arrays.descriptors)
 
     def hear(self) -> Ready | Refused | Measured | CrashError:
         """What its next message says, or why there is none."""
@@ -88,11 +96,29 @@ class Process:
                 cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
             )
 
-    def end(self, *, kill: bool = False) -> None:
-        """Hangs up and waits for it to end; kills it where it does not, or at once."""
+    def dismiss(self, *, kill: bool = False) -> None:
+        """Hangs up, so that it ends by itself, or kills it; does not wait for it."""
         if kill:
             self._process.kill()
         self.socket.close()
+        self._dismissed = time.monotonic()
+
+    def is_gone(self) -> bool:
+        """Whether it has ended since it was dismissed.
+
+        It is killed where it takes too long, and given up where even that does not help.
+        """
+        waited_s = time.monotonic() - self._dismissed
+        if waited_s > END_LIMIT_S:
+            self._process.kill()
+        gone = self._process.poll() is not None or waited_s > 2 * END_LIMIT_S
+        if gone:
+            self._words.close()
+        return gone
+
+    def end(self, *, kill: bool = False) -> None:
+        """Dismisses it and waits until it is gone."""
+        self.dismiss(kill=kill)
         self._wait()
         self._words.close()
 
@@ -105,6 +131,13 @@ class Process:
             return self._process.wait(END_LIMIT_S)
         return None
 
+    def _tell(self, body: Open | Job, blobs: Sequence[bytes], descriptors: Sequence[int] = ()) -> CrashError | None:
+        try:
+            wire.send(self.socket, codec.encode(Request(body)), blobs, descriptors)
+        except OSError:
+            return self._crash()
+        return None
+
     def _crash(self) -> CrashError:
         how, cure = _death(self._wait())
         words = self._last_words()
@@ -114,6 +147,11 @@ class Process:
         size = self._words.seek(0, os.SEEK_END)
         self._words.seek(max(0, size - TAIL_BYTES))
         return self._words.read().decode(errors="replace").strip()
+
+
+def _visible(device: DeviceInfo) -> dict[str, str]:
+    """The part of a worker's environment that keeps CUDA from touching any board but its own."""
+    return {"CUDA_VISIBLE_DEVICES": device.uuid} if device.kind == "cuda" else {}
 
 
 def _death(status: int | None) -> tuple[str, str]:

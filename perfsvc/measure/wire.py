@@ -1,6 +1,6 @@
-"""Messages on the private socket between the pool and a worker: length-prefixed JSON, raw blobs, one file descriptor.
+"""Messages on the private socket between the pool and a worker: length-prefixed JSON, raw blobs, file descriptors.
 
-A frame is one byte (``D`` with a descriptor beside it, ``-`` without), the sizes of the text and of each blob, then
+A frame is one byte (``D`` with descriptors beside it, ``-`` without), the sizes of the text and of each blob, then
 their bytes. No pickle: nothing that a kernel scribbles over can make the other side run code.
 """
 
@@ -10,23 +10,25 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MOST_DESCRIPTORS = 2
+"""How many file descriptors a message can bear."""
 _COUNT = struct.Struct("!I")
 _SIZE = struct.Struct("!Q")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message as it came: JSON text, blobs, and a descriptor that the receiver must close (or -1)."""
+    """One message as it came: JSON text, blobs, and descriptors that the receiver must close."""
 
     text: bytes
     blobs: tuple[bytes, ...]
-    descriptor: int
+    descriptors: tuple[int, ...]
 
 
-def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descriptor: int = -1) -> None:
+def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = ()) -> None:
     """Sends one message; raises ``OSError`` where the peer is gone."""
-    if descriptor >= 0:
-        socket.send_fds(peer, [b"D"], [descriptor])
+    if descriptors:
+        socket.send_fds(peer, [b"D"], descriptors)
     else:
         peer.sendall(b"-")
     sizes = [_SIZE.pack(len(part)) for part in (text, *blobs)]
@@ -37,7 +39,7 @@ def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descript
 
 def receive(peer: socket.socket) -> Frame | None:
     """Receives one message, or ``None`` where the peer has closed; ``EOFError`` where it died within a message."""
-    mark, descriptors, _, _ = socket.recv_fds(peer, 1, 1)
+    mark, descriptors, _, _ = socket.recv_fds(peer, 1, MOST_DESCRIPTORS)
     if not mark:
         return None
     try:
@@ -48,7 +50,7 @@ def receive(peer: socket.socket) -> Frame | None:
         for descriptor in descriptors:
             os.close(descriptor)
         raise
-    return Frame(text, tuple(blobs), descriptors[0] if descriptors else -1)
+    return Frame(text, tuple(blobs), tuple(descriptors))
 
 
 def _exactly(peer: socket.socket, size: int) -> bytes:

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from perfsvc.measure.plan import Plan, Task, devices
 from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import share
+from perfsvc.measure.shared import Recipe
 from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
 
 
 def task(number, device="GPU-1"):
     record = ReplayRecord(Case("dot", f"v{number}"), Kind.KERNEL, (), (), (), "", seed=0)
-    return Task(device, record, (), Mode.COLD, Sampling(), Tolerance(0, 0), arrays=lambda: share({}, {}))
+    return Task(device, record, (), Mode.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {})))
 
 
 def plan(tasks, *, replicas=3, seed=1):

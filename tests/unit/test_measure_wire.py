@@ -1,6 +1,7 @@
 import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -14,23 +15,41 @@ def pair():
         yield ours, theirs
 
 
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_a_message_arrives_with_its_blobs(pair):
     blobs = (b"", os.urandom(3_000_000), b"x")
     sender = threading.Thread(target=wire.send, args=(pair[0], b'{"a": 1}', blobs))
     sender.start()
     frame = wire.receive(pair[1])
     sender.join()
-    assert (frame.text, frame.blobs, frame.descriptor) == (b'{"a": 1}', blobs, -1)
+    assert (frame.text, frame.blobs, frame.descriptors) == (b'{"a": 1}', blobs, ())
 
 
-def test_a_descriptor_travels_with_the_message(pair, tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"hello")
-    with path.open("rb") as file:
-        wire.send(pair[0], b"", descriptor=file.fileno())
+def test_descriptors_travel_with_the_message_in_their_order(pair, tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(name)
+    with (tmp_path / "first").open("rb") as first, (tmp_path / "second").open("rb") as second:
+        wire.send(pair[0], b"", descriptors=(first.fileno(), second.fileno()))
     frame = wire.receive(pair[1])
-    with os.fdopen(frame.descriptor, "rb") as received:
-        assert received.read() == b"hello"
+    assert len(frame.descriptors) == wire.MOST_DESCRIPTORS
+    for descriptor, name in zip(frame.descriptors, (b"first", b"second"), strict=True):
+        with os.fdopen(descriptor, "rb") as received:
+            assert received.read() == name
+
+
+def test_a_message_that_breaks_off_leaves_no_descriptor_open(pair, tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    before = open_files()
+    with path.open("rb") as file:
+        socket.send_fds(pair[0], [b"D"], [file.fileno()])
+    pair[0].shutdown(socket.SHUT_WR)
+    with pytest.raises(EOFError):
+        wire.receive(pair[1])
+    assert open_files() == before
 
 
 def test_messages_keep_their_order(pair):

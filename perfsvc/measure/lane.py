@@ -1,0 +1,289 @@
+"""One device's part of a plan: its lock, its workers, and the cases still to measure."""
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
+from perfsvc.measure.job import Known, Measured, Ready, Refused
+from perfsvc.measure.lock import BoardLock
+from perfsvc.measure.outcome import without_samples
+from perfsvc.measure.plan import LeftOut, Plan, Task
+from perfsvc.measure.process import Process
+from perfsvc.measure.relay import Relay
+from perfsvc.measure.supply import Order, Supply
+from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
+
+Say = Callable[[str], object]
+"""Tells whoever waits for a run what keeps it."""
+
+START_LIMIT_S = 120.0
+"""Seconds a worker may take to open its device."""
+LOOK_S = 1.0
+"""Seconds between two looks at a lane whose worker is busy and says nothing."""
+LOCK_LOOK_S = 0.2
+"""The same while another run measures on the board."""
+STEP_S = 0.005
+"""The same while the lane waits for what takes moments: arrays, or the end of a worker."""
+
+
+@dataclass
+class Turn:
+    """What a worker is at: a case, or (without one) opening its device.
+
+    Attributes:
+        since: when it began, on the monotonic clock.
+        limit_s: seconds it may take.
+    """
+
+    task: Task | None
+    replica: int
+    since: float
+    limit_s: float
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it is past its limit, or 0."""
+        return max(0.0, self.since + self.limit_s - time.monotonic())
+
+
+class Lane:
+    """Measures a plan's cases on one device.
+
+    It takes the board's lock before its first worker, and gives it back when it has nothing left to do: lanes that
+    waited for one lock while they held another could wait for each other.
+
+    Args:
+        plan: the plan.
+        device: the device.
+        selector: hears the workers of all lanes; its data is the lane to call ``hear`` of.
+        supply: makes the arrays.
+        say: told once where another run holds the board.
+    """
+
+    def __init__(
+        self, plan: Plan, device: DeviceInfo, selector: selectors.BaseSelector, supply: Supply, say: Say
+    ) -> None:
+        self.device = device
+        self.opened = False
+        self.refusal: NoDeviceError | None = None
+        self._plan = plan
+        self._supply = supply
+        self._say = say
+        self._lock = BoardLock(device.uuid)
+        self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self)
+        self._waiting = deque(plan.order(device.uuid))
+        self._opening = [] if self._waiting else plan.opening(device.uuid)
+        self._replica = 0
+        self._served = False  # the present worker has measured a case
+        self._turn: Turn | None = None
+        self._order: Order | None = None
+        self._known: dict[tuple[Case, Mode], Known] = {}
+        self._measured: set[tuple[Case, Mode]] = set()
+        self._said = False
+        self._ends: float | None = None
+
+    @property
+    def working(self) -> bool:
+        """Whether there is anything left to do that this device can still do."""
+        return self._turn is not None or (bool(self._waiting) and self.refusal is None)
+
+    @property
+    def patience(self) -> float:
+        """Seconds that nothing need be looked at here, unless the worker speaks."""
+        if self._turn:
+            return min(self._turn.left_s, LOOK_S)
+        if self.working and not self._lock.held:
+            return LOCK_LOOK_S
+        if self.working and self._relay.present and self._order is None:
+            return 0.0
+        return STEP_S if self.working or self._lock.held else LOOK_S
+
+    def advance(self) -> Iterator[Measurement | LeftOut]:
+        """Goes as far as it can without waiting: the board's lock, a worker for the replica, the next case."""
+        if self._turn:
+            return
+        if self._ends is not None and time.monotonic() >= self._ends:
+            yield from self._leave_out()
+        if not self.working:
+            self._rest()
+        elif self._has_board() and (worker := self._worker()):
+            yield from self._next_case(worker)
+
+    def hear(self) -> Iterator[Measurement]:
+        """Takes one message from the worker; a closed socket means that it died, and a garbled one that it must."""
+        if self._relay.present is None:
+            return
+        match self._relay.present.hear():
+            case CaseError() as error:
+                yield from self._lost(error)
+            case Ready():
+                self._turn, self.opened = None, True
+            case Refused(what, cure):
+                self._refused(NoDeviceError(what, cure=cure))
+            case Measured(measurement, usable, known):
+                self._turn, self._served = None, True
+                if known:
+                    self._known[measurement.case, measurement.mode] = known
+                if not usable:
+                    self._relay.dismiss()
+                yield self._passed_on(measurement)
+
+    def enforce(self) -> Iterator[Measurement]:
+        """Kills a worker that is past its time limit."""
+        turn = self._turn
+        if turn is None or turn.left_s:
+            return
+        if turn.task is None:
+            self._refused(
+                NoDeviceError(
+                    f"{self.device.model} ({self.device.spec}) was not open within {turn.limit_s:g} s",
+                    cure="see what holds it: perfsvc doctor, nvidia-smi",
+                )
+            )
+            return
+        yield from self._lost(
+            TimeLimitError(
+                f"time limit: still running after {turn.limit_s:g} s, so its worker was killed",
+                cure="look for an endless loop or a barrier that some threads never reach; a case that is merely slow "
+                "needs a smaller point or a higher --limit",
+            )
+        )
+
+    def adopt(self, tasks: Iterable[Task]) -> None:
+        """Takes over the tasks of a board that was lost, from their first replica on, after what it has to do."""
+        opening, self._opening = self._opening, []
+        self._waiting += opening + self._plan.ordered(list(tasks), self.device.uuid)
+
+    def give_up(self) -> list[tuple[int, Task]]:
+        """What is left to do, each task with the next replica; it is not this lane's any more."""
+        left: dict[tuple[Case, Mode], tuple[int, Task]] = {}
+        for replica, task in self._waiting:
+            left.setdefault(task.spec, (replica, task))
+            self._supply.drop(task)
+        self._waiting.clear()
+        self._forget_order()
+        return list(left.values())
+
+    def failed(self, left: Iterable[tuple[int, Task]], error: PerfsvcError) -> Iterator[Measurement]:
+        """Tasks that nothing will measure on this device any more."""
+        for replica, task in left:
+            yield self._failure(task, replica, error)
+
+    def dismiss(self) -> None:
+        """Kills every worker, without waiting for any."""
+        self._relay.dismiss_all(kill=True)
+
+    def end(self) -> None:
+        """Waits for the end of every worker, and gives the board back."""
+        self._relay.dismiss_all()
+        self._relay.end()
+        self._lock.release()
+
+    def _has_board(self) -> bool:
+        if self._lock.held:
+            return True
+        try:
+            taken = self._lock.take()
+        except NoDeviceError as error:
+            self._refused(error)
+            return False
+        if taken and self._ends is None and self._plan.budget_s is not None:
+            self._ends = time.monotonic() + self._plan.budget_s
+        if not taken and not self._said:
+            self._said = True
+            pid = self._lock.holder()
+            who = "another perfsvc run" + (f" (pid {pid})" if pid else "")
+            self._say(f"{self.device.uuid} is in use by {who}: waiting")
+        return taken
+
+    def _worker(self) -> Process | None:
+        """The worker of the next case's replica, a fresh process for each; None while there is none that is ready."""
+        replica, _ = self._waiting[0]
+        present = self._relay.present
+        if present is None:
+            if self._relay.begin():
+                self._replica, self._served = replica, False
+        elif self._replica != replica:
+            self._relay.dismiss()
+        elif self._relay.told:
+            return present
+        else:
+            self._turn = Turn(None, replica, time.monotonic(), START_LIMIT_S)
+            if crash := self._relay.open(present):
+                self._did_not_start(crash)
+        return None
+
+    def _next_case(self, worker: Process) -> Iterator[Measurement]:
+        replica, task = self._waiting[0]
+        self._order = self._order or self._supply.order(task, replica)
+        if not self._order.ready:
+            return
+        self._waiting.popleft()
+        order, self._order = self._order, None
+        try:
+            with self._supply.take(order) as arrays:
+                self._turn = Turn(task, replica, time.monotonic(), self._plan.limit_s + task.sampling.recovery_s)
+                crash = worker.send(task, replica, arrays, self._known.get(task.spec))
+        except SuiteError as error:
+            yield self._passed_on(self._failure(task, replica, error))
+            return
+        if crash:
+            yield from self._lost(crash)
+        elif any(later != replica for later, _ in self._waiting):
+            self._relay.prepare()
+
+    def _lost(self, error: CaseError) -> Iterator[Measurement]:
+        """The worker is gone or must go: its case failed, the next one gets a new process."""
+        turn, self._turn = self._turn, None
+        if turn and turn.task:
+            self._relay.dismiss(kill=True)
+            wall_s = time.monotonic() - turn.since
+            yield self._passed_on(self._failure(turn.task, turn.replica, error, wall_s=wall_s))
+        elif self._served:  # it died between two cases: none of them is to blame
+            self._relay.dismiss(kill=True)
+        else:
+            self._did_not_start(error)
+
+    def _did_not_start(self, error: CaseError) -> None:
+        what = f"the worker for {self.device.spec} did not start: {error.what}"
+        self._refused(NoDeviceError(what, cure="see what this machine lacks: perfsvc doctor"))
+
+    def _refused(self, error: NoDeviceError) -> None:
+        self._turn = None
+        self._relay.dismiss_all(kill=True)
+        self.refusal = error
+
+    def _rest(self) -> None:
+        """Nothing is left to do: lets the workers go and then the board, which another run may be waiting for."""
+        self._relay.dismiss_all()
+        if self._lock.held and not self._relay.is_ending():
+            self._lock.release()
+            self._said = False
+
+    def _leave_out(self) -> Iterator[LeftOut]:
+        """The budget is over: gives up what is left, and tells what no replica measured."""
+        for _, task in self.give_up():
+            if task.spec not in self._measured and task not in self._plan.first:
+                reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"
+                yield LeftOut(self.device.uuid, *task.spec, reason)
+
+    def _failure(self, task: Task, replica: int, error: PerfsvcError, *, wall_s: float = 0.0) -> Measurement:
+        return without_samples(task.record.case, self.device.uuid, replica, task.mode, error, wall_s=wall_s)
+
+    def _passed_on(self, measurement: Measurement) -> Measurement:
+        """Keeps that a case was measured; without a right result it is not tried in the replicas that follow."""
+        spec = measurement.case, measurement.mode
+        self._measured.add(spec)
+        if measurement.status is not Status.OK:
+            for task in {id(task): task for _, task in self._waiting if task.spec == spec}.values():
+                self._supply.drop(task)
+            self._waiting = deque(pair for pair in self._waiting if pair[1].spec != spec)
+        return measurement
+
+    def _forget_order(self) -> None:
+        if self._order:
+            self._supply.forget(self._order)
+            self._order = None
