@@ -4,7 +4,7 @@ The first names are what a bench.py is written with (docs/authoring.md); the oth
 """
 
 from perfsvc.model import Tolerance, Work
-from perfsvc.suite.arrays import make_arrays, replay_arrays
+from perfsvc.suite.arrays import replay_arrays
 from perfsvc.suite.authoring import (
     Benchmark,
     Variant,
@@ -22,7 +22,9 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile, function, load, load_text
 from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.case_arrays import make_arrays, make_fresh
 from perfsvc.suite.discovery import Listed, Suite, discover
+from perfsvc.suite.inputs import Inputs
 from perfsvc.suite.requirements import unmet
 from perfsvc.suite.selection import Selection
 
@@ -30,6 +32,7 @@ __all__ = [
     "BenchFile",
     "Benchmark",
     "CaseSpec",
+    "Inputs",
     "Listed",
     "Selection",
     "Suite",
@@ -49,6 +52,7 @@ __all__ = [
     "load",
     "load_text",
     "make_arrays",
+    "make_fresh",
     "memset",
     "output",
     "replay_arrays",

@@ -8,9 +8,9 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from perfsvc.model import Tolerance, Value, Work
+from perfsvc.model import Mode, Tolerance, Value, Work
 
 Extent = int | tuple[int, ...]
 """A shape, a grid or a block: one integer or a tuple of them."""
@@ -212,7 +212,7 @@ class Variant:
         scratch: arrays by name that the steps share.
         requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``.
         only: a function of axes and parameters that says whether a point is worth running at.
-        mode: the L2 cache before each sample, ``cold`` or ``warm``.
+        mode: the L2 cache before each sample, ``cold``, ``warm``, or ``both``, which times each case twice.
         formerly: earlier names, whose history this variant goes on with.
     """
 
@@ -233,7 +233,7 @@ class Variant:
     scratch: Mapping[str, Output] = field(default_factory=dict)
     requires: Words = ()
     only: Function | None = None
-    mode: Literal["cold", "warm"] = "cold"
+    mode: Literal["cold", "warm", "both"] = "cold"
     formerly: Words = ()
     line: int = _line()
 
@@ -246,7 +246,8 @@ class Benchmark:
         axes: the values of each axis; the full points are their product.
         points: the full points one by one, in place of ``axes``.
         smoke: the small point for the CPU device, quick runs and the rehearsal when the file is read.
-        inputs: ``(rng, axes by name)`` to arrays by name; ``rng`` is a seeded ``numpy.random.Generator``.
+        inputs: ``(rng, axes by name)`` to arrays by name; ``rng`` is a seeded ``numpy.random.Generator``. Called with
+            several seeds, and for several points at once: it depends on nothing else and changes nothing.
         outputs: the results by name; one that ``inputs`` makes too is changed in place.
         reference: ``(inputs and axes by name)`` to the results by name, or to the one result. Floating inputs are
             handed over in float64, so that plain NumPy is a float64 reference.
@@ -269,6 +270,15 @@ class Benchmark:
     name: str = ""
     version: int = 1
     line: int = _line()
+
+
+BOTH: Final = "both"
+"""The mode of a variant whose cases are measured in every mode."""
+
+
+def modes_of(variant: Variant) -> tuple[Mode, ...]:
+    """The modes that a variant's cases are measured in."""
+    return tuple(Mode) if variant.mode == BOTH else (Mode(variant.mode),)
 
 
 def words(value: Words) -> tuple[str, ...]:

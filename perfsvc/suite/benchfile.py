@@ -5,6 +5,7 @@ The same way reads the text of an earlier night from the store, so a bench.py is
 """
 
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from perfsvc.suite.problem import Problem
 
 FILE_NAME = "bench.py"
 _MODULE = "perfsvc_bench"
+_ONE_AT_A_TIME = threading.RLock()
+"""Held while a text runs, for all have the same module name; a text that reads another one holds it twice."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,16 +106,17 @@ def _own_name(benchmark: Benchmark) -> str:
 def _run(text: str, filename: str) -> dict[str, Any]:
     module = ModuleType(_MODULE)
     module.__file__ = filename
-    before = sys.modules.get(_MODULE)
-    sys.modules[_MODULE] = module  # dataclasses in the file look their module up
-    try:
-        exec(compile(text, filename, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own program
-    except (Exception, SystemExit) as error:
-        raise _problem(error, filename) from error
-    finally:
-        del sys.modules[_MODULE]
-        if before is not None:
-            sys.modules[_MODULE] = before
+    with _ONE_AT_A_TIME:
+        before = sys.modules.get(_MODULE)
+        sys.modules[_MODULE] = module  # dataclasses in the file look their module up
+        try:
+            exec(compile(text, filename, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own program
+        except (Exception, SystemExit) as error:
+            raise _problem(error, filename) from error
+        finally:
+            del sys.modules[_MODULE]
+            if before is not None:
+                sys.modules[_MODULE] = before
     return module.__dict__
 
 

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsvc.model import Buffer, Case, Kind, Mode, ReplayRecord, Step, Tolerance, Unit, Work
+from perfsvc.model import Buffer, Case, Kind, Mode, ReplayRecord, Step, Tolerance, Unit, Work, digest
+
+
+def name_of_arrays(bench_text: str, seed: int) -> str:
+    """The name of what a benchmark file makes from a seed, which is another one at each point."""
+    return digest(f"{seed}\n{bench_text}".encode())
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSpec:
-    """A case resolved: no function of the benchmark file is left in it.
+    """A case in one mode, resolved: no function of the benchmark file is left in it.
 
     ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
     ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``). ``bench`` is the benchmark file and ``bench_text``
@@ -28,6 +33,11 @@ class CaseSpec:
     bench: Path
     bench_text: str
     seed: int
+
+    @property
+    def arrays(self) -> str:
+        """The name of its inputs and reference: equal for the cases that have them in common."""
+        return name_of_arrays(self.bench_text, self.seed)
 
     def record(self, modules: Sequence[str], bench_digest: str) -> ReplayRecord:
         """What is kept so that the case can be run again on a later night.

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfsvc.model import Array
+from perfsvc.model import Array, Kind
 from perfsvc.suite.arrays import NUMBERS
 from perfsvc.suite.authoring import (
+    BOTH,
     Argument,
     CallStep,
     FinishStep,
@@ -79,6 +80,7 @@ def _misfits_of_steps(variant: Variant) -> Iterator[Problem]:
 
 def _problems_of_content(file: BenchFile, variant: Variant, inputs: Mapping[str, Array] | None) -> Iterator[Problem]:
     yield from _problems_of_names(variant)
+    yield from _problems_of_mode(variant)
     yield from problems_of_params(variant)
     yield from problems_of_source(variant, file.path.parent)
     axes = axes_of(file.benchmark)
@@ -108,6 +110,15 @@ def _problems_of_names(variant: Variant) -> Iterator[Problem]:
                 yield Problem(
                     f"variant {variant.name!r} has the {what} {name!r}", variant.line, "use letters, digits and _ . + -"
                 )
+
+
+def _problems_of_mode(variant: Variant) -> Iterator[Problem]:
+    if Kind(variant.kind) is Kind.HOST and variant.mode == BOTH:
+        yield Problem(
+            f"variant {variant.name!r} is of the kind host and has the mode both",
+            variant.line,
+            "leave mode out: its functions take their times themselves, so both would be the same",
+        )
 
 
 def _clashes(variant: Variant, names: _Names) -> Iterator[Problem]:

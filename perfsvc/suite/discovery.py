@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc.errors import SuiteError, UsageError
-from perfsvc.model import Array, Case, Kind
-from perfsvc.suite.arrays import make_inputs, seed_of, shapes
-from perfsvc.suite.authoring import words
+from perfsvc.model import Case, Kind, Mode
+from perfsvc.suite.authoring import modes_of, words
 from perfsvc.suite.benchfile import FILE_NAME, BenchFile, load
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.checking import check
 from perfsvc.suite.expansion import Expansion
+from perfsvc.suite.inputs import Inputs
 from perfsvc.suite.points import Point, full_points, smoke_point
 from perfsvc.suite.problem import Problem
 from perfsvc.suite.resolving import case_of, resolve, worth_running
@@ -34,6 +34,11 @@ class Listed:
     def kind(self) -> Kind:
         """How its variant is timed."""
         return Kind(self.expansion.variant.kind)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that it is measured in, each by itself."""
+        return modes_of(self.expansion.variant)
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -75,22 +80,27 @@ class Suite:
         names = {str(file.path): file.name for file in self.benchmarks}
         return names.get(problem.path, Path(problem.path).absolute().parent.name)
 
-    def resolve(self, selection: Selection, points: Points) -> tuple[CaseSpec, ...]:
-        """The selected cases with everything that building and running them needs.
+    def resolve(self, selection: Selection, points: Points, inputs: Inputs | None = None) -> tuple[CaseSpec, ...]:
+        """The selected cases with everything that building and running them needs, in each of their modes.
 
-        Runs the inputs function of each point once, to learn the shapes.
+        Args:
+            selection: which cases.
+            points: at which points.
+            inputs: makes the inputs of each point, for their shapes are needed here, and may keep them for
+                ``make_arrays``.
 
         Raises:
             UsageError: a glob cannot be understood or takes nothing, or nothing is left.
         """
-        known: dict[tuple[str, Point], Mapping[str, Array]] = {}
-        specs = []
-        for listed in self.select(selection, points):
-            key = (listed.case.benchmark, listed.case.point)
-            if key not in known:
-                known[key] = _shapes_at(listed.file, listed.case.point)
-            specs.append(resolve(listed.file, listed.expansion, listed.case.point, known[key]))
-        return tuple(specs)
+        selected = self.select(selection, points)
+        shapes = (inputs or Inputs()).shapes((listed.file, listed.case.point) for listed in selected)
+        return tuple(
+            spec
+            for listed in selected
+            for spec in resolve(
+                listed.file, listed.expansion, listed.case.point, shapes[listed.file, listed.case.point]
+            )
+        )
 
     def benchmark(self, name: str) -> BenchFile:
         """The file of a benchmark by its name; raises ``KeyError`` where there is none."""
@@ -152,13 +162,3 @@ def _cases(file: BenchFile, variants: Sequence[Expansion]) -> list[Listed]:
         for which, point in points
         if worth_running(expansion, point)
     ]
-
-
-def _shapes_at(file: BenchFile, point: Point) -> Mapping[str, Array]:
-    benchmark = file.benchmark
-    try:
-        return shapes(make_inputs(benchmark, point, seed_of(file.name, benchmark.version, point)))
-    except Problem:
-        # make_arrays meets the same problem before a case of this point is measured, and fails that case alone.
-        smoke = smoke_point(benchmark)
-        return shapes(make_inputs(benchmark, smoke, seed_of(file.name, benchmark.version, smoke)))

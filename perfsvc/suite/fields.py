@@ -6,6 +6,7 @@ from typing import Any
 
 from perfsvc.model import Kind, Mode, Tolerance, Work
 from perfsvc.suite.authoring import (
+    BOTH,
     Benchmark,
     CallStep,
     FinishStep,
@@ -109,7 +110,7 @@ _VARIANT = {
     "scratch": _OUTPUTS,
     "requires": _WORDS,
     "only": _FUNCTION,
-    "mode": _Kind(f"one of {', '.join(Mode)}", lambda value: value in list(Mode)),
+    "mode": _Kind(f"one of {', '.join((*Mode, BOTH))}", lambda value: value in (*Mode, BOTH)),
     "formerly": _WORDS,
 }
 

@@ -1,7 +1,7 @@
 """A variant at a point → a case with nothing left to decide."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from perfsvc.model import (
     Kind,
     Launch,
     Memset,
-    Mode,
     Role,
     ScalarArg,
     Step,
@@ -36,6 +35,7 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     StepWritten,
     Variant,
+    modes_of,
     option_words,
     words,
 )
@@ -92,8 +92,14 @@ def worth_running(expansion: Expansion, point: Point) -> bool:
     )
 
 
-def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping[str, Array]) -> CaseSpec:
-    """A case with its buffers, units, steps and work; ``inputs`` are the arrays that the point has.
+def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping[str, Array]) -> tuple[CaseSpec, ...]:
+    """A case with its buffers, units, steps and work, once for each of its modes.
+
+    Args:
+        file: the benchmark.
+        expansion: the variant.
+        point: where on the axes.
+        inputs: the arrays that the point has.
 
     Raises:
         Problem: one of the author's functions failed at this point, or gave what cannot be launched.
@@ -105,10 +111,11 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
     written = steps_of(variant)
     units = _units(file.path.absolute().parent, written, params, _options(variant))
     used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(benchmark.outputs)
-    return CaseSpec(
+    modes = modes_of(variant)
+    spec = CaseSpec(
         case=case,
         kind=Kind(variant.kind),
-        mode=Mode(variant.mode),
+        mode=modes[0],
         requires=words(variant.requires),
         units=units,
         buffers=tuple(buffer for name, buffer in scene.buffers.items() if name in used),
@@ -119,6 +126,7 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
         bench_text=file.text,
         seed=seed_of(case.benchmark, case.version, point),
     )
+    return tuple(replace(spec, mode=mode) for mode in modes)
 
 
 def _options(variant: Variant) -> tuple[str, ...]:

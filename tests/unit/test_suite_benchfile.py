@@ -1,3 +1,5 @@
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,17 @@ def test_a_file_that_is_not_there_is_a_suite_error(tmp_path):
 def test_a_broken_text_has_no_functions():
     with pytest.raises(SuiteError, match="syntax error"):
         function("def f(:\n", "f")
+
+
+def test_files_can_be_read_by_several_threads_at_once():
+    text = (
+        "import dataclasses, sys, time\n"
+        "from perfsvc.suite import Benchmark\n"
+        "time.sleep(0.01)\n"
+        "mine = sys.modules[__name__].Benchmark\n"
+        "benchmark = Benchmark(version={})\n"
+    )
+    with ThreadPoolExecutor(4) as threads:
+        read = list(threads.map(lambda version: load_text(text.format(version), "b"), range(1, 13)))
+    assert [file.benchmark.version for file in read] == list(range(1, 13))
+    assert "perfsvc_bench" not in sys.modules

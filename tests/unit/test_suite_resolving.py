@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,15 @@ def test_the_seed_is_that_of_the_point_for_all_variants(suite):
     assert len(seeds) == len({point for point, _ in seeds}) == len({seed for _, seed in seeds})
 
 
+def test_a_case_of_both_modes_is_resolved_once_in_each_and_is_one_case(tmp_path):
+    suite = written(tmp_path, "grid=1, block=1, args=('y', 'x'), mode='both'")
+    cold, warm = suite.resolve(Selection(), "full")
+    assert (cold.mode, warm.mode) == (Mode.COLD, Mode.WARM)
+    assert cold == replace(warm, mode=Mode.COLD)
+    (listed,) = suite.select(Selection(), "full")
+    assert listed.modes == (Mode.COLD, Mode.WARM)
+
+
 @pytest.mark.parametrize(
     ("variant", "what"),
     [
@@ -161,6 +171,7 @@ def test_the_seed_is_that_of_the_point_for_all_variants(suite):
         ("grid=1, block=1, args=('y',), requires='m % 4 == 0'", "requires 'm % 4 == 0', but 'm' is not known"),
         ("grid=1, block=1, args=('y',), requires='n % 0 == 0'", "nothing is divisible by 0"),
         ("grid=1, block=1, args=('y',), mode='hot'", "mode is 'hot'"),
+        ("grid=1, block=1, args=('y',), mode='both', kind='host'", "is of the kind host and has the mode both"),
         ("grid=1, block=1, args=('y',), kind='graph'", "kind is 'graph'"),
         ("grid=1, block=1, args=('y',), formerly='a/b'", "former name 'a/b'"),
         ("grid=1, block=1, args=('y',), constants={'table': 'z'}", "'table', 'z' is not known"),

@@ -1,0 +1,67 @@
+"""The inputs of points, made once each: resolving a suite needs their shapes, measuring it their elements."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from perfsvc.model import Array
+from perfsvc.suite.arrays import Arrays, make_inputs, seed_of, shapes
+from perfsvc.suite.benchfile import BenchFile
+from perfsvc.suite.case import CaseSpec, name_of_arrays
+from perfsvc.suite.points import Point, smoke_point
+from perfsvc.suite.problem import Problem
+
+Shapes = Mapping[str, Array]
+
+
+class Inputs:
+    """Makes the inputs of points, several at once, and keeps them until they are taken.
+
+    Args:
+        keep_bytes: how much is kept; what does not fit is made again by whoever needs it.
+        threads: how many points are at work at once.
+    """
+
+    def __init__(self, keep_bytes: int = 0, threads: int = 1) -> None:
+        self._room = keep_bytes
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._shapes: dict[str, Shapes] = {}
+        self._kept: dict[str, Arrays] = {}
+
+    def shapes(self, points: Iterable[tuple[BenchFile, Point]]) -> dict[tuple[BenchFile, Point], Shapes]:
+        """The inputs of points without their elements; each point is made only once, however often it is asked for."""
+        once = tuple(dict.fromkeys(points))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="perfsvc-inputs") as threads:
+            return dict(zip(once, threads.map(lambda at: self._shapes_at(*at), once), strict=True))
+
+    def take(self, spec: CaseSpec) -> Arrays | None:
+        """The inputs of a case, which are then kept no more; None where they are not kept."""
+        with self._lock:
+            made = self._kept.pop(spec.arrays, None)
+            self._room += _bytes(made or {})
+        return made
+
+    def _shapes_at(self, file: BenchFile, point: Point) -> Shapes:
+        seed = seed_of(file.name, file.benchmark.version, point)
+        name = name_of_arrays(file.text, seed)
+        if name not in self._shapes:
+            try:
+                made = make_inputs(file.benchmark, point, seed)
+            except Problem:
+                # make_arrays meets the same problem before a case of this point is measured, and fails that case alone.
+                smoke = smoke_point(file.benchmark)
+                return shapes(make_inputs(file.benchmark, smoke, seed_of(file.name, file.benchmark.version, smoke)))
+            self._keep(name, made)
+            self._shapes[name] = shapes(made)
+        return self._shapes[name]
+
+    def _keep(self, name: str, made: Arrays) -> None:
+        with self._lock:
+            if _bytes(made) <= self._room:
+                self._kept[name] = made
+                self._room -= _bytes(made)
+
+
+def _bytes(made: Arrays) -> int:
+    return sum(array.nbytes for array in made.values())

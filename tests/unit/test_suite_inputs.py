@@ -1,0 +1,100 @@
+"""Inputs are made once: for their shapes when a suite is resolved, and kept for whoever measures it."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from perfsvc.suite import Inputs, Selection, discover, load, make_arrays
+
+BENCH = """
+from pathlib import Path
+from perfsvc.suite import *
+def inputs(rng, n):
+    with Path(__file__).with_name("calls").open("a") as calls:
+        print(n, file=calls)
+    {extra}
+    return {{"x": rng.random(n)}}
+benchmark = Benchmark(
+    axes={{"n": (8, 16)}}, smoke={{"n": 4}}, inputs=inputs, outputs={{"y": output("float64", lambda n: n)}},
+    reference=lambda x: 2 * x, tolerance=Tolerance(0, 0),
+    variants=[Variant(name, source="k.cu", entry="k", grid=1, block=1, args=("y", "x"), mode="both") for name in "vw"])
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    return written(tmp_path)
+
+
+def written(folder, extra="pass"):
+    (folder / "k.cu").write_text("")
+    (folder / "bench.py").write_text(BENCH.format(extra=extra))
+    suite = discover(folder)
+    assert suite.problems == ()
+    (folder / "calls").unlink()  # of the rehearsal
+    return suite
+
+
+def calls(folder):
+    return [int(line) for line in (folder / "calls").read_text().split()]
+
+
+def test_each_points_inputs_are_made_once_to_resolve_and_to_measure(suite, tmp_path):
+    inputs = Inputs(keep_bytes=1000)
+    specs = suite.resolve(Selection(), "full", inputs)
+    specs += suite.resolve(Selection(), "full", inputs)  # for another device
+    by_point = {spec.case.point: spec for spec in specs}
+    made = {point: make_arrays(spec, inputs) for point, spec in by_point.items()}
+    assert sorted(calls(tmp_path)) == [8, 16]
+    for point, spec in by_point.items():
+        np.testing.assert_array_equal(made[point][0]["x"], make_arrays(spec)[0]["x"])
+        np.testing.assert_array_equal(made[point][1]["y"], 2 * made[point][0]["x"])
+
+
+def test_inputs_are_given_away_once_and_then_made_again(suite, tmp_path):
+    inputs = Inputs(keep_bytes=1000)
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
+    first, again = make_arrays(spec, inputs), make_arrays(spec, inputs)
+    assert calls(tmp_path) == [8, 8]
+    np.testing.assert_array_equal(first[0]["x"], again[0]["x"])
+
+
+def test_what_does_not_fit_is_made_again_and_what_was_taken_makes_room(suite, tmp_path):
+    inputs = Inputs(keep_bytes=16 * 8)
+    (small, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
+    (large, *_) = suite.resolve(Selection(("*[n=16]",)), "full", inputs)
+    assert inputs.take(large) is None
+    assert inputs.take(small)["x"].size == 8
+    other = load(tmp_path / "bench.py")
+    inputs.shapes([(other, (("n", 15),))])
+    assert inputs.take(small) is None
+    assert calls(tmp_path) == [8, 16, 15]
+
+
+def test_nothing_is_kept_where_nothing_was_said(suite):
+    inputs = Inputs()
+    (spec, *_) = suite.resolve(Selection(), "full", inputs)
+    assert inputs.take(spec) is None
+
+
+def test_points_are_made_at_the_same_time(tmp_path, monkeypatch):
+    barrier = threading.Barrier(2, timeout=30)
+    monkeypatch.setattr(threading, "both", barrier.wait, raising=False)
+    suite = written(tmp_path, "n > 4 and __import__('threading').both()")
+    assert len(suite.resolve(Selection(), "full", Inputs(threads=2))) == 8
+    assert barrier.broken is False
+
+
+def test_cases_of_a_point_have_their_arrays_in_common_and_no_others(suite):
+    specs = suite.resolve(Selection(), "full")
+    names = {(spec.case.point, spec.arrays) for spec in specs}
+    assert len(names) == len({name for _, name in names}) == 2
+
+
+def test_an_edit_of_the_file_names_its_arrays_anew(suite, tmp_path):
+    (before, *_) = suite.resolve(Selection(), "full")
+    (tmp_path / "bench.py").write_text((tmp_path / "bench.py").read_text() + "# edited\n")
+    (after, *_) = discover(tmp_path).resolve(Selection(), "full")
+    assert (before.seed, before.case) == (after.seed, after.case)
+    assert before.arrays != after.arrays
