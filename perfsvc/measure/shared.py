@@ -1,97 +1,161 @@
-"""Inputs and references, made once by the parent and read by every worker through shared memory.
+"""Inputs and references, made by the parent and read by every worker through shared memory.
 
 The memory is an anonymous file whose descriptor travels with the job: nothing is left behind, however a process ends.
 """
 
+import itertools
 import mmap
 import os
 import tempfile
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.measure.job import Placed
+from perfsvc.measure.job import Job, Placed
 from perfsvc.model import Array
 
+Arrays = Mapping[str, NDArray[Any]]
+
+SHELF_SHARE = 0.25
+"""Of the machine's memory, for the arrays of a run."""
 ALIGNMENT = 256
+TILE = 128
+"""Rows and columns that are copied at once of an array that is not contiguous."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """How a case's arrays are made; each function may be called in any thread, and again where they were not kept.
+
+    Attributes:
+        name: equal for cases that have their arrays in common.
+        make: gives the inputs and the expected results; raises ``SuiteError``.
+        make_fresh: gives the same from the first inputs for the check after timing, both empty where there is nothing
+            fresh. None where the case has no such check.
+    """
+
+    name: str
+    make: Callable[[], tuple[Arrays, Arrays]]
+    make_fresh: Callable[[Arrays], tuple[Arrays, Arrays]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SharedArrays:
-    """Named arrays in one anonymous file."""
+    """Inputs and expected results in one anonymous file."""
 
     descriptor: int
     nbytes: int
     inputs: tuple[Placed, ...]
     expected: tuple[Placed, ...]
-    fresh_inputs: tuple[Placed, ...] = ()
-    fresh_expected: tuple[Placed, ...] = ()
-    name: str = ""  # ``Job.arrays``
 
     def close(self) -> None:
         """Gives the memory back once no worker maps it any more."""
         os.close(self.descriptor)
 
 
-def share(inputs: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> SharedArrays:
-    """Copies arrays into shared memory."""
-    places: dict[tuple[bool, str], Placed] = {}
-    nbytes = 0
-    for is_input, arrays in ((True, inputs), (False, expected)):
-        for name, array in arrays.items():
-            places[is_input, name] = Placed(Array(name, array.dtype.name, array.shape), nbytes)
-            nbytes += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
-    descriptor = _anonymous_file(nbytes)
-    if nbytes:
-        with mmap.mmap(descriptor, nbytes) as memory:
-            for (is_input, name), placed in places.items():
-                np.copyto(_view(memory, placed), (inputs if is_input else expected)[name])
-    return SharedArrays(
-        descriptor,
-        nbytes,
-        tuple(placed for (is_input, _), placed in places.items() if is_input),
-        tuple(placed for (is_input, _), placed in places.items() if not is_input),
-    )
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What goes with one job: its arrays by their name, and the fresh ones where its replica checks with them."""
+
+    name: str
+    first: SharedArrays
+    fresh: SharedArrays | None = None
+
+    @property
+    def inputs(self) -> tuple[Placed, ...]:
+        """``Job.inputs``."""
+        return self.first.inputs
+
+    @property
+    def expected(self) -> tuple[Placed, ...]:
+        """``Job.expected``."""
+        return self.first.expected
+
+    @property
+    def fresh_inputs(self) -> tuple[Placed, ...]:
+        """``Job.fresh_inputs``."""
+        return self.fresh.inputs if self.fresh else ()
+
+    @property
+    def fresh_expected(self) -> tuple[Placed, ...]:
+        """``Job.fresh_expected``."""
+        return self.fresh.expected if self.fresh else ()
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Of the memory that the arrays lie in, and of that of the fresh ones."""
+        return (self.first.descriptor, self.fresh.descriptor) if self.fresh else (self.first.descriptor,)
 
 
 class Mapped:
-    """Shared arrays as a worker sees them: read-only, by name."""
-
-    def __init__(self, descriptor: int, inputs: tuple[Placed, ...], expected: tuple[Placed, ...]) -> None:
-        nbytes = os.fstat(descriptor).st_size
-        memory: mmap.mmap | bytes = mmap.mmap(descriptor, nbytes, prot=mmap.PROT_READ) if nbytes else b""
-        self.inputs = {placed.array.name: _view(memory, placed) for placed in inputs}
-        self.expected = {placed.array.name: _view(memory, placed) for placed in expected}
-
-
-class Shelf:
-    """Keeps the arrays that were shared last, up to a budget, and makes the others again when they are asked for.
+    """A job's arrays as its worker sees them: read-only, by name.
 
     Args:
-        budget_bytes: what may be kept beside the arrays that were asked for last.
+        descriptors: those of ``Lent``, which may be closed afterwards.
+        job: says what lies where.
     """
 
-    def __init__(self, budget_bytes: int) -> None:
-        self._budget = budget_bytes
-        self._kept: OrderedDict[Hashable, SharedArrays] = OrderedDict()
+    def __init__(self, descriptors: Sequence[int], job: Job) -> None:
+        first, *fresh = (_mapped(descriptor) for descriptor in descriptors)
+        self.inputs = _views(first, job.inputs)
+        self.expected = _views(first, job.expected)
+        self.fresh_inputs = _views(fresh[0], job.fresh_inputs) if fresh else {}
+        self.fresh_expected = _views(fresh[0], job.fresh_expected) if fresh else {}
 
-    def get(self, key: Hashable, make: Callable[[], SharedArrays]) -> SharedArrays:
-        """The arrays under ``key``, made by ``make`` where they are not kept."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(arrays.nbytes for arrays in self._kept.values()) > self._budget:
-            self._kept.popitem(last=False)[1].close()
-        return self._kept[key]
 
-    def close(self) -> None:
-        """Gives all memory back."""
-        while self._kept:
-            self._kept.popitem()[1].close()
+def budget_bytes() -> int:
+    """How much memory the arrays of a run may take on this machine, beside those that are being measured."""
+    return int(SHELF_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
+    """Copies arrays into shared memory, whatever their layout is."""
+    offsets = itertools.accumulate(map(_room, (*inputs.values(), *expected.values())), initial=0)
+    places = [_placed(arrays, offsets) for arrays in (inputs, expected)]
+    nbytes = next(offsets)
+    descriptor = _anonymous_file(nbytes)
+    if nbytes:
+        with mmap.mmap(descriptor, nbytes) as memory:
+            for arrays, placed in zip((inputs, expected), places, strict=True):
+                for one in placed:
+                    _copy(_view(memory, one), arrays[one.array.name])
+    return SharedArrays(descriptor, nbytes, *places)
+
+
+def first_inputs(shared: SharedArrays) -> Arrays:
+    """The inputs that were shared, read-only, for the parent to look at."""
+    return _views(_mapped(shared.descriptor), shared.inputs)
+
+
+def _room(array: NDArray[Any]) -> int:
+    return -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _placed(arrays: Arrays, offsets: Iterator[int]) -> tuple[Placed, ...]:
+    return tuple(Placed(Array(name, array.dtype.name, array.shape), next(offsets)) for name, array in arrays.items())
+
+
+def _copy(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Copies an array: a transposed one in tiles, for a cache does not hold as many lines as it has rows."""
+    match source.shape:
+        case rows, columns if not source.flags.c_contiguous:
+            for row, column in itertools.product(range(0, rows, TILE), range(0, columns, TILE)):
+                tile = slice(row, row + TILE), slice(column, column + TILE)
+                np.copyto(target[tile], source[tile])
+        case _:
+            np.copyto(target, source)
+
+
+def _mapped(descriptor: int) -> mmap.mmap | bytes:
+    nbytes = os.fstat(descriptor).st_size
+    return mmap.mmap(descriptor, nbytes, prot=mmap.PROT_READ) if nbytes else b""
+
+
+def _views(memory: mmap.mmap | bytes, places: Sequence[Placed]) -> dict[str, NDArray[Any]]:
+    return {placed.array.name: _view(memory, placed) for placed in places}
 
 
 def _view(memory: mmap.mmap | bytes, placed: Placed) -> NDArray[Any]:

@@ -1,73 +1,214 @@
-"""Arrays made ahead: the next case's inputs and references are prepared while the device is busy with another."""
+"""Arrays made ahead: inputs and references are prepared while the devices are busy with other cases.
+
+The supply knows what every lane will ask for and makes it in that order, as far as its budget goes; what is used again
+soonest is kept, and what nobody will use any more is given back at once. Its methods are called from one thread, its
+recipes run on several.
+"""
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import prod
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
+from perfsvc.measure import shared
 from perfsvc.measure.plan import Task
-from perfsvc.measure.shared import SharedArrays
+from perfsvc.measure.shared import Lent, Recipe, SharedArrays, first_inputs, share
+from perfsvc.model import DeviceInfo, Role
+
+MOST_THREADS = 4
+"""More would only wait for each other: what they do is to write memory."""
+CORES_LEFT = 2
+"""For the pool and a worker that queues launches."""
+MOST_KEPT = 400
+"""Each is an open file, of which a process has a limited number."""
+HORIZON = 2000
+"""How many tasks are looked ahead."""
+EXPECTED_ITEM_BYTES = 8
+"""A reference is computed in float64."""
+
+Key = tuple[str, bool]
+"""The name of arrays, and whether the fresh ones are meant."""
+
+Coming = tuple[int, Task]
+"""A replica, and the task that is measured in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """The arrays of a task, ordered and perhaps still to be made."""
+    """The arrays of a task in a replica, ordered and perhaps still to be made."""
 
     task: Task
-    made: Future[SharedArrays]
+    replica: int
+    made: tuple[Future[SharedArrays], ...]
 
     @property
     def ready(self) -> bool:
         """Whether they are made, or cannot be."""
-        return self.made.done()
+        return all(made.done() for made in self.made)
 
 
 class Supply:
-    """Makes arrays on a thread of its own, one set after the other, so that no worker's time limit waits for them."""
+    """Makes arrays on threads of its own, so that no worker's time limit waits for them, and keeps them.
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-supply")
-        self._open: set[Order] = set()
+    Args:
+        coming: what each lane will order, in its order.
+        threads: how many recipes are at work at once.
+        budget_bytes: how much is made ahead and kept; orders are served whatever their size. A share of the machine's
+            memory where it is not given.
+    """
+
+    def __init__(
+        self, coming: Iterable[Sequence[Coming]] = (), *, threads: int = 1, budget_bytes: int | None = None
+    ) -> None:
+        self._lanes = [deque(lane) for lane in coming]
+        self._budget = shared.budget_bytes() if budget_bytes is None else budget_bytes
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perfsvc-supply")
+        self._open: dict[Order, None] = {}
+        self._shelf: dict[Key, Future[SharedArrays]] = {}
+        self._arrange()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Forgets what was ordered and not taken."""
-        for order in set(self._open):
-            self.forget(order)
-        self._thread.shutdown(cancel_futures=True)
+        """Gives back everything that was made; what is at work is waited for."""
+        self._threads.shutdown(cancel_futures=True)
+        for key in tuple(self._shelf):
+            self._discard(key)
 
-    def order(self, task: Task) -> Order:
-        """Asks for a task's arrays; the order has to be taken or forgotten."""
-        order = Order(task, self._thread.submit(_lend, task))
-        self._open.add(order)
+    def order(self, task: Task, replica: int) -> Order:
+        """Asks for a task's arrays, the fresh ones with them in replica 0; the order has to be taken or forgotten."""
+        for lane in self._lanes:
+            places = (place for place, (which, one) in enumerate(lane) if one is task and which == replica)
+            for _ in range(next(places, -1) + 1):  # it and what was passed over
+                lane.popleft()
+        keys = _keys((replica, task))
+        self._make(keys, task.arrays)
+        order = Order(task, replica, tuple(self._shelf[key] for key in keys))
+        self._open[order] = None
+        self._arrange()
         return order
 
     @contextlib.contextmanager
-    def take(self, order: Order) -> Iterator[SharedArrays]:
+    def take(self, order: Order) -> Iterator[Lent]:
         """The arrays, while the block lasts; waits for them, and raises what kept them from being made."""
-        self._open.discard(order)
-        arrays = order.made.result()
         try:
-            yield arrays
+            first, *fresh = (made.result() for made in order.made)
+            yield Lent(order.task.arrays.name, first, *(one for one in fresh if one.inputs))
         finally:
-            arrays.close()
+            self.forget(order)
 
     def forget(self, order: Order) -> None:
-        """Gives up an order: what is made of it is closed."""
-        self._open.discard(order)
-        if not order.made.cancel():
-            order.made.add_done_callback(_close)
+        """Gives up an order."""
+        self._open.pop(order, None)
+        self._arrange()
+
+    def drop(self, task: Task) -> None:
+        """Makes nothing ahead for a task any more, for no replica of it is to come."""
+        self._lanes = [deque(coming for coming in lane if coming[1] is not task) for lane in self._lanes]
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Has made what is wanted and still missing, and gives back what is not wanted."""
+        wanted = self._wanted()
+        for name, keys in itertools.groupby(wanted, key=lambda key: key[0]):
+            self._make(tuple(keys), wanted[name, False])
+        for key in self._shelf.keys() - wanted.keys():
+            if not self._is_awaited(key):
+                self._discard(key)
+
+    def _wanted(self) -> dict[Key, Recipe]:
+        """What is to be on the shelf: all that is ordered, and of what comes next as much as the budget holds."""
+        ordered = {key: order.task for order in self._open for key in _keys((order.replica, order.task))}
+        wanted = {key: task.arrays for key, task in ordered.items()}
+        room = self._budget - sum(self._bytes(key, task) for key, task in ordered.items())
+        for coming in itertools.islice(_in_turn(self._lanes), HORIZON):
+            for key in _keys(coming):
+                name, fresh = key
+                if key in wanted or (fresh and (name, False) not in wanted):
+                    continue
+                nbytes = self._bytes(key, coming[1])
+                if nbytes <= room and len(wanted) < MOST_KEPT:
+                    wanted[key] = coming[1].arrays
+                    room -= nbytes
+        return wanted
+
+    def _bytes(self, key: Key, task: Task) -> int:
+        """How much memory arrays take, or probably will."""
+        made = self._shelf.get(key)
+        if made is None or not made.done():
+            return _guess(task, fresh=key[1])
+        return 0 if made.exception() else made.result().nbytes
+
+    def _make(self, keys: Sequence[Key], recipe: Recipe) -> None:
+        """Gives to a thread what is missing of one name, the first arrays before the fresh ones, which look at them."""
+        missing = [key for key in keys if key not in self._shelf]
+        self._shelf |= {key: Future() for key in missing}
+        if missing:
+            first = self._shelf[missing[0][0], False]
+            self._threads.submit(_work, recipe, first, {key[1]: self._shelf[key] for key in missing})
+
+    def _is_awaited(self, key: Key) -> bool:
+        """Whether the fresh arrays of the same name are being made, for which the first ones are looked at."""
+        fresh = self._shelf.get((key[0], True))
+        return not key[1] and fresh is not None and not fresh.done()
+
+    def _discard(self, key: Key) -> None:
+        made = self._shelf.pop(key)
+        if not made.cancel():
+            made.add_done_callback(_close)
 
 
-def _lend(task: Task) -> SharedArrays:
-    """The task's arrays under a descriptor of their own: the shelf may forget its one at any time."""
-    arrays = task.arrays()
-    return replace(arrays, descriptor=os.dup(arrays.descriptor))
+def threads_beside(devices: Iterable[DeviceInfo]) -> int:
+    """How many threads may make arrays while these devices measure: one beside the CPU device, which they slow down."""
+    if any(device.kind == "cpu" for device in devices):
+        return 1
+    return max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) - CORES_LEFT))
+
+
+def _keys(coming: Coming) -> tuple[Key, ...]:
+    """What a task needs in a replica: the fresh arrays in the first one alone."""
+    replica, task = coming
+    name, fresh = task.arrays.name, replica == 0 and task.arrays.make_fresh is not None
+    return ((name, False), (name, True)) if fresh else ((name, False),)
+
+
+def _in_turn(lanes: Iterable[Iterable[Coming]]) -> Iterator[Coming]:
+    """What all lanes ask for next, then what they ask for after that, and so on."""
+    return (coming for level in itertools.zip_longest(*lanes) for coming in level if coming is not None)
+
+
+def _guess(task: Task, *, fresh: bool) -> int:
+    """The bytes of a task's inputs and references by its buffers; fresh inputs have mostly no reference."""
+    total = 0
+    for buffer in task.record.buffers:
+        if buffer.role in {Role.INPUT, Role.INOUT}:
+            total += prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize
+        if buffer.role in {Role.OUTPUT, Role.INOUT} and not fresh:
+            total += prod(buffer.array.shape) * EXPECTED_ITEM_BYTES
+    return total
+
+
+def _work(recipe: Recipe, first: Future[SharedArrays], missing: Mapping[bool, Future[SharedArrays]]) -> None:
+    """Makes what is missing: the first arrays, the fresh ones, or both."""
+    for fresh, made in missing.items():
+        if made.set_running_or_notify_cancel():
+            try:
+                made.set_result(_fresh(recipe, first.result()) if fresh else share(*recipe.make()))
+            except BaseException as error:  # noqa: BLE001 - whoever takes them raises it
+                made.set_exception(error)
+
+
+def _fresh(recipe: Recipe, first: SharedArrays) -> SharedArrays:
+    return share(*recipe.make_fresh(first_inputs(first))) if recipe.make_fresh else share({}, {})
 
 
 def _close(made: Future[SharedArrays]) -> None:

@@ -3,58 +3,117 @@ import os
 import numpy as np
 import pytest
 
-from perfsvc.measure.shared import Mapped, Shelf, share
+from perfsvc.measure import shared
+from perfsvc.measure.job import Job
+from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.shared import TILE, Lent, Mapped, first_inputs, share
+from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
+
+
+def job_of(lent):
+    record = ReplayRecord(Case("scale", "v"), Kind.KERNEL, (), (), (), "", seed=0)
+    return Job(
+        record=record,
+        replica=0,
+        mode=Mode.COLD,
+        tolerance=Tolerance(0, 0),
+        sampling=Sampling(),
+        arrays=lent.name,
+        inputs=lent.inputs,
+        expected=lent.expected,
+        fresh_inputs=lent.fresh_inputs,
+        fresh_expected=lent.fresh_expected,
+    )
+
+
+def mapped(lent):
+    """What a worker sees of them, which is all it sees: the parent has closed its descriptors."""
+    seen = Mapped(lent.descriptors, job_of(lent))
+    for descriptor in lent.descriptors:
+        os.close(descriptor)
+    return seen
+
+
+def require_equal(made, seen):
+    assert list(made) == list(seen)
+    for name in made:
+        np.testing.assert_array_equal(seen[name], made[name])
+        assert seen[name].dtype == made[name].dtype
+        assert seen[name].flags.c_contiguous
 
 
 def test_arrays_come_back_by_name_shape_and_type():
     inputs = {"a": np.arange(7, dtype=np.float32), "b": np.arange(6, dtype=np.int64).reshape(2, 3).T}
     expected = {"a": np.linspace(0, 1, 5), "empty": np.empty((0, 3))}
-    shared = share(inputs, expected)
-    mapped = Mapped(shared.descriptor, shared.inputs, shared.expected)
-    shared.close()
-    for made, seen in ((inputs, mapped.inputs), (expected, mapped.expected)):
-        assert list(made) == list(seen)
-        for name in made:
-            np.testing.assert_array_equal(seen[name], made[name])
-            assert seen[name].dtype == made[name].dtype
+    seen = mapped(Lent("name", share(inputs, expected)))
+    require_equal(inputs, seen.inputs)
+    require_equal(expected, seen.expected)
+    assert (seen.fresh_inputs, seen.fresh_expected) == ({}, {})
+
+
+def test_fresh_arrays_lie_in_a_memory_of_their_own():
+    first = share({"a": np.arange(3)}, {"b": np.arange(4.0)})
+    fresh = share({"a": np.arange(3, 6)}, {"b": np.arange(4.0, 8.0)})
+    seen = mapped(Lent("name", first, fresh))
+    require_equal({"a": np.arange(3)}, seen.inputs)
+    require_equal({"b": np.arange(4.0)}, seen.expected)
+    require_equal({"a": np.arange(3, 6)}, seen.fresh_inputs)
+    require_equal({"b": np.arange(4.0, 8.0)}, seen.fresh_expected)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda a: a.T,
+        lambda a: a[::2, ::-1],
+        lambda a: np.broadcast_to(a[0], a.shape),
+        lambda a: a[:, 5],
+        lambda a: a[None].T,
+        lambda a: a[:0].T,
+    ],
+)
+def test_any_layout_is_copied_right(layout):
+    array = layout(np.arange((2 * TILE + 3) * (TILE + 1)).reshape(2 * TILE + 3, TILE + 1))
+    require_equal({"a": array}, mapped(Lent("name", share({"a": array}, {}))).inputs)
+
+
+def test_each_array_begins_where_any_processor_likes_it():
+    arrays = share({"a": np.zeros(1, np.int8), "b": np.zeros(257, np.int8)}, {"c": np.zeros(1)})
+    assert [placed.offset for placed in (*arrays.inputs, *arrays.expected)] == [0, 256, 768]
+    assert arrays.nbytes == os.fstat(arrays.descriptor).st_size == 1024
+    arrays.close()
 
 
 def test_a_worker_cannot_change_what_the_others_read():
-    shared = share({"a": np.ones(3)}, {})
-    mapped = Mapped(shared.descriptor, shared.inputs, shared.expected)
+    seen = mapped(Lent("name", share({"a": np.ones(3)}, {})))
     with pytest.raises(ValueError, match="read-only"):
-        mapped.inputs["a"][0] = 2
-    shared.close()
+        seen.inputs["a"][0] = 2
+
+
+def test_the_parent_reads_the_inputs_that_it_shared():
+    arrays = share({"a": np.arange(3)}, {"b": np.zeros(3)})
+    seen = first_inputs(arrays)
+    arrays.close()
+    require_equal({"a": np.arange(3)}, seen)
 
 
 def test_a_case_without_arrays_needs_no_memory():
-    shared = share({}, {})
-    assert Mapped(shared.descriptor, shared.inputs, shared.expected).inputs == {}
-    shared.close()
+    arrays = share({}, {})
+    assert arrays.nbytes == 0
+    assert mapped(Lent("name", arrays)).inputs == {}
 
 
-def test_the_shelf_makes_arrays_once_and_forgets_the_oldest_beyond_its_budget():
-    made = []
-
-    def make(key):
-        made.append(key)
-        return share({"a": np.zeros(1000)}, {})
-
-    shelf = Shelf(budget_bytes=20_000)
-    for key in "aabab":
-        shelf.get(key, lambda key=key: make(key))
-    assert made == ["a", "b"]
-    oldest = shelf.get("a", lambda: make("a")).descriptor
-    shelf.get("b", lambda: make("b"))
-    shelf.get("c", lambda: make("c"))
-    assert made == ["a", "b", "c"]
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(oldest)
-    shelf.close()
+def test_a_copy_is_the_only_one(monkeypatch):
+    """What the author's function made goes into the shared memory as it is."""
+    copied = []
+    monkeypatch.setattr(shared, "_copy", lambda target, source: copied.append(source))
+    made = np.zeros((4, 4)).T
+    share({"a": made}, {}).close()
+    assert copied == [made]
+    assert copied[0] is made
 
 
-def test_the_shelf_keeps_one_that_is_larger_than_its_budget():
-    shelf = Shelf(budget_bytes=1)
-    shared = shelf.get("a", lambda: share({"a": np.zeros(1000)}, {}))
-    assert os.fstat(shared.descriptor).st_size >= 8000
-    shelf.close()
+def test_the_budget_is_a_quarter_of_the_machines_memory(monkeypatch):
+    sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}
+    monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
+    assert shared.budget_bytes() == 1_024_000
