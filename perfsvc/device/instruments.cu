@@ -36,6 +36,17 @@ extern "C" __global__ void perfsvc_stamp(volatile u64* stamps, u32 slots) {
     stamps[2 * multiprocessor + 1] = nanoseconds();
 }
 
+// Writes lines that the cache is asked to keep before all others. They drive out what a kernel asked it to keep, which
+// outlives any ordinary write; the ordinary write that follows makes them ordinary again.
+extern "C" __global__ void perfsvc_evict(uint4* lines, u64 count) {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+        asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %1, %1, %1}, %2;" ::"l"(lines + i), "r"(0u), "l"(policy)
+                     : "memory");
+    }
+}
+
 // --- results ---------------------------------------------------------------------------------------------------------
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output.

@@ -8,11 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as arrays
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
+from perfsvc.device import instruments
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.find import find, open_device
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import BufferArg, Case, Kind, Launch, ReplayRecord, ScalarArg, Unit
+from perfsvc.measure.error import error_of
+from perfsvc.model import BufferArg, Case, Conditions, Kind, Launch, ReplayRecord, ScalarArg, Unit
 
 
 def fake(folder):
@@ -26,7 +28,10 @@ def cuda(folder):
         (info, *_) = find(["cuda"])
     except NoDeviceError as error:
         pytest.skip(error.what)
-    return open_device(info.spec)
+    unit = instruments.unit("cuda")
+    built = compile_all([unit], toolchain_for(info.target), Cache(folder))[unit]
+    assert isinstance(built, Binary), built
+    return open_device(info.spec, built.code)
 
 
 DEVICES = {"cpu": lambda folder: CpuDevice(), "fake": fake, "cuda": cuda}
@@ -123,24 +128,70 @@ def test_more_memory_than_there_is_is_refused(device):
 
 
 def test_measuring_encloses_the_work_of_a_case(device):
-    with device.measuring(RECORD, 0, {}):
+    with device.measuring(RECORD, 0):
         device.synchronize()
 
 
+def test_a_copy_moves_bytes_and_leaves_the_others(device, buffer):
+    source, target = buffer(1000), buffer(1000)
+    device.upload(source, np.arange(1000).astype(np.uint8))
+    device.fill(target, 1000, 1)
+    device.copy(target + 10, source + 20, 500)
+    expected = np.ones(1000, np.uint8)
+    expected[10:510] = np.arange(20, 520).astype(np.uint8)
+    assert np.array_equal(bytes_at(device, target, 1000), expected)
+
+
+@pytest.mark.parametrize("nbytes", [1, 7, 8, 1000, 100_003])
+def test_a_digest_tells_bytes_apart_by_value_place_and_number(device, buffer, nbytes):
+    first, second = buffer(nbytes + 1), buffer(nbytes + 1)
+    data = np.random.default_rng(nbytes).integers(0, 256, nbytes + 1, np.uint8)
+    for address in (first, second):
+        device.upload(address, data)
+    digest = device.digest(first, nbytes)
+    assert digest == device.digest(first, nbytes) == device.digest(second, nbytes)
+    assert digest != device.digest(first, nbytes + 1)
+    changed = data.copy()
+    changed[nbytes - 1] ^= 1
+    device.upload(second, changed)
+    assert device.digest(second, nbytes) != digest
+    if nbytes > 16:
+        device.upload(second, np.concatenate([data[8:16], data[:8], data[16:]]))
+        assert device.digest(second, nbytes) != digest
+
+
 @pytest.mark.parametrize("clock", ["device", "host"])
-@pytest.mark.parametrize("cold", [True, False])
-def test_each_sample_has_its_time(device, buffer, clock, cold):
+@pytest.mark.parametrize("evict_bytes", [1 << 20, 0])
+@pytest.mark.parametrize("gated", [True, False])
+def test_each_sample_has_its_time(device, buffer, clock, evict_bytes, gated):
     address, calls = buffer(1 << 16), []
 
     def sample():
         calls.append(1)
         device.fill(address, 1 << 16, 0)
 
-    with device.measuring(RECORD, 0, {}):
-        times = device.time(sample, 5, clock=clock, cold=cold)
-    assert len(times) == 5
-    assert all(time > 0 for time in times)
-    assert calls
+    with device.measuring(RECORD, 0):
+        batch = device.batch(sample, 5, clock=clock, evict_bytes=evict_bytes, gated=gated)
+        apiece = device.back_to_back(sample, 10)
+    assert len(batch.samples_s) == 5
+    assert all(time > 0 for time in batch.samples_s)
+    assert batch.busy_s >= sum(batch.samples_s) * 0.99
+    assert (batch.rejected, apiece > 0, calls != []) == ("", True, True)
+
+
+def test_time_goes_on_and_can_be_let_pass(device):
+    before = device.now()
+    device.rest(0.01)
+    assert device.now() - before >= 0.01
+
+
+def test_conditions_can_always_be_asked_for(device):
+    assert isinstance(device.conditions(), Conditions)
+
+
+def test_work_on_the_stream_is_nowhere_else(device, buffer):
+    address = buffer(1 << 10)
+    assert not device.works_elsewhere(lambda: device.fill(address, 1 << 10, 3), 0.01, [(address, 1 << 10)])
 
 
 def test_the_stream_is_an_address_that_libraries_take(device):
@@ -199,3 +250,46 @@ def test_what_a_device_cannot_launch_is_refused_and_it_goes_on(device, buffer, s
         device.launch(shifted, Launch(0, "missing", (1, 1, 1), (32, 1, 1), ()), ())
     device.launch(shifted, Launch(0, "shifted", (1, 1, 1), (32, 1, 1), (), 128), (address, address, np.int32(8)))
     device.synchronize()
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+RESULTS = [
+    (np.array([1.0, 2.0, 3.5], np.float32), np.array([1.0, 2.0, 3.0])),
+    (np.array([1e-3, 2.0, 3.0], np.float64), np.array([0.0, 2.0, 3.0])),
+    (np.array([0.5, 2.0], np.float16), np.array([0.25, 2.0])),
+    (np.array([np.nan, 2.0], np.float32), np.array([1.0, 2.0])),
+    (np.array([np.nan, 2.0, np.inf, -np.inf], np.float32), np.array([np.nan, 2.0, np.inf, np.inf])),
+    (np.array([7, -2, 3], np.int32), np.array([7, -2, 4], np.int64)),
+    (np.array([2**63 + 1, 5], np.uint64), np.array([2**63, 5], np.uint64)),
+    (np.array([2**62 + 1, -5], np.int64), np.array([2**62, -5], np.int64)),
+    (np.array([4_000_000_000, 5], np.uint32), np.array([4_000_000_000, 6], np.int64)),
+]
+
+
+@pytest.mark.parametrize("size", [1, 100_003])
+@pytest.mark.parametrize(("out", "ref"), RESULTS, ids=lambda array: array.dtype.name)
+def test_a_device_finds_the_error_that_the_host_finds(device, buffer, out, ref, size):
+    if not device.finds_errors(out.dtype.name, ref.dtype.name):
+        assert device.info.kind != "cuda", "the CUDA device knows these"
+        return
+    out, ref = np.resize(out, max(size, out.size)), np.resize(ref, max(size, ref.size))
+    where, right = buffer(out.nbytes), buffer(ref.nbytes)
+    device.upload(where, out)
+    device.upload(right, ref)
+    found = device.error(where, out.dtype.name, right, ref.dtype.name, ref.size)
+    expected = error_of(out, ref)
+    if not np.isfinite(np.square(ref.astype(np.float64)).sum()):
+        assert found is None
+        return
+    assert found.max == pytest.approx(expected.max, rel=1e-12, abs=0)
+    assert found.mean == pytest.approx(expected.mean, rel=1e-9, abs=0)
+
+
+def test_a_reference_of_zeros_is_left_to_the_host(device, buffer):
+    if not device.finds_errors("float32", "float64"):
+        return
+    where, right = buffer(64), buffer(128)
+    device.fill(where, 64, 0)
+    device.fill(right, 128, 0)
+    assert device.error(where, "float32", right, "float64", 16) is None

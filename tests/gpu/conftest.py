@@ -6,11 +6,12 @@ import pytest
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.device.find import find, open_device
+from perfsvc.device.instruments import unit as instruments_unit
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Unit
 
 KERNELS = Path(__file__).parent / "kernels.cu"
-ENTRIES = ("add", "scale", "reverse", "spin", "stray", "crooked", "mixed")
+ENTRIES = ("add", "scale", "reverse", "spin", "stray", "crooked", "mixed", "keep")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,11 +34,31 @@ def cubin(boards, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def instruments(boards, tmp_path_factory):
+    """What a device of the first board's model is opened with."""
+    unit = instruments_unit("cuda")
+    built = compile_all([unit], toolchain_for(boards[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
+    assert isinstance(built, Binary), built
+    return built.code
+
+
 @pytest.fixture
-def device(boards):
-    opened = open_device(boards[0].spec)
+def device(boards, instruments):
+    opened = open_device(boards[0].spec, instruments)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def times(device):
+    """Sample times of what a function queues."""
+
+    def taken(sample, count, *, clock="device", cold=True):
+        nbytes = 2 * device.info.l2_bytes if cold else 0
+        return device.batch(sample, count, clock=clock, evict_bytes=nbytes, gated=clock == "device").samples_s
+
+    return taken
 
 
 @pytest.fixture

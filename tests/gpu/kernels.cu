@@ -31,3 +31,16 @@ extern "C" __global__ void mixed(signed char a, double b, short c, float* out) {
     out[1] = b;
     out[2] = c;
 }
+
+// Reads a buffer and asks the L2 cache to keep it before all else.
+extern "C" __global__ void keep(const float* a, float* out, int n) {
+    unsigned long long policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    float sum = 0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        float value;
+        asm volatile("ld.global.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(value) : "l"(a + i), "l"(policy));
+        sum += value;
+    }
+    if (sum == 12345.0f) *out = sum;
+}

@@ -14,6 +14,15 @@ from perfsvc.model import Case, Kind, Launch, ReplayRecord
 
 pytestmark = pytest.mark.gpu
 
+
+@pytest.fixture(scope="module")
+def ours(instruments, tmp_path_factory):
+    """The path of the instruments' binary."""
+    path = tmp_path_factory.mktemp("instruments") / "instruments.cubin"
+    path.write_bytes(instruments)
+    return path
+
+
 HERE = Path(__file__).parent
 FLOAT = 4
 
@@ -35,7 +44,7 @@ def vector_add(device, module, n, *, grid, block=256):
     return lambda: device.launch(module, words, (*args, np.int32(n)))
 
 
-def test_a_vector_add_takes_as_long_as_in_an_independent_event_timed_loop(device, module, tmp_path):
+def test_a_vector_add_takes_as_long_as_in_an_independent_event_timed_loop(device, module, times, tmp_path):
     n, grid, block = 1 << 26, device.info.multiprocessors * 8, 256
     program = tmp_path / "event_loop"
     subprocess.run(
@@ -49,40 +58,38 @@ def test_a_vector_add_takes_as_long_as_in_an_independent_event_timed_loop(device
         return float(done.stdout)
 
     sample = vector_add(device, module, n, grid=grid, block=block)
-    device.time(sample, 20, clock="device", cold=True)
+    times(sample, 20)
     # Before and after, so that a clock which drifts meanwhile is seen by both.
     before = independent()
-    ours = statistics.median(device.time(sample, 200, clock="device", cold=True))
+    ours = statistics.median(times(sample, 200))
     expected = (before + independent()) / 2
     assert ours == pytest.approx(expected, rel=0.03)
 
 
-def test_a_cold_sample_of_a_small_kernel_is_slower_than_a_warm_one(device, module):
+def test_a_cold_sample_of_a_small_kernel_is_slower_than_a_warm_one(device, module, times):
     sample = vector_add(device, module, 1 << 20, grid=device.info.multiprocessors * 4)
-    medians = {
-        cold: statistics.median(device.time(sample, 100, clock="device", cold=cold)) for cold in (False, True, False)
-    }
+    medians = {cold: statistics.median(times(sample, 100, cold=cold)) for cold in (False, True, False)}
     assert medians[True] > 1.1 * medians[False]
 
 
-def test_the_host_clock_sees_at_least_what_the_device_clock_sees(device, module):
+def test_the_host_clock_sees_at_least_what_the_device_clock_sees(device, module, times):
     words, args = launch("spin", block=1), (np.int64(2_000_000),)
 
     def sample():
         device.launch(module, words, args)
 
-    on_device = statistics.median(device.time(sample, 10, clock="device", cold=False))
-    on_host = statistics.median(device.time(sample, 10, clock="host", cold=False))
+    on_device = statistics.median(times(sample, 10, cold=False))
+    on_host = statistics.median(times(sample, 10, clock="host", cold=False))
     assert 1e-4 < on_device < on_host < on_device + 1e-3
 
 
-def test_each_sample_is_timed_by_itself(device, module):
+def test_each_sample_is_timed_by_itself(device, module, times):
     cycles = iter([4_000_000, *[1_000_000] * 5])
 
     def sample():
         device.launch(module, launch("spin", block=1), (np.int64(next(cycles)),))
 
-    first, *others = device.time(sample, 6, clock="device", cold=True)
+    first, *others = times(sample, 6)
     assert first == pytest.approx(4 * statistics.median(others), rel=0.2)
 
 
@@ -135,12 +142,12 @@ def test_a_kernel_may_use_more_shared_memory_than_48_kib(device, module):
         (lambda d, m: d.load(b"no cubin at all"), "image|PTX"),
     ],
 )
-def test_what_the_driver_refuses_leaves_the_device_usable(device, module, ask, said):
+def test_what_the_driver_refuses_leaves_the_device_usable(device, module, times, ask, said):
     with pytest.raises(LaunchError, match=said) as raised:
         ask(device, module)
     assert not raised.value.fatal
     assert raised.value.cure
-    assert device.time(vector_add(device, module, 1024, grid=4), 3, clock="device", cold=True)
+    assert times(vector_add(device, module, 1024, grid=4), 3)
 
 
 FATAL = """
@@ -151,7 +158,7 @@ from perfsvc.device.find import open_device
 from perfsvc.errors import LaunchError
 from perfsvc.model import Launch
 
-device = open_device(sys.argv[1])
+device = open_device(sys.argv[1], Path(sys.argv[4]).read_bytes())
 module = device.load(Path(sys.argv[2]).read_bytes())
 address = device.allocate(256)
 args = (np.uint64(address),) if sys.argv[3] == "crooked" else ()
@@ -171,9 +178,9 @@ print("closed")
 
 
 @pytest.mark.parametrize(("entry", "said"), [("stray", "illegal memory access"), ("crooked", "misaligned address")])
-def test_a_fault_in_a_kernel_is_fatal_and_still_lets_the_device_close(boards, cubin, entry, said):
+def test_a_fault_in_a_kernel_is_fatal_and_still_lets_the_device_close(boards, cubin, ours, entry, said):
     # In a process of its own: after such a fault CUDA does nothing more for the process it happened in.
-    command = [sys.executable, "-c", FATAL, boards[0].spec, cubin, entry]
+    command = [sys.executable, "-c", FATAL, boards[0].spec, cubin, entry, ours]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     first, second, third = done.stdout.splitlines()
     fatal, what, has_cure = first.split("|")
@@ -204,20 +211,23 @@ def test_looking_for_devices_makes_no_context():
     assert done.stdout.split() == ["None", "0"]
 
 
-def test_a_device_that_is_never_closed_ends_its_process_in_peace(boards):
-    program = "import sys; from perfsvc.device.find import open_device; open_device(sys.argv[1]).allocate(100)"
-    command = [sys.executable, "-c", program, boards[0].spec]
+def test_a_device_that_is_never_closed_ends_its_process_in_peace(boards, ours):
+    program = (
+        "import pathlib, sys; from perfsvc.device.find import open_device; "
+        "open_device(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes()).allocate(100)"
+    )
+    command = [sys.executable, "-c", program, boards[0].spec, ours]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_range_around_a_case_changes_nothing_and_ends_with_it(device, module):
+def test_a_range_around_a_case_changes_nothing_and_ends_with_it(device, module, times):
     sample = vector_add(device, module, 1024, grid=4)
-    with device.measuring(record(), 1, {}):
-        assert len(device.time(sample, 5, clock="device", cold=True)) == 5
-    with pytest.raises(LaunchError), device.measuring(record(), 2, {}):
+    with device.measuring(record(), 1):
+        assert len(times(sample, 5)) == 5
+    with pytest.raises(LaunchError), device.measuring(record(), 2):
         device.launch(module, launch("nowhere"), ())
-    with device.measuring(record(), 3, {}):
+    with device.measuring(record(), 3):
         sample()
     device.synchronize()
 
@@ -245,12 +255,13 @@ def test_a_board_says_all_there_is_to_say(boards):
         assert (board.warp_size, board.driver != "") == (32, True)
 
 
-def test_every_board_runs_what_was_built_for_it(boards, cubin):
+def test_every_board_runs_what_was_built_for_it(boards, cubin, instruments):
     if len(boards) < 2:
         pytest.skip("one board only")
     for board in boards:
-        device = open_device(board.spec)
+        device = open_device(board.spec, instruments)
         assert device.info.uuid == board.uuid
         module = device.load(cubin.read_bytes())
-        assert device.time(vector_add(device, module, 1 << 16, grid=64), 5, clock="device", cold=True)
+        sample = vector_add(device, module, 1 << 16, grid=64)
+        assert device.batch(sample, 5, clock="device", evict_bytes=1 << 20, gated=True).samples_s
         device.close()

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pycuda.driver as drv
 
 from perfsvc.device import telemetry
+from perfsvc.device.cuda.early import prepare
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import DeviceInfo
 
@@ -33,9 +34,7 @@ def devices() -> list[DeviceInfo]:
 
 def start() -> None:
     """Starts the driver in this process; raises ``pycuda.driver.Error``."""
-    # Before cuInit, which reads them: a lazily loaded kernel would make its first launch wait for the loading.
-    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
+    prepare()
     drv.init()
 
 
@@ -81,6 +80,6 @@ def _uuid(ordinal: int) -> str:
         if result:
             raise NoDeviceError(f"the CUDA driver does not say which board device {ordinal} is (error {result})")
     identity = uuid.UUID(bytes=raw.raw)
-    # What a MIG instance is selected by begins so, and CUDA shows an instance only where it was selected.
+    # CUDA gives an instance's UUID without saying that it is one; a worker's environment does.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     return visible if visible == f"MIG-{identity}" else f"GPU-{identity}"

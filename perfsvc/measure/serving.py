@@ -1,0 +1,70 @@
+"""Serving jobs on one device: what a worker does once it has imported what it needs."""
+
+import contextlib
+import os
+import socket
+import traceback
+
+from perfsvc import codec
+from perfsvc.device.find import open_device
+from perfsvc.device.protocol import Device
+from perfsvc.errors import LaunchError, PerfsvcError
+from perfsvc.measure import wire
+from perfsvc.measure.case import measure
+from perfsvc.measure.job import Job, Measured, Open, Ready, Refused, Reply, Request
+from perfsvc.measure.outcome import without_samples
+from perfsvc.measure.shared import Mapped
+from perfsvc.measure.vault import Vault
+
+KEPT_SHARE = 0.25
+"""Of a device's memory: inputs and references that its cases share."""
+
+
+def serve(pool: socket.socket, opening: wire.Frame) -> int:
+    """Opens the device that the first message names and measures until the pool hangs up; returns the exit status."""
+    try:
+        device = _open(opening)
+    except PerfsvcError as error:
+        _say(pool, Refused(error.what, error.cure))
+        return error.exit_code
+    with contextlib.closing(device):
+        _say(pool, Ready(device.info))
+        # A device on the host's own processors copies as fast from the host.
+        vault = Vault(device, int(KEPT_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
+        while (frame := wire.receive(pool)) is not None:
+            reply = _measured(device, vault, frame)
+            _say(pool, reply)
+            if not reply.usable:
+                break
+    return 0
+
+
+def _open(frame: wire.Frame) -> Device:
+    request = codec.decode(Request, frame.text).body
+    if not isinstance(request, Open):
+        raise LaunchError("the worker was sent a job before it had a device", cure="report it: perfsvc itself failed")
+    return open_device(request.device, *frame.blobs)
+
+
+def _measured(device: Device, vault: Vault, frame: wire.Frame) -> Measured:
+    job = codec.decode(Request, frame.text).body
+    if not isinstance(job, Job):
+        raise TypeError(type(job))
+    try:
+        arrays = Mapped(frame.descriptors, job)
+    finally:
+        for descriptor in frame.descriptors:
+            os.close(descriptor)
+    try:
+        return measure(device, job, frame.blobs, arrays, vault)
+    except Exception as error:  # noqa: BLE001 - a fault of ours costs its case as well, and is told
+        traceback.print_exc()
+        fault = LaunchError(
+            f"perfsvc itself failed: {type(error).__name__}: {error}",
+            cure="report it with the benchmark file; nothing else of the run is lost",
+        )
+        return Measured(without_samples(job.record.case, device.info.uuid, job.replica, job.mode, fault), usable=False)
+
+
+def _say(pool: socket.socket, body: Ready | Refused | Measured) -> None:
+    wire.send(pool, codec.encode(Reply(body)))

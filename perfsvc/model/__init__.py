@@ -1,0 +1,59 @@
+"""The words of perfsvc as frozen dataclasses (docs/glossary.md). Imports nothing of ours.
+
+Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
+"""
+
+import hashlib
+
+from perfsvc.model.judged import Judgement, Level, Series, Verdict
+from perfsvc.model.measured import TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
+from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
+from perfsvc.model.steps import Arg, BufferArg, Call, Dim3, HostFinish, Launch, Memset, ReplayRecord, ScalarArg, Step
+from perfsvc.model.timed import Array, Buffer, Case, Error, Kind, Mode, Role, Tolerance, Unit, Value, Work
+
+__all__ = [
+    "TIME",
+    "UNJUDGED",
+    "Arg",
+    "Array",
+    "Batch",
+    "Buffer",
+    "BufferArg",
+    "Call",
+    "Case",
+    "Conditions",
+    "DeviceInfo",
+    "Dim3",
+    "Environment",
+    "Error",
+    "Estimate",
+    "HostFinish",
+    "Judgement",
+    "Kind",
+    "Launch",
+    "Level",
+    "Measurement",
+    "Memset",
+    "Mode",
+    "Noise",
+    "Provenance",
+    "ReplayRecord",
+    "Role",
+    "Roof",
+    "ScalarArg",
+    "Series",
+    "Slowdown",
+    "Status",
+    "Step",
+    "Tolerance",
+    "Unit",
+    "Value",
+    "Verdict",
+    "Work",
+    "digest",
+]
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 hex digest by which artifacts are known."""
+    return hashlib.sha256(content).hexdigest()

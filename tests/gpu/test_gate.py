@@ -1,0 +1,184 @@
+"""Samples behind the gate, and what the board says of itself meanwhile."""
+
+import ctypes
+import statistics
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from perfsvc.model import Launch
+
+pytestmark = pytest.mark.gpu
+
+SPIN = Launch(0, "spin", (1, 1, 1), (1, 1, 1), ())
+LEGACY_STREAM = None
+
+
+@pytest.fixture
+def limit_s():
+    from perfsvc.device.cuda.gate import LIMIT_S  # needs PyCUDA, which is where there is a GPU
+
+    return LIMIT_S
+
+
+@pytest.fixture
+def spin(device, module):
+    """Queues a kernel that spins for so many cycles."""
+
+    def queue(cycles=20_000):
+        return lambda: device.launch(module, SPIN, (np.int64(cycles),))
+
+    return queue
+
+
+def batch(device, sample, count, *, gated=True, cold=False):
+    nbytes = 2 * device.info.l2_bytes if cold else 0
+    return device.batch(sample, count, clock="device", evict_bytes=nbytes, gated=gated)
+
+
+def test_a_host_that_stumbles_between_its_calls_does_not_move_the_times(device, spin):
+    sample = spin()
+    quiet = statistics.median(batch(device, sample, 50).samples_s)
+
+    def stumbling():
+        sample()
+        time.sleep(1e-3)
+
+    delayed = batch(device, stumbling, 50)
+    assert delayed.kept_ahead
+    assert statistics.median(delayed.samples_s) == pytest.approx(quiet, rel=0.01)
+    assert max(delayed.samples_s) < quiet + 5e-4
+
+
+def test_without_the_gate_the_same_stumbling_is_seen(device, spin):
+    sample = spin()
+
+    def stumbling():
+        time.sleep(1e-3)
+        sample()
+
+    assert min(batch(device, stumbling, 10, gated=False).samples_s) > 5e-4
+
+
+def test_a_sample_that_waits_for_the_device_trips_the_gate_and_goes_on(device, spin, limit_s):
+    sample = spin()
+
+    def waiting():
+        sample()
+        device.synchronize()
+
+    started = time.monotonic()
+    tripped = batch(device, waiting, 2)
+    assert (tripped.gated, tripped.kept_ahead) == (True, False)
+    assert limit_s <= time.monotonic() - started < 3 * limit_s
+    assert batch(device, sample, 3).kept_ahead
+
+
+def test_a_gate_that_nobody_opens_does_not_hang_the_board(device, limit_s):
+    forgotten = device._stopwatch._gate
+    forgotten.close()
+    started = time.monotonic()
+    device.synchronize()
+    assert time.monotonic() - started < 3 * limit_s
+    assert not forgotten.held
+
+
+def test_a_full_batch_is_queued_without_waiting(device, spin):
+    count = (device.queue_depth - 8) // 4
+    full = batch(device, spin(1000), count, cold=True)
+    assert full.kept_ahead
+    assert len(full.samples_s) == count
+
+
+def test_the_clock_of_a_batch_is_counted_on_the_device(device, spin):
+    conditions = batch(device, spin(100_000), 100).conditions
+    assert 0.1 * device.info.clock_hz < conditions.sm_clock_hz < 1.05 * device.info.clock_hz
+    # A kernel that spins for a number of cycles takes as long as the clock says.
+    (seconds,) = batch(device, spin(20_000_000), 1).samples_s
+    assert seconds == pytest.approx(20_000_000 / conditions.sm_clock_hz, rel=0.05)
+
+
+def test_a_board_says_what_it_is_like(device, spin):
+    conditions = batch(device, spin(100_000), 100).conditions
+    assert 10 < conditions.temperature_c < 110
+    assert 20 < conditions.power_w < 2000
+    assert conditions.memory_clock_hz > 1e8
+    assert (conditions.others, conditions.xids, conditions.ecc_errors) == ((), (), 0)
+
+
+def test_busy_time_counts_eviction_and_not_the_gate(device, spin):
+    sample = spin(200_000)
+
+    def slow_to_queue():
+        sample()
+        time.sleep(2e-3)
+
+    found = batch(device, slow_to_queue, 20, cold=True)
+    samples = sum(found.samples_s)
+    assert samples < found.busy_s < samples + 20 * 1e-3 < samples + 20 * 2e-3
+
+
+def test_back_to_back_is_no_slower_than_one_by_one(device, spin):
+    sample = spin()
+    apiece = device.back_to_back(sample, 100)
+    assert 0.5 * apiece < statistics.median(batch(device, sample, 100).samples_s)
+
+
+def test_work_on_another_stream_is_seen(device):
+    address = device.allocate(1 << 20)
+    device.fill(address, 1 << 20, 0)
+    cuda = ctypes.CDLL("libcuda.so.1")
+    where = ctypes.c_uint64(address)
+
+    def astray():
+        cuda.cuMemsetD8Async(where, ctypes.c_ubyte(7), ctypes.c_size_t(1 << 20), LEGACY_STREAM)
+
+    assert device.works_elsewhere(astray, 5e-3, [(address, 1 << 20)])
+    device.fill(address, 1 << 20, 0)
+    assert not device.works_elsewhere(lambda: device.fill(address, 1 << 20, 9), 5e-3, [(address, 1 << 20)])
+
+
+def test_lines_that_a_kernel_wants_kept_are_evicted_like_all_others(device, module):
+    n = device.info.l2_bytes // 4 // 8
+    a, out = device.allocate(4 * n), device.allocate(4)
+    device.fill(a, 4 * n, 0)
+    words = Launch(0, "keep", (2 * device.info.multiprocessors, 1, 1), (256, 1, 1), ())
+
+    def sample():
+        device.launch(module, words, (np.uint64(a), np.uint64(out), np.int32(n)))
+
+    warm = statistics.median(batch(device, sample, 50).samples_s)
+    first = batch(device, sample, 1, cold=True).samples_s[0]
+    cold = statistics.median(batch(device, sample, 50, cold=True).samples_s)
+    assert cold > 1.2 * warm
+    assert cold == pytest.approx(first, rel=0.2)
+
+
+def test_a_busy_host_does_not_move_the_times(device, spin):
+    sample, stop = spin(), threading.Event()
+    quiet = statistics.median(batch(device, sample, 50).samples_s)
+
+    def burn():
+        while not stop.is_set():
+            pass
+
+    threads = [threading.Thread(target=burn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        loud = statistics.median(batch(device, sample, 50).samples_s)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert loud == pytest.approx(quiet, rel=0.01)
+
+
+def test_energy_is_what_a_board_draws_over_time(device, spin):
+    joules = device.energy(spin(2_000_000), 1.0)
+    if joules is None:
+        pytest.skip("this board does not count energy")
+    watts = joules / device.back_to_back(spin(2_000_000), 10)
+    assert 20 < watts < 2000
