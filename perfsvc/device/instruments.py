@@ -6,6 +6,7 @@ from perfsvc.model import Unit
 
 GATE = "perfsvc_gate"
 STAMP = "perfsvc_stamp"
+EVICT = "perfsvc_evict"
 DIGEST = "perfsvc_digest"
 
 FLOATS = ("float16", "float32", "float64")
@@ -31,5 +32,5 @@ def unit(kind: str) -> Unit | None:
     pairs = [(dtype, "float64") for dtype in FLOATS] + [(dtype, dtype) for dtype in INTEGERS]
     pairs += [(dtype, "int64") for dtype in INTEGERS if dtype != "int64"]
     squares = {squares_entry(reference): None for _, reference in pairs}
-    entries = (GATE, STAMP, DIGEST, *squares, *(error_entry(*pair) for pair in pairs))
+    entries = (GATE, STAMP, EVICT, DIGEST, *squares, *(error_entry(*pair) for pair in pairs))
     return Unit(Path(__file__).with_name("instruments.cu"), entries)
