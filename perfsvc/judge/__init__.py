@@ -2,6 +2,7 @@
 
 from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
+from perfsvc.judge.noise import noise
 from perfsvc.judge.thresholds import default_threshold
 from perfsvc.judge.verdicts import exit_code, verdicts
 
@@ -14,5 +15,6 @@ __all__ = [
     "estimate_metric",
     "exit_code",
     "level_of",
+    "noise",
     "verdicts",
 ]

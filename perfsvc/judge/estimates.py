@@ -33,15 +33,19 @@ def estimate(samples: Sequence[float] | Floats, confidence: float = 0.95) -> Est
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
     """
     times = np.sort(checked(samples))
-    tail = _tail(confidence)
-    below = bdtr(np.arange((times.size + 1) // 2), times.size, 0.5)
-    rank = max(int(np.searchsorted(below, tail, side="right")), 1)
+    rank = rank_of_median(times.size, confidence)
     return Estimate(
         median_s=float(np.median(times)),
         low_s=float(times[rank - 1]),
         high_s=float(times[times.size - rank]),
         samples=int(times.size),
     )
+
+
+def rank_of_median(count: int, confidence: float = 0.95) -> int:
+    """The rank k, from 1, of the sample with which the interval of ``estimate`` begins; it ends with the k-th largest."""
+    below = bdtr(np.arange((count + 1) // 2), count, 0.5)
+    return max(int(np.searchsorted(below, _tail(confidence), side="right")), 1)
 
 
 def estimate_level(replicas: Sequence[ArrayLike], confidence: float = 0.95) -> Estimate:

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfsvc.judge.comparison import compare
 from perfsvc.judge.estimates import estimate_metric
-from perfsvc.model import TIME, Case, Judgement, Level, Mode, Series, Status, Verdict
+from perfsvc.model import TIME, UNJUDGED, Case, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
     Verdict.REGRESSION,
@@ -29,7 +29,7 @@ def verdicts(
     threshold: Callable[[Series], float] | float,
     alpha: float = 0.01,
 ) -> list[Judgement]:
-    """One judgement for each series in either mapping, regressions first.
+    """One judgement for each series in either mapping whose metric is judged, regressions first.
 
     A series is compared with the baseline's equal series. A board that the baseline does not know is compared with
     another board of the same model (the one of the latest run), and the reason says so: what the two boards differ by
@@ -43,12 +43,15 @@ def verdicts(
       new too, and its older version is not missed.
     - Everything else is what ``compare`` says.
 
+    The metrics of ``model.UNJUDGED`` only say why a time is as it is: they have no row.
+
     Args:
         baseline: the levels to compare with, of one run or of several.
         candidate: the levels of the run to judge.
         threshold: the smallest relative change that matters, or a function that gives it for a series of the candidate.
         alpha: the probability of an interval that misses the true ratio.
     """
+    baseline, candidate = _judged(baseline), _judged(candidate)
     judgements = []
     pairs = _pairs(baseline, candidate)
     right = {_whole(series): level for series, level in baseline.items() if not _fault(level)}
@@ -87,6 +90,10 @@ def exit_code(judgements: Iterable[Judgement], *, failed: bool, strict: bool) ->
     if Verdict.REGRESSION in seen:
         return 1
     return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
+
+
+def _judged(levels: Mapping[Series, Level]) -> dict[Series, Level]:
+    return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
 
 
 def _pairs(baseline: Mapping[Series, Level], candidate: Iterable[Series]) -> dict[Series, Series]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfsvc.judge import exit_code, verdicts
 from perfsvc.judge.verdicts import ORDER
-from perfsvc.model import Case, Judgement, Level, Series, Status, Verdict
+from perfsvc.model import TIME, UNJUDGED, Case, Judgement, Level, Series, Status, Verdict
 
 H100, CPU = "NVIDIA H100 80GB HBM3", "AMD EPYC 9654"
 
@@ -238,3 +238,11 @@ def test_a_failure_outranks_a_regression_which_outranks_doubt(
     found: tuple[Verdict, ...], failed: bool, strict: bool, code: int
 ) -> None:
     assert exit_code(judged(*found), failed=failed, strict=strict) == code
+
+
+@pytest.mark.parametrize("metric", sorted(UNJUDGED))
+def test_what_only_explains_a_time_has_no_verdict(metric: str) -> None:
+    explains = replace(series(), metric=metric)
+    slower = {series(): SAME, explains: level(5.0, 5.0, 5.0, run=2)}
+    assert [found.series.metric for found in judge({series(): BASE, explains: level(1.0, 1.0, 1.0)}, slower)] == [TIME]
+    assert [found.series.metric for found in judge({series(): BASE, explains: BASE}, {series(): SAME})] == [TIME]

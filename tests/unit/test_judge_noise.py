@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsvc.judge import noise
+from perfsvc.model import Noise
+
+H200 = Path(__file__).parents[1] / "data" / "noise" / "h200.json"
+SEEDS = 400
+
+
+def replicas_of(seed: int, *, within: float, between: float, replicas: int, samples: int) -> list[np.ndarray]:
+    """Normal times of about 10 µs with two known levels of noise."""
+    rng = np.random.default_rng(seed)
+    medians = 1e-5 * (1 + between * rng.standard_normal(replicas))
+    return [median * (1 + within * rng.standard_normal(samples)) for median in medians]
+
+
+@pytest.mark.parametrize("replicas", [3, 10])
+@pytest.mark.parametrize(("within", "between"), [(0.02, 0.01), (0.005, 0.005), (0.001, 0.02)])
+def test_both_levels_are_found_again_on_average_over_many_runs(within: float, between: float, replicas: int) -> None:
+    found = [
+        noise(replicas_of(seed, within=within, between=between, replicas=replicas, samples=100))
+        for seed in range(SEEDS)
+    ]
+    assert np.mean([one.within for one in found]) == pytest.approx(within, rel=0.03)
+    assert np.sqrt(np.mean([one.between**2 for one in found])) == pytest.approx(between, rel=0.1)
+
+
+def test_equal_processes_show_next_to_no_noise_between_them() -> None:
+    found = [noise(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(SEEDS)]
+    error_of_a_median = 1.2533 * 0.02 / 10
+    assert np.mean(found) < 0.4 * error_of_a_median
+    assert np.median(found) == 0.0
+
+
+def test_a_few_disturbed_launches_change_neither_level() -> None:
+    quiet = replicas_of(1, within=0.01, between=0.005, replicas=3, samples=200)
+    disturbed = [np.concatenate([times, [times.max() * 50] * 4]) for times in quiet]
+    assert noise(disturbed).within == pytest.approx(noise(quiet).within, rel=0.1)
+    assert noise(disturbed).between == pytest.approx(noise(quiet).between, rel=0.1)
+
+
+def test_noise_is_relative() -> None:
+    times = replicas_of(2, within=0.01, between=0.005, replicas=3, samples=50)
+    slow, fast = noise([1000 * one for one in times]), noise(times)
+    assert (slow.within, slow.between) == (pytest.approx(fast.within), pytest.approx(fast.between))
+
+
+def test_equal_times_have_no_noise() -> None:
+    assert noise([[1e-5] * 10] * 3) == Noise(0.0, 0.0)
+    assert noise([[1.0] * 10, [1.1] * 10]) == Noise(0.0, pytest.approx(0.1 / np.sqrt(2) / 1.05))
+
+
+def test_what_is_too_little_to_tell_is_not_told() -> None:
+    assert noise([]) == noise([[], [1.0]]) == noise([[1.0], [1.1], [1.2]]) == Noise(None, None)
+    one = noise([[1.0, 1.1, 1.2], [5.0], []])
+    assert (one.within, one.between) == (pytest.approx(1.4826 * 0.1 / 1.1, rel=1e-4), None)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_what_is_no_time_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="sample"):
+        noise([[1.0, bad], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "within", "between"), [("transpose_padded", 0.0253, 0.0073), ("vector_add_small", 0.0448, 0.0291)]
+)
+def test_the_noise_of_real_kernels_is_of_the_size_that_was_seen(kernel: str, within: float, between: float) -> None:
+    times = [np.array(one) * 1e-6 for one in json.loads(H200.read_text())[kernel]]
+    found = noise(times)
+    assert found.within == pytest.approx(within, rel=0.01)
+    assert found.between == pytest.approx(between, rel=0.01)
+    medians = [np.median(one) for one in times]
+    assert found.between < np.std(medians, ddof=1) / np.mean(medians)
