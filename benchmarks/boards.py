@@ -1,0 +1,119 @@
+"""What a second board brings: the same plan on one and on two, its wall time and its medians.
+
+    python benchmarks/boards.py [--boards cuda:0 cuda:1] [--json FILE]
+
+Runs the built-in suite on each board alone, then on both with the cases dealt (``--spread each-model``), then on both
+with every case on each (``--spread each-board``). A median on a board that works beside another is compared with that
+board's own, alone, as ``perfsvc compare`` does it.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from workbench import Claim, Ran, finish, ready, run, table
+
+from perfsvc import judge
+from perfsvc.judge import Comparison
+from perfsvc.measure.sampler import Sampling
+from perfsvc.model import Verdict
+
+SUITE = Path(__file__).resolve().parents[1] / "kernels"
+CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+
+Key = tuple[str, str, str]
+"""A case, its mode and a device's UUID."""
+
+
+def main() -> int:
+    """Four runs and two comparisons."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--boards", nargs=2, default=("cuda:0", "cuda:1"), metavar="DEVICE", help="two of one model")
+    parser.add_argument("--replicas", type=int, default=3, help="replicas of each run (default: 3)")
+    parser.add_argument(
+        "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
+    )
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    options = parser.parse_args()
+    boards = [ready(options.suite, board, Sampling()).device for board in options.boards]
+    specs = [board.spec for board in boards]
+    plans = {
+        "first board": (specs[:1], ()),
+        "second board": (specs[1:], ()),
+        "both, each-model": (specs, ("--spread", "each-model")),
+        "both, each-board": (specs, ("--spread", "each-board")),
+    }
+    common = ("--replicas", str(options.replicas), "--seed", "1")
+    runs: dict[str, Ran] = {}
+    problems: list[str] = []
+    print(f"{boards[0].model}, driver {boards[0].driver}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (devices, more) in plans.items():
+            try:
+                runs[name] = run(Path(folder), options.suite, devices, *common, *more)
+                print(f"{name:18} {runs[name].wall_s:8.2f} s", flush=True)
+            except RuntimeError as error:
+                problems.append(f"{name}: {error}")
+    return report(runs, problems, judge.default_threshold(boards[0].kind), options.json)
+
+
+def medians(ran: Ran) -> dict[Key, list[list[float]]]:
+    """The median of every replica, by case, mode and device."""
+    found: dict[Key, list[list[float]]] = defaultdict(list)
+    names = ("case", "mode", "device", "median_s")
+    for case, mode, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
+        if median_s is not None:
+            found[case, mode, device].append([median_s])
+    return dict(found)
+
+
+def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:
+    """Each median of a run on both boards against the same board's alone."""
+    alone = medians(runs["first board"]) | medians(runs["second board"])
+    return {
+        key: judge.compare(alone[key], replicas, threshold=threshold)
+        for key, replicas in medians(runs[name]).items()
+        if key in alone
+    }
+
+
+def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path: Path | None) -> int:
+    """Prints the tables and the claims, and writes them."""
+    together = [name for name in ("both, each-model", "both, each-board") if not problems]
+    found = {name: compared(runs, name, threshold) for name in together}
+    for name, comparisons in found.items():
+        rows = [
+            [f"{case} {mode}", device[-12:], f"{one.ratio:.4f}", one.verdict.value]
+            for (case, mode, device), one in comparisons.items()
+        ]
+        print(f"\n{name}: against the same board alone\n{table(('case', 'board', 'ratio', 'verdict'), rows)}")
+    print()
+    for problem in problems:
+        print(f"PROBLEM  {problem}")
+    claims = [Claim("wall time of both boards over that of the quicker one alone", ratio(runs), 0.6)]
+    for name in ("both, each-model", "both, each-board"):
+        changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
+        claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))
+    return finish(
+        claims,
+        path,
+        problems=problems,
+        wall_s={name: ran.wall_s for name, ran in runs.items()},
+        ratios={name: {"/".join(key): one.ratio for key, one in each.items()} for name, each in found.items()},
+    )
+
+
+def ratio(runs: Mapping[str, Ran]) -> float | None:
+    """Of wall times; None where a run is missing."""
+    names = ("first board", "second board", "both, each-model")
+    if not set(names) <= runs.keys():
+        return None
+    first, second, both = (runs[name].wall_s for name in names)
+    return both / min(first, second)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Cases as files that a process without perfsvc can run: binaries, steps, and the beginning of each input."""
+
+import json
+from collections.abc import Iterable, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfsvc.measure.plan import Task
+from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, Step
+
+BEGINNING_BYTES = 4 << 20
+"""What is written of an input; on the device it is repeated until the buffer is full."""
+
+
+def write(folder: Path, tasks: Iterable[Task]) -> None:
+    """Writes ``cases.json`` and what it names into a folder."""
+    cases = []
+    for number, task in enumerate(tasks):
+        inputs, _ = task.arrays.make()
+        cases.append(
+            {
+                "name": task.record.case.id,
+                "modules": [_module(folder, *pair) for pair in zip(task.record.modules, task.modules, strict=True)],
+                "buffers": [_buffer(folder, f"{number}", one, inputs) for one in task.record.buffers],
+                "steps": _steps(task),
+            }
+        )
+    (folder / "cases.json").write_text(json.dumps(cases, indent=1))
+
+
+def _module(folder: Path, name: str, code: bytes) -> str:
+    (folder / name).write_bytes(code)
+    return name
+
+
+def _buffer(folder: Path, case: str, buffer: Buffer, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    name, beginning = buffer.array.name, ""
+    if buffer.role in {Role.INPUT, Role.INOUT}:
+        beginning = f"{case}-{name}"
+        flat = np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
+        flat[:BEGINNING_BYTES].tofile(folder / beginning)
+    return {"name": name, "bytes": _bytes(buffer), "beginning": beginning}
+
+
+def _bytes(buffer: Buffer) -> int:
+    return prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize
+
+
+def _steps(task: Task) -> list[dict[str, Any]]:
+    """The steps of the device: what the host does afterwards is timed by neither tool."""
+    sizes = {buffer.array.name: _bytes(buffer) for buffer in task.record.buffers}
+    return [_step(step, sizes) for step in task.record.steps if not isinstance(step, HostFinish)]
+
+
+def _step(step: Step, sizes: Mapping[str, int]) -> dict[str, Any]:
+    match step:
+        case Memset(buffer, byte):
+            return {"step": "memset", "buffer": buffer, "byte": byte, "bytes": sizes[buffer]}
+        case Launch(constants=()):
+            return {
+                "step": "launch",
+                "module": step.module,
+                "entry": step.entry,
+                "grid": step.grid,
+                "block": step.block,
+                "shared_bytes": step.shared_bytes,
+                "args": [_argument(one) for one in step.args],
+            }
+    raise ValueError(f"NVBench's side of the comparison cannot run {step}")
+
+
+def _argument(one: Arg) -> dict[str, Any]:
+    if isinstance(one, BufferArg):
+        return {"kind": "buffer", "buffer": one.buffer}
+    return {"kind": "scalar", "dtype": one.dtype, "value": one.value}

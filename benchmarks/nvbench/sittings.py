@@ -1,0 +1,172 @@
+"""One fresh process of either tool, measuring every case once: what it found and how long it took."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfsvc.measure.job import Known, Measured, Ready
+from perfsvc.measure.plan import Task
+from perfsvc.measure.process import Process
+from perfsvc.measure.supply import Supply
+from perfsvc.model import DeviceInfo, Measurement, Status
+
+CASES = Path(__file__).with_name("cases.py")
+LIMIT_S = 120.0
+"""Seconds that NVBench may take for all cases; 23 were seen on an H100."""
+MEDIAN, COLD, BATCH = "nv/cold/time/gpu/median", "nv/cold/walltime", "nv/batch/walltime"
+
+
+class SittingError(Exception):
+    """A process came to nothing."""
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """What one process found.
+
+    Attributes:
+        medians_s: by case.
+        wall_s: from the process's start to its last measurement, checks left out.
+        parts_s: where the time went.
+        times_s: single samples, where the tool gives them away.
+        failed: why a case has no median, by case.
+    """
+
+    medians_s: Mapping[str, float]
+    wall_s: float
+    parts_s: Mapping[str, float] = field(default_factory=dict)
+    times_s: tuple[float, ...] = field(default=(), repr=False)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the samples."""
+        return {
+            "wall_s": self.wall_s,
+            "parts_s": self.parts_s,
+            "medians_s": self.medians_s,
+            "failed": self.failed,
+        }
+
+
+# --- NVBench ---------------------------------------------------------------------------------------------------------
+
+
+def nvbench(bundle: Path, device: DeviceInfo) -> Sitting:
+    """One process of NVBench with its defaults."""
+    result = bundle / "result.json"
+    result.unlink(missing_ok=True)
+    visible = {"CUDA_VISIBLE_DEVICES": device.uuid} if device.kind == "cuda" else {}
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            [sys.executable, str(CASES), str(bundle), str(result)],
+            env=os.environ | visible,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SittingError(f"NVBench did not end within {LIMIT_S:g} s") from error
+    said, _, ended = done.stdout.rpartition("ended ")
+    if done.returncode or not said:
+        raise SittingError(f"NVBench ended with {done.returncode}: {done.stdout[-2000:]}")
+    return read_nvbench(json.loads(result.read_text()), float(ended) - started)
+
+
+def read_nvbench(document: Mapping[str, Any], wall_s: float) -> Sitting:
+    """The medians and the times that NVBench says its two passes took."""
+    found = {benchmark["name"]: _summaries(benchmark) for benchmark in document["benchmarks"]}
+    if len(found) != len(document["benchmarks"]):
+        raise SittingError("NVBench measured a case twice: its wall time does not compare")
+    cold, batch = (sum(values.get(tag, 0.0) for values in found.values()) for tag in (COLD, BATCH))
+    parts = {"cold passes": cold, "batch passes": batch, "other": wall_s - cold - batch}
+    medians = {name: values[MEDIAN] for name, values in found.items() if MEDIAN in values}
+    failed = dict.fromkeys(found.keys() - medians.keys(), "NVBench has no median of it")
+    return Sitting(medians, wall_s, parts, failed=failed)
+
+
+def _summaries(benchmark: Mapping[str, Any]) -> dict[str, float]:
+    (state,) = benchmark["states"]
+    return {
+        one["tag"]: float(one["data"][0]["value"])
+        for one in state["summaries"] or ()
+        if one["tag"] in {MEDIAN, COLD, BATCH}
+    }
+
+
+# --- perfsvc ---------------------------------------------------------------------------------------------------------
+
+
+class Workers:
+    """Fresh workers of perfsvc, one after the other, as a pool starts and feeds them, but none ahead of its turn.
+
+    Args:
+        device: what they measure on.
+        instruments: the binary of its instruments.
+        supply: where the arrays come from.
+    """
+
+    def __init__(self, device: DeviceInfo, instruments: bytes, supply: Supply) -> None:
+        self._device = device
+        self._instruments = instruments
+        self._supply = supply
+        self._known: dict[Any, Known | None] = {}
+
+    def sitting(self, replica: int, tasks: Iterable[Task]) -> Sitting:
+        """Measures every task in a new process. A result that an earlier one checked in full is only compared."""
+        started = time.monotonic()
+        process = Process(self._device)
+        try:
+            crash = process.open(self._instruments)
+            answer = crash or process.hear()
+            if not isinstance(answer, Ready):
+                raise SittingError(f"perfsvc's worker did not open {self._device.spec}: {answer}")
+            ready_s = time.monotonic() - started
+            measured = [self._measured(process, replica, task) for task in tasks]
+            return _sitting(time.monotonic() - started, ready_s, measured)
+        finally:
+            process.end()
+
+    def _measured(self, process: Process, replica: int, task: Task) -> tuple[float, Measurement]:
+        """The seconds from having the arrays to having the measurement, and the measurement."""
+        with self._supply.take(self._supply.order(task, replica)) as lent:
+            sent = time.monotonic()
+            answer = process.send(task, replica, lent, self._known.get(task.spec)) or process.hear()
+        if not isinstance(answer, Measured) or not answer.usable:
+            raise SittingError(f"perfsvc's worker was lost at {task.record.case}: {_reason(answer)}")
+        self._known[task.spec] = answer.known or self._known.get(task.spec)
+        return time.monotonic() - sent, answer.measurement
+
+
+def _reason(answer: Any) -> str:
+    return answer.measurement.reason if isinstance(answer, Measured) else str(answer)
+
+
+def _sitting(wall_s: float, ready_s: float, measured: list[tuple[float, Measurement]]) -> Sitting:
+    checks, sampling, busy = (
+        sum(getattr(one, name) for _, one in measured) for name in ("check_s", "sampling_s", "busy_s")
+    )
+    cases = sum(seconds for seconds, _ in measured)
+    return Sitting(
+        medians_s={one.case.id: statistics.median(one.samples_s) for _, one in measured if one.samples_s},
+        wall_s=wall_s - checks,
+        parts_s={
+            "opening the device": ready_s,
+            "sampling": sampling,
+            "uploads and the rest of cases": cases - sampling - checks,
+            "waiting for arrays": wall_s - ready_s - cases,
+            "checks, not counted": checks,
+            "device busy with samples": busy,
+        },
+        times_s=tuple(seconds for _, one in measured for seconds in one.samples_s),
+        failed={one.case.id: one.reason for _, one in measured if one.status is not Status.OK},
+    )

@@ -1,0 +1,222 @@
+"""What the scripts of benchmarks/ make of what they found; they are rehearsed in tests/e2e/test_benchmarks.py."""
+
+import importlib
+import json
+import math
+import random
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Imports a script as Python runs it: with its own folder on the path."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "overhead", "boards"])
+def test_a_script_says_how_it_is_used(name):
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / f"{name}.py", "--help"], capture_output=True, text=True, check=True
+    )
+    assert f"python benchmarks/{name}.py" in done.stdout
+
+
+# --- statistics and claims -------------------------------------------------------------------------------------------
+
+
+def test_the_clocks_step_is_the_smallest_between_two_times(script):
+    tick_of = script("workbench").tick_of
+    assert tick_of([1.28e-4, 1.28032e-4, 1.28096e-4, 1.28032e-4]) == pytest.approx(32e-9)
+    assert tick_of([1.28e-4, 1.28e-4 + 1e-13]) == 0.0
+
+
+def test_a_spread_is_no_smaller_than_rounding_makes_it(script):
+    spread_of = script("workbench").spread_of
+    assert spread_of([1e-4, 1.01e-4, 1.02e-4], tick_s=0.0) == pytest.approx(1 / 101)
+    assert spread_of([1e-5, 1e-5], tick_s=32e-9) == pytest.approx(3.2e-3 / math.sqrt(12))
+
+
+def test_a_claim_without_a_number_does_not_hold(script):
+    claim = script("workbench").Claim
+    assert claim("ratio", 1.15, 1.15).holds
+    assert not claim("ratio", 1.16, 1.15).holds
+    assert not claim("ratio", None, 1.15).holds
+    assert str(claim("medians differ by", 0.123456, 0.5, " %")) == "PASS  medians differ by: 0.1235 % (at most 0.5 %)"
+
+
+def test_claims_are_written_with_what_was_found_and_decide_the_exit_status(script, tmp_path):
+    workbench = script("workbench")
+    path = tmp_path / "made" / "found.json"
+    assert workbench.finish([workbench.Claim("a", 1.0, 2.0)], path, seconds=3.0) == 0
+    assert json.loads(path.read_text()) == {
+        "claims": [{"what": "a", "value": 1.0, "limit": 2.0, "unit": "", "holds": True}],
+        "seconds": 3.0,
+    }
+    assert workbench.finish([workbench.Claim("a", 1.0, 2.0), workbench.Claim("b", 3.0, 2.0)], None) == 1
+
+
+def test_a_table_is_flush_left_then_right(script):
+    lines = script("workbench").table(("case", "µs"), [["a", "10.5"], ["longer", "9"]]).splitlines()
+    assert lines == ["case      µs", "------  ----", "a       10.5", "longer     9"]
+
+
+# --- side by side ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def found(script):
+    """Two processes of each tool over a long and a short case."""
+    sitting = script("nvbench.sittings").Sitting
+
+    def sittings(wall_s, *medians):
+        return [sitting({"long": long, "short": short}, wall_s) for long, short in medians]
+
+    return {
+        "NVBench": sittings(20.0, (1.0e-4, 4.0e-6), (1.02e-4, 4.0e-6)),
+        "perfsvc": sittings(1.0, (1.015e-4, 5.0e-6), (1.025e-4, 5.0e-6)),
+        "perfsvc, flush alike": sittings(2.0, (1.0e-4, 4.08e-6), (1.0e-4, 4.08e-6)),
+        "perfsvc, first": sittings(9.0, (9e-4, 9e-6)),
+    }
+
+
+def test_rows_compare_medians_and_spreads(script, found):
+    long, short = script("side_by_side").compare(found, tick_s=0.0)
+    assert (long.case, short.case) == ("long", "short")
+    assert long.ratio == pytest.approx(1.02 / 1.01)
+    assert long.spread_ratio == pytest.approx((0.01 / 1.02) / (0.02 / 1.01))
+    assert short.alike_ratio == pytest.approx(1.02)
+
+
+def test_the_claims_take_long_cases_as_they_come_and_short_ones_with_the_flush_alike(script, found):
+    side_by_side = script("side_by_side")
+    rows = side_by_side.compare(found, tick_s=32e-9)
+    claims = side_by_side.claims(rows, found)
+    assert [claim.value for claim in claims] == pytest.approx(
+        [100 * (1.02 / 1.01 - 1), 2.0, math.sqrt((0.01 / 1.02) / (0.02 / 1.01) * 4 / 5), 0.05]
+    )
+    assert [claim.holds for claim in claims] == [False, True, True, True]
+
+
+def test_a_case_that_one_process_has_no_median_of_is_left_out(script, found):
+    del found["NVBench"][1].medians_s["short"]
+    assert [row.case for row in script("side_by_side").compare(found, tick_s=0.0)] == ["long"]
+
+
+def test_without_a_second_process_nothing_is_claimed(script, found):
+    side_by_side = script("side_by_side")
+    found["NVBench"].clear()
+    assert side_by_side.compare(found, tick_s=0.0) == []
+    assert [claim.value for claim in side_by_side.claims([], found)] == [None] * 4
+
+
+def test_a_case_that_nvbench_measured_twice_is_refused(script):
+    sittings = script("nvbench.sittings")
+    twice = [{"name": "copy", "states": [{"summaries": []}]}] * 2
+    with pytest.raises(sittings.SittingError, match="twice"):
+        sittings.read_nvbench({"benchmarks": twice}, 1.0)
+
+
+def test_a_case_that_nvbench_has_no_median_of_is_named(script):
+    once = {"benchmarks": [{"name": "copy", "states": [{"summaries": None}]}]}
+    sitting = script("nvbench.sittings").read_nvbench(once, 1.0)
+    assert (sitting.medians_s, sitting.failed) == ({}, {"copy": "NVBench has no median of it"})
+
+
+# --- a host that stalls ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stalled(script):
+    """A case of 4 µs and the shifts that its medians made behind the gate."""
+    module = script("host_delay")
+
+    def make(delayed_s, busy_s):
+        found = module.Found("copy")
+        for host, shift_s in (("quiet", 0.0), ("delayed", delayed_s), ("busy", busy_s)):
+            found.add((host, True), (4e-6 + shift_s,) * 3, kept_ahead=host != "busy")
+        return found
+
+    return make
+
+
+def test_a_short_kernel_may_move_by_a_tenth_of_a_microsecond(stalled):
+    found = stalled(0.09e-6, -0.12e-6)
+    assert found.moved("delayed", gated=True) == pytest.approx(0.9)
+    assert found.moved("busy", gated=True) == pytest.approx(1.2)
+    assert found.cells(gated=True) == [
+        "copy", "4.000", "1.0225", "+0.090", "0", "PASS", "0.9700", "-0.120", "1", "FAIL"
+    ]  # fmt: skip
+
+
+def test_a_long_kernel_may_move_by_half_a_percent(script):
+    found = script("host_delay").Found("copy")
+    found.add(("quiet", True), (1e-4,), kept_ahead=True)
+    found.add(("busy", True), (1.004e-4,), kept_ahead=True)
+    assert found.moved("busy", gated=True) == pytest.approx(0.8)
+
+
+def test_half_of_the_calls_come_late(script, monkeypatch):
+    module = script("host_delay")
+    slept, queued = [], []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    late = module.delaying(lambda: queued.append(len(slept)), random.Random(1))
+    for _ in range(1000):
+        late()
+    assert len(queued) == 1000
+    assert len(slept) == pytest.approx(500, abs=50)
+    assert set(slept) == {1e-3}
+
+
+# --- whole runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ran(script):
+    """A run of 10 s with two cases of 3 s and 2 s that were stored 5 s and 8 s after its start."""
+    began = datetime(2026, 11, 21, tzinfo=UTC)
+    columns = {
+        "case": ["a", "b"],
+        "mode": ["cold", "cold"],
+        "device": ["GPU-0", "GPU-0"],
+        "median_s": [1e-4, 2e-4],
+        "measured_at": [began + timedelta(seconds=5), began + timedelta(seconds=8)],
+        "wall_s": [3.0, 2.0],
+        "sampling_s": [2.5, 1.0],
+        "check_s": [0.25, 0.5],
+        "busy_s": [2.0, None],
+    }
+    return script("workbench").Ran(began, began + timedelta(seconds=10), columns)
+
+
+def test_a_run_is_taken_apart_without_a_rest(script, ran):
+    parts = script("overhead").taken_apart(ran)
+    assert list(parts.values()) == pytest.approx([2.0, 1.5, 0.75, 0.75, 2.0, 1.0, 2.0])
+    assert sum(parts.values()) == pytest.approx(ran.wall_s)
+
+
+def test_medians_are_compared_with_the_same_boards_alone(script, ran):
+    boards = script("boards")
+    slower = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"median_s": [1e-4, 4e-4]})
+    elsewhere = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"device": ["GPU-1"] * 2})
+    compared = boards.compared({"first board": ran, "second board": elsewhere, "both": slower}, "both", 0.03)
+    assert {key: one.ratio for key, one in compared.items()} == pytest.approx(
+        {("a", "cold", "GPU-0"): 1.0, ("b", "cold", "GPU-0"): 2.0}
+    )
+
+
+def test_two_boards_are_held_against_the_quicker_one_alone(script, ran):
+    Ran = type(ran)  # noqa: N806 - the class itself
+    quicker = Ran(ran.began, ran.began + timedelta(seconds=8), {})
+    both = Ran(ran.began, ran.began + timedelta(seconds=4), {})
+    runs = {"first board": ran, "second board": quicker, "both, each-model": both}
+    assert script("boards").ratio(runs) == 0.5
+    del runs["second board"]
+    assert script("boards").ratio(runs) is None
