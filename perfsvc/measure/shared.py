@@ -23,7 +23,7 @@ SHELF_SHARE = 0.25
 """Of the machine's memory, for the arrays of a run."""
 ALIGNMENT = 256
 TILE = 128
-"""Rows and columns that are copied at once of an array that is not contiguous."""
+"""Rows and columns that are copied at once of an array that is not contiguous in memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,16 +112,14 @@ def budget_bytes() -> int:
 
 
 def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
-    """Copies arrays into shared memory, whatever their layout is."""
+    """Copies arrays into shared memory, once, whatever their layout is."""
     offsets = itertools.accumulate(map(_room, (*inputs.values(), *expected.values())), initial=0)
     places = [_placed(arrays, offsets) for arrays in (inputs, expected)]
     nbytes = next(offsets)
     descriptor = _anonymous_file(nbytes)
-    if nbytes:
-        with mmap.mmap(descriptor, nbytes) as memory:
-            for arrays, placed in zip((inputs, expected), places, strict=True):
-                for one in placed:
-                    _copy(_view(memory, one), arrays[one.array.name])
+    for arrays, placed in zip((inputs, expected), places, strict=True):
+        for one in placed:
+            _write(descriptor, one.offset, arrays[one.array.name])
     return SharedArrays(descriptor, nbytes, *places)
 
 
@@ -138,15 +136,28 @@ def _placed(arrays: Arrays, offsets: Iterator[int]) -> tuple[Placed, ...]:
     return tuple(Placed(Array(name, array.dtype.name, array.shape), next(offsets)) for name, array in arrays.items())
 
 
-def _copy(target: NDArray[Any], source: NDArray[Any]) -> None:
-    """Copies an array: a transposed one in tiles, for a cache does not hold as many lines as it has rows."""
-    match source.shape:
-        case rows, columns if not source.flags.c_contiguous:
-            for row, column in itertools.product(range(0, rows, TILE), range(0, columns, TILE)):
-                tile = slice(row, row + TILE), slice(column, column + TILE)
-                np.copyto(target[tile], source[tile])
-        case _:
-            np.copyto(target, source)
+def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
+    """Writes an array into a file, which takes half as long as into its mapping: no page has to be faulted in first."""
+    if array.flags.c_contiguous:
+        content = array.reshape(-1).view(np.uint8)
+        while content.size:
+            written = os.pwrite(descriptor, content.data, offset)
+            content, offset = content[written:], offset + written
+    elif array.ndim == 1:
+        _write(descriptor, offset, np.ascontiguousarray(array))
+    else:
+        for row in range(0, len(array), TILE):
+            rows = _contiguous(array[row : row + TILE])
+            _write(descriptor, offset, rows)
+            offset += rows.nbytes
+
+
+def _contiguous(rows: NDArray[Any]) -> NDArray[Any]:
+    """A copy of some rows, tile by tile: where they are columns in memory, a cache holds the lines of one tile."""
+    copy = np.empty(rows.shape, rows.dtype)
+    for column in range(0, rows.shape[1], TILE):
+        copy[:, column : column + TILE] = rows[:, column : column + TILE]
+    return copy
 
 
 def _mapped(descriptor: int) -> mmap.mmap | bytes:

@@ -69,6 +69,9 @@ def test_fresh_arrays_lie_in_a_memory_of_their_own():
         lambda a: np.broadcast_to(a[0], a.shape),
         lambda a: a[:, 5],
         lambda a: a[None].T,
+        lambda a: np.stack([a, -a]).transpose(2, 0, 1),
+        lambda a: (a + 1j * a).T,
+        lambda a: (a > 5).T,
         lambda a: a[:0].T,
     ],
 )
@@ -103,14 +106,20 @@ def test_a_case_without_arrays_needs_no_memory():
     assert mapped(Lent("name", arrays)).inputs == {}
 
 
-def test_a_copy_is_the_only_one(monkeypatch):
-    """What the author's function made goes into the shared memory as it is."""
-    copied = []
-    monkeypatch.setattr(shared, "_copy", lambda target, source: copied.append(source))
-    made = np.zeros((4, 4)).T
-    share({"a": made}, {}).close()
-    assert copied == [made]
-    assert copied[0] is made
+def test_a_write_that_takes_only_part_is_gone_on_with(monkeypatch):
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, content, offset: whole(file, content[:1000], offset))
+    array = np.arange(500.0)
+    require_equal({"a": array}, mapped(Lent("name", share({"a": array}, {}))).inputs)
+
+
+def test_a_contiguous_array_is_written_as_it_is(monkeypatch):
+    written = []
+    monkeypatch.setattr(os, "pwrite", lambda file, content, offset: written.append(content) or content.nbytes)
+    array = np.ones((4, 4))
+    share({"a": array}, {}).close()
+    assert len(written) == 1
+    assert np.shares_memory(np.asarray(written[0]), array)
 
 
 def test_the_budget_is_a_quarter_of_the_machines_memory(monkeypatch):
