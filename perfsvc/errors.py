@@ -10,6 +10,7 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
     │   ├── CompileError          its source does not compile, or lacks the entry point
     │   ├── ResultError           its output is wrong, or it wrote outside its buffers
     │   ├── LaunchError           the device refused or aborted the launch
+    │   ├── DisturbedError        its board was disturbed and did not recover
     │   ├── TimeLimitError        it ran past its time limit
     │   ├── CrashError            its worker process died
     │   └── UnsupportedError      this device cannot run it: reported as skipped, never as failed
@@ -98,6 +99,10 @@ class LaunchError(CaseError):
     def __init__(self, what: str, *, cure: str = "", fatal: bool = False) -> None:
         super().__init__(what, cure=cure)
         self.fatal = fatal
+
+
+class DisturbedError(CaseError):
+    """The board was throttled or shared all the time that the case waited for it."""
 
 
 class TimeLimitError(CaseError):

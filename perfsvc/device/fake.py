@@ -7,8 +7,23 @@ The script is a JSON file, ``--device fake:script.json``::
                "transpose/naive": {"seconds": [1.0e-4, 1.1e-4, 0.9e-4]},
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
-A case's entry is looked up by its id, then ``benchmark/variant``, then ``benchmark``, then ``*``. ``seconds`` is the
-time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as needed).
+A case's entry is looked up by its id, then ``benchmark/variant``, then ``benchmark``, then ``*``.
+
+``seconds``
+    The time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as
+    needed). Its clock, which time caps count, is what the samples took and the rests between them: it never sleeps.
+``conditions``
+    What the board is like, as ``perfsvc.model.Conditions``: one reading a batch (warm-up included) or look, the last
+    one lasting.
+``fault``, ``replica``
+    What goes wrong, in every replica or only in that one: ``wrong`` (a result that is), ``overrun`` (writes past its
+    outputs), ``caches`` (hands out its first result for ever), ``elsewhere`` (works on another stream), ``refused``,
+    ``illegal`` (ends the context), ``crash``, ``hang``, ``synchronises`` (trips the gate), ``lost`` (the board
+    vanishes: it leaves ``script.json.lost`` behind, and cannot be opened while that is there).
+``joules``, ``floor``
+    The energy of a sample, and the time of one that does nothing.
+
+``queue_depth`` and ``l2_bytes`` are the board's.
 """
 
 import contextlib
@@ -17,7 +32,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import chain, cycle, islice, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -27,12 +42,14 @@ from numpy.typing import NDArray
 from perfsvc import codec
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import BufferArg, Case, DeviceInfo, Launch, ReplayRecord
+from perfsvc.model import Batch, BufferArg, Case, Conditions, DeviceInfo, Error, Launch, ReplayRecord
 
 STRICT = {"extra": "forbid"}
 """A word that is not known is a slip of the pen, and not ignored."""
 
-Fault = Literal["wrong", "overrun", "refused", "illegal", "crash", "hang"]
+Fault = Literal[
+    "wrong", "overrun", "caches", "elsewhere", "refused", "illegal", "crash", "hang", "synchronises", "lost"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +59,11 @@ class Entry:
     __pydantic_config__: ClassVar = STRICT
 
     seconds: float | tuple[float | tuple[float, ...], ...] = 1e-4
+    conditions: tuple[Conditions, ...] = ()
     fault: Fault | None = None
     replica: int | None = None
+    joules: float | None = None
+    floor: float = 1e-6
 
     def samples(self, replica: int) -> tuple[float, ...]:
         """The scripted sample times of a replica, to be repeated as needed."""
@@ -60,6 +80,8 @@ class Script:
     model: str = "Fake GPU"
     uuid: str = "FAKE-0"
     driver: str = "0.0"
+    l2_bytes: int = 0
+    queue_depth: int = 0
     cases: Mapping[str, Entry] = field(default_factory=dict)
 
     def entry(self, case: Case) -> Entry:
@@ -82,8 +104,10 @@ def read(path: Path) -> Script:
 
 
 def describe(path: Path) -> DeviceInfo:
-    """The device that a script makes."""
+    """The device that a script makes; raises ``NoDeviceError`` where it is lost."""
     script = read(path)
+    if _marker(path).exists():
+        raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)}")
     return DeviceInfo(
         kind="fake",
         spec=f"fake:{path.absolute()}",
@@ -91,39 +115,59 @@ def describe(path: Path) -> DeviceInfo:
         model=script.model,
         target="fake",
         multiprocessors=1,
+        l2_bytes=script.l2_bytes,
         shared_bytes_per_block=48 << 10,
         warp_size=32,
         driver=script.driver,
     )
 
 
+def _marker(path: Path) -> Path:
+    return path.with_name(path.name + ".lost")
+
+
 class FakeDevice:
     """A ``Device`` that plays a script."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._script = read(path)
-        self._memory = HostMemory()
         self.info = describe(path)
+        self._memory = HostMemory()
         self.stream = 0
+        self.queue_depth = self._script.queue_depth
         self.allocate = self._memory.allocate
         self.free = self._memory.free
         self.fill = self._memory.fill
         self.upload = self._memory.upload
         self.download = self._memory.download
+        self.copy = self._memory.copy
+        self.digest = self._memory.digest
         self.view = self._memory.view
+        self._clock = 0.0
         self._entry = Entry()
-        self._replica = 0
+        self._fault: Fault | None = None
+        self._dtypes: dict[str, str] = {}
         self._results: dict[str, NDArray[Any]] = {}
         self._times: Iterator[float] = iter(())
+        self._readings: Iterator[Conditions] = iter(())
+        self._launched = False
 
     @contextlib.contextmanager
-    def measuring(self, record: ReplayRecord, replica: int, expected: Mapping[str, NDArray[Any]]) -> Iterator[None]:
+    def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
         """Chooses the case's entry of the script."""
-        dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
-        self._entry, self._replica = self._script.entry(record.case), replica
-        self._results = {name: ref.astype(dtypes[name]) for name, ref in expected.items()}
-        self._times = cycle(self._entry.samples(replica))
+        self._entry = entry = self._script.entry(record.case)
+        self._fault = entry.fault if entry.replica in {None, replica} else None
+        self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
+        self._results = {}
+        self._times = cycle(entry.samples(replica))
+        self._readings = chain(entry.conditions, repeat(entry.conditions[-1] if entry.conditions else Conditions()))
         yield
+
+    def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
+        """What launches hand out from now on."""
+        if not (self._fault == "caches" and self._results):
+            self._results = {name: ref.astype(self._dtypes[name]) for name, ref in expected.items()}
 
     def load(self, code: bytes) -> bytes:
         """Any bytes will do."""
@@ -134,38 +178,95 @@ class FakeDevice:
 
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
         """Hands out the reference as every output's content, or commits the scripted fault."""
-        fault = self._entry.fault if self._entry.replica in {None, self._replica} else None
-        self._commit(fault, launch)
+        self._launched = True
+        self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
             if isinstance(arg, BufferArg) and arg.buffer in self._results:
-                self._write(int(value), self._results[arg.buffer], fault)
+                self._write(int(value), self._results[arg.buffer])
 
-    def _write(self, address: int, result: NDArray[Any], fault: Fault | None) -> None:
+    def _write(self, address: int, result: NDArray[Any]) -> None:
         target = self._memory.view(address, result.dtype.name, result.shape)
-        target[...] = result + 1 if fault == "wrong" else result
-        if fault == "overrun":
+        target[...] = result + 1 if self._fault == "wrong" else result
+        if self._fault == "overrun":
             past = self._memory.view(address + target.nbytes, target.dtype.name, (10,))
             past[...] = 1
 
-    def _commit(self, fault: Fault | None, launch: Launch) -> None:
-        if fault == "refused":
-            raise LaunchError(f"invalid configuration: {launch.entry} was refused", cure="use fewer threads a block")
-        if fault == "illegal":
-            raise LaunchError(f"illegal address in {launch.entry}", cure="run it under compute-sanitizer", fatal=True)
-        if fault == "crash":
-            os.kill(os.getpid(), signal.SIGKILL)
-        while fault == "hang":
-            time.sleep(1)
+    def _commit(self, launch: Launch) -> None:
+        match self._fault:
+            case "refused":
+                raise LaunchError(
+                    f"invalid configuration: {launch.entry} was refused", cure="use fewer threads a block"
+                )
+            case "illegal":
+                raise LaunchError(
+                    f"illegal address in {launch.entry}", cure="run it under compute-sanitizer", fatal=True
+                )
+            case "lost":
+                _marker(self._path).touch()
+                raise LaunchError("the board has fallen off the bus", cure="see dmesg", fatal=True)
+            case "crash":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":
+                while True:
+                    time.sleep(1)
 
     def synchronize(self) -> None:
         """Everything is done at once."""
 
-    def time(
-        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], cold: bool
-    ) -> list[float]:
-        """Runs the work and returns what the script says it took."""
+    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:
+        """Never."""
+        return False
+
+    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
+        """Never asked for."""
+        return None
+
+    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:
+        """As scripted."""
+        return self._fault == "elsewhere"
+
+    def now(self) -> float:
+        """What all samples took so far, and the rests between them."""
+        return self._clock
+
+    def rest(self, seconds: float) -> None:
+        """Moves the clock on."""
+        self._clock += seconds
+
+    def conditions(self) -> Conditions:
+        """The next scripted reading."""
+        return next(self._readings, Conditions())
+
+    def batch(
+        self,
+        sample: Callable[[], None],
+        count: int,
+        *,
+        clock: Literal["device", "host"],
+        evict_bytes: int,
+        gated: bool,
+    ) -> Batch:
+        """Runs the work once and returns what the script says that it took; work that launches nothing, the floor."""
+        self._launched = False
         sample()
-        return list(islice(self._times, count))
+        samples_s = tuple(islice(self._times, count)) if self._launched else (self._entry.floor,) * count
+        busy_s = sum(samples_s)
+        self._clock += busy_s
+        ahead = self._fault != "synchronises" if gated else None
+        return Batch(samples_s, gated=gated, kept_ahead=ahead, busy_s=busy_s, conditions=self.conditions())
+
+    def back_to_back(self, sample: Callable[[], None], count: int) -> float:
+        """The mean of the scripted times."""
+        sample()
+        seconds = sum(islice(self._times, count))
+        self._clock += seconds
+        return seconds / count
+
+    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
+        """As scripted."""
+        sample()
+        self._clock += seconds
+        return self._entry.joules
 
     def close(self) -> None:
         """Nothing to give back."""
