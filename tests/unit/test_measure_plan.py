@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.measure.plan import Plan, Task, devices
+from perfsvc.measure.plan import Plan, Task, devices, own_board, spread
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
+from perfsvc.model import Case, DeviceInfo, Kind, Mode, ReplayRecord, Tolerance
 
 
 def task(number, device="GPU-1"):
@@ -55,3 +55,78 @@ def test_a_device_has_its_own_tasks_in_an_order_of_its_own():
 @pytest.mark.parametrize("device", ["GPU-9", ""])
 def test_a_device_without_tasks_has_nothing_to_do(device):
     assert plan(TWENTY).order(device) == []
+
+
+def test_a_task_may_have_replicas_of_its_own():
+    few, usual, many = (replace(TWENTY[number], replicas=count) for number, count in enumerate((1, None, 4)))
+    order = plan([few, usual, many], replicas=2).order("GPU-1")
+    assert {(replica, one.record.case.variant) for replica, one in order} == {
+        (0, "v0"),
+        *((replica, "v1") for replica in range(2)),
+        *((replica, "v2") for replica in range(4)),
+    }
+    assert [replica for replica, _ in order] == [0, 0, 0, 1, 1, 2, 3]
+
+
+def test_what_comes_first_is_measured_once_before_all_others():
+    roofs = (task("roof"), task("roof", device="GPU-2"))
+    both = replace(plan(TWENTY[:3], replicas=2), first=roofs)
+    order = both.order("GPU-1")
+    assert order[0] == (0, roofs[0])
+    assert [replica for replica, one in order if one.record.case.variant == "vroof"] == [0]
+    assert len(order) == 1 + 2 * 3
+    assert both.order("GPU-2") == []  # a device without cases needs no roof
+
+
+def boards(*uuids, model="H100"):
+    return [DeviceInfo("cuda", f"cuda:{uuid}", uuid, model, "sm_90") for uuid in uuids]
+
+
+def dealt(found, count=400, how="each-model"):
+    """Where each of so many cases is measured."""
+    tasks = [task(number, device.uuid) for device in found for number in range(count)]
+    homes = {}
+    for one in spread(tasks, found, how):
+        homes.setdefault(one.record.case.variant, []).append(one.device)
+    return homes
+
+
+def test_each_board_measures_every_case_unless_cases_are_dealt():
+    found = boards("GPU-1", "GPU-2")
+    assert set(map(tuple, dealt(found, how="each-board").values())) == {("GPU-1", "GPU-2")}
+    assert {len(homes) for homes in dealt(found).values()} == {1}
+
+
+def test_a_deal_does_not_depend_on_the_order_of_the_boards():
+    assert dealt(boards("GPU-1", "GPU-2", "GPU-3")) == dealt(boards("GPU-3", "GPU-1", "GPU-2"))
+
+
+def test_a_deal_is_the_same_every_night_and_with_every_version_of_perfsvc():
+    found = [own_board(task(number), ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
+    assert "".join(found) == "33113113111333132123"
+
+
+def test_a_deal_is_even():
+    homes = [home for (home,) in dealt(boards(*(f"GPU-{number}" for number in range(4)))).values()]
+    assert all(abs(homes.count(f"GPU-{number}") - 100) < 40 for number in range(4))
+
+
+def test_a_board_that_comes_takes_its_share_and_moves_nothing_else():
+    before, after = dealt(boards("GPU-1", "GPU-2")), dealt(boards("GPU-1", "GPU-2", "GPU-3"))
+    moved = {name for name in before if before[name] != after[name]}
+    assert {tuple(after[name]) for name in moved} == {("GPU-3",)}
+    assert 90 < len(moved) < 180
+
+
+def test_each_model_measures_every_case_and_modes_are_dealt_apart():
+    found = [*boards("GPU-1", "GPU-2"), *boards("GPU-8", "GPU-9", model="H200")]
+    models = {device.uuid: device.model for device in found}
+    assert {tuple(sorted(models[home] for home in homes)) for homes in dealt(found).values()} == {("H100", "H200")}
+    cold = [own_board(one, ("GPU-1", "GPU-2")) for one in TWENTY]
+    assert cold != [own_board(replace(one, mode=Mode.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
+
+
+def test_a_case_is_dealt_to_a_board_that_has_it():
+    found = boards("GPU-1", "GPU-2")
+    only = [task(number, "GPU-2") for number in range(9)]
+    assert spread(only, found, "each-model") == tuple(only)

@@ -1,112 +1,14 @@
 """The pool and workers that do not behave: each costs its case alone, or ends the run where none can start."""
 
-import json
-import sys
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure import lane, pool, process
-from perfsvc.measure.plan import Plan, Task
+from perfsvc.measure import lane, process
+from perfsvc.measure.plan import Plan
 from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import Recipe
-from perfsvc.model import Case, Kind, Mode, ReplayRecord, Status, Tolerance
-
-WORKER = """
-import os
-import signal
-import socket
-import sys
-import time
-
-from perfsvc import codec
-from perfsvc.device.find import find
-from perfsvc.measure import wire
-from perfsvc.measure.job import Known, Measured, Ready, Reply, Request
-from perfsvc.model import Error, Measurement, Status
-
-print("these are my words", flush=True)
-pool = socket.socket(fileno=int(sys.argv[3]))
-
-
-def hear():
-    frame = wire.receive(pool)
-    return frame and (codec.decode(Request, frame.text).body, frame.blobs)
-
-
-def say(body):
-    wire.send(pool, codec.encode(Reply(body)))
-
-
-{born}
-heard = hear()
-if heard is None:
-    sys.exit()
-(opening, (instruments,)) = heard
-(device,) = find([opening.device])
-{start}
-say(Ready(device))
-while (heard := hear()) is not None:
-    job, modules = heard
-    variant = job.record.case.variant
-    known = None
-    print("these are the words of", variant, flush=True)
-    {each}
-    if variant == "bad":
-        {bad}
-    measurement = Measurement(job.record.case, device.uuid, job.replica, Status.OK, mode=job.mode, samples_s=(1.0,))
-    say(Measured(measurement, True, known))
-"""
-
-
-@dataclass
-class Work:
-    """Measures the variants good, bad and fine with workers that do as they are told."""
-
-    folder: Path
-    said: list[str] = field(default_factory=list)
-
-    def devices(self, *names, model="Fake GPU"):
-        for name in names:
-            (self.folder / f"{name}.json").write_text(json.dumps({"uuid": name, "model": model}))
-        return {one.uuid: one for one in find([f"fake:{self.folder / name}.json" for name in names])}
-
-    def play(self, *, born="pass", start="pass", each="pass", bad="pass"):
-        (self.folder / "worker.py").write_text(WORKER.format(born=born, start=start, each=each, bad=bad))
-
-    def measure(self, plan, devices):
-        return list(pool.measure(plan, devices, self.said.append))
-
-    def __call__(self, *, replicas=2, limit_s=30.0, preparation_s=0.0, **script):
-        self.play(**script)
-        devices = self.devices("only")
-        recipe = Recipe("none", lambda: time.sleep(preparation_s) or ({}, {}))
-        tasks = tuple(task(name, "only", recipe) for name in ("good", "bad", "fine"))
-        found = self.measure(Plan(tasks, replicas, 1, limit_s), devices)
-        return {(one.case.variant, one.replica): one for one in found}
-
-
-@pytest.fixture
-def work(tmp_path, monkeypatch):
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "worker.py"} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
-    return Work(tmp_path)
-
-
-NO_WAIT = Sampling(recovery_s=0)
-
-
-def task(variant, device, arrays=None, **settings):
-    record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (), (), "", seed=0)
-    recipe = arrays or Recipe("none", lambda: ({}, {}))
-    return Task(device, record, (), Mode.COLD, NO_WAIT, Tolerance(0, 0), recipe, **settings)
+from perfsvc.model import Status
 
 
 def test_a_plan_is_worked_off_once_a_replica(work):
@@ -152,11 +54,10 @@ def test_a_worker_past_its_limit_is_killed(work):
     assert found["good", 0].status is found["fine", 0].status is Status.OK
 
 
-def test_the_time_a_case_may_wait_for_its_board_does_not_count_against_its_limit(work, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "NO_WAIT", Sampling(recovery_s=1.0))
-    found = work(bad="time.sleep(60)", each="time.sleep(0.6)", replicas=1, limit_s=0.5)
-    assert found["good", 0].status is Status.OK
+def test_the_time_a_case_may_wait_for_its_board_does_not_count_against_its_limit(work):
+    found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5, sampling=Sampling(recovery_s=1.0))
     assert "still running after 1.5 s" in found["bad", 0].reason
+    assert found["bad", 0].wall_s >= 1.5
 
 
 @pytest.mark.parametrize(
@@ -195,7 +96,7 @@ def test_a_device_that_cannot_be_opened_again_costs_the_cases_left_for_it(work, 
 
 def test_a_device_that_cannot_be_opened_at_all_costs_the_others_nothing(work):
     work.play(start="os._exit(3) if device.uuid == 'second' else None")
-    tasks = tuple(task(variant, uuid) for uuid in ("first", "second") for variant in ("good", "fine"))
+    tasks = tuple(work.task(variant, uuid) for uuid in ("first", "second") for variant in ("good", "fine"))
     found = work.measure(Plan(tasks, 2, 1, 30.0), work.devices("first", "second"))
     statuses = {(one.device, one.case.variant, one.replica): one.status for one in found}
     assert {status for (device, *_), status in statuses.items() if device == "first"} == {Status.OK}

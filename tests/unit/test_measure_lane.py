@@ -1,0 +1,302 @@
+"""Lanes: one worker a board at a time, locks, lost boards, budgets."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from perfsvc.errors import NoDeviceError
+from perfsvc.measure import lane, pool
+from perfsvc.measure.lock import BoardLock
+from perfsvc.measure.plan import LeftOut, Plan
+from perfsvc.measure.shared import Recipe
+from perfsvc.model import Measurement, Mode, Status
+
+LIVES = {
+    "born": "log('born')",
+    "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), instruments.decode())",
+    "end": "time.sleep(0.3); log('end')",
+}
+NEXT_IS_BORN = "job.replica == 0 and wait_for(lambda: logged().count('born') == 2)"
+
+
+def lives(work):
+    """What became of the workers: (worker, event) in order."""
+    return [(number, event) for number, event, *_ in work.logged()]
+
+
+def test_the_next_worker_starts_while_the_present_one_measures_and_has_the_board_after_it(work):
+    work.play(**LIVES, each=NEXT_IS_BORN)
+    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
+    assert [one.status for one in found] == [Status.OK, Status.OK]
+    assert lives(work) == [(0, "born"), (0, "open"), (1, "born"), (0, "end"), (1, "open"), (1, "end")]
+
+
+def test_nothing_starts_beside_what_the_hosts_own_processors_measure(work):
+    work.play(**LIVES)
+    devices = {uuid: replace(device, kind="cpu") for uuid, device in work.devices("only").items()}
+    work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
+    assert lives(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
+
+
+def test_a_worker_of_a_cuda_device_sees_no_other_board_and_gets_its_instruments(work, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    work.play(**LIVES)
+    devices = work.devices("GPU-1", "FAKE")
+    devices["GPU-1"] = replace(devices["GPU-1"], kind="cuda")
+    plan = Plan(tuple(work.task("good", uuid) for uuid in devices), 1, 1, 20.0, instruments={"GPU-1": b"ruler"})
+    work.measure(plan, devices)
+    assert sorted(words for _, event, *words in work.logged() if event == "open") == [["0,1,2", ""], ["GPU-1", "ruler"]]
+
+
+def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(work):
+    checks = "known = Known({'out': f'{variant} {job.mode}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
+    work.play(each=f"{checks}; log(variant, job.mode, job.replica, job.known and job.known.digests['out'])")
+    tasks = (work.task("good"), work.task("good", mode=Mode.WARM), work.task("fine"))
+    work.measure(Plan(tasks, 3, 1, 20.0), work.devices("only"))
+    told = {(variant, mode, replica): known for _, variant, mode, replica, known in work.logged()}
+    assert len(told) == 9
+    for (variant, mode, replica), known in told.items():
+        assert known == (f"{variant} {mode}" if replica else None)
+
+
+def test_fresh_arrays_go_with_the_first_replica_alone_and_arrays_bear_their_name(work):
+    arrays = {"a": np.arange(3.0)}
+    recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first["a"] + 1}, {}))
+    work.play(each="log(job.arrays, *(len(one) for one in (job.inputs, job.expected, job.fresh_inputs)))")
+    work.measure(Plan((work.task("good", arrays=recipe),), 2, 1, 20.0), work.devices("only"))
+    assert [words for _, *words in work.logged()] == [["three", 1, 1, 1], ["three", 1, 1, 0]]
+
+
+def test_a_worker_that_dies_between_two_cases_costs_neither(work):
+    """The arrays of the second case are there only when the pool has noticed that the first one's worker is gone."""
+
+    log, calls = work.folder / "log", []
+
+    def made():
+        calls.append(True)
+        if len(calls) == 2:
+            while not (log.exists() and log.read_text().endswith("\n")):
+                time.sleep(0.02)
+            (pid, _) = json.loads(log.read_text())
+            while Path(f"/proc/{pid}").exists():
+                time.sleep(0.02)
+        return {}, {}
+
+    work.play(after="log(variant); os._exit(1)")
+    names = "good", "fine"
+    work_off = Plan(tuple(work.task(name, arrays=Recipe(name, made)) for name in names), 1, 1, 20.0)
+    found = {one.case.variant: one.status for one in work.measure(work_off, work.devices("only"))}
+    assert found == dict.fromkeys(names, Status.OK)
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_board_in_use_is_waited_for_and_said_once(work):
+    work.play()
+    other = BoardLock("only")
+    assert other.take()
+
+    def say(line):
+        work.said.append(line)
+        Thread(target=lambda: (time.sleep(3 * lane.LOCK_LOOK_S), other.release())).start()
+
+    plan = Plan((work.task("good"),), 1, 1, 20.0)
+    (found,) = pool.measure(plan, work.devices("only"), say)
+    assert found.status is Status.OK
+    assert work.said == [f"only is in use by another perfsvc run (pid {os.getpid()}): waiting"]
+
+
+def test_a_board_in_use_keeps_no_other_board_from_measuring(work):
+    work.play()
+    other = BoardLock("first")
+    assert other.take()
+    tasks = tuple(work.task(name, uuid) for uuid in ("first", "second") for name in ("good", "fine"))
+    order = []
+    for one in pool.measure(Plan(tasks, 2, 1, 20.0), work.devices("first", "second"), work.said.append):
+        order.append(one.device)
+        if len(order) == 4:
+            other.release()
+    assert order == ["second"] * 4 + ["first"] * 4
+    assert len(work.said) == 1
+
+
+def test_a_board_that_has_nothing_left_to_do_is_given_back_while_others_go_on(work):
+    """Else two runs on two boards could wait for each other."""
+    work.play(each="device.uuid == 'second' and wait_for((folder / 'go').exists)")
+    first = BoardLock("first")
+
+    def other_run():
+        while not (work.folder / "done").exists() or not first.take():
+            time.sleep(0.02)
+        (work.folder / "go").touch()
+
+    thread = Thread(target=other_run)
+    thread.start()
+    tasks = (work.task("good", "first"), work.task("good", "second"))
+    statuses = {}
+    for one in pool.measure(Plan(tasks, 1, 1, 20.0), work.devices("first", "second")):
+        statuses[one.device] = one.status
+        (work.folder / "done").touch()
+    assert statuses == {"first": Status.OK, "second": Status.OK}
+    thread.join()
+    first.release()
+
+
+def test_a_board_whose_lock_cannot_be_used_is_not_measured_on(work, monkeypatch):
+    work.play()
+    (work.folder / "file").touch()
+    monkeypatch.setenv("PERFSVC_LOCKS", str(work.folder / "file"))
+    with pytest.raises(NoDeviceError, match="keeps two runs from sharing a board"):
+        work.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
+
+
+# --- boards that vanish ----------------------------------------------------------------------------------------------
+
+LOST = {
+    "start": """
+if (folder / f"{device.uuid}.lost").exists():
+    say(Refused(f"{device.uuid} fell off the bus", "look at it"))
+    sys.exit(5)
+""",
+    "each": "known = Known({}, Error(0.0, 0.0)); log(device.uuid, variant, job.replica, bool(job.known))",
+    "bad": """
+        if job.replica == 1 and device.uuid == "first":
+            (folder / "first.lost").touch()
+            os._exit(1)
+""",
+}
+NAMES = "good", "bad", "fine"
+
+
+def measured(work, tasks, boards=("first", "second", "other"), **settings):
+    """What came of each case on each board; the board ``first`` is lost with ``bad`` in its second replica."""
+    work.play(**LOST)
+    plan = Plan(tuple(tasks), 3, 1, 20.0, **settings)
+    devices = work.devices("first", "second") | work.devices("other", model="Other GPU")
+    found = work.measure(plan, {uuid: devices[uuid] for uuid in boards})
+    assert all(one.reason and one.cure for one in found if one.status is not Status.OK)
+    keys = [(one.device, one.case.variant, one.replica) for one in found]
+    assert len(set(keys)) == len(keys)
+    return dict(zip(keys, found, strict=True))
+
+
+def of(found, device, status):
+    return {
+        (variant, replica) for (uuid, variant, replica), one in found.items() if (uuid, one.status) == (device, status)
+    }
+
+
+IN_FULL = {(variant, replica) for variant in ("good", "fine") for replica in range(3)}
+
+
+def test_what_is_left_for_a_lost_board_is_measured_in_full_on_another_of_its_model(work):
+    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+    assert of(found, "second", Status.OK) == IN_FULL
+    assert of(found, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the board
+    assert {(name, 0) for name in NAMES} <= of(found, "first", Status.OK)
+    assert {uuid for uuid, *_ in found} == {"first", "second"}
+    assert work.said == ["first is lost (first fell off the bus): second measures 2 of its cases"]
+
+
+def test_a_result_known_from_a_lost_board_is_checked_anew_on_the_other(work):
+    measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+    known = {(uuid, variant, replica): known for _, uuid, variant, replica, known in work.logged()}
+    assert all(value == (replica > 0) for (_, _, replica), value in known.items())
+
+
+def test_a_board_takes_over_what_is_left_after_its_own_cases(work):
+    tasks = [*(work.task(name, "first") for name in NAMES), *(work.task(name, "second") for name in ("bad", "own"))]
+    found = measured(work, tasks, spread="each-model")
+    own = {(variant, replica) for variant in ("bad", "own") for replica in range(3)}
+    assert of(found, "second", Status.OK) == IN_FULL | own
+    assert not of(found, "second", Status.FAILED)
+
+
+@pytest.mark.parametrize(("spread", "heir"), [("each-board", "second"), ("each-model", "other")])
+def test_what_is_left_for_a_lost_board_fails_where_no_board_is_to_measure_it_instead(work, spread, heir):
+    tasks = [work.task(name, uuid) for uuid in ("first", heir) for name in NAMES]
+    found = measured(work, tasks, boards=("first", heir), spread=spread)
+    failed = {variant: found["first", variant, replica] for variant, replica in of(found, "first", Status.FAILED)}
+    assert set(failed) == set(NAMES)
+    assert {failed[variant].reason for variant in ("good", "fine")} == {"first fell off the bus"}
+    assert of(found, heir, Status.OK) == {(variant, replica) for variant in NAMES for replica in range(3)}
+
+
+def test_every_board_has_its_first_tasks_once_before_others_and_hands_them_to_none(work):
+    (work.folder / "first.lost").touch()
+    roofs = tuple(work.task("roof", uuid) for uuid in ("first", "second"))
+    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=roofs)
+    assert found["first", "roof", 0].reason == "first fell off the bus"
+    assert next((uuid, variant) for _, uuid, variant, *_ in work.logged()) == ("second", "roof")
+    assert [key for key in found if key[1] == "roof"] == [("first", "roof", 0), ("second", "roof", 0)]
+    assert of(found, "second", Status.OK) == IN_FULL | {("roof", 0)} | {("bad", replica) for replica in range(3)}
+
+
+def test_a_run_that_loses_its_only_board_before_it_was_ever_open_ends(work):
+    (work.folder / "first.lost").touch()
+    (work.folder / "second.lost").touch()
+    with pytest.raises(NoDeviceError, match="fell off the bus"):
+        measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+
+
+# --- budgets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hours(monkeypatch):
+    """A clock of the lanes that can be moved on."""
+    moved = SimpleNamespace(seconds=0.0)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + moved.seconds)
+    monkeypatch.setattr(lane, "time", clock)
+    return moved
+
+
+def over_after(work, hours, events, tasks, **settings):
+    """What comes of tasks whose budget is over after so many measurements."""
+    work.play()
+    found = []
+    for event in pool.measure(Plan(tuple(tasks), 2, 1, 20.0, budget_s=3600.0, **settings), work.devices("only")):
+        found.append(event)
+        hours.seconds = 4000.0 * (len(found) >= events)
+    return found
+
+
+def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_told(work, hours):
+    found = over_after(work, hours, 2, [work.task(name) for name in ("a", "b", "c", "d")])
+    kinds = [type(event) for event in found]
+    assert kinds == [Measurement, Measurement, LeftOut, LeftOut]
+    assert sorted(event.case.variant for event in found) == ["a", "b", "c", "d"]
+    assert {event.reason for event in found[2:]} == {"the budget of 3600 s was over before its turn came"}
+    assert {(event.device, event.mode) for event in found[2:]} == {("only", Mode.COLD)}
+
+
+def test_fewer_replicas_than_planned_are_not_left_out(work, hours):
+    found = over_after(work, hours, 3, [work.task("a"), work.task("b")])
+    assert [type(event) for event in found] == [Measurement] * 3
+
+
+def test_first_tasks_are_no_cases_that_a_budget_leaves_out(work, hours):
+    roofs = tuple(work.task(name) for name in ("copy", "read"))
+    found = over_after(work, hours, 1, [work.task("a")], first=roofs)
+    assert [(type(event), event.case.variant) for event in found] == [(Measurement, "copy"), (LeftOut, "a")]
+
+
+def test_the_time_a_board_is_waited_for_is_not_spent_from_the_budget(work, hours):
+    other = BoardLock("only")
+    assert other.take()
+
+    def say(line):
+        hours.seconds = 4000.0
+        other.release()
+
+    work.play()
+    plan = Plan((work.task("a"),), 1, 1, 20.0, budget_s=3600.0)
+    assert [type(event) for event in pool.measure(plan, work.devices("only"), say)] == [Measurement]
