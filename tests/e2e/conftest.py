@@ -55,6 +55,7 @@ class Workplace:
         self.environment = os.environ | {
             "PERFSVC_CACHE": str(cache),
             "PERFSVC_DB": str(self.database),
+            "PERFSVC_LOCKS": str(folder / "locks"),  # tests that run at once share no board
             "COLUMNS": "120",
             "NO_COLOR": "1",
         }
