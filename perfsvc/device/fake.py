@@ -7,23 +7,33 @@ The script is a JSON file, ``--device fake:script.json``::
                "transpose/naive": {"seconds": [1.0e-4, 1.1e-4, 0.9e-4]},
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
-A case's entry is looked up by its id, then ``benchmark/variant``, then ``benchmark``, then ``*``.
+A case's entry is looked up by its id, then ``benchmark/variant``, then ``benchmark``, then ``*``; so are the cases by
+which a run measures the roof. An entry may say:
 
 ``seconds``
     The time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as
-    needed). Its clock, which time caps count, is what the samples took and the rests between them: it never sleeps.
+    needed, over all batches of the case, warm-up included).
 ``conditions``
-    What the board is like, as ``perfsvc.model.Conditions``: one reading a batch (warm-up included) or look, the last
-    one lasting.
+    What the board is like, a list of readings with the fields of ``perfsvc.model.Conditions``
+    (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``): one a look, which each batch takes, those of
+    the warm-up too, and each rest that waits for the board to recover. The last one lasts.
+``floor``
+    Seconds that a sample takes which launches nothing, of a case that otherwise does.
+``energy_j``
+    Joules of a sample; without it the board does not count energy.
 ``fault``, ``replica``
-    What goes wrong, in every replica or only in that one: ``wrong`` (a result that is), ``overrun`` (writes past its
-    outputs), ``caches`` (hands out its first result for ever), ``elsewhere`` (works on another stream), ``refused``,
-    ``illegal`` (ends the context), ``crash``, ``hang``, ``synchronises`` (trips the gate), ``lost`` (the board
-    vanishes: it leaves ``script.json.lost`` behind, and cannot be opened while that is there).
-``joules``, ``floor``
-    The energy of a sample, and the time of one that does nothing.
+    What goes wrong, in every replica or only in that one:
 
-``queue_depth`` and ``l2_bytes`` are the board's.
+    - ``wrong`` (a result that is), ``overrun`` (a write past the outputs), ``caches`` (its first result for ever, also
+      for other inputs), ``elsewhere`` (it works on another stream);
+    - ``refused``, ``illegal`` (ends the context), ``crash``, ``hang`` (this one for real);
+    - ``synchronises`` (the host waits for the device amid a sample, so that the gate opens by itself);
+    - ``lost``: the board vanishes. It leaves ``script.json.lost`` beside the script, and is not to be found or opened
+      while that is there.
+
+``queue_depth`` and ``l2_bytes`` are the board's. Where the launches of a batch and what is queued beside them are more
+than the queue takes, the gate opens by itself. The board's clock, which time caps count, is what samples took, rests
+and waiting at gates that opened by themselves; nothing but ``hang`` ever sleeps.
 """
 
 import contextlib
@@ -31,7 +41,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain, cycle, islice, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,6 +62,23 @@ Fault = Literal[
 ]
 
 
+GATE_LIMIT_S = 1.0
+"""Seconds after which the gate opens by itself."""
+_BESIDE = 2
+"""What is queued beside the launches of a sample: two events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Conditions):
+    """What the script says that the board is like at one look."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    def conditions(self) -> Conditions:
+        """It, as other boards say it."""
+        return Conditions(**{each.name: getattr(self, each.name) for each in fields(self)})
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What the script says of one case; a fault strikes in every replica, or only in the one named."""
@@ -59,16 +86,21 @@ class Entry:
     __pydantic_config__: ClassVar = STRICT
 
     seconds: float | tuple[float | tuple[float, ...], ...] = 1e-4
-    conditions: tuple[Conditions, ...] = ()
+    conditions: tuple[Reading, ...] = ()
     fault: Fault | None = None
     replica: int | None = None
-    joules: float | None = None
     floor: float = 1e-6
+    energy_j: float | None = None
 
     def samples(self, replica: int) -> tuple[float, ...]:
         """The scripted sample times of a replica, to be repeated as needed."""
         of_replica = self.seconds[replica % len(self.seconds)] if isinstance(self.seconds, tuple) else self.seconds
         return of_replica if isinstance(of_replica, tuple) else (of_replica,)
+
+    def readings(self) -> Iterator[Conditions]:
+        """What the board is like, look after look."""
+        scripted = [reading.conditions() for reading in self.conditions] or [Conditions()]
+        return chain(scripted, repeat(scripted[-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +139,7 @@ def describe(path: Path) -> DeviceInfo:
     """The device that a script makes; raises ``NoDeviceError`` where it is lost."""
     script = read(path)
     if _marker(path).exists():
-        raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)}")
+        raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)} to bring it back")
     return DeviceInfo(
         kind="fake",
         spec=f"fake:{path.absolute()}",
@@ -150,8 +182,8 @@ class FakeDevice:
         self._dtypes: dict[str, str] = {}
         self._results: dict[str, NDArray[Any]] = {}
         self._times: Iterator[float] = iter(())
-        self._readings: Iterator[Conditions] = iter(())
-        self._launched = False
+        self._readings = self._entry.readings()
+        self._launches = 0
 
     @contextlib.contextmanager
     def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
@@ -161,11 +193,12 @@ class FakeDevice:
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
         self._results = {}
         self._times = cycle(entry.samples(replica))
-        self._readings = chain(entry.conditions, repeat(entry.conditions[-1] if entry.conditions else Conditions()))
+        self._readings = entry.readings()
+        self._launches = 0
         yield
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """What launches hand out from now on."""
+        """What launches hand out from now on, unless they cache their result."""
         if not (self._fault == "caches" and self._results):
             self._results = {name: ref.astype(self._dtypes[name]) for name, ref in expected.items()}
 
@@ -178,7 +211,7 @@ class FakeDevice:
 
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
         """Hands out the reference as every output's content, or commits the scripted fault."""
-        self._launched = True
+        self._launches += 1
         self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
             if isinstance(arg, BufferArg) and arg.buffer in self._results:
@@ -203,7 +236,11 @@ class FakeDevice:
                 )
             case "lost":
                 _marker(self._path).touch()
-                raise LaunchError("the board has fallen off the bus", cure="see dmesg", fatal=True)
+                raise LaunchError(
+                    f"the device {self.info.uuid} was lost",
+                    cure=f"delete {_marker(self._path)} to bring it back",
+                    fatal=True,
+                )
             case "crash":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hang":
@@ -226,7 +263,7 @@ class FakeDevice:
         return self._fault == "elsewhere"
 
     def now(self) -> float:
-        """What all samples took so far, and the rests between them."""
+        """What samples took so far, rests, and waiting at gates that opened by themselves."""
         return self._clock
 
     def rest(self, seconds: float) -> None:
@@ -235,7 +272,7 @@ class FakeDevice:
 
     def conditions(self) -> Conditions:
         """The next scripted reading."""
-        return next(self._readings, Conditions())
+        return next(self._readings)
 
     def batch(
         self,
@@ -246,27 +283,30 @@ class FakeDevice:
         evict_bytes: int,
         gated: bool,
     ) -> Batch:
-        """Runs the work once and returns what the script says that it took; work that launches nothing, the floor."""
-        self._launched = False
+        """Runs the work once, and returns what the script says that so many samples took."""
+        before = self._launches
         sample()
-        samples_s = tuple(islice(self._times, count)) if self._launched else (self._entry.floor,) * count
-        busy_s = sum(samples_s)
-        self._clock += busy_s
-        ahead = self._fault != "synchronises" if gated else None
-        return Batch(samples_s, gated=gated, kept_ahead=ahead, busy_s=busy_s, conditions=self.conditions())
+        launches = self._launches - before
+        samples_s = tuple(islice(self._times, count)) if launches or not before else (self._entry.floor,) * count
+        held = self._keeps_ahead(count * (launches + _BESIDE)) if clock == "device" else None
+        self._clock += sum(samples_s) + (GATE_LIMIT_S if gated and held is False else 0.0)
+        return Batch(samples_s, gated, held, busy_s=sum(samples_s), conditions=self.conditions())
+
+    def _keeps_ahead(self, operations: int) -> bool:
+        return self._fault != "synchronises" and operations <= (self.queue_depth or operations)
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float:
-        """The mean of the scripted times."""
+        """The mean of the next samples of the script."""
         sample()
-        seconds = sum(islice(self._times, count))
-        self._clock += seconds
-        return seconds / count
+        samples_s = tuple(islice(self._times, count))
+        self._clock += sum(samples_s)
+        return sum(samples_s) / count
 
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """As scripted."""
+        """As scripted; it takes the time that it is given."""
         sample()
         self._clock += seconds
-        return self._entry.joules
+        return self._entry.energy_j
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -1,68 +1,78 @@
-"""Which conditions spoil a batch, and waiting until they have passed."""
+"""Which conditions spoil a batch, and waiting for the board to recover from them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from perfsvc.device.protocol import Device
 from perfsvc.model import Conditions, Slowdown
 
-FIRST_REST_S = 0.25
-LONGEST_REST_S = 4.0
+FIRST_REST_S = 0.5
+LONGEST_REST_S = 8.0
 
 
-def disturbance(conditions: Conditions) -> str:
-    """What spoiled the times taken under these conditions; empty where nothing did.
+def disturbances(conditions: Conditions) -> tuple[str, ...]:
+    """What spoiled the times taken under these conditions; nothing where they are good.
 
-    A board at its power limit is not disturbed: the load that it measures took it there, and would again.
+    A board at its power limit is not disturbed: the load that is measured took it there, and would again.
     """
-    return ", ".join(_disturbances(conditions))
-
-
-def _disturbances(conditions: Conditions) -> Iterator[str]:
-    yield from (str(slowdown) for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP)
+    found = [str(slowdown) for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP]
     if conditions.others:
-        yield f"other processes on the board ({_listed(conditions.others)})"
+        found.append(f"other processes at work ({_listed(conditions.others)})")
     if conditions.xids:
-        yield f"faults that the driver reported (Xid {_listed(conditions.xids)})"
+        found.append(f"faults of the board (Xid {_listed(conditions.xids)})")
     if conditions.ecc_errors:
-        yield f"memory errors that could not be corrected ({conditions.ecc_errors})"
+        found.append(f"memory errors that could not be corrected ({conditions.ecc_errors})")
+    return tuple(found)
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
+def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-@dataclass
-class Patience:
-    """How long a case goes on waiting for its board to recover.
+class Recovery:
+    """Lets a board rest until nothing disturbs it any more.
+
+    Each rest is twice as long as the one before, over all waits of a case: a board that is well while it idles and
+    too hot as soon as it works needs more than it was given.
+
+    Args:
+        device: whose board.
+        limit_s: how long a case may wait in all.
 
     Attributes:
-        left_s: seconds that it may still wait.
-        waited_s: seconds that it has waited.
-        causes: what for.
+        waited_s: how long it has waited.
     """
 
-    left_s: float
-    waited_s: float = 0.0
-    causes: tuple[str, ...] = ()
+    def __init__(self, device: Device, limit_s: float) -> None:
+        self._device = device
+        self._limit_s = limit_s
+        self._rest_s = FIRST_REST_S
+        self._causes: dict[str, None] = {}
+        self.waited_s = 0.0
 
-    def wait(self, device: Device, cause: str) -> bool:
-        """Rests, ever longer, until nothing disturbs the board; false where patience ends before that."""
-        self.causes = tuple(dict.fromkeys((*self.causes, cause)))
-        rest_s = FIRST_REST_S
-        while self.left_s > 0:
-            rest_s = min(rest_s, self.left_s)
-            device.rest(rest_s)
-            self.left_s -= rest_s
+    def wait(self, causes: Sequence[str]) -> bool:
+        """Waits for the board to recover from ``causes``; false where it has not by the end of all waiting."""
+        self._causes |= dict.fromkeys(causes)
+        while self.waited_s < self._limit_s:
+            rest_s = min(self._rest_s, self._limit_s - self.waited_s)
+            self._device.rest(rest_s)
             self.waited_s += rest_s
-            if not disturbance(device.conditions()):
+            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+            if not disturbances(self._device.conditions()):
                 return True
-            rest_s = min(2 * rest_s, LONGEST_REST_S)
         return False
 
     @property
+    def failure(self) -> str:
+        """That the board did not recover, as a sentence without its full stop."""
+        return f"the board did not recover from {self._what_for} within {self._limit_s:g} s"
+
+    @property
     def note(self) -> str:
-        """That it waited, and what for; empty where it did not."""
+        """How long it waited and what for; empty where it did not."""
         if not self.waited_s:
             return ""
-        return f"waited {self.waited_s:.3g} s for the board to recover from {'; '.join(self.causes)}"
+        return f"waited {self.waited_s:.3g} s for the board to recover from {self._what_for}"
+
+    @property
+    def _what_for(self) -> str:
+        return " and ".join(self._causes)

@@ -2,42 +2,29 @@
 
 import contextlib
 import gc
-import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import numpy as np
-
 from perfsvc.device.protocol import Device
-from perfsvc.errors import DisturbedError, LaunchError
-from perfsvc.measure.disturbance import Patience, disturbance
+from perfsvc.errors import DisturbedError
+from perfsvc.measure import beside
+from perfsvc.measure.batches import Batches
+from perfsvc.measure.disturbance import Recovery, disturbances
 from perfsvc.measure.stopping import Precision, Rule, SampleCap, TimeCap, first_reached
 from perfsvc.model import Batch, Mode
 
 WARM_BATCH = 5
 """Samples between two looks at whether times are stable yet."""
 WARM_AGREEMENT = 0.01
-"""Two warm-up batches agree where their medians differ by no more than this share, or than their scatter."""
+"""Two batches of the warm-up agree where their medians differ by no more than this share, or than their scatter."""
 WARM_SHARE = 0.25
-"""Of the time cap: what warming up may take."""
-BATCH_S = 0.05
-"""Seconds that a batch may last, so that the board is looked at this often."""
-OPERATIONS_BESIDE = 4
-"""What a sample queues beside its own work: a cache eviction of up to two, and two events."""
-UNKNOWN_OPERATIONS = 8
-"""What the work of a sample is taken to queue where it cannot be known."""
-MOST_REJECTED = 3
-"""Batches rejected in a row before a case waits for its board to recover."""
-TRIPS_ALONE = 2
-"""Single samples that the gate did not wait for before a case is timed without it."""
-SHORT_S = 10e-6
-"""Kernels shorter than this are timed back to back as well: what the clock itself costs shows in their times."""
-SHORT_COUNT = 200
-
-Clock = Literal["device", "host"]
-Work = Callable[[], None]
+"""Of the time cap: what the warm-up may take."""
+DISTURBED_IN_A_ROW = 3
+"""Batches, after which a case waits for its board to recover."""
+UNKNOWN_CACHE_BYTES = 128 << 20
+"""Taken for the L2 cache of a device that does not say: no GPU has more (B200: 126 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +58,23 @@ class Samples:
     Attributes:
         batches: in the order they were taken, the rejected ones among them.
         warmup: samples taken before them and thrown away.
-        warmup_busy_s: seconds that the device worked on those.
         stopped: why no more were taken.
         note: what a reader of the times has to know; empty where it is nothing.
         metrics: what was measured beside them, by name.
+        warmup_busy_s: seconds that the device worked on the warm-up.
     """
 
     batches: tuple[Batch, ...]
     warmup: int
-    warmup_busy_s: float
     stopped: str
     note: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    warmup_busy_s: float = 0.0
 
     @property
     def seconds(self) -> tuple[float, ...]:
         """The samples that count, in seconds, in the order they were taken."""
-        return accepted(self.batches)
+        return _counting(self.batches)
 
     @property
     def busy_s(self) -> float:
@@ -95,30 +82,38 @@ class Samples:
         return self.warmup_busy_s + sum(batch.busy_s for batch in self.batches)
 
 
-def accepted(batches: Sequence[Batch]) -> tuple[float, ...]:
-    """The samples of batches that were not rejected."""
-    return tuple(seconds for batch in batches if not batch.rejected for seconds in batch.samples_s)
-
-
 def take(
-    device: Device, work: Work, sampling: Sampling, *, clock: Clock, mode: Mode, operations: int | None
+    device: Device,
+    sample: Callable[[], None],
+    sampling: Sampling,
+    *,
+    clock: Literal["device", "host"],
+    mode: Mode,
+    operations: int | None,
 ) -> Samples:
-    """Samples the work that ``work`` queues.
+    """Samples the work that ``sample`` queues.
+
+    The time cap counts all that sampling costs, cache eviction and warm-up included, but not what was lost at a gate
+    that opened by itself, nor waiting for the board to recover. At least one sample counts in the end.
 
     Args:
         device: where.
-        work: queues one sample's work; with ``clock="host"`` also waits for it.
+        sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
         sampling: how long.
         clock: by whom it is timed: between events behind the gate, or end to end by the host.
         mode: the cache before each sample.
-        operations: how many operations ``work`` queues; None where that is not known.
+        operations: how many operations a sample queues; None where that is not known.
 
     Raises:
         LaunchError: the clock gave a time that no launch can take.
         DisturbedError: the board was disturbed all the time, and did not recover.
     """
+    cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
+    evict_bytes = int(sampling.evict * cache_bytes) if mode is Mode.COLD else 0
     with _without_garbage_collection():
-        return Sampler(device, work, sampling, clock=clock, mode=mode, operations=operations).take()
+        batches = Batches(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
+        samples = _Sampler(device, batches, sampling).take()
+        return _with_metrics(samples, device, sample, batches, with_energy=sampling.energy)
 
 
 @contextlib.contextmanager
@@ -132,161 +127,119 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-class Sampler:
-    """Samples one case; see ``take``."""
+class _Sampler:
+    """Takes the samples of one case; see ``take``."""
 
-    def __init__(
-        self, device: Device, work: Work, sampling: Sampling, *, clock: Clock, mode: Mode, operations: int | None
-    ) -> None:
+    def __init__(self, device: Device, batches: Batches, sampling: Sampling) -> None:
         self._device = device
-        self._work = work
+        self._batches = batches
         self._sampling = sampling
-        self._clock = clock
-        self._evict_bytes = int(sampling.evict * device.info.l2_bytes) if mode is Mode.COLD else 0
-        self._gated = clock == "device"
-        self._most = _most_queued(device.queue_depth, operations)
         self._rules: tuple[Rule, ...] = (
             Precision(sampling.precision, sampling.least),
             SampleCap(sampling.samples),
             TimeCap(sampling.seconds),
         )
-        self._patience = Patience(sampling.recovery_s)
-        self._batches: list[Batch] = []
+        self._recovery = Recovery(device, sampling.recovery_s)
+        self._started = device.now()
         self._warmup: list[Batch] = []
-        self._notes: list[str] = []
-        self._tripped_alone = 0
+        self._taken: list[Batch] = []
 
     def take(self) -> Samples:
-        """Warms up, samples, and measures beside the times what was asked for."""
-        started = self._device.now()
-        apiece_s = self._warm_up(started)
-        stopped = self._sample(started, apiece_s)
-        metrics = self._metrics()
-        notes = [*self._notes, self._patience.note]
+        """Warms up and samples."""
+        self._warm_up()
+        stopped = self._sample()
         return Samples(
-            batches=tuple(self._batches),
+            batches=tuple(self._taken),
             warmup=sum(len(batch.samples_s) for batch in self._warmup),
-            warmup_busy_s=sum(batch.busy_s for batch in self._warmup),
             stopped=stopped,
-            note="; ".join(filter(None, notes)),
-            metrics=metrics,
+            note=_joined(self._batches.note, self._recovery.note),
+            warmup_busy_s=sum(batch.busy_s for batch in self._warmup),
         )
 
-    def _warm_up(self, started: float) -> float:
-        """Takes batches until two in a row agree; returns the seconds that a sample costs, eviction included.
+    def _warm_up(self) -> None:
+        """Takes samples until times are stable.
 
-        It gives up at its share of the time cap: times that go on drifting are then in the samples, whose interval
-        says so. A case whose first sample takes longer than that share gets no other.
+        The first one, by itself, tells how long a sample takes. Then small batches are taken until the medians of two
+        in a row agree: within one per cent, or within their scatter (the median absolute deviation). At a quarter of
+        the time cap it ends in any case: times that go on drifting are then in the samples, whose interval says so.
         """
-        deadline = started + WARM_SHARE * self._sampling.seconds
+        self._warmup.append(self._batches.take(1))
         before: Batch | None = None
-        while True:
-            batch = self._batch(1 if before is None else min(WARM_BATCH, self._most))
-            if self._tripped(batch):
-                before = None
-                continue
+        while self._elapsed_s < WARM_SHARE * self._sampling.seconds:
+            batch = self._batches.take(WARM_BATCH)
             self._warmup.append(batch)
-            if self._device.now() >= deadline or (before is not None and _agree(before, batch)):
-                return batch.busy_s / len(batch.samples_s)
+            if batch.rejected:
+                continue
+            if before and _agree(before, batch):
+                break
             before = batch
 
-    def _sample(self, started: float, apiece_s: float) -> str:
-        """Takes batches until a rule has seen enough; returns why it ended."""
-        rejected_in_a_row = 0
+    def _sample(self) -> str:
+        """Takes batches until a rule has seen enough; returns why it stopped.
+
+        Raises:
+            DisturbedError: no batch was left undisturbed, and the board did not recover.
+        """
+        disturbed: list[tuple[str, ...]] = []  # by what, of each batch since the last good one
         while True:
-            taken = accepted(self._batches)
-            passed = self._device.now() - started - self._patience.waited_s
-            batch = self._judged(self._batch(self._size(len(taken), passed, apiece_s)))
-            self._batches.append(batch)
-            if batch.rejected:
-                rejected_in_a_row += 1
-                if not self._tripped(batch) and rejected_in_a_row >= MOST_REJECTED:
-                    rejected_in_a_row = 0
-                    if not self._patience.wait(self._device, batch.rejected):
-                        return self._out_of_patience(batch.rejected)
-                continue
-            rejected_in_a_row = 0
-            passed = self._device.now() - started - self._patience.waited_s
-            if stopped := first_reached(self._rules, accepted(self._batches), passed):
+            batch = self._batches.take(self._wanted)
+            causes = disturbances(batch.conditions)
+            self._taken.append(replace(batch, rejected=_joined(batch.rejected, *causes)))
+            if stopped := self._reached():
                 return stopped
+            if causes:
+                disturbed.append(causes)
+            elif not batch.rejected:
+                disturbed.clear()
+            if len(disturbed) == DISTURBED_IN_A_ROW:
+                if not self._recovery.wait([cause for causes in disturbed for cause in causes]):
+                    return self._given_up()
+                disturbed.clear()
 
-    def _size(self, taken: int, passed_s: float, apiece_s: float) -> int:
-        """How many samples the next batch takes."""
-        wanted = max(taken, self._sampling.least)  # doubles what there is
-        lasting = min(BATCH_S, max(self._sampling.seconds - passed_s, 0.0)) / max(apiece_s, 1e-9)
-        return max(1, min(wanted, int(lasting), self._most, self._sampling.samples - taken))
-
-    def _batch(self, count: int) -> Batch:
-        batch = self._device.batch(
-            self._work, count, clock=self._clock, evict_bytes=self._evict_bytes, gated=self._gated
-        )
-        if not all(0 < seconds < math.inf for seconds in batch.samples_s):
-            raise LaunchError(
-                f"the clock gave {min(batch.samples_s):g} s for a sample",
-                cure="choose a larger point: it is over too soon",
-            )
-        return batch
-
-    def _judged(self, batch: Batch) -> Batch:
-        """The batch, rejected where its times are not the kernel's alone."""
-        if batch.gated and batch.kept_ahead is False:
-            return replace(batch, rejected="the host fell behind: the gate opened by itself")
-        return replace(batch, rejected=disturbance(batch.conditions))
-
-    def _tripped(self, batch: Batch) -> bool:
-        """Whether the gate opened by itself; then the next batch is smaller, or ungated where it cannot be."""
-        if not batch.gated or batch.kept_ahead is not False:
-            return False
-        self._most = max(1, len(batch.samples_s) // 2)
-        self._tripped_alone += len(batch.samples_s) == 1
-        if self._tripped_alone == TRIPS_ALONE:
-            self._gated = False
-            self._notes.append("timed without the gate, for the work waits for the device")
-        return True
-
-    def _out_of_patience(self, cause: str) -> str:
-        if not accepted(self._batches):
+    def _given_up(self) -> str:
+        if not _counting(self._taken):
             raise DisturbedError(
-                f"the board did not recover within {self._sampling.recovery_s:g} s: {cause}",
-                cure="see what else runs on the board, and its cooling and power: nvidia-smi -q -d PERFORMANCE",
+                f"{self._recovery.failure}, and no batch was left undisturbed",
+                cure="see its temperature, its power and who else works on it: nvidia-smi -q -d TEMPERATURE,POWER,PIDS",
             )
-        return f"the board did not recover within {self._sampling.recovery_s:g} s: {cause}"
+        return self._recovery.failure
 
-    def _metrics(self) -> dict[str, float]:
-        metrics: dict[str, float] = {}
-        median_s = statistics.median(accepted(self._batches))
-        clocks = [b.conditions.sm_clock_hz for b in self._batches if not b.rejected and b.conditions.sm_clock_hz]
-        if clocks:
-            metrics["sm_cycles"] = median_s * statistics.median(clocks)
-        if self._clock == "device" and self._gated and median_s < SHORT_S:
-            metrics |= self._of_a_short_kernel()
-        if self._sampling.energy:
-            joules = self._device.energy(self._work, 1.0)
-            if joules is None:
-                self._notes.append("this device does not count energy")
-            else:
-                metrics["energy_j"] = joules
-        return metrics
+    def _reached(self) -> str:
+        taken = _counting(self._taken)
+        return first_reached(self._rules, taken, self._elapsed_s) if taken else ""
 
-    def _of_a_short_kernel(self) -> dict[str, float]:
-        """What a sample takes without events between, and what the clock makes of nothing at all."""
-        count = min(SHORT_COUNT, self._most)
-        nothing = self._device.batch(lambda: None, count, clock="device", evict_bytes=0, gated=True)
-        return {
-            "back_to_back_s": self._device.back_to_back(self._work, count),
-            "floor_s": statistics.median(nothing.samples_s),
-        }
+    @property
+    def _wanted(self) -> int:
+        """How many samples the next batch had best have: as many as there are, which doubles them."""
+        taken = len(_counting(self._taken))
+        return min(max(taken, self._sampling.least), self._sampling.samples - taken)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self._device.now() - self._started - self._batches.lost_s - self._recovery.waited_s
 
 
-def _most_queued(depth: int, operations: int | None) -> int:
-    """How many samples of so many operations a queue of a depth holds."""
-    if not depth:
-        return 1 << 30
-    beside = 16  # the gate, the clock stamps, the events around the batch
-    return max(1, (depth - beside) // ((UNKNOWN_OPERATIONS if operations is None else operations) + OPERATIONS_BESIDE))
+def _with_metrics(
+    samples: Samples, device: Device, sample: Callable[[], None], batches: Batches, *, with_energy: bool
+) -> Samples:
+    median_s = statistics.median(samples.seconds)
+    metrics = beside.cycles([batch for batch in samples.batches if not batch.rejected], median_s)
+    short, on_the_floor = beside.of_a_short_kernel(device, sample, batches, median_s)
+    joules, on_energy = beside.energy(device, sample, batches) if with_energy else ({}, "")
+    return replace(samples, metrics={**metrics, **short, **joules}, note=_joined(samples.note, on_the_floor, on_energy))
 
 
 def _agree(before: Batch, after: Batch) -> bool:
-    medians = [statistics.median(batch.samples_s) for batch in (before, after)]
-    scatter = float(np.std(after.samples_s)) / math.sqrt(len(after.samples_s))
-    return abs(medians[0] - medians[1]) <= max(WARM_AGREEMENT * medians[1], 2 * scatter)
+    """Whether times were stable over two batches of the warm-up."""
+    median = statistics.median(after.samples_s)
+    scatter = statistics.median(abs(seconds - median) for seconds in after.samples_s)
+    return abs(median - statistics.median(before.samples_s)) <= max(WARM_AGREEMENT * median, scatter)
+
+
+def _joined(*words: str) -> str:
+    return "; ".join(filter(None, words))
+
+
+def _counting(batches: Sequence[Batch]) -> tuple[float, ...]:
+    """The samples of batches that were not rejected."""
+    return tuple(seconds for batch in batches if not batch.rejected for seconds in batch.samples_s)

@@ -1,53 +1,64 @@
-"""When enough samples have been taken: rules that look on, and say why when they have seen enough."""
+"""When enough samples have been taken: small rules, asked after each batch, that say why when they have seen enough.
 
+What the device's clock cannot tell apart needs care. Its times are whole steps, so many samples may be equal and the
+interval of their median may have no width at all, though the median is known no better than the clock tells time; and
+an interval as narrow as a step may never become narrower, however many samples are taken.
+"""
+
+import functools
+import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Z_95 = 1.959964
-"""The two-sided 95 % point of the normal distribution."""
-_NS_PER_S = 1e9
-_ROUNDING = 2.0**-22
+CONFIDENCE = 0.95
+_TAIL = (1 - CONFIDENCE) / 2
+_LEAST = 6
+"""Samples below which no interval of order statistics reaches the confidence."""
+_ROUNDING = 1e-6
+"""Times that differ by less than this share are taken for equal: CUDA's events count single-precision milliseconds."""
 
 
 class Rule(Protocol):
     """Decides whether sampling may end."""
 
-    def reached(self, samples_s: NDArray[np.float64], elapsed_s: float) -> str:
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:
         """Why it may end now, as a sentence without its full stop; empty where it may not.
 
         Args:
-            samples_s: all samples that count so far.
-            elapsed_s: seconds since sampling began.
+            samples_s: all samples that count so far, in seconds; at least one.
+            elapsed_s: seconds since the case's first sample.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Enough where the 95 % confidence interval of the median is no wider than ``share`` of it to either side.
+    """Enough where the confidence interval of the median reaches no further than ``share`` of it to either side.
 
-    Also where it is no wider than a step of the clock: further samples would say the same.
+    Enough, too, where the interval is no wider than one step of the clock, and where all samples are equal: then more
+    of them would tell nothing more. Never before ``least`` samples.
     """
 
     share: float
     least: int
 
-    def reached(self, samples_s: NDArray[np.float64], elapsed_s: float) -> str:  # noqa: ARG002 a rule's own business
-        """Names the width that was reached."""
-        if len(samples_s) < self.least:
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 a rule's own business
+        """Says how well the median is known."""
+        if len(samples_s) < max(self.least, _LEAST):
             return ""
-        median, step = float(np.median(samples_s)), step_of(samples_s)
-        width = half_width(samples_s)
-        share = max(width, step / 2) / median
+        low, median, high = interval(samples_s)
+        step = step_of(samples_s)
+        if step is None:
+            return f"precision: all {len(samples_s)} samples are equal, as finely as the clock tells"
+        share = max(high - median, median - low, step / 2) / median
+        asked = f"(asked: ±{_percent(self.share)})"
         if share <= self.share:
-            return f"precision: the median is known within ±{_percent(share)} (asked: ±{_percent(self.share)})"
-        if width <= step / 2:
-            return f"resolution: the clock's steps of {step * _NS_PER_S:.3g} ns tell no more (±{_percent(share)})"
+            return f"precision: the median is known within ±{_percent(share)} {asked}"
+        if high - low <= step * (1 + _ROUNDING):
+            return f"precision: the median is known to a step of the clock, ±{_percent(share)} {asked}"
         return ""
 
 
@@ -57,7 +68,7 @@ class SampleCap:
 
     samples: int
 
-    def reached(self, samples_s: NDArray[np.float64], elapsed_s: float) -> str:  # noqa: ARG002 see Precision
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 see Precision
         """Names the cap."""
         return f"sample cap of {self.samples}" if len(samples_s) >= self.samples else ""
 
@@ -68,47 +79,64 @@ class TimeCap:
 
     seconds: float
 
-    def reached(self, samples_s: NDArray[np.float64], elapsed_s: float) -> str:  # noqa: ARG002 see Precision
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 see Precision
         """Names the cap."""
         return f"time cap of {self.seconds:g} s" if elapsed_s >= self.seconds else ""
 
 
 def first_reached(rules: Sequence[Rule], samples_s: Sequence[float], elapsed_s: float) -> str:
     """What the first rule that has seen enough says; empty where none has."""
-    samples = np.asarray(samples_s, np.float64)
-    return next((why for rule in rules if (why := rule.reached(samples, elapsed_s))), "")
+    return next((why for rule in rules if (why := rule.reached(samples_s, elapsed_s))), "")
 
 
-def half_width(samples_s: NDArray[np.float64]) -> float:
-    """The 95 % confidence interval of the median, in seconds to its wider side.
+def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
+    """The median of samples between the ends of its confidence interval, whatever their distribution.
 
-    By order statistics, without any assumption on the distribution: the number of samples below the median is
-    binomial. Ranks by its normal approximation: Conover (1999), Practical Nonparametric Statistics, 3.2.
+    The k-th smallest and the k-th largest sample, where k is ``rank``; without end where there are too few samples.
 
-    Args:
-        samples_s: at least one sample, in seconds.
-
-    Returns:
-        Infinity where there are too few samples for an interval.
+    Source:
+        H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
     """
-    count = len(samples_s)
-    reach = Z_95 * math.sqrt(count) / 2
-    low, high = math.floor(count / 2 - reach) - 1, math.ceil(count / 2 + reach)
-    if low < 0 or high >= count:
-        return math.inf
-    ordered = np.sort(samples_s)
-    median = float(np.median(ordered))
-    return max(float(ordered[high]) - median, median - float(ordered[low]))
+    ordered = sorted(samples_s)
+    k = rank(len(ordered))
+    median = statistics.median(ordered)
+    return (ordered[k - 1], median, ordered[-k]) if k else (-math.inf, median, math.inf)
 
 
-def step_of(samples_s: NDArray[np.float64]) -> float:
-    """The step of the clock that gave these samples, in seconds; 0 where no two are equal, so that none shows.
+@functools.lru_cache(maxsize=256)
+def rank(count: int) -> int:
+    """The largest k for which fewer than k of ``count`` samples lie below the median with 2.5 % probability at most.
 
-    The smallest difference beyond rounding: events count single-precision milliseconds.
+    Their number is binomial with p = 1/2. Counted from the middle outwards, for all but some √count ranks are there.
+    Zero where there is none: for fewer than six samples.
     """
-    steps = np.diff(np.sort(samples_s))
-    beyond = steps > _ROUNDING * float(np.max(samples_s))
-    return float(steps[beyond].min()) if beyond.any() and not beyond.all() else 0.0
+    k = (count + 1) // 2
+    below = 0.5 if count % 2 else 0.5 - _probability(count, k) / 2  # of fewer than k
+    while k and below > _TAIL:
+        k -= 1
+        below -= _probability(count, k)
+    return k
+
+
+def _probability(count: int, k: int) -> float:
+    """That k of so many samples lie below the median."""
+    ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+    return math.exp(ways - count * math.log(2))
+
+
+def step_of(samples_s: Sequence[float]) -> float | None:
+    """The step of the clock that gave these samples, in seconds.
+
+    The smallest difference between samples, where some are equal. Zero where no two are, so that no step shows; None
+    where all are, so that it may be of any size.
+    """
+    ordered = sorted(samples_s)
+    rounding = _ROUNDING * ordered[-1]
+    gaps = [after - before for before, after in itertools.pairwise(ordered)]
+    steps = [gap for gap in gaps if gap > rounding]
+    if not steps:
+        return None
+    return min(steps) if len(steps) < len(gaps) else 0.0
 
 
 def _percent(share: float) -> str:

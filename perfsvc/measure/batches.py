@@ -1,0 +1,125 @@
+"""Batches of one case: as many samples as fit, behind the gate for as long as the host keeps ahead of the device."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from perfsvc.device.protocol import Device
+from perfsvc.errors import LaunchError
+from perfsvc.model import Batch
+
+FELL_BEHIND = "the host fell behind: the gate opened by itself"
+SYNCHRONISES = "timed without the gate, since the work synchronises with the host"
+
+BATCH_S = 0.05
+"""Seconds that a batch may last, so that the board is looked at this often."""
+TRIPS_ALONE = 2
+"""How often the gate opens by itself on a single sample before its work is known to wait for the device."""
+
+_UNKNOWN_OPERATIONS = 8
+"""What a sample is taken to queue where that cannot be known: if it is more, the gate tells."""
+_EVENTS = 2
+_EVICTION = 2
+_BESIDE = 8
+"""Operations of a batch beside its samples: the gate, the events around all of it, the clock's stamps."""
+_ENDLESS = 1 << 30
+
+
+class Batches:
+    """Takes batches of one case.
+
+    Args:
+        device: where.
+        sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
+        clock: by whom it is timed: between events behind the gate, or end to end by the host.
+        evict_bytes: as ``Device.batch`` takes it.
+        operations: how many a sample queues; None where that is not known.
+
+    Attributes:
+        gated: whether the next batch goes behind the gate.
+        lost_s: seconds that went by at gates that opened by themselves.
+        note: why a device's clock is read without the gate; empty where it is not.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        sample: Callable[[], None],
+        *,
+        clock: Literal["device", "host"],
+        evict_bytes: int,
+        operations: int | None,
+    ) -> None:
+        self._device = device
+        self._sample = sample
+        self._clock = clock
+        self.evict_bytes = evict_bytes
+        self.gated = clock == "device"
+        self.lost_s = 0.0
+        self.note = ""
+        self._apiece_s = 0.0
+        self._trips_alone = 0
+        self._fitting = _fitting(device.queue_depth, operations, evict=evict_bytes > 0)
+        if self.gated and not self._fitting:
+            self._go_on_ungated(
+                f"timed without the gate, since a sample queues {operations} operations and the device takes "
+                f"{device.queue_depth}"
+            )
+
+    @property
+    def most(self) -> int:
+        """How many samples a batch may have: as many as the queue holds, and as last no longer than ``BATCH_S``."""
+        lasting = int(BATCH_S / self._apiece_s) if self._apiece_s else _ENDLESS
+        return max(1, min(self._fitting, lasting))
+
+    def take(self, count: int) -> Batch:
+        """Times ``count`` samples, or as many as a batch may have.
+
+        Where the gate opened by itself the batch is rejected, and the next ones are half as large; where that happens
+        to a single sample twice, they are ungated.
+
+        Raises:
+            LaunchError: the clock gave a time that no launch can take.
+        """
+        started = self._device.now()
+        batch = self._device.batch(
+            self._sample, min(count, self.most), clock=self._clock, evict_bytes=self.evict_bytes, gated=self.gated
+        )
+        _require_possible(batch)
+        if batch.gated and batch.kept_ahead is False:
+            self.lost_s += self._device.now() - started
+            self._shrink(len(batch.samples_s))
+            return replace(batch, rejected=FELL_BEHIND)
+        self._apiece_s = (batch.busy_s or sum(batch.samples_s)) / len(batch.samples_s)
+        return batch
+
+    def _shrink(self, count: int) -> None:
+        self._fitting = max(1, count // 2)
+        self._trips_alone += count == 1
+        if self._trips_alone == TRIPS_ALONE:
+            self._go_on_ungated(SYNCHRONISES)
+
+    def _go_on_ungated(self, note: str) -> None:
+        self.gated = False
+        self.note = note
+        self._fitting = _ENDLESS  # the device takes them as they come
+
+
+def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
+    """How many samples the device's queue holds; zero where it does not hold one of them."""
+    if not depth:
+        return _ENDLESS
+    if operations is None:
+        return max(1, _fitting(depth, _UNKNOWN_OPERATIONS, evict=evict))
+    # Where the cache stays warm, one more sample comes first.
+    before = _BESIDE if evict else _BESIDE + operations
+    return max(0, depth - before) // (operations + _EVENTS + (_EVICTION if evict else 0))
+
+
+def _require_possible(batch: Batch) -> None:
+    for seconds in batch.samples_s:
+        if not 0 < seconds < math.inf:
+            raise LaunchError(
+                f"the clock gave {seconds:g} s for a sample", cure="choose a larger point: it is over too soon"
+            )

@@ -1,0 +1,61 @@
+"""What is measured beside the times of a case, and says why they are what they are."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from perfsvc.device.protocol import Device
+from perfsvc.measure.batches import Batches
+from perfsvc.model import Batch
+
+SHORT_S = 10e-6
+"""Below this what the clock itself costs shows in a time."""
+WORTH_NAMING = 0.2
+"""Of a time: the share of the floor above which its reader is told."""
+
+_COUNT = 200
+_ENERGY_S = 1.0
+"""Seconds that samples have to fill for the board's energy counter, which is slow, to be good for one of them."""
+
+
+def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
+    """``sm_cycles`` of a sample by the clocks that the batches saw; nothing where none saw any."""
+    clocks = [batch.conditions.sm_clock_hz for batch in batches if batch.conditions.sm_clock_hz]
+    return {"sm_cycles": median_s * statistics.median(clocks)} if clocks else {}
+
+
+def of_a_short_kernel(
+    device: Device, sample: Callable[[], None], batches: Batches, median_s: float
+) -> tuple[dict[str, float], str]:
+    """What a kernel takes where no event stands beside it, and what events take with nothing between them.
+
+    Only of what goes through the gate: launched as it comes, a short kernel waits for the host.
+
+    Returns:
+        ``back_to_back_s`` and ``floor_s``, and a note where the floor is a large share of the time; nothing of a
+        kernel that is not short.
+    """
+    if not batches.gated or median_s >= SHORT_S:
+        return {}, ""
+    count = min(_COUNT, batches.most)
+    nothing = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, gated=True)
+    floor_s = statistics.median(nothing.samples_s)
+    apart_s = device.back_to_back(sample, count)
+    note = ""
+    if floor_s > WORTH_NAMING * median_s:
+        note = (
+            f"{_microseconds(floor_s)} of the {_microseconds(median_s)} is the floor of the clock; "
+            f"back to back a sample takes {_microseconds(apart_s)}"
+        )
+    return {"back_to_back_s": apart_s, "floor_s": floor_s}, note
+
+
+def energy(device: Device, sample: Callable[[], None], batches: Batches) -> tuple[dict[str, float], str]:
+    """``energy_j`` of a sample, or a note that says why there is none."""
+    if not batches.gated:
+        return {}, "no energy: it is counted over samples behind the gate"
+    joules = device.energy(sample, _ENERGY_S)
+    return ({}, "this device does not count energy") if joules is None else ({"energy_j": joules}, "")
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} µs"
