@@ -23,6 +23,7 @@ from perfsvc.model import Verdict
 
 SUITE = Path(__file__).resolve().parents[1] / "kernels"
 CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+FIRST, SECOND, DEALT, EVERYWHERE = "first board", "second board", "both, each-model", "both, each-board"
 
 Key = tuple[str, str, str]
 """A case, its mode and a device's UUID."""
@@ -41,10 +42,10 @@ def main() -> int:
     boards = [ready(options.suite, board, Sampling()).device for board in options.boards]
     specs = [board.spec for board in boards]
     plans = {
-        "first board": (specs[:1], ()),
-        "second board": (specs[1:], ()),
-        "both, each-model": (specs, ("--spread", "each-model")),
-        "both, each-board": (specs, ("--spread", "each-board")),
+        FIRST: (specs[:1], ()),
+        SECOND: (specs[1:], ()),
+        DEALT: (specs, ("--spread", "each-model")),
+        EVERYWHERE: (specs, ("--spread", "each-board")),
     }
     common = ("--replicas", str(options.replicas), "--seed", "1")
     runs: dict[str, Ran] = {}
@@ -72,7 +73,7 @@ def medians(ran: Ran) -> dict[Key, list[list[float]]]:
 
 def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:
     """Each median of a run on both boards against the same board's alone."""
-    alone = medians(runs["first board"]) | medians(runs["second board"])
+    alone = medians(runs[FIRST]) | medians(runs[SECOND])
     return {
         key: judge.compare(alone[key], replicas, threshold=threshold)
         for key, replicas in medians(runs[name]).items()
@@ -82,7 +83,7 @@ def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, 
 
 def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path: Path | None) -> int:
     """Prints the tables and the claims, and writes them."""
-    together = [name for name in ("both, each-model", "both, each-board") if not problems]
+    together = [name for name in (DEALT, EVERYWHERE) if {FIRST, SECOND, name} <= runs.keys()]
     found = {name: compared(runs, name, threshold) for name in together}
     for name, comparisons in found.items():
         rows = [
@@ -94,7 +95,7 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
     for problem in problems:
         print(f"PROBLEM  {problem}")
     claims = [Claim("wall time of both boards over that of the quicker one alone", ratio(runs), 0.6)]
-    for name in ("both, each-model", "both, each-board"):
+    for name in (DEALT, EVERYWHERE):
         changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
         claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))
     return finish(
@@ -108,11 +109,9 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
 
 def ratio(runs: Mapping[str, Ran]) -> float | None:
     """Of wall times; None where a run is missing."""
-    names = ("first board", "second board", "both, each-model")
-    if not set(names) <= runs.keys():
+    if not {FIRST, SECOND, DEALT} <= runs.keys():
         return None
-    first, second, both = (runs[name].wall_s for name in names)
-    return both / min(first, second)
+    return runs[DEALT].wall_s / min(runs[FIRST].wall_s, runs[SECOND].wall_s)
 
 
 if __name__ == "__main__":

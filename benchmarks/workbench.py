@@ -102,7 +102,7 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
     ended = datetime.now(UTC)
     if done.returncode:
         raise RuntimeError(
-            f"perfsvc {' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}"
+            f"perfsvc {' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-1000:]}"
         )
     with Store.open(str(database)) as store:
         return Ran(began, ended, store.columns())
@@ -112,12 +112,12 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
 
 
 def tick_of(times_s: Iterable[float]) -> float:
-    """The resolution of a clock as its times show it: the smallest step between two that differ; 0 where none do.
+    """The resolution of a clock as its times show it: the smallest step between two that differ, at least a nanosecond.
 
-    Steps below a nanosecond are the rounding of the numbers that times are written in.
+    Steps below that are the rounding of the numbers that times are written in.
     """
     nanoseconds = sorted({round(seconds * 1e9) for seconds in times_s})
-    return min((b - a for a, b in itertools.pairwise(nanoseconds)), default=0) * 1e-9
+    return min((b - a for a, b in itertools.pairwise(nanoseconds)), default=1) * 1e-9
 
 
 def spread_of(medians_s: Sequence[float], tick_s: float) -> float:

@@ -1,7 +1,7 @@
 // Each block stores its share of the dot product in a place of its own: no atomics, the same bits each time.
 //
 // BLOCK: threads of a block, a power of two.
-extern "C" __global__ void dot(float *partials, const float *a, const float *b, int n) {
+extern "C" __global__ void dot(float *sums_of_blocks, const float *a, const float *b, int n) {
     __shared__ float sums[BLOCK];
     float mine = 0.0f;
     for (int i = blockIdx.x * BLOCK + threadIdx.x; i < n; i += gridDim.x * BLOCK) {
@@ -16,6 +16,6 @@ extern "C" __global__ void dot(float *partials, const float *a, const float *b, 
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        partials[blockIdx.x] = sums[0];
+        sums_of_blocks[blockIdx.x] = sums[0];
     }
 }

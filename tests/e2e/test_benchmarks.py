@@ -1,0 +1,144 @@
+"""The scripts of benchmarks/, rehearsed on the fake device; NVBench is played by tests/data/nvbench_stand_in."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = ROOT / "tests" / "data" / "nvbench_stand_in"
+SUITE = Path(__file__).parent / "suites" / "scale"
+SHORT = "vec_add/plain[n=10007]"
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    """Runs a script; returns its exit status, what it printed and what it wrote."""
+
+    def run(name, *arguments, **environment):
+        path = tmp_path / "found.json"
+        done = subprocess.run(
+            [sys.executable, ROOT / "benchmarks" / f"{name}.py", *map(str, arguments), "--json", path],
+            cwd=tmp_path,
+            env=os.environ | {"PERFSVC_CACHE": str(tmp_path / "cache")} | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert path.exists(), done.stdout
+        return done.returncode, done.stdout, json.loads(path.read_text())
+
+    return run
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Writes a script for the fake device and returns its specification."""
+
+    def write(cases, name="script", **more):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"cases": cases, **more}))
+        return f"fake:{path}"
+
+    return write
+
+
+def with_nvbench(folder, **script):
+    path = os.pathsep.join(filter(None, (str(STAND_IN), os.environ.get("PYTHONPATH"))))
+    files = {"counter": str(folder / "counter"), "launched": str(folder / "launched.json")}
+    return {"PYTHONPATH": path, "STAND_IN": json.dumps(files | script)}
+
+
+def claims(found):
+    return {claim["what"]: (claim["value"], claim["holds"]) for claim in found["claims"]}
+
+
+def test_side_by_side_compares_fresh_processes_of_both(benchmark, fake, tmp_path):
+    # Seconds by replica; the first is not counted.
+    device = fake({"*": {"seconds": [9e-4, 1.0e-4, 1.02e-4]}, SHORT: {"seconds": [9e-6, 4.08e-6, 4.08e-6]}})
+    medians = {"*": [1.0e-4, 1.04e-4], SHORT: [4.0e-6, 4.0e-6]}
+    _, printed, found = benchmark(
+        "side_by_side", "--device", device, "--processes", 2, **with_nvbench(tmp_path, medians_s=medians)
+    )
+    ours, alike, theirs = (
+        [one["medians_s"]["copy/plain[n=10007]"] for one in found["sittings"][tool]]
+        for tool in ("perfsvc", "perfsvc, flush alike", "NVBench")
+    )
+    assert ours == alike == pytest.approx([1.0e-4, 1.02e-4])
+    assert theirs == pytest.approx([1.0e-4, 1.04e-4])
+    assert all(len(one["medians_s"]) == 7 for tool in found["sittings"].values() for one in tool)
+    shown = claims(found)
+    assert shown["processes and cases that failed"] == (0, True)
+    assert shown["medians over 50 µs differ by"] == (pytest.approx(100 * (1 - 1.01 / 1.02)), False)
+    assert shown["medians under 10 µs, flush alike, differ by"] == (pytest.approx(2.0), True)
+    assert "PASS  medians under 10 µs, flush alike, differ by: 2 % (at most 3 %)" in printed
+
+
+def test_nvbench_is_given_perfsvcs_own_launches_and_inputs(benchmark, fake, tmp_path):
+    medians = {"*": [1e-4]}
+    benchmark("side_by_side", "--device", fake({}), "--processes", 2, **with_nvbench(tmp_path, medians_s=medians))
+    launched = {one["entry"]: one for one in json.loads((tmp_path / "launched.json").read_text())}
+    assert set(launched) == {"copy", "dot", "matmul", "transpose_naive", "transpose_tiled", "vec_add"}
+    assert launched["transpose_tiled"]["grid"] == [4, 4, 1]
+    assert launched["transpose_tiled"]["block"] == [32, 8, 1]
+    assert launched["transpose_tiled"]["n"] == 97
+    assert len(launched["vec_add"]["begin"]) == 2
+    nothing = "00" * 64
+    assert all(nothing not in one["begin"] + one["end"] for one in launched.values())
+
+
+def test_nvbench_failing_costs_its_own_side_alone(benchmark, fake, tmp_path):
+    code, printed, found = benchmark(
+        "side_by_side",
+        "--device",
+        fake({}),
+        "--processes",
+        3,
+        **with_nvbench(tmp_path, medians_s={"*": [1e-4]}, fails=1),
+    )
+    assert code == 1
+    assert "as the script says" in printed
+    assert [len(found["sittings"][tool]) for tool in ("NVBench", "perfsvc", "perfsvc, flush alike")] == [1, 3, 3]
+    assert claims(found)["processes and cases that failed"] == (1, False)
+
+
+def test_a_case_that_fails_costs_that_case_alone(benchmark, fake, tmp_path):
+    device = fake({"dot": {"fault": "wrong"}})
+    _, _, found = benchmark(
+        "side_by_side", "--device", device, "--processes", 2, **with_nvbench(tmp_path, medians_s={"*": [1e-4]})
+    )
+    for one in found["sittings"]["perfsvc"]:
+        assert list(one["failed"]) == ["dot/blocks[n=10007]"]
+        assert len(one["medians_s"]) == 6
+
+
+def test_a_host_that_stalls_moves_nothing_on_the_fake_device(benchmark, fake):
+    code, printed, found = benchmark("host_delay", "--device", fake({}), "--rounds", 2, "--samples", 4, "--others", 1)
+    assert code == 0, printed
+    assert [len(case["conditions"]) for case in found["cases"]] == [6] * 7
+    assert all(one["samples"] == 8 for case in found["cases"] for one in case["conditions"])
+    assert [value for value, _ in claims(found).values()] == [0.0, 0.0]
+
+
+def test_a_runs_overhead_is_taken_apart(benchmark, fake):
+    _, printed, found = benchmark("overhead", "--device", fake({}), "--suite", SUITE, "--replicas", 1)
+    parts = found["parts_s"]
+    assert sum(parts.values()) == pytest.approx(found["wall_s"])
+    ((ratio, _),) = claims(found).values()
+    assert ratio == pytest.approx(found["wall_s"] / parts["device busy with samples"])
+    assert "wall time" in printed
+
+
+def test_two_boards_share_a_plan(benchmark, fake):
+    boards = [fake({}, name=f"board{n}", uuid=f"FAKE-{n}") for n in range(2)]
+    _, printed, found = benchmark("boards", "--boards", *boards, "--suite", SUITE, "--replicas", 2)
+    assert found["problems"] == [], printed
+    assert list(found["wall_s"]) == ["first board", "second board", "both, each-model", "both, each-board"]
+    dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-board"]
+    assert len(everywhere) == 2 * len(dealt)
+    assert set(dealt) < set(everywhere)
+    assert set(everywhere.values()) == {1.0}
+    assert claims(found)["both, each-board: cases whose median changed"] == (0, True)
