@@ -240,7 +240,16 @@ def test_every_board_has_its_first_tasks_once_before_others_and_hands_them_to_no
     assert of(found, "second", Status.OK) == IN_FULL | {("roof", 0)} | {("bad", replica) for replica in range(3)}
 
 
-def test_a_run_that_loses_its_only_board_before_it_was_ever_open_ends(work):
+def test_nothing_moves_to_a_board_that_is_lost_itself(work):
+    (work.folder / "second.lost").touch()
+    tasks = [*(work.task(name, "first") for name in NAMES), work.task("own", "second")]
+    found = measured(work, tasks, spread="each-model")
+    assert {uuid for uuid, *_ in found} == {"first"}
+    assert {variant for variant, _ in of(found, "first", Status.FAILED)} == {*NAMES, "own"}
+    assert work.said == ["second is lost (second fell off the bus): first measures 1 of its cases"]
+
+
+def test_a_run_ends_where_every_board_is_lost_before_it_was_open(work):
     (work.folder / "first.lost").touch()
     (work.folder / "second.lost").touch()
     with pytest.raises(NoDeviceError, match="fell off the bus"):
