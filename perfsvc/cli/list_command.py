@@ -37,6 +37,7 @@ def command(
             "variant": listed.case.variant,
             "point": dict(listed.case.point),
             "kind": listed.kind,
+            "modes": list(listed.modes),
             "requires": list(listed.requires),
         }
         for listed in found.select(selection, points or "full")

@@ -1,8 +1,10 @@
 """Options and parameter types that several commands share."""
 
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +12,14 @@ from perfsvc.resources import folder
 
 MOST = 10
 """A tenfold time: a threshold above it is a slip of the finger."""
+
+_AMOUNT = r"(\d+(?:\.\d+)?)"
+DURATION = re.compile(rf"(?:{_AMOUNT}h)?(?:{_AMOUNT}m)?(?:{_AMOUNT}s)?")
+
+if TYPE_CHECKING:
+    _ToFloat = click.ParamType[float]
+else:
+    _ToFloat = click.ParamType  # no generic before click 8.4
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -81,23 +91,67 @@ points = click.option(
 strict = click.option("--strict", is_flag=True, help="Exit with 3 where a verdict is inconclusive.")
 
 
-def _fraction(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """``3%`` or ``0.03``, as a fraction greater than zero."""
-    if text is None:
-        return None
-    try:
-        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no number; write 3% or 0.03") from error
-    if not 0 < fraction < MOST:
-        raise click.BadParameter(f"{text!r} is not between 0 and {MOST:.0%}; write 3% or 0.03")
-    return fraction
+class Share(_ToFloat):
+    """``3%`` or ``0.03``, as a fraction above zero.
+
+    Args:
+        example: how it may be written.
+        below: where it has to end, as a fraction.
+    """
+
+    name = "share"
+
+    def __init__(self, example: str, *, below: float) -> None:
+        self._written = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
+        self._below = below
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The fraction."""
+        text = str(value)
+        try:
+            fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f"{text!r} is no number; {self._written}", param, ctx)
+        if not 0 < fraction < self._below:
+            self.fail(f"{text!r} is not between 0 and {self._below:.0%}; {self._written}", param, ctx)
+        return fraction
+
+
+class Seconds(_ToFloat):
+    """A number of seconds above zero."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number of seconds; write 2 or 0.5", param, ctx)
+        if not 0 < seconds < math.inf:
+            self.fail(f"{value!r} is not a number of seconds above 0; write 2 or 0.5", param, ctx)
+        return seconds
+
+
+class Duration(_ToFloat):
+    """``90s``, ``20m`` or ``1h30m``, as seconds above zero."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        found = DURATION.fullmatch(str(value).strip())
+        if not found or not any(found.groups()):
+            self.fail(f"{value!r} is no duration; write 90s, 20m or 1h30m", param, ctx)
+        seconds = sum(float(amount or 0) * scale for amount, scale in zip(found.groups(), (3600, 60, 1), strict=True))
+        if not 0 < seconds < math.inf:
+            self.fail(f"{value!r} is no time that can be spent; write 90s, 20m or 1h30m", param, ctx)
+        return seconds
 
 
 threshold = click.option(
     "--threshold",
-    callback=_fraction,
-    metavar="SHARE",
+    type=Share("3%", below=MOST),
     default=None,
     show_default="3% on a GPU, 50% on the CPU device",
     help="The smallest relevant change: 3% or 0.03.",

@@ -33,7 +33,7 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
 
 
-def warn(problems: Iterable[Exception]) -> None:
+def warn(problems: Iterable[Exception | str]) -> None:
     """Prints on standard error what is wrong and yet no fault of what was asked for."""
     for problem in problems:
         click.echo(f"warning: {problem}", err=True)

@@ -3,14 +3,17 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
 from perfsvc.cli import options, output
 
 if TYPE_CHECKING:
-    from perfsvc.service.run import RunRequest
+    from perfsvc.service.request import RunRequest
+
+
+Spread = Literal["each-board", "each-model"]
 
 
 class Chosen(TypedDict):
@@ -22,7 +25,12 @@ class Chosen(TypedDict):
     exclude: tuple[str, ...]
     points: Literal["smoke", "full"] | None
     replicas: int
+    precision: float | None
     samples: int | None
+    seconds: float | None
+    energy: bool
+    spread: Spread
+    budget: float | None
     limit: float
     seed: int | None
     label: str
@@ -40,7 +48,7 @@ class Chosen(TypedDict):
     default=("auto",),
     show_default=True,
     metavar="DEVICE",
-    help="auto (every GPU, else the CPU), cpu, cuda, cuda:0, cuda:GPU-5e… May be repeated.",
+    help="auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-5e… May be repeated.",
 )
 @options.suite
 @options.select
@@ -54,18 +62,46 @@ class Chosen(TypedDict):
     help="Fresh processes that measure each case.",
 )
 @click.option(
+    "--precision",
+    type=options.Share("0.2%", below=1),
+    default=None,
+    show_default="0.2%",
+    help="A case is sampled until the 95 % interval of its median is no wider than this to each side: 0.2% or 0.002.",
+)
+@click.option(
     "--samples",
     type=click.IntRange(1),
     default=None,
-    show_default="100 on a GPU, 20 on the CPU device",
-    help="Samples a case and replica.",
+    show_default="1000 on a GPU, 20 on the CPU device",
+    help="Or until it has so many samples in a replica.",
+)
+@click.option(
+    "--seconds",
+    type=options.Seconds(),
+    default=None,
+    show_default="2 on a GPU, 0.15 on the CPU device",
+    help="Or until it was sampled for so long in a replica.",
+)
+@click.option("--energy", is_flag=True, help="Measure the energy of a launch too: a second or more for each case.")
+@click.option(
+    "--spread",
+    type=click.Choice(get_args(Spread)),
+    default="each-board",
+    show_default=True,
+    help="Measure every case on each board, or on one board of each model, the same one every night.",
+)
+@click.option(
+    "--budget",
+    type=options.Duration(),
+    default=None,
+    show_default="none",
+    help="What the run may take on each device: 90s, 20m, 1h30m. It goes to what is noisy or long not measured.",
 )
 @click.option(
     "--limit",
-    type=click.FloatRange(0, min_open=True),
+    type=options.Seconds(),
     default=60.0,
     show_default=True,
-    metavar="SECONDS",
     help="What a case may take in a replica before its worker is killed.",
 )
 @click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides the order of cases.")
@@ -80,22 +116,38 @@ def command(**chosen: Unpack[Chosen]) -> None:
     Every measurement is committed as it arrives, so a run that is cut short keeps what it measured.
     """
     from perfsvc.report import results, tables
+    from perfsvc.report.rows import Shown
     from perfsvc.service.run import run
 
     options.tell_suite(chosen["suite"])
     with output.progress() as progress:
         outcome = run(_request(chosen), progress)
-    output.warn(outcome.warnings)
-    rows = results.rows(outcome.devices, outcome.specs, outcome.measurements, outcome.levels, outcome.judgements)
+    output.warn([*outcome.warnings, *map(tables.doubt_text, outcome.doubts)])
+    shown = Shown(
+        outcome.run,
+        results.rows(
+            outcome.devices,
+            outcome.specs,
+            outcome.measurements,
+            outcome.levels,
+            outcome.judgements,
+            noises=outcome.noises,
+            roofs=outcome.roofs,
+        ),
+        outcome.problems,
+        outcome.roofs,
+        outcome.left_out,
+        outcome.doubts,
+    )
     if chosen["output_format"] == "json":
-        output.show_json(tables.run_json(outcome.run, rows, outcome.problems))
+        output.show_json(tables.run_json(shown))
     else:
-        output.show(tables.run_table(outcome.run, rows, outcome.problems))
+        output.show(tables.run_table(shown))
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
 def _request(chosen: Chosen) -> "RunRequest":
-    from perfsvc.service.run import RunRequest
+    from perfsvc.service.request import RunRequest
     from perfsvc.suite import Selection
 
     return RunRequest(
@@ -105,7 +157,12 @@ def _request(chosen: Chosen) -> "RunRequest":
         selection=Selection(chosen["select"], chosen["exclude"]),
         points=chosen["points"],
         replicas=chosen["replicas"],
+        precision=chosen["precision"],
         samples=chosen["samples"],
+        seconds=chosen["seconds"],
+        energy=chosen["energy"],
+        spread=chosen["spread"],
+        budget_s=chosen["budget"],
         limit_s=chosen["limit"],
         seed=chosen["seed"],
         label=chosen["label"],

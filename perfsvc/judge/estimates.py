@@ -43,7 +43,7 @@ def estimate(samples: Sequence[float] | Floats, confidence: float = 0.95) -> Est
 
 
 def rank_of_median(count: int, confidence: float = 0.95) -> int:
-    """The rank k, from 1, of the sample with which the interval of ``estimate`` begins; it ends with the k-th largest."""
+    """The k of ``estimate``: its interval begins with the k-th smallest of ``count`` samples."""
     below = bdtr(np.arange((count + 1) // 2), count, 0.5)
     return max(int(np.searchsorted(below, _tail(confidence), side="right")), 1)
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from scipy.special import stdtrit
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.model import Status, Value
 from perfsvc.report.plain import plain
+from perfsvc.report.rows import RunDetails
 
 if TYPE_CHECKING:
     from pandas.core.groupby import SeriesGroupBy
@@ -22,18 +24,38 @@ if TYPE_CHECKING:
 TIMESTAMPS = ("started_at", "measured_at")
 FLOATS = (
     *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
-    "power_limit_w",
+    *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
+    *("noise_within", "noise_between", "copy_bytes_per_s", "read_bytes_per_s", "roof_share"),
 )
 NESTED = ("axes", "metrics")
 KEYS = ("run", "case", "device", "mode")
 """What makes a row of the summary."""
 
-LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s")
+LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "roof_share")
 """What the summary takes the geometric mean of, beside the named metrics."""
 METRIC = "metric_"
-OVER_REPLICAS = MappingProxyType({"samples": "sum", "max_error": "max", "mean_error": "max"})
+
+
+SEPARATOR = "; "
+"""Between two sentences in one column."""
+
+
+def _each_once(separator: str) -> "Callable[[pd.Series[str]], str]":
+    """Makes one text of several, each of which may be a list, that has each item once."""
+    return lambda texts: separator.join(dict.fromkeys(one for text in texts for one in text.split(separator) if one))
+
+
+OVER_REPLICAS: Mapping[str, Any] = MappingProxyType(
+    {
+        **dict.fromkeys(("samples", "warmup", "rejected_batches", "check_s", "sampling_s", "busy_s"), "sum"),
+        **dict.fromkeys(("max_error", "mean_error", "temperature_c", "power_w"), "max"),
+        **dict.fromkeys(("stopped", "note"), _each_once(SEPARATOR)),
+        "slowdowns": _each_once(", "),
+        "sm_clock_hz": "mean",
+    }
+)
 """How the summary sees many replicas as one otherwise; what differs between replicas beside that is left out."""
-LEFT_OUT = ("replica", "stopped", "wall_s", "measured_at", "reason", "status")
+LEFT_OUT = ("replica", "wall_s", "measured_at", "reason", "status")
 CONFIDENCE = 0.95
 """The coverage of the summary's intervals."""
 
@@ -109,6 +131,13 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})
     result["reason"] = groups["_reason"].first().fillna("")
     return result.reset_index()
+
+
+def details(record: Mapping[Any, Any]) -> RunDetails:
+    """A row of the summary as what it tells of its case beside the time."""
+    known = {str(name): value for name, value in record.items() if not pd.isna(value)}
+    metrics = {name.removeprefix(METRIC): known[name] for name in known if name.startswith(METRIC)}
+    return RunDetails(**{one.name: known[one.name] for one in fields(RunDetails) if one.name in known}, metrics=metrics)
 
 
 def _center(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> "pd.Series[Any]":

@@ -3,14 +3,18 @@
 Cells are ``Text``, never markup: a case id such as ``dot/tree[n=1024]`` would be read as a style.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Status, Verdict
+from perfsvc.model import Judgement, Mode, Status, Verdict
+from perfsvc.report import units
+from perfsvc.report.rows import Key
 
 DASH = "–"
 
@@ -32,6 +36,19 @@ STATUS_MARKS: Mapping[Status, tuple[str, str]] = {
 }
 """Mark and style; the word stands beside it wherever the mark is not ✓."""
 
+COUNTED = {
+    Verdict.REGRESSION: ("regression", "regressions"),
+    Verdict.IMPROVEMENT: ("improvement", "improvements"),
+    Verdict.UNCHANGED: ("unchanged", "unchanged"),
+    Verdict.INCONCLUSIVE: ("inconclusive", "inconclusive"),
+    Verdict.BROKEN: ("broken", "broken"),
+    Verdict.NEW: ("new", "new"),
+    Verdict.MISSING: ("missing", "missing"),
+}
+ALWAYS_COUNTED = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED}
+
+NAMED = 3
+"""How many cases are named where several have something in common."""
 
 UNBOUNDED = 10_000
 """Columns that no table needs."""
@@ -76,3 +93,37 @@ def spread(median: float | None, low: float | None, high: float | None) -> str:
     if not median or low is None or high is None:
         return ""
     return f"±{50 * (high - low) / abs(median):.1f} %"
+
+
+def counts(judgements: Iterable[Judgement]) -> str:
+    """``1 regression, 0 improvements, 8 unchanged``, and the other verdicts where there are any."""
+    found = Counter(judgement.verdict for judgement in judgements)
+    return ", ".join(
+        units.count(found[verdict], *words)
+        for verdict, words in COUNTED.items()
+        if found[verdict] or verdict in ALWAYS_COUNTED
+    )
+
+
+def some(names: Sequence[str]) -> str:
+    """Names, or the first of them and how many more there are."""
+    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+
+
+def mode_words(keys: Iterable[Key]) -> dict[Key, str]:
+    """What is said of each case's mode: nothing of cold, the usual one, unless the case is there in both."""
+    modes: dict[tuple[str, str], set[Mode]] = defaultdict(set)
+    every = tuple(keys)
+    for device, case, mode in every:
+        modes[device, case].add(mode)
+    return {key: "" if modes[key[:2]] == {Mode.COLD} else key[2].value for key in every}
+
+
+def moment(when: datetime) -> str:
+    """A moment as tables show it, in UTC."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def commit_text(commit: str, *, dirty: bool) -> str:
+    """The first digits of a commit, with a ``+`` where there were uncommitted changes; a dash without one."""
+    return (commit[:9] + ("+" if dirty else "")) or DASH

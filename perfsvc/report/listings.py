@@ -1,8 +1,6 @@
-"""Tables for people: of cases, devices, runs, a history, and the doctor's checks."""
+"""Tables for people: of cases, devices, runs, pins, and the doctor's checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,21 +9,22 @@ from rich.text import Text
 
 from perfsvc.model import DeviceInfo, Status
 from perfsvc.report import units
-from perfsvc.report.layout import DASH, grid, known, mark, spread
-from perfsvc.report.rows import CheckRow, HistoryRow, PinLike, RunLike
-from perfsvc.report.sparkline import sparkline
+from perfsvc.report.layout import DASH, commit_text, grid, moment
+from perfsvc.report.rows import CheckRow, PinLike, RunLike
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
 
 
 def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """The cases of a suite, from objects with ``case``, ``kind`` and ``requires``."""
+    """The cases of a suite, from objects with ``case``, ``kind``, ``modes`` and ``requires``."""
     table = grid()
     table.add_column("case", overflow="fold")
     table.add_column("kind")
+    table.add_column("modes")
     table.add_column("requires", overflow="fold")
     for row in rows:
-        table.add_row(Text(row["case"]), Text(str(row["kind"])), Text(", ".join(row["requires"])))
+        words = (str(row["kind"]), ", ".join(row["modes"]), ", ".join(row["requires"]))
+        table.add_row(Text(row["case"]), *map(Text, words))
     return Group(table, Text(), Text(units.count(len(rows), "case")))
 
 
@@ -80,59 +79,15 @@ def runs_table(runs: Sequence[RunLike]) -> RenderableType:
         origin = run.provenance
         table.add_row(
             str(run.id),
-            _moment(origin.started),
+            moment(origin.started),
             Text(origin.label or DASH),
-            Text(_commit(origin.commit, dirty=origin.dirty)),
+            Text(commit_text(origin.commit, dirty=origin.dirty)),
             Text(str(run.state)),
             str(run.cases),
             Text(", ".join(f"{run.counts[status]} {status.value}" for status in Status if run.counts.get(status))),
             str(len(run.devices)),
         )
     return Group(table, Text(), Text(units.count(len(runs), "run")))
-
-
-def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
-    """A case's history, oldest first, device by device, each with a sparkline of its medians."""
-    by_device: dict[str, list[HistoryRow]] = {}
-    for row in rows:
-        by_device.setdefault(row.device, []).append(row)
-    return Group(*(part for history in by_device.values() for part in _device_history(case, history)))
-
-
-def _device_history(case: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
-    last = rows[-1]
-    heading = Text.assemble((case, "bold"), f" on {last.device_model}", (f"  {last.device}", "dim"))
-    line = Text(sparkline([row.median_s for row in rows]), "cyan", overflow="fold")
-    table = grid()
-    table.add_column("")
-    table.add_column("run", justify="right")
-    table.add_column("started (UTC)", no_wrap=True)
-    table.add_column("commit", no_wrap=True)
-    table.add_column("label", overflow="fold")
-    for column in ("median", "spread", "change"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row, change in zip(rows, _changes(rows), strict=True):
-        table.add_row(
-            mark(row.status),
-            str(row.run),
-            _moment(row.started),
-            Text(_commit(row.commit, dirty=row.dirty)),
-            Text(row.label or DASH),
-            Text(row.status.value if row.median_s is None else units.seconds(row.median_s)),
-            Text(spread(row.median_s, row.low_s, row.high_s), "dim"),
-            Text(change),
-        )
-    reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
-    return [heading, line, table, Text(), *reasons]
-
-
-def _changes(rows: Sequence[HistoryRow]) -> list[str]:
-    """What each median changes the one before it by."""
-    ratios = [
-        after.median_s / before.median_s if before.median_s and after.median_s else None
-        for before, after in pairwise(rows)
-    ]
-    return [DASH, *(known(ratio, units.percent) for ratio in ratios)]
 
 
 def pins_table(pins: Sequence[PinLike]) -> RenderableType:
@@ -147,7 +102,7 @@ def pins_table(pins: Sequence[PinLike]) -> RenderableType:
     for pin in pins:
         name = pin.series.case.id if pin.series.metric == "time" else f"{pin.series.case.id} {pin.series.metric}"
         device = Text(pin.series.device)
-        table.add_row(Text(name), device, str(pin.run), _moment(pin.set_at), Text(pin.set_by), Text(pin.comment))
+        table.add_row(Text(name), device, str(pin.run), moment(pin.set_at), Text(pin.set_by), Text(pin.comment))
     return Group(table, Text(), Text(units.count(len(pins), "pin")))
 
 
@@ -161,11 +116,3 @@ def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
         table.add_row(Text(*CHECK_MARKS[row.ok]), Text(row.check), Text(row.found))
     cures = [Text(f"{row.check}: {row.cure}") for row in rows if row.cure and not row.ok]
     return Group(table, Text(), *cures)
-
-
-def _moment(when: datetime) -> str:
-    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
-
-
-def _commit(commit: str, *, dirty: bool) -> str:
-    return (commit[:9] + ("+" if dirty else "")) or DASH

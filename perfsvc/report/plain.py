@@ -9,9 +9,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from perfsvc.errors import SuiteError
 from perfsvc.model import Case, Judgement
-from perfsvc.report.rows import ComparedRun, MetricRow, ResultRow
+from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, Shown
 
 
 def plain(value: Any) -> Any:
@@ -31,14 +30,20 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, Iterable) else value
 
 
-def run_json(run: int, rows: Sequence[ResultRow], problems: Sequence[SuiteError] = ()) -> dict[str, Any]:
-    """A run for ``--format json``: its number, one object a case and device, benchmark files that cannot be used."""
+def run_json(shown: Shown) -> dict[str, Any]:
+    """A run for ``--format json``: its number, an object a case, mode and device, and all that is to be known of it."""
     return {
-        "run": run,
-        "results": [plain(row) for row in rows],
+        "run": shown.run,
+        "results": [plain(row) for row in shown.rows],
+        "roofs": [{"device": device, **plain(roof)} for device, roof in shown.roofs.items()],
+        "left_out": [
+            {**_case(one.case), "device": one.device, "mode": plain(one.mode), "reason": one.reason}
+            for one in shown.left_out
+        ],
+        "doubts": [plain(doubt) for doubt in shown.doubts],
         "problems": [
             {"path": problem.path, "line": problem.line, "what": problem.what, "cure": problem.cure}
-            for problem in problems
+            for problem in shown.problems
         ],
     }
 
@@ -90,6 +95,10 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
+def _doubt(doubt: Doubt) -> dict[str, Any]:
+    return {**_case(doubt.case), **{name: value for name, value in _fields(doubt).items() if name != "case"}}
+
+
 def _judgement(judged: Judgement) -> dict[str, Any]:
     series = judged.series
     return {
@@ -106,5 +115,6 @@ OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     ResultRow: _result,
     MetricRow: _result,
     Judgement: _judgement,
+    Doubt: _doubt,
 }
 """How the rows that nest others are made flat."""

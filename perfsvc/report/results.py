@@ -1,60 +1,84 @@
 """From what a run measured and what was judged of it to one row a case and device."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
-from perfsvc.model import TIME, DeviceInfo, Estimate, Judgement, Measurement, Status, Verdict, Work
-from perfsvc.report.rows import MetricRow, ResultRow
+from perfsvc.model import (
+    TIME,
+    DeviceInfo,
+    Estimate,
+    Judgement,
+    Measurement,
+    Mode,
+    Noise,
+    Roof,
+    Status,
+    Verdict,
+    Work,
+)
+from perfsvc.report import units
+from perfsvc.report.rows import Key, MetricRow, ResultRow
 from perfsvc.suite import CaseSpec
 
 
 def rows(
     devices: Iterable[DeviceInfo],
-    specs: Mapping[tuple[str, str], CaseSpec],
+    specs: Mapping[Key, CaseSpec],
     measurements: Iterable[Measurement],
-    levels: Mapping[tuple[str, str, str], Estimate],
+    levels: Mapping[tuple[str, str, Mode, str], Estimate],
     judgements: Iterable[Judgement] = (),
+    *,
+    noises: Mapping[Key, Noise] = MappingProxyType({}),
+    roofs: Mapping[str, Roof] = MappingProxyType({}),
 ) -> list[ResultRow]:
-    """One row a case and device, over its replicas; below them one for each case that is missing.
+    """One row a case, mode and device, over its replicas; below them one for each case that is missing.
 
     Args:
         devices: those the run measured on.
-        specs: the cases by device UUID and case id, for the work they do; the order of the rows is theirs, and what
-            they do not name comes after it.
+        specs: the cases, for the work they do; the order of the rows is theirs, and what they do not name comes after
+            it.
         measurements: of all replicas.
-        levels: of times (metric ``time``) and named metrics, by device UUID, case id and metric.
+        levels: of times (metric ``time``) and named metrics, by device UUID, case id, mode and metric.
         judgements: of the run, which are put beside their case or metric.
+        noises: of times.
+        roofs: by device UUID.
     """
     of_device = {device.uuid: device for device in devices}
-    of_key: dict[tuple[str, str], list[Measurement]] = {key: [] for key in specs}
+    of_key: dict[Key, list[Measurement]] = {key: [] for key in specs}
     for measurement in measurements:
-        of_key.setdefault((measurement.device, measurement.case.id), []).append(measurement)
-    judged: dict[tuple[str, str], dict[str, Judgement]] = defaultdict(dict)
+        of_key.setdefault((measurement.device, measurement.case.id, measurement.mode), []).append(measurement)
+    of_metric: dict[Key, dict[str, Estimate]] = defaultdict(dict)
+    for (device, case, mode, metric), level in levels.items():
+        of_metric[device, case, mode][metric] = level
+    judged: dict[Key, dict[str, Judgement]] = defaultdict(dict)
     for judgement in judgements:
-        judged[judgement.series.device, judgement.series.case.id][judgement.series.metric] = judgement
+        series = judgement.series
+        judged[series.device, series.case.id, series.mode][series.metric] = judgement
     measured = [
-        _row(of_device[key[0]], replicas, specs[key].work if key in specs else Work(), _of(levels, key), judged[key])
+        _with_work(
+            _row(of_device[key[0]], replicas, of_metric[key], judged[key], noises.get(key, Noise(None, None))),
+            specs[key].work if key in specs else Work(),
+            roofs.get(key[0]),
+        )
         for key, replicas in of_key.items()
         if replicas
     ]
     missing = [
-        _missing(of_device[device], of_metric)
-        for (device, case), of_metric in judged.items()
-        if not of_key.get((device, case)) and any(one.verdict is Verdict.MISSING for one in of_metric.values())
+        _missing(of_device[key[0]], of_case)
+        for key, of_case in judged.items()
+        if not of_key.get(key) and any(one.verdict is Verdict.MISSING for one in of_case.values())
     ]
     return [*measured, *missing]
-
-
-def _of(levels: Mapping[tuple[str, str, str], Estimate], key: tuple[str, str]) -> dict[str, Estimate]:
-    return {metric: level for (device, case, metric), level in levels.items() if (device, case) == key}
 
 
 def _row(
     device: DeviceInfo,
     replicas: Sequence[Measurement],
-    work: Work,
     levels: Mapping[str, Estimate],
     judged: Mapping[str, Judgement],
+    noise: Noise,
 ) -> ResultRow:
     worst = max(replicas, key=lambda one: one.status.severity)
     time = levels.get(TIME)
@@ -71,13 +95,41 @@ def _row(
         median_s=time.median_s if time else None,
         low_s=low,
         high_s=high,
-        bandwidth_bytes_per_s=work.bytes / time.median_s if time and work.bytes else None,
-        flops_per_s=work.flops / time.median_s if time and work.flops else None,
         max_error=_largest(one.max_error for one in replicas),
         mean_error=_largest(one.mean_error for one in replicas),
         metrics=_metrics(levels, judged),
         judgement=judged.get(TIME),
+        mode=worst.mode,
+        noise_within=noise.within,
+        noise_between=noise.between,
+        stopped=_each_once(one.stopped for one in replicas),
+        notes=(*_rejections(replicas), *_each_once(one.note for one in replicas)),
     )
+
+
+def _with_work(row: ResultRow, work: Work, roof: Roof | None) -> ResultRow:
+    """A row with what the work comes to in a second."""
+    if not row.median_s:
+        return row
+    bandwidth = work.bytes / row.median_s if work.bytes else None
+    return replace(
+        row,
+        bandwidth_bytes_per_s=bandwidth,
+        flops_per_s=work.flops / row.median_s if work.flops else None,
+        roof_share=bandwidth / roof.best_bytes_per_s if bandwidth and roof else None,
+    )
+
+
+def _rejections(replicas: Iterable[Measurement]) -> Iterator[str]:
+    """How many of a case's batches do not count, and why: ``3 of 12 batches rejected: thermal slowdown``."""
+    batches = [batch for replica in replicas for batch in replica.batches]
+    if reasons := _each_once(batch.rejected for batch in batches):
+        rejected = sum(bool(batch.rejected) for batch in batches)
+        yield f"{rejected} of {units.count(len(batches), 'batch', 'batches')} rejected: {', '.join(reasons)}"
+
+
+def _each_once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
 def _missing(device: DeviceInfo, judged: Mapping[str, Judgement]) -> ResultRow:
@@ -91,6 +143,7 @@ def _missing(device: DeviceInfo, judged: Mapping[str, Judgement]) -> ResultRow:
         reason=any_of_it.reason,
         metrics=_metrics({}, judged),
         judgement=judged.get(TIME),
+        mode=any_of_it.series.mode,
     )
 
 

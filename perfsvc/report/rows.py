@@ -4,17 +4,21 @@ Rows of other rooms of this layer (runs, histories) are taken by their shape, so
 are.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from perfsvc.model import Case, Judgement, Mode, Provenance, Series, Status
+from perfsvc.errors import SuiteError
+from perfsvc.model import Case, Judgement, Mode, Provenance, Roof, Series, Status
+
+Key = tuple[str, str, Mode]
+"""What has a row: a device's UUID, a case's id and a mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One of the metrics that a case returned itself, over all replicas; lower is better.
+    """One of a case's metrics beside its time, over all replicas; lower is better.
 
     Attributes:
         metric: its name.
@@ -33,7 +37,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """A case on a device in one run, over all its replicas.
+    """A case in one mode on a device in one run, over all its replicas.
 
     Attributes:
         case: the case.
@@ -51,8 +55,14 @@ class ResultRow:
         flops_per_s: the work's floating-point operations over the level, likewise.
         max_error: the largest of the replicas.
         mean_error: likewise.
-        metrics: what the case returned of itself, by the order of the metrics' names.
+        metrics: what else is known of the case, by the order of the metrics' names.
         judgement: what the judge says of its time; None where nothing was judged.
+        mode: the state of the L2 cache before each sample.
+        roof_share: its bandwidth over the better of the board's roofs; None where either is not known.
+        noise_within: relative deviation of its samples around their replica's median.
+        noise_between: of the replicas' medians beyond what that explains.
+        stopped: why sampling stopped, each reason once.
+        notes: what a reader of its time has to know, each once.
     """
 
     case: Case
@@ -72,6 +82,30 @@ class ResultRow:
     mean_error: float | None = None
     metrics: tuple[MetricRow, ...] = ()
     judgement: Judgement | None = None
+    mode: Mode = Mode.COLD
+    roof_share: float | None = None
+    noise_within: float | None = None
+    noise_between: float | None = None
+    stopped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A case whose declared work no memory can have moved in the time it took.
+
+    Attributes:
+        declared_bytes: read and written by a launch, as its benchmark says.
+        bytes_per_s: what that would mean.
+        roof_bytes_per_s: what its board was measured to move at most.
+    """
+
+    case: Case
+    device: str
+    mode: Mode
+    declared_bytes: int
+    bytes_per_s: float
+    roof_bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +120,41 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class RunDetails:
+    """What one run tells of a case beside its time, over all its replicas; None and empty where it cannot say.
+
+    Attributes:
+        stopped: why sampling stopped, each reason once.
+        note: what a reader of the time has to know, each once.
+        noise_within: relative deviation of the samples around their replica's median.
+        noise_between: of the replicas' medians beyond what that explains.
+        bandwidth_bytes_per_s: the work's bytes over the level.
+        flops_per_s: its operations over the level.
+        roof_share: the bandwidth over the better of the board's roofs.
+        sm_clock_hz: the true clock, the mean of the replicas.
+        temperature_c: the highest.
+        power_w: the highest.
+        slowdowns: why clocks were lowered, each reason once.
+        rejected_batches: how many do not count.
+        metrics: the level of each.
+    """
+
+    stopped: str = ""
+    note: str = ""
+    noise_within: float | None = None
+    noise_between: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    flops_per_s: float | None = None
+    roof_share: float | None = None
+    sm_clock_hz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    slowdowns: str = ""
+    rejected_batches: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryRow:
     """A case in one run on one device, over all its replicas.
 
@@ -97,6 +166,7 @@ class HistoryRow:
         low_s: where the level's interval begins.
         high_s: where it ends.
         replicas: how many were ok.
+        details: what else is known of it; only of the newest run on a device and in a mode.
     """
 
     run: int
@@ -114,6 +184,7 @@ class HistoryRow:
     low_s: float | None
     high_s: float | None
     replicas: int
+    details: RunDetails | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +202,26 @@ class CheckRow:
     ok: bool | None
     found: str
     cure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """All that is shown of a run.
+
+    Attributes:
+        rows: of its cases.
+        problems: benchmark files that cannot be used.
+        roofs: of its boards, by UUID.
+        left_out: what it had no time for.
+        doubts: declared work that cannot be right.
+    """
+
+    run: int
+    rows: Sequence[ResultRow]
+    problems: Sequence[SuiteError] = ()
+    roofs: Mapping[str, Roof] = field(default_factory=dict)
+    left_out: Sequence["LeftOutLike"] = ()
+    doubts: Sequence[Doubt] = ()
 
 
 class RunLike(Protocol):
@@ -193,4 +284,28 @@ class PinLike(Protocol):
     @property
     def comment(self) -> str:
         """Why."""
+        ...
+
+
+class LeftOutLike(Protocol):
+    """A case in one mode that a run did not measure on a device, for want of time."""
+
+    @property
+    def device(self) -> str:
+        """UUID of the device."""
+        ...
+
+    @property
+    def case(self) -> Case:
+        """The case."""
+        ...
+
+    @property
+    def mode(self) -> Mode:
+        """Its mode."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why there was no time for it."""
         ...

@@ -1,15 +1,17 @@
 """From the store's frame back to the tables that ``perfsvc run`` showed."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import Case, Status
-from perfsvc.report.frames import METRIC, parse_point, summary
-from perfsvc.report.rows import MetricRow, ResultRow
-from perfsvc.report.tables import run_table
+from perfsvc.model import Case, Mode, Roof, Status
+from perfsvc.report import units
+from perfsvc.report.frames import METRIC, SEPARATOR, parse_point, summary
+from perfsvc.report.rows import MetricRow, ResultRow, Shown
+from perfsvc.report.run_table import run_table
 
 
 def stored_table(table: pd.DataFrame) -> RenderableType:
@@ -22,14 +24,23 @@ def stored_table(table: pd.DataFrame) -> RenderableType:
         return Text("nothing measured")
     parts: list[RenderableType] = []
     for run, of_run in table.groupby("run", sort=False):
-        rows = [_row(record) for record in summary(of_run).to_dict("records")]
-        parts += [_heading(of_run.iloc[0]), run_table(int(str(run)), rows), Text()]
+        records = summary(of_run).to_dict("records")
+        shown = Shown(int(str(run)), [_row(record) for record in records], roofs=_roofs(records))
+        parts += [_heading(of_run.iloc[0]), run_table(shown), Text()]
     return Group(*parts[:-1])
 
 
 def _heading(first: "pd.Series[Any]") -> Text:
     facts = [f"{first['started_at']:%Y-%m-%d %H:%M} UTC", first["label"], first["commit"][:9], first["host"]]
     return Text.assemble((f"run {first['run']}", "bold"), ("  " + "  ".join(filter(None, facts)), "dim"))
+
+
+def _roofs(records: Iterable[Mapping[Any, Any]]) -> dict[str, Roof]:
+    return {
+        one["device"]: Roof(one["copy_bytes_per_s"], one["read_bytes_per_s"])
+        for one in records
+        if not pd.isna(one["copy_bytes_per_s"])
+    }
 
 
 def _row(record: dict[Any, Any]) -> ResultRow:
@@ -57,4 +68,18 @@ def _row(record: dict[Any, Any]) -> ResultRow:
             for name, value in sorted(known.items())
             if name.startswith(METRIC) and value is not None
         ),
+        mode=Mode(known["mode"]),
+        roof_share=known["roof_share"],
+        noise_within=known["noise_within"],
+        noise_between=known["noise_between"],
+        stopped=_each(known["stopped"]),
+        notes=(*_rejections(int(known["rejected_batches"])), *_each(known["note"])),
     )
+
+
+def _each(texts: str) -> tuple[str, ...]:
+    return tuple(filter(None, texts.split(SEPARATOR)))
+
+
+def _rejections(batches: int) -> tuple[str, ...]:
+    return (f"{units.count(batches, 'batch', 'batches')} rejected",) if batches else ()

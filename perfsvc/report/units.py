@@ -39,6 +39,11 @@ def percent(ratio: float) -> str:
     return text if text not in {"+0.0 %", "-0.0 %"} else "0.0 %"
 
 
+def share(fraction: float) -> str:
+    """A share of a whole: ``93 %``; below one per cent with one digit."""
+    return f"{100 * fraction:.0f} %" if fraction >= 0.01 else f"{100 * fraction:.1g} %"  # noqa: PLR2004 - a per cent
+
+
 def error(value: float) -> str:
     """A relative error with two digits: ``2.1e-07``; ``0`` where results are equal to the last bit."""
     return f"{value:.1e}" if value else "0"

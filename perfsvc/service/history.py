@@ -1,7 +1,10 @@
-"""The history of a case: its level in every run."""
+"""The history of a case: its level in every run, and what its newest run tells beside it."""
+
+from dataclasses import replace
 
 from perfsvc import judge
-from perfsvc.report.rows import HistoryRow
+from perfsvc.report import frames
+from perfsvc.report.rows import HistoryRow, RunDetails
 from perfsvc.store import CaseInRun, Store
 
 
@@ -10,7 +13,11 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
 
     Raises ``NotMeasuredError`` where the case is unknown.
     """
-    return [_row(one) for one in store.history(case, device)]
+    rows = [_row(one) for one in store.history(case, device)]
+    newest = {(row.device, row.mode): place for place, row in enumerate(rows)}
+    for place in newest.values():
+        rows[place] = replace(rows[place], details=_details(store, rows[place]))
+    return rows
 
 
 def _row(one: CaseInRun) -> HistoryRow:
@@ -32,3 +39,10 @@ def _row(one: CaseInRun) -> HistoryRow:
         high_s=level.high_s if level else None,
         replicas=one.replicas,
     )
+
+
+def _details(store: Store, row: HistoryRow) -> RunDetails:
+    """What the run of a row tells of its case beside the time."""
+    summary = frames.summary(frames.frame(store.columns([row.run])))
+    mine = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["mode"] == row.mode)
+    return frames.details(summary[mine].to_dict("records")[0])

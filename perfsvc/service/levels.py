@@ -1,14 +1,16 @@
-"""The levels of a run that has just been measured, as the judge defines them."""
+"""What a run that has just been measured comes to, as the judge defines it: levels and noise."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 
 from perfsvc import judge
-from perfsvc.model import TIME, Estimate, Measurement, Status
+from perfsvc.model import TIME, Case, Estimate, Measurement, Mode, Noise, Status
 
-Levels = dict[tuple[str, str, str], Estimate]
-"""By device UUID, case id and metric."""
+Levels = dict[tuple[str, str, Mode, str], Estimate]
+"""By device UUID, case id, mode and metric."""
+Noises = dict[tuple[str, Case, Mode], Noise]
+"""By device UUID, case and mode."""
 
 
 def levels(measurements: Iterable[Measurement]) -> Levels:
@@ -17,13 +19,11 @@ def levels(measurements: Iterable[Measurement]) -> Levels:
     A case of which any replica is not ok has none: a wrong result is never fast. Neither has a metric whose values are
     not all finite.
     """
-    of_case: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        of_case[measurement.device, measurement.case.id].append(measurement)
     found: Levels = {}
-    for key, replicas in of_case.items():
+    for (device, case, mode), replicas in _replicas(measurements).items():
         if any(replica.status is not Status.OK for replica in replicas):
             continue
+        key = device, case.id, mode
         if timed := [replica.samples_s for replica in replicas if replica.samples_s]:
             found[*key, TIME] = judge.estimate_level(timed)
         for metric in {name for replica in replicas for name in replica.metrics}:
@@ -31,3 +31,20 @@ def levels(measurements: Iterable[Measurement]) -> Levels:
             if all(map(isfinite, values)):
                 found[*key, metric] = judge.estimate_metric(values)
     return found
+
+
+def noises(measurements: Iterable[Measurement]) -> Noises:
+    """The noise of every case's time, by the replicas that are ok; nothing for a case of which too few tell it."""
+    found: Noises = {}
+    for place, replicas in _replicas(measurements).items():
+        noise = judge.noise([replica.samples_s for replica in replicas if replica.status is Status.OK])
+        if noise.within is not None:
+            found[place] = noise
+    return found
+
+
+def _replicas(measurements: Iterable[Measurement]) -> dict[tuple[str, Case, Mode], Sequence[Measurement]]:
+    of_place: dict[tuple[str, Case, Mode], list[Measurement]] = defaultdict(list)
+    for measurement in measurements:
+        of_place[measurement.device, measurement.case, measurement.mode].append(measurement)
+    return dict(of_place)

@@ -7,18 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.errors import CaseError
-from perfsvc.measure.outcome import without_samples
-from perfsvc.measure.plan import Plan, Task
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import SharedArrays
-from perfsvc.model import Call, DeviceInfo, Measurement, Provenance, digest
-from perfsvc.service.targets import Binaries, Runnable, Target, prepare
+from perfsvc.measure.plan import LeftOut
+from perfsvc.model import Estimate, Measurement, Provenance
+from perfsvc.report.rows import Doubt, Key
+from perfsvc.service import roof
+from perfsvc.service.levels import noises
+from perfsvc.service.roof import Roofs
+from perfsvc.service.targets import Runnable, Target
 from perfsvc.store import State, Store
-from perfsvc.suite import CaseSpec
-
-CPU_SAMPLING = Sampling(warmup=2, samples=20, seconds=0.15)
-"""The CPU device's times are rough: a short look is enough."""
 
 
 class Recorder:
@@ -28,81 +24,89 @@ class Recorder:
         store: an open store.
         origin: where the run comes from.
         targets: the devices and their cases.
-        binaries: what became of their units.
+        say: is told what a person should know while waiting.
+
+    Attributes:
+        run: its number.
+        seed: decides the order of its cases.
+        measurements: all so far, but for those of roofs.
+        roofs: of its devices.
+        left_out: what there is no time for.
+        doubts: declared work that cannot be right.
     """
 
-    def __init__(self, store: Store, origin: Provenance, targets: Sequence[Target], binaries: Binaries) -> None:
+    def __init__(
+        self, store: Store, origin: Provenance, targets: Sequence[Target], say: Callable[[str], object]
+    ) -> None:
         self._store = store
         self._targets = {target.device.uuid: target for target in targets}
-        self._seed = origin.seed
-        self._specs = {(target.device.uuid, spec.case): spec for target in targets for spec in target.specs}
-        self._binaries = binaries
-        self._stored: dict[tuple[str, str], int] = {}
+        self._specs = {(target.device.uuid, spec.case, spec.mode): spec for target in targets for spec in target.specs}
+        self._binaries: dict[Key, int] = {}
+        self.seed = origin.seed
         self.measurements: list[Measurement] = []
+        self.roofs = Roofs(tuple(target.device for target in targets), say)
+        self.left_out: list[LeftOut] = []
+        self.doubts: dict[Key, Doubt] = {}
         self.run = store.begin_run(origin)
         for target in targets:
             store.put_device(target.device)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Marks the run finished at the end of the block, interrupted on Ctrl-C, failed on any other exception."""
+        """Marks the run finished at the end of the block, interrupted on Ctrl-C, failed on any other exception.
+
+        A finished run also says what it left out, and how noisy its cases are.
+        """
         try:
             yield
         except BaseException as error:
             by_hand = isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
             self._store.end_run(self.run, State.INTERRUPTED if by_hand else State.FAILED)
             raise
+        self._store.put_left_out(self.run, [(one.device, one.case, one.mode) for one in self.left_out])
+        self._store.put_noise(self.run, noises(self.measurements))
         self._store.end_run(self.run, State.FINISHED)
 
-    def plan(
-        self, arrays: Callable[[CaseSpec], SharedArrays], *, replicas: int, samples: int | None, limit_s: float
-    ) -> Plan:
-        """Stores the binary of every case that can run and plans it; records at once why each other one cannot."""
-        tasks = []
-        for (device, case), spec in self._specs.items():
-            match prepare(self._targets[device], spec, self._binaries):
-                case Runnable() as runnable:
-                    tasks.append(self._task(device, runnable, arrays, samples))
-                case CaseError() as error:
-                    self.put(without_samples(case, device, 0, spec.mode, error))
-        return Plan(tuple(tasks), replicas, self._seed, limit_s)
+    def put_binary(self, device: str, runnable: Runnable) -> None:
+        """Stores the code of a case that is to run on a device."""
+        spec = runnable.spec
+        self._binaries[device, spec.case.id, spec.mode] = self._store.put_binary(
+            runnable.record,
+            modules={module.digest: module.code for module in runnable.modules},
+            bench=spec.bench_text.encode(),
+            sources=_sources(runnable),
+        )
+
+    def leave_out(self, left_out: LeftOut) -> None:
+        """Notes what there is no time for."""
+        self.left_out.append(left_out)
 
     def put(self, measurement: Measurement) -> None:
-        """Commits one measurement."""
-        spec = self._specs[measurement.device, measurement.case]
+        """Commits one measurement, or the roof that it completes."""
+        if self.roofs.take(measurement):
+            self._store.put_roofs(self.run, self.roofs.found)
+            return
+        estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
+        measurement = self._doubted(measurement, estimate)
         self._store.put_measurement(
             self.run,
             measurement,
             environment=self._targets[measurement.device].environment,
-            work=spec.work,
-            estimate=judge.estimate(measurement.samples_s) if measurement.samples_s else None,
-            binary=self._stored.get((measurement.device, measurement.case.id)),
+            work=self._specs[measurement.device, measurement.case, measurement.mode].work,
+            estimate=estimate,
+            binary=self._binaries.get((measurement.device, measurement.case.id, measurement.mode)),
         )
         self.measurements.append(measurement)
 
-    def _task(
-        self, device: str, runnable: Runnable, arrays: Callable[[CaseSpec], SharedArrays], samples: int | None
-    ) -> Task:
-        spec = runnable.spec
-        bench = spec.bench_text.encode()
-        record = spec.record([module.digest for module in runnable.modules], digest(bench))
-        self._stored[device, spec.case.id] = self._store.put_binary(
-            record,
-            modules={module.digest: module.code for module in runnable.modules},
-            bench=bench,
-            sources=_sources(runnable),
-        )
-        calls = any(isinstance(step, Call) for step in record.steps)
-        return Task(
-            device=device,
-            record=record,
-            modules=tuple(module.code for module in runnable.modules),
-            mode=spec.mode,
-            sampling=_sampling(self._targets[device].device, samples),
-            tolerance=spec.tolerance,
-            arrays=lambda: arrays(spec),
-            bench=spec.bench_text if calls else "",
-        )
+    def _doubted(self, measurement: Measurement, estimate: Estimate | None) -> Measurement:
+        """The measurement, with a note where what its case declares cannot be right."""
+        device = self._targets[measurement.device].device
+        spec = self._specs[device.uuid, measurement.case, measurement.mode]
+        doubt = estimate and roof.doubt(spec, device, estimate.median_s, self.roofs.found.get(device.uuid))
+        if not doubt:
+            return measurement
+        self.doubts[device.uuid, measurement.case.id, measurement.mode] = doubt
+        return replace(measurement, note="; ".join(filter(None, [measurement.note, roof.NOTE])))
 
 
 def _sources(runnable: Runnable) -> dict[str, bytes]:
@@ -113,8 +117,3 @@ def _sources(runnable: Runnable) -> dict[str, bytes]:
         for unit, module in zip(runnable.spec.units, runnable.modules, strict=True)
         for name, text in module.sources.items()
     }
-
-
-def _sampling(device: DeviceInfo, samples: int | None) -> Sampling:
-    usual = CPU_SAMPLING if device.kind == "cpu" else Sampling()
-    return usual if samples is None else replace(usual, samples=samples)

@@ -2,47 +2,27 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from perfsvc import judge, suite
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
-from perfsvc.measure import pool
-from perfsvc.measure.shared import SharedArrays, Shelf, share
-from perfsvc.model import DeviceInfo, Judgement, Measurement, Provenance, Status
+from perfsvc.measure import pool, shared
+from perfsvc.measure.plan import LeftOut, Plan
+from perfsvc.measure.supply import MOST_THREADS
+from perfsvc.model import DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
+from perfsvc.report.rows import Doubt, Key
 from perfsvc.service import provenance
 from perfsvc.service.compare import judge_run
-from perfsvc.service.levels import Levels, levels
+from perfsvc.service.levels import Levels, levels, noises
+from perfsvc.service.planning import plan
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
-from perfsvc.service.targets import choose, compile_units
+from perfsvc.service.request import RunRequest
+from perfsvc.service.targets import Target, choose, compile_units
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, Selection
-
-SHELF_SHARE = 0.25
-"""Of the machine's memory: inputs and references kept in shared memory between replicas."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What a person or cron asks for."""
-
-    database: str
-    suite: Path
-    devices: tuple[str, ...] = ("auto",)
-    selection: Selection = field(default_factory=Selection)
-    points: Literal["smoke", "full"] | None = None  # None: full on a GPU, smoke elsewhere
-    replicas: int = 3
-    samples: int | None = None  # None: by the kind of device
-    limit_s: float = 60.0
-    seed: int | None = None
-    label: str = ""
-    threshold: float | None = None
-    command_line: str = ""
+from perfsvc.suite import CaseSpec, Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +33,29 @@ class RunOutcome:
         run: its number.
         devices: those it measured on.
         measurements: all of them, as they came.
+        levels: of times and named metrics.
+        noises: of times.
+        roofs: by device UUID.
+        left_out: what there was no time for.
+        doubts: declared work that cannot be right.
         judgements: the verdicts.
         problems: what is wrong with benchmarks that the selection reaches.
         warnings: what is wrong with the others.
-        specs: the cases by device UUID and case id.
+        specs: the cases.
     """
 
     run: int
     devices: tuple[DeviceInfo, ...]
     measurements: tuple[Measurement, ...]
     levels: Levels
+    noises: Mapping[Key, Noise]
+    roofs: Mapping[str, Roof]
+    left_out: tuple[LeftOut, ...]
+    doubts: tuple[Doubt, ...]
     judgements: tuple[Judgement, ...]
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
-    specs: Mapping[tuple[str, str], CaseSpec]
+    specs: Mapping[Key, CaseSpec]
 
     @property
     def failed(self) -> bool:
@@ -90,19 +79,14 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
-    targets = choose(found, devices, request.selection, request.points)
-    with Store.open(request.database) as store, contextlib.closing(Shelf(_shelf_bytes())) as shelf:
+    inputs = Inputs(keep_bytes=shared.budget_bytes(), threads=MOST_THREADS)
+    targets = choose(found, devices, request.selection, request.points, inputs)
+    with Store.open(request.database) as store:
         binaries = compile_units(targets, progress)
-        recorder = Recorder(store, _origin(request), targets, binaries)
+        recorder = Recorder(store, _origin(request), targets, progress.say)
         with recorder.recording():
-            plan = recorder.plan(
-                partial(_shared, shelf), replicas=request.replicas, samples=request.samples, limit_s=request.limit_s
-            )
-            progress.begin("measuring", len(plan.tasks) * plan.replicas)
-            with contextlib.closing(pool.measure(plan, {device.uuid: device for device in devices})) as measured:
-                for measurement in measured:
-                    recorder.put(measurement)
-                    progress.step(measurement.case.id)
+            planned = plan(request, targets, binaries, inputs=inputs, store=store, recorder=recorder)
+            _measure(planned, targets, recorder, progress)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
@@ -111,20 +95,28 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         devices=tuple(devices),
         measurements=tuple(recorder.measurements),
         levels=levels(recorder.measurements),
+        noises={(device, case.id, mode): one for (device, case, mode), one in noises(recorder.measurements).items()},
+        roofs=recorder.roofs.found,
+        left_out=tuple(recorder.left_out),
+        doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),
         problems=problems,
         warnings=warnings,
-        specs={(target.device.uuid, spec.case.id): spec for target in targets for spec in target.specs},
+        specs={(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs},
     )
 
 
-def _shelf_bytes() -> int:
-    return int(SHELF_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-
-
-def _shared(shelf: Shelf, spec: CaseSpec) -> SharedArrays:
-    """The inputs and references of a case; all variants of a benchmark share them at each point."""
-    return shelf.get((spec.bench, spec.case.point), lambda: share(*suite.make_arrays(spec)))
+def _measure(planned: Plan, targets: Sequence[Target], recorder: Recorder, progress: Progress) -> None:
+    """Works off a plan; each measurement is committed as it arrives."""
+    progress.begin("measuring", len(planned.first) + sum(map(planned.replicas_of, planned.tasks)))
+    found = {target.device.uuid: target.device for target in targets}
+    with contextlib.closing(pool.measure(planned, found, progress.say)) as measured:
+        for one in measured:
+            if isinstance(one, LeftOut):
+                recorder.leave_out(one)
+            else:
+                recorder.put(one)
+                progress.step(one.case.id)
 
 
 def _origin(request: RunRequest) -> Provenance:

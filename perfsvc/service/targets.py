@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from perfsvc import build
 from perfsvc.build import Binary, Cache
-from perfsvc.errors import CaseError, UnsupportedError
-from perfsvc.model import DeviceInfo, Environment, Unit
+from perfsvc.device import instruments
+from perfsvc.errors import CaseError, InfrastructureError, UnsupportedError
+from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
+from perfsvc.service import roof
 from perfsvc.service.progress import Progress
-from perfsvc.suite import CaseSpec, Selection, Suite, unmet
+from perfsvc.suite import CaseSpec, Inputs, Selection, Suite, unmet
 
 Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
 """What became of each unit, by the target it was compiled for."""
@@ -17,16 +20,27 @@ Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device with the cases it is to measure, what their binaries are made with, and its environment."""
+    """A device with the cases it is to measure, what their binaries are made with, and its environment.
+
+    ``roofs`` are the cases of ours that measure the device itself, ``instruments`` the unit that it works with.
+    """
 
     device: DeviceInfo
     specs: tuple[CaseSpec, ...]
     toolchain: build.Toolchain
+    roofs: tuple[CaseSpec, ...] = ()
+    instruments: Unit | None = None
 
     @property
     def environment(self) -> Environment:
         """What decides whether times of two nights compare without a thought."""
         return Environment(self.device.driver, self.toolchain.version, self.device.power_limit_w)
+
+    @property
+    def units(self) -> set[Unit]:
+        """All that is compiled for it: of a case that it cannot run, nothing."""
+        able = [spec for spec in (*self.specs, *self.roofs) if not unmet(spec, self.device)]
+        return {unit for spec in able for unit in spec.units} | ({self.instruments} if self.instruments else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +50,28 @@ class Runnable:
     spec: CaseSpec
     modules: tuple[Binary, ...]
 
+    @property
+    def record(self) -> ReplayRecord:
+        """What is kept of it beside its modules and its benchmark file."""
+        return self.spec.record([module.digest for module in self.modules], digest(self.spec.bench_text.encode()))
+
 
 def choose(
-    suite: Suite, devices: Sequence[DeviceInfo], selection: Selection, points: Literal["smoke", "full"] | None
+    suite: Suite,
+    devices: Sequence[DeviceInfo],
+    selection: Selection,
+    points: Literal["smoke", "full"] | None,
+    inputs: Inputs,
 ) -> tuple[Target, ...]:
     """Resolves the selected cases for each device: full points on a GPU, smoke points elsewhere, unless said."""
+    resolved = cache(lambda at: suite.resolve(selection, at, inputs))
     return tuple(
         Target(
             device,
-            suite.resolve(selection, points or ("full" if device.kind == "cuda" else "smoke")),
+            resolved(points or ("full" if device.kind == "cuda" else "smoke")),
             build.toolchain_for(device.target),
+            roof.specs(device),
+            instruments.unit(device.kind),
         )
         for device in devices
     )
@@ -53,19 +79,39 @@ def choose(
 
 def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:
     """Compiles every unit once for each target, all in parallel, before any device is opened."""
-    cache = Cache()
-    units = {
-        target.device.target: (target.toolchain, {u for spec in _able(target) for u in spec.units})
-        for target in targets
-    }
+    store = Cache()
+    units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
+    for target in targets:
+        units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
     progress.begin("compiling", sum(len(wanted) for _, wanted in units.values()))
     return {
         (name, unit): result
         for name, (toolchain, wanted) in units.items()
         for unit, result in build.compile_all(
-            wanted, toolchain, cache, on_done=lambda unit, _: progress.step(unit.source.name)
+            wanted, toolchain, store, on_done=lambda unit, _: progress.step(unit.source.name)
         ).items()
     }
+
+
+def instruments_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, bytes]:
+    """The binaries that devices work with, by UUID.
+
+    Raises:
+        InfrastructureError: one does not compile, which no case is to blame for.
+    """
+    found = {}
+    for target in targets:
+        if target.instruments is None:
+            continue
+        match binaries[target.device.target, target.instruments]:
+            case Binary() as binary:
+                found[target.device.uuid] = binary.code
+            case error:
+                raise InfrastructureError(
+                    f"what perfsvc itself runs on {target.device.model} cannot be built: {error.what}",
+                    cure="see whether the compiler fits the device: perfsvc doctor",
+                )
+    return found
 
 
 def prepare(target: Target, spec: CaseSpec, binaries: Binaries) -> Runnable | CaseError:
@@ -80,7 +126,3 @@ def prepare(target: Target, spec: CaseSpec, binaries: Binaries) -> Runnable | Ca
             case error:
                 return error
     return Runnable(spec, tuple(modules))
-
-
-def _able(target: Target) -> list[CaseSpec]:
-    return [spec for spec in target.specs if not unmet(spec, target.device)]

@@ -1,0 +1,103 @@
+"""The history of a case for people: a line a run, and what its newest run tells beside the time."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from perfsvc.model import Mode
+from perfsvc.report import units
+from perfsvc.report.layout import DASH, commit_text, grid, known, mark, mode_words, moment, spread
+from perfsvc.report.rows import HistoryRow, RunDetails
+from perfsvc.report.sparkline import sparkline
+
+
+def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
+    """A case's history, oldest first, device by device and mode by mode, each with a sparkline of its medians."""
+    modes = mode_words((row.device, case, row.mode) for row in rows)
+    series: dict[tuple[str, Mode], list[HistoryRow]] = {}
+    for row in rows:
+        series.setdefault((row.device, row.mode), []).append(row)
+    return Group(
+        *(
+            part
+            for (device, mode), history in series.items()
+            for part in _history(f"{case} {modes[device, case, mode]}".rstrip(), history)
+        )
+    )
+
+
+def _history(name: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
+    last = rows[-1]
+    heading = Text.assemble((name, "bold"), f" on {last.device_model}", (f"  {last.device}", "dim"))
+    line = Text(sparkline([row.median_s for row in rows]), "cyan", overflow="fold")
+    table = grid()
+    table.add_column("")
+    table.add_column("run", justify="right")
+    table.add_column("started (UTC)", no_wrap=True)
+    table.add_column("commit", no_wrap=True)
+    table.add_column("label", overflow="fold")
+    for column in ("median", "spread", "change"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row, change in zip(rows, _changes(rows), strict=True):
+        table.add_row(
+            mark(row.status),
+            str(row.run),
+            moment(row.started),
+            Text(commit_text(row.commit, dirty=row.dirty)),
+            Text(row.label or DASH),
+            Text(row.status.value if row.median_s is None else units.seconds(row.median_s)),
+            Text(spread(row.median_s, row.low_s, row.high_s), "dim"),
+            Text(change),
+        )
+    reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
+    return [heading, line, table, Text(), *reasons, *_details(last)]
+
+
+def _changes(rows: Sequence[HistoryRow]) -> list[str]:
+    """What each median changes the one before it by."""
+    ratios = [
+        after.median_s / before.median_s if before.median_s and after.median_s else None
+        for before, after in pairwise(rows)
+    ]
+    return [DASH, *(known(ratio, units.percent) for ratio in ratios)]
+
+
+def _details(row: HistoryRow) -> list[RenderableType]:
+    """What else the newest run tells, one below the other; what it cannot tell is left out."""
+    if row.details is None or not (told := list(_told(row.details))):
+        return []
+    table = Table.grid(padding=(0, 2))
+    for name, value in told:
+        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+    return [Text(f"run {row.run}", "bold"), table, Text()]
+
+
+def _told(of: RunDetails) -> Iterable[tuple[str, str]]:
+    written = {
+        "stopped": of.stopped,
+        "noise": _noise(of.noise_within, of.noise_between),
+        "bandwidth": of.bandwidth_bytes_per_s and units.rate(of.bandwidth_bytes_per_s),
+        "of roof": of.roof_share and units.share(of.roof_share),
+        "FLOP/s": of.flops_per_s and units.flop_rate(of.flops_per_s),
+        "SM clock": of.sm_clock_hz and units.frequency(of.sm_clock_hz),
+        "temperature": of.temperature_c and f"{of.temperature_c:.0f} °C",
+        "power": of.power_w and f"{of.power_w:.0f} W",
+        "slowdowns": of.slowdowns,
+        "rejected": of.rejected_batches and units.count(of.rejected_batches, "batch", "batches"),
+        **{name: _metric(name, value) for name, value in sorted(of.metrics.items())},
+        "note": of.note,
+    }
+    return [(name, str(value)) for name, value in written.items() if value]
+
+
+def _noise(within: float | None, between: float | None) -> str:
+    levels = (("within replicas", within), ("between them", between))
+    return ", ".join(f"{100 * level:.2g} % {name}" for name, level in levels if level is not None)
+
+
+def _metric(name: str, value: float) -> str:
+    """A metric in its unit, where its name says which that is."""
+    return units.seconds(value) if name.endswith("_s") else f"{value:.4g}" + (" J" if name.endswith("_j") else "")

@@ -1,0 +1,126 @@
+"""The plan of a run: which device measures what, how it is sampled, and what there is no time for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from perfsvc import suite
+from perfsvc.errors import CaseError
+from perfsvc.measure import budget
+from perfsvc.measure.outcome import without_samples
+from perfsvc.measure.plan import Plan, Task, spread
+from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.shared import Recipe
+from perfsvc.model import Call, DeviceInfo
+from perfsvc.service import roof
+from perfsvc.service.record import Recorder
+from perfsvc.service.request import RunRequest
+from perfsvc.service.targets import Binaries, Runnable, Target, instruments_of, prepare
+from perfsvc.store import Store
+from perfsvc.suite import CaseSpec, Inputs
+
+CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
+"""The CPU device's times are rough: a short look is enough, and no interval is worth chasing."""
+RECOVERY_SHARE = 0.5
+"""Of a case's time limit: what it waits at most for a disturbed board, beside the limit itself."""
+
+
+def plan(
+    request: RunRequest,
+    targets: Sequence[Target],
+    binaries: Binaries,
+    *,
+    inputs: Inputs,
+    store: Store,
+    recorder: Recorder,
+) -> Plan:
+    """Stores the binary of every case that can run and plans it; records at once why each other one cannot.
+
+    Args:
+        request: what was asked for.
+        targets: the devices and their cases.
+        binaries: what became of their units.
+        inputs: what was made of the cases' inputs already.
+        store: tells what earlier runs know of them.
+        recorder: takes binaries, failures, and what is left out.
+    """
+    tasks = []
+    for target in targets:
+        for spec in target.specs:
+            match prepare(target, spec, binaries):
+                case Runnable() as runnable:
+                    recorder.put_binary(target.device.uuid, runnable)
+                    how = sampling(request, target.device)
+                    tasks.append(_task(target.device, runnable, how, _arrays(spec, inputs)))
+                case CaseError() as error:
+                    recorder.put(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
+    dealt = spread(tasks, [target.device for target in targets], request.spread)
+    return Plan(
+        _within_budget(request, dealt, store, recorder),
+        request.replicas,
+        recorder.seed,
+        request.limit_s,
+        first=_roofs(targets, binaries, recorder),
+        instruments=instruments_of(targets, binaries),
+        spread=request.spread,
+        budget_s=request.budget_s,
+    )
+
+
+def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
+    """How cases are sampled on a device: as was asked for, and otherwise as suits its kind."""
+    usual = CPU_SAMPLING if device.kind == "cpu" else Sampling()
+    return replace(
+        usual,
+        precision=usual.precision if request.precision is None else request.precision,
+        samples=usual.samples if request.samples is None else request.samples,
+        seconds=usual.seconds if request.seconds is None else request.seconds,
+        energy=request.energy,
+        recovery_s=min(usual.recovery_s, RECOVERY_SHARE * request.limit_s),
+    )
+
+
+def _task(device: DeviceInfo, runnable: Runnable, how: Sampling, arrays: Recipe) -> Task:
+    spec = runnable.spec
+    calls = any(isinstance(step, Call) for step in spec.steps)
+    return Task(
+        device=device.uuid,
+        record=runnable.record,
+        modules=tuple(module.code for module in runnable.modules),
+        mode=spec.mode,
+        sampling=how,
+        tolerance=spec.tolerance,
+        arrays=arrays,
+        bench=spec.bench_text if calls else "",
+    )
+
+
+def _arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
+    return Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
+
+
+def _roofs(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
+    """The tasks that measure each device's roof; where they cannot be built, there is none."""
+    tasks = []
+    for target in targets:
+        for spec in target.roofs:
+            match prepare(target, spec, binaries):
+                case Runnable() as runnable:
+                    tasks.append(_task(target.device, runnable, roof.SAMPLING, Recipe(spec.arrays, lambda: ({}, {}))))
+                case CaseError() as error:
+                    recorder.roofs.fail(target.device.uuid, error.what)
+                    break
+    return tuple(tasks)
+
+
+def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, recorder: Recorder) -> tuple[Task, ...]:
+    """The tasks there is time for; the others are recorded as left out."""
+    if request.budget_s is None:
+        return tasks
+    known = store.past({task.record.case for task in tasks})
+    past = {key: budget.Past(one.cost_s, one.between, one.last) for key, one in known.items()}
+    division = budget.divide(tasks, past, request.budget_s, request.replicas, datetime.now(UTC))
+    for left_out in division.left_out:
+        recorder.leave_out(left_out)
+    return division.tasks

@@ -1,0 +1,42 @@
+"""What a person or cron asks a run for."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from perfsvc.measure.plan import Spread
+from perfsvc.suite import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """The options of a run.
+
+    Attributes:
+        points: at which points; None for the full ones on a GPU and the smoke points elsewhere.
+        precision: how narrow the interval of a median is to be, relative to it. None, like ``samples`` and
+            ``seconds``, the caps on getting there, for what suits the kind of device.
+        energy: measure the energy of a launch as well.
+        spread: whether every board measures a case, or one board of each model does.
+        budget_s: seconds that the run may take on each device; None for as many as it needs.
+        limit_s: seconds that a case may take in a replica before its worker is killed.
+        threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
+    """
+
+    database: str
+    suite: Path
+    devices: tuple[str, ...] = ("auto",)
+    selection: Selection = field(default_factory=Selection)
+    points: Literal["smoke", "full"] | None = None
+    replicas: int = 3
+    precision: float | None = None
+    samples: int | None = None
+    seconds: float | None = None
+    energy: bool = False
+    spread: Spread = "each-board"
+    budget_s: float | None = None
+    limit_s: float = 60.0
+    seed: int | None = None
+    label: str = ""
+    threshold: float | None = None
+    command_line: str = ""
