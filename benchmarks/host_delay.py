@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from workbench import NVBENCH_SUITE, Claim, finish, ready, table
+from workbench import NVBENCH_SUITE, Claim, alone_on, finish, ready, table
 
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
@@ -50,6 +50,7 @@ def main() -> int:
     found: list[Found] = []
     problems: list[str] = []
     with (
+        alone_on(cases.device),
         contextlib.closing(open_device(cases.device.spec, cases.instruments)) as device,
         Others(options.others) as others,
     ):
@@ -69,10 +70,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
     parser.add_argument("--rounds", type=int, default=12, help="batches of each sort (default: 12)")
     parser.add_argument("--samples", type=int, default=50, help="samples of a batch (default: 50)")
-    parser.add_argument("--others", type=int, default=os.cpu_count(), help="busy processes (default: one a core)")
+    parser.add_argument("--others", type=int, default=cores(), help="busy processes (default: one a core)")
     parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the kernels")
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
     return parser.parse_args()
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 class Others:

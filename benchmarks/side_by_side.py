@@ -22,7 +22,7 @@ from pathlib import Path
 
 from nvbench import bundle
 from nvbench.sittings import Sitting, SittingError, Workers, nvbench
-from workbench import NVBENCH_SUITE, Claim, finish, geometric_mean, ready, spread_of, table, tick_of
+from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
 
 from perfsvc.measure.plan import Task
 from perfsvc.measure.sampler import Sampling
@@ -46,7 +46,7 @@ def main() -> int:
     cases = ready(options.suite, options.device, Sampling())
     found: dict[str, list[Sitting]] = {NVBENCH: [], PERFSVC: [], ALIKE: [], FIRST: []}
     problems: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with alone_on(cases.device), tempfile.TemporaryDirectory() as folder:
         bundle.write(Path(folder), cases.tasks)
         alike = [replace(task, sampling=replace(task.sampling, evict=NVBENCH_EVICTS)) for task in cases.tasks]
         plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)

@@ -1,12 +1,13 @@
 """What the benchmarks of this folder share: cases made ready, statistics, claims and tables."""
 
+import contextlib
 import itertools
 import json
 import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +18,7 @@ from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
 from perfsvc.device import instruments
 from perfsvc.device.find import find
+from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.plan import Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
@@ -106,6 +108,18 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
         )
     with Store.open(str(database)) as store:
         return Ran(began, ended, store.columns())
+
+
+@contextlib.contextmanager
+def alone_on(device: DeviceInfo) -> Iterator[None]:
+    """Holds the board's lock while the block lasts, as a run does; ends the script where another process has it."""
+    lock = BoardLock(device.uuid)
+    if not lock.take():
+        sys.exit(f"{device.spec} is in use by process {lock.holder()}: wait until that has ended")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

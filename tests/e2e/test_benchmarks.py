@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc.measure.lock import BoardLock
+
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "data" / "nvbench_stand_in"
 SUITE = Path(__file__).parent / "suites" / "scale"
@@ -23,7 +25,7 @@ def benchmark(tmp_path):
         done = subprocess.run(
             [sys.executable, ROOT / "benchmarks" / f"{name}.py", *map(str, arguments), "--json", path],
             cwd=tmp_path,
-            env=os.environ | {"PERFSVC_CACHE": str(tmp_path / "cache")} | environment,
+            env=os.environ | {"PERFSVC_CACHE": str(tmp_path / "cache"), "PERFSVC_LOCKS": str(tmp_path)} | environment,
             stdout=subprocess.PIPE,
             text=True,
             check=False,
@@ -75,44 +77,30 @@ def test_side_by_side_compares_fresh_processes_of_both(benchmark, fake, tmp_path
     assert shown["medians over 50 µs differ by"] == (pytest.approx(100 * (1 - 1.01 / 1.02)), False)
     assert shown["medians under 10 µs, flush alike, differ by"] == (pytest.approx(2.0), True)
     assert "PASS  medians under 10 µs, flush alike, differ by: 2 % (at most 3 %)" in printed
+    require_the_same_launches(json.loads((tmp_path / "launched.json").read_text()))
 
 
-def test_nvbench_is_given_perfsvcs_own_launches_and_inputs(benchmark, fake, tmp_path):
-    medians = {"*": [1e-4]}
-    benchmark("side_by_side", "--device", fake({}), "--processes", 2, **with_nvbench(tmp_path, medians_s=medians))
-    launched = {one["entry"]: one for one in json.loads((tmp_path / "launched.json").read_text())}
-    assert set(launched) == {"copy", "dot", "matmul", "transpose_naive", "transpose_tiled", "vec_add"}
-    assert launched["transpose_tiled"]["grid"] == [4, 4, 1]
-    assert launched["transpose_tiled"]["block"] == [32, 8, 1]
-    assert launched["transpose_tiled"]["n"] == 97
-    assert len(launched["vec_add"]["begin"]) == 2
-    nothing = "00" * 64
-    assert all(nothing not in one["begin"] + one["end"] for one in launched.values())
+def require_the_same_launches(launched):
+    """NVBench launched what perfsvc launches, on memory that was filled to its end."""
+    of_entry = {one["entry"]: one for one in launched}
+    assert set(of_entry) == {"copy", "dot", "matmul", "transpose_naive", "transpose_tiled", "vec_add"}
+    tiled = of_entry["transpose_tiled"]
+    assert (tiled["grid"], tiled["block"], tiled["n"]) == ([4, 4, 1], [32, 8, 1], 97)
+    assert len(of_entry["vec_add"]["begin"]) == 2
+    assert all("00" * 64 not in one["begin"] + one["end"] for one in launched)
 
 
-def test_nvbench_failing_costs_its_own_side_alone(benchmark, fake, tmp_path):
-    code, printed, found = benchmark(
-        "side_by_side",
-        "--device",
-        fake({}),
-        "--processes",
-        3,
-        **with_nvbench(tmp_path, medians_s={"*": [1e-4]}, fails=1),
-    )
+def test_one_failure_costs_neither_the_other_cases_nor_the_other_tool(benchmark, fake, tmp_path):
+    device = fake({"dot": {"fault": "wrong"}})
+    nvbench = with_nvbench(tmp_path, medians_s={"*": [1e-4]}, fails=1)
+    code, printed, found = benchmark("side_by_side", "--device", device, "--processes", 2, **nvbench)
     assert code == 1
     assert "as the script says" in printed
-    assert [len(found["sittings"][tool]) for tool in ("NVBench", "perfsvc", "perfsvc, flush alike")] == [1, 3, 3]
-    assert claims(found)["processes and cases that failed"] == (1, False)
-
-
-def test_a_case_that_fails_costs_that_case_alone(benchmark, fake, tmp_path):
-    device = fake({"dot": {"fault": "wrong"}})
-    _, _, found = benchmark(
-        "side_by_side", "--device", device, "--processes", 2, **with_nvbench(tmp_path, medians_s={"*": [1e-4]})
-    )
+    assert [len(found["sittings"][tool]) for tool in ("NVBench", "perfsvc", "perfsvc, flush alike")] == [1, 2, 2]
     for one in found["sittings"]["perfsvc"]:
         assert list(one["failed"]) == ["dot/blocks[n=10007]"]
         assert len(one["medians_s"]) == 6
+    assert claims(found)["processes and cases that failed"] == (6, False)
 
 
 def test_a_host_that_stalls_moves_nothing_on_the_fake_device(benchmark, fake):
@@ -121,6 +109,21 @@ def test_a_host_that_stalls_moves_nothing_on_the_fake_device(benchmark, fake):
     assert [len(case["conditions"]) for case in found["cases"]] == [6] * 7
     assert all(one["samples"] == 8 for case in found["cases"] for one in case["conditions"])
     assert [value for value, _ in claims(found).values()] == [0.0, 0.0]
+
+
+def test_a_board_that_another_run_holds_is_left_alone(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path))
+    lock = BoardLock("FAKE-0")
+    assert lock.take()
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "host_delay.py", "--device", fake({})],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lock.release()
+    assert done.returncode == 1
+    assert f"is in use by process {os.getpid()}" in done.stderr
 
 
 def test_a_runs_overhead_is_taken_apart(benchmark, fake):
