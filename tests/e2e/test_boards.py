@@ -100,7 +100,7 @@ def lose_a(host, spread):
     found = host.measure(host.boards(A=USUAL | {broke: {"fault": "lost", "replica": 1}}, B=USUAL), spread)
     assert timed(found, "A") == dict.fromkeys([broke, *others], 1)
     assert found["A", broke, 1].status is Status.FAILED
-    assert found["A", broke, 1].reason == "the board has fallen off the bus"
+    assert "lost" in found["A", broke, 1].reason
     return found, broke, others
 
 
