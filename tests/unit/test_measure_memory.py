@@ -41,10 +41,14 @@ def device():
     return Small()
 
 
+def bring(device):
+    return lambda name, address: device.upload(address, INPUTS[name])
+
+
 @contextmanager
 def reset(device):
-    with Memory(device, BUFFERS, INPUTS) as memory:
-        memory.reset()
+    with Memory(device, BUFFERS) as memory:
+        memory.reset(bring(device))
         yield memory
 
 
@@ -83,11 +87,11 @@ def test_one_byte_far_past_a_buffer_is_found_at_its_distance(device):
             memory.require_intact_guards()
 
 
-def test_inputs_are_uploaded_and_everything_else_is_poisoned_each_time(device):
+def test_inputs_are_brought_and_everything_else_is_poisoned_each_time(device):
     with reset(device) as memory:
         for name in ("a", "both", "out", "spare"):
             scribble(device, memory.address(name), memory.nbytes(name))
-        memory.reset()
+        memory.reset(bring(device))
         assert np.array_equal(memory.read("a"), INPUTS["a"])
         assert np.array_equal(memory.read("both"), INPUTS["both"])
         assert np.isnan(memory.read("out")).all()
@@ -95,10 +99,22 @@ def test_inputs_are_uploaded_and_everything_else_is_poisoned_each_time(device):
         memory.require_intact_guards()
 
 
-def test_outputs_are_what_has_a_reference(device):
+def test_buffers_are_told_apart_by_their_roles(device):
     with reset(device) as memory:
-        assert set(memory.outputs()) == {"both", "out"}
+        assert memory.names(Role.OUTPUT, Role.INOUT) == ("both", "out")
+        assert memory.names(Role.INPUT) == ("a",)
+        assert memory.array("out") == Array("out", "float64", (11,))
         assert set(memory.views()) == {"a", "both", "out", "spare"}
+
+
+def test_a_digest_changes_with_the_content_of_its_buffer_alone(device):
+    with reset(device) as memory:
+        before = memory.digests(Role.INPUT, Role.OUTPUT)
+        scribble(device, memory.address("out") + memory.nbytes("out") - 1, 1)
+        scribble(device, memory.address("both"), 2)
+        after = memory.digests(Role.INPUT, Role.OUTPUT)
+    assert set(before) == {"a", "out"}
+    assert {name for name in before if before[name] != after[name]} == {"out"}
 
 
 def test_a_view_is_the_memory_itself_and_a_write_converts(device):
@@ -120,7 +136,7 @@ def test_buffers_are_aligned_and_given_back(device):
 
 def test_what_was_allocated_is_given_back_where_the_rest_does_not_fit():
     device = Small(room=2)
-    with pytest.raises(LaunchError, match="out of memory"), Memory(device, BUFFERS, INPUTS):
+    with pytest.raises(LaunchError, match="out of memory"), Memory(device, BUFFERS):
         pytest.fail("there is no room")
     assert device.held == 0
 
@@ -132,11 +148,19 @@ def test_a_lost_device_is_asked_for_nothing_more(device, fatal, held):
     assert device.held == held
 
 
-def test_an_input_that_was_written_to_is_named_and_what_may_change_is_not(device):
+def test_guard_bands_are_looked_at_where_they_lie():
+    class Far(Small):
+        downloads = 0
+
+        def download(self, address, out):
+            self.downloads += 1
+            super().download(address, out)
+
+    device = Far()
     with reset(device) as memory:
-        scribble(device, memory.address("both"), 2)
-        scribble(device, memory.address("out"), 2)
-        memory.require_intact_inputs()
-        scribble(device, memory.address("a") + 4 * 7, 1)
-        with pytest.raises(ResultError, match="wrote to its input 'a', first at element 7"):
-            memory.require_intact_inputs()
+        memory.require_intact_guards()
+        assert device.downloads == 0
+        scribble(device, memory.address("out") - 1, 1)
+        with pytest.raises(ResultError):
+            memory.require_intact_guards()
+        assert device.downloads == 1

@@ -63,7 +63,8 @@ INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
 def program(*steps, modules=(b"A", b"B"), **functions):
     device = Recording()
     record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, BUFFERS, steps, ("1", "2"), "", seed=0)
-    with Memory(device, BUFFERS, INPUTS) as memory:
+    with Memory(device, BUFFERS) as memory:
+        memory.reset(lambda name, address: device.upload(address, INPUTS[name]))
         yield device, memory, Program(device, record, modules, memory, functions)
 
 
@@ -77,26 +78,35 @@ def test_a_launch_is_given_its_module_and_its_arguments_resolved():
         assert [value.dtype.name for value in given] == ["uint64", "int64", "float32"]
 
 
-def test_a_reset_brings_back_inputs_poison_and_constants():
+def test_constants_are_filled_from_their_buffers_in_their_modules():
     launch = Launch(1, "tree", (1, 1, 1), (32, 1, 1), (), constants=(("weights", "a"),))
     with program(launch, Memset("parts")) as (device, memory, steps):
-        for _ in range(2):
-            steps.reset()
-            assert np.isnan(memory.read("parts")).all()
-            assert memory.read("a").tolist() == [1, 2, 3, 4]
-            assert device.log == [("constant", "module B", "weights", [1, 2, 3, 4])]
-            device.log.clear()
-            steps.run()
-            assert memory.read("parts").tolist() == [0, 0, 0]
-            memory.views()["a"][...] = 9
-            device.log.clear()
+        steps.set_constants()
+        memory.write("a", np.full(4, 9.0))
+        steps.set_constants()
+        assert device.log == [
+            ("constant", "module B", "weights", [1, 2, 3, 4]),
+            ("constant", "module B", "weights", [9, 9, 9, 9]),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "calls", "operations"),
+    [
+        ((Memset("parts"), Launch(0, "tree", (1, 1, 1), (32, 1, 1), ())), False, 2),
+        ((Memset("parts"), HostFinish("sum", "parts", "total")), False, 1),
+        ((Memset("parts"), Call("work")), True, None),
+    ],
+)
+def test_it_says_how_many_operations_it_queues_where_it_can(steps, calls, operations):
+    with program(*steps, work=lambda arrays, stream: None) as (_, _, bound):
+        assert (bound.calls, bound.operations) == (calls, operations)
 
 
 def test_only_what_the_device_does_is_queued_and_all_is_run():
     called = []
     steps = (Memset("parts", 0), Call("work"), HostFinish("sum", "parts", "total"))
     with program(*steps, work=lambda arrays, stream: called.append(stream)) as (device, memory, bound):
-        bound.reset()
         bound.queue()
         assert np.isnan(memory.read("total"))
         assert device.log == []
@@ -127,7 +137,6 @@ def test_a_function_is_given_arrays_and_its_return_is_handed_on():
         return {"seen": len(arrays)}
 
     with program(Memset("parts"), Call("double"), double=double) as (_, memory, steps):
-        steps.reset()
         assert steps.call() == [None, {"seen": 5}]
         assert memory.read("total") == 20
 
@@ -168,7 +177,7 @@ def test_a_program_that_is_dropped_lets_its_modules_go_at_once():
     )
     gc.disable()
     try:
-        with Memory(device, BUFFERS, INPUTS) as memory:
+        with Memory(device, BUFFERS) as memory:
             program = Program(device, record, [b"code"], memory, {"nothing": lambda views, stream: None})
             module = weakref.ref(program._modules[0])
             del program
