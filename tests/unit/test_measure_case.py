@@ -1,22 +1,29 @@
 """One case on one device: check, sample, check again."""
 
+import statistics
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
+from perfsvc.measure import case as measuring
 from perfsvc.measure.case import measure
-from perfsvc.measure.job import Job
+from perfsvc.measure.job import Job, Known
 from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.vault import Vault
 from perfsvc.model import (
     Array,
+    Batch,
     Buffer,
     BufferArg,
     Call,
     Case,
+    Conditions,
     DeviceInfo,
+    Error,
     HostFinish,
     Kind,
     Launch,
@@ -34,19 +41,33 @@ EXPECTED = {"out": 2.0 * INPUTS["a"].astype(np.float64)}
 DOUBLE = Launch(0, "double", (1, 1, 1), (32, 1, 1), (BufferArg("out"), BufferArg("a")))
 
 
+@dataclass
+class Given:
+    """Inputs and references, as ``Mapped`` has them."""
+
+    inputs: dict = field(default_factory=lambda: INPUTS)
+    expected: dict = field(default_factory=lambda: EXPECTED)
+    fresh_inputs: dict = field(default_factory=dict)
+    fresh_expected: dict = field(default_factory=dict)
+
+
 class Doubling(HostMemory):
     """Doubles ``a`` into ``out``; from launch ``spoiled`` on it does something else, or raises it."""
 
     stream = 0
-    info = DeviceInfo("fake", "fake:", "FAKE-1", "Fake GPU", "fake")
+    queue_depth = 0
+    info = DeviceInfo("fake", "fake:", "FAKE-1", "Fake GPU", "fake", l2_bytes=100)
 
     def __init__(self, spoiled=10**9, does=None):
         super().__init__()
         self.spoiled, self.does = spoiled, does
-        self.launches, self.timed = 0, []
+        self.launches, self.downloads, self.timed = 0, 0, []
 
-    def measuring(self, record, replica, expected):
+    def measuring(self, record, replica):
         return nullcontext()
+
+    def expect(self, expected):
+        pass
 
     def load(self, code):
         return code
@@ -62,64 +83,110 @@ class Doubling(HostMemory):
     def synchronize(self):
         pass
 
-    def time(self, sample, count, *, clock, cold):
+    def download(self, address, out):
+        self.downloads += 1
+        super().download(address, out)
+
+    def finds_errors(self, dtype, reference_dtype):
+        return False
+
+    def works_elsewhere(self, sample, seconds, watched):
+        self.patience_s = seconds
+        return False
+
+    def now(self):
+        return 1e-3 * sum(count for *_, count in self.timed)
+
+    def batch(self, sample, count, *, clock, evict_bytes, gated):
+        before = self.downloads
         sample()
-        self.timed += [(clock, cold)] * count
-        return [1e-3] * count
+        self.timed.append((clock, gated, evict_bytes, self.downloads - before, count))
+        taken = sum(count for *_, count in self.timed)
+        samples_s = tuple(1e-3 * (1 + 1e-3 * (number % 7) ** 2) for number in range(taken - count, taken))
+        return Batch(samples_s, gated, gated or None, busy_s=count * 2e-3, conditions=Conditions(sm_clock_hz=1e9))
 
 
-def job(*steps, kind=Kind.KERNEL, mode=Mode.COLD, bench="", buffers=BUFFERS):
+def job(*steps, kind=Kind.KERNEL, mode=Mode.COLD, bench="", buffers=BUFFERS, known=None):
     record = ReplayRecord(Case("double", "plain"), kind, buffers, steps or (DOUBLE,), ("1",), "", seed=0)
-    return Job(record, 2, mode, Tolerance(1e-6, 1e-7), Sampling(1, 5, 1.0), (), (), bench)
+    sampling = Sampling(samples=20, least=10, precision=1e-9)
+    return Job(record, 2, mode, Tolerance(1e-6, 1e-7), sampling, "double", (), (), bench=bench, known=known)
 
 
 def measured(device, one, expected=EXPECTED):
-    return measure(device, one, [b""], INPUTS, expected)
+    return measure(device, one, [b""], Given(expected=expected), Vault(device, 0))
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode", "clock", "cold"),
+    ("kind", "mode", "timed"),
     [
-        (Kind.KERNEL, Mode.COLD, "device", True),
-        (Kind.KERNEL, Mode.WARM, "device", False),
-        (Kind.PIPELINE, Mode.COLD, "host", True),
+        (Kind.KERNEL, Mode.COLD, ("device", True, 200)),
+        (Kind.KERNEL, Mode.WARM, ("device", True, 0)),
+        (Kind.PIPELINE, Mode.COLD, ("host", False, 200)),
+        (Kind.PIPELINE, Mode.WARM, ("host", False, 0)),
     ],
 )
-def test_a_right_case_has_samples_on_the_clock_of_its_kind(kind, mode, clock, cold):
+def test_a_right_case_has_samples_on_the_clock_of_its_kind_in_its_mode(kind, mode, timed):
     device = Doubling()
     found = measured(device, job(kind=kind, mode=mode))
     measurement = found.measurement
     assert found.usable
-    assert (measurement.status, measurement.replica, measurement.device) == (Status.OK, 2, "FAKE-1")
-    assert measurement.samples_s == (1e-3,) * 5
-    assert measurement.stopped == "sample cap of 5"
+    assert (measurement.status, measurement.mode) == (Status.OK, mode)
+    assert (measurement.replica, measurement.device) == (2, "FAKE-1")
     assert (measurement.max_error, measurement.mean_error) == (0, 0)
-    assert set(device.timed) == {(clock, cold)}
+    assert {tuple(each[:3]) for each in device.timed} == {timed}
+
+
+def test_all_that_sampling_found_is_in_the_measurement():
+    device = Doubling()
+    found = measured(device, job()).measurement
+    taken = sum(count for *_, count in device.timed)
+    assert found.stopped == "sample cap of 20"
+    assert len(found.samples_s) == 20
+    assert found.samples_s == tuple(seconds for batch in found.batches for seconds in batch.samples_s)
+    assert found.warmup == taken - 20 > 0
+    assert found.busy_s == pytest.approx(2e-3 * taken)
+    assert found.metrics == {"sm_cycles": pytest.approx(1e9 * statistics.median(found.samples_s))}
+
+
+def test_the_time_of_a_case_is_told_from_that_of_its_checks_and_its_samples(monkeypatch):
+    class Ticking(Doubling):
+        passed = 0.0
+
+        def launch(self, module, launch, args):
+            self.passed += 1.0
+            super().launch(module, launch, args)
+
+        def load(self, code):
+            self.passed += 0.25
+            return code
+
+    device = Ticking()
+    monkeypatch.setattr(measuring.time, "monotonic", lambda: device.passed)
+    found = measured(device, job()).measurement
+    assert found.check_s == 2.0
+    assert found.sampling_s == len(device.timed)
+    assert found.wall_s == 0.25 + found.check_s + found.sampling_s
 
 
 def test_a_pipeline_is_timed_with_its_host_steps_and_a_kernel_without():
     total = Buffer(Array("total", "float32", (1,)), Role.OUTPUT)
     steps = (DOUBLE, HostFinish("sum", "out", "total"))
-    seen = {}
-
-    class Watching(Doubling):
-        def time(self, sample, count, *, clock, cold):
-            before = self.downloads
-            times = super().time(sample, count, clock=clock, cold=cold)
-            seen[clock] = self.downloads - before
-            return times
-
-        downloads = 0
-
-        def download(self, address, out):
-            self.downloads += 1
-            super().download(address, out)
-
+    downloads = {}
     for kind in (Kind.KERNEL, Kind.PIPELINE):
+        device = Doubling()
         one = job(*steps, kind=kind, buffers=(*BUFFERS, total))
-        found = measured(Watching(), one, {**EXPECTED, "total": np.array([20.0])})
+        found = measured(device, one, {**EXPECTED, "total": np.array([20.0])})
         assert (found.measurement.status, found.measurement.reason) == (Status.OK, "")
-    assert seen == {"device": 0, "host": 1}
+        (downloads[kind],) = {each[3] for each in device.timed}
+    assert downloads == {Kind.KERNEL: 0, Kind.PIPELINE: 1}
+
+
+def test_what_was_found_right_is_handed_back_and_taken_for_right_again():
+    known = measured(Doubling(), job()).known
+    assert known.error == Error(0, 0)
+    device = Doubling()
+    again = measured(device, job(known=Known(known.digests, Error(1e-7, 1e-8)))).measurement
+    assert (again.max_error, again.mean_error, device.downloads) == (1e-7, 1e-8, 0)
 
 
 def zero(out):
@@ -155,7 +222,7 @@ def test_what_goes_wrong_before_or_after_timing_becomes_the_measurement(does, st
 
 def test_a_case_without_a_reference_is_timed_and_not_judged_by_its_result():
     found = measured(Doubling(1, zero), job(), {}).measurement
-    assert (found.status, found.max_error, len(found.samples_s)) == (Status.OK, None, 5)
+    assert (found.status, found.max_error, len(found.samples_s)) == (Status.OK, None, 20)
 
 
 BENCH = """

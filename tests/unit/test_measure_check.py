@@ -233,8 +233,9 @@ def test_another_result_than_an_earlier_replicas_is_compared():
         check.before()
         assert check.error == Error(0, 0)
     assert device.downloads == 1
-    with case(Doubling(zero), known=Known({"out": "another"}, Error(0, 0)), replica=1) as wrong:
-        pytest.raises(ResultError, wrong.before)
+    another = Known({"out": "another"}, Error(0, 0))
+    with case(Doubling(zero), known=another, replica=1) as check, pytest.raises(ResultError):
+        check.before()
 
 
 def test_a_result_that_differs_only_by_rounding_after_the_samples_is_right():
