@@ -1,6 +1,6 @@
 """The history of a case for people: a line a run, and what its newest run tells beside the time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from rich.console import Group, RenderableType
@@ -9,8 +9,9 @@ from rich.text import Text
 
 from perfsvc.model import Mode
 from perfsvc.report import units
+from perfsvc.report.facts import facts
 from perfsvc.report.layout import DASH, commit_text, grid, known, mark, mode_words, moment, spread
-from perfsvc.report.rows import HistoryRow, RunDetails
+from perfsvc.report.rows import HistoryRow
 from perfsvc.report.sparkline import sparkline
 
 
@@ -67,37 +68,9 @@ def _changes(rows: Sequence[HistoryRow]) -> list[str]:
 
 def _details(row: HistoryRow) -> list[RenderableType]:
     """What else the newest run tells, one below the other; what it cannot tell is left out."""
-    if row.details is None or not (told := list(_told(row.details))):
+    if row.details is None or not (told := facts(row.details)):
         return []
     table = Table.grid(padding=(0, 2))
     for name, value in told:
         table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
     return [Text(f"run {row.run}", "bold"), table, Text()]
-
-
-def _told(of: RunDetails) -> Iterable[tuple[str, str]]:
-    written = {
-        "stopped": of.stopped,
-        "noise": _noise(of.noise_within, of.noise_between),
-        "bandwidth": of.bandwidth_bytes_per_s and units.rate(of.bandwidth_bytes_per_s),
-        "of roof": of.roof_share and units.share(of.roof_share),
-        "FLOP/s": of.flops_per_s and units.flop_rate(of.flops_per_s),
-        "SM clock": of.sm_clock_hz and units.frequency(of.sm_clock_hz),
-        "temperature": of.temperature_c and f"{of.temperature_c:.0f} °C",
-        "power": of.power_w and f"{of.power_w:.0f} W",
-        "slowdowns": of.slowdowns,
-        "rejected": of.rejected_batches and units.count(of.rejected_batches, "batch", "batches"),
-        **{name: _metric(name, value) for name, value in sorted(of.metrics.items())},
-        "note": of.note,
-    }
-    return [(name, str(value)) for name, value in written.items() if value]
-
-
-def _noise(within: float | None, between: float | None) -> str:
-    levels = (("within replicas", within), ("between them", between))
-    return ", ".join(f"{100 * level:.2g} % {name}" for name, level in levels if level is not None)
-
-
-def _metric(name: str, value: float) -> str:
-    """A metric in its unit, where its name says which that is."""
-    return units.seconds(value) if name.endswith("_s") else f"{value:.4g}" + (" J" if name.endswith("_j") else "")

@@ -1,20 +1,26 @@
 """The HTML report: one file with its style inside, made from ``dashboards/report.html.j2``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perfsvc.model import Status
+from perfsvc.model import UNJUDGED, Status
 from perfsvc.report import units
-from perfsvc.report.layout import known, spread
+from perfsvc.report.facts import facts, metric
+from perfsvc.report.frames import details
+from perfsvc.report.layout import known, mode_words, spread
 from perfsvc.resources import folder
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A case as the page shows it; ``share`` is its median over the slowest median at its point, from 0 to 1."""
+    """A case as the page shows it.
+
+    ``share`` is its median over the slowest median at its point, from 0 to 1; ``metrics`` are those that it returned
+    itself, ``facts`` what else is known.
+    """
 
     variant: str
     point: str
@@ -23,8 +29,11 @@ class Line:
     median: str
     spread: str
     bandwidth: str
+    roof: str
     error: str
     share: float
+    metrics: list[tuple[str, str]]
+    facts: list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,7 @@ class Part:
     device_kind: str
     driver: str
     toolkit: str
+    roof: str
     benchmarks: dict[str, list[Line]]
 
     @property
@@ -61,12 +71,15 @@ def page(summary: pd.DataFrame) -> str:
 
 
 def _part(rows: pd.DataFrame) -> Part:
-    slowest = rows.groupby(["benchmark", "point"])["median_s"].transform("max")
+    slowest = rows.groupby(["benchmark", "point", "mode"])["median_s"].transform("max")
     records = rows.assign(share=rows["median_s"] / slowest).to_dict("records")
     first = records[0]
+    modes = mode_words((one["device"], one["case"], one["mode"]) for one in records)
     benchmarks: dict[str, list[Line]] = {}
     for record in records:
-        benchmarks.setdefault(record["benchmark"], []).append(_line(record))
+        benchmarks.setdefault(record["benchmark"], []).append(
+            _line(record, modes[record["device"], record["case"], record["mode"]])
+        )
     return Part(
         run=first["run"],
         label=first["label"],
@@ -77,21 +90,34 @@ def _part(rows: pd.DataFrame) -> Part:
         device_kind=first["device_kind"],
         driver=first["driver"],
         toolkit=first["toolkit"],
+        roof=_roof(first),
         benchmarks=benchmarks,
     )
 
 
-def _line(record: dict[Any, Any]) -> Line:
+def _roof(record: dict[Any, Any]) -> str:
+    copied, read = record["copy_bytes_per_s"], record["read_bytes_per_s"]
+    return "" if pd.isna(copied) else f"copies {units.rate(copied)}, reads {units.rate(read)}"
+
+
+def _line(record: dict[Any, Any], mode: str) -> Line:
+    of = details(record)
+    own = {name: value for name, value in of.metrics.items() if name not in UNJUDGED}
+    explaining = {name: value for name, value in of.metrics.items() if name in UNJUDGED}
+    beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, roof_share=None)
     known_values = {name: None if pd.isna(value) else value for name, value in record.items()}
     median_s, low_s, high_s = (known_values[name] for name in ("median_s", "low_s", "high_s"))
     return Line(
-        variant=record["variant"],
+        variant=f"{record['variant']} {mode}".rstrip(),
         point=record["point"],
         status=record["status"],
         reason=record["reason"],
         median=known(median_s, units.seconds),
         spread=spread(median_s, low_s, high_s),
         bandwidth=known(known_values["bandwidth_bytes_per_s"], units.rate),
+        roof=known(of.roof_share, units.share) if of.roof_share else "",
         error=known(known_values["max_error"], units.error),
         share=known_values["share"] or 0.0,
+        metrics=[(name, metric(name, value)) for name, value in sorted(own.items())],
+        facts=facts(beside),
     )

@@ -47,6 +47,19 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "mean_error": [1e-8, 1e-8, 0.1, None],
         "driver": ["580.1"] * 4,
         "toolkit": ["13.0"] * 4,
+        "warmup": [11] * 4,
+        "note": [""] * 4,
+        "stopped": ["precision"] * 4,
+        "slowdowns": [""] * 4,
+        "rejected_batches": [0] * 4,
+        "sm_clock_hz": [1.98e9] * 4,
+        "temperature_c": [54.0] * 4,
+        "power_w": [412.0] * 4,
+        "noise_within": [0.004] * 4,
+        "noise_between": [0.001] * 4,
+        "copy_bytes_per_s": [4e12] * 4,
+        "read_bytes_per_s": [3e12] * 4,
+        "roof_share": [0.75, 0.5, None, None],
     } | changed
 
 

@@ -46,7 +46,7 @@ def measured(replica: int, *samples: float, status: Status = Status.OK, reason: 
 
 
 def made(measurements: list[Measurement], **others: object) -> list[ResultRow]:
-    return rows([DEVICE], {("FAKE-1", CASE.id): SPEC}, measurements, levels(measurements), **others)  # type: ignore[arg-type]
+    return rows([DEVICE], {("FAKE-1", CASE.id, Mode.COLD): SPEC}, measurements, levels(measurements), **others)  # type: ignore[arg-type]
 
 
 def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None:
@@ -112,6 +112,6 @@ def test_a_missing_case_has_a_row_of_its_own() -> None:
 
 def test_rows_come_in_the_order_of_the_suite() -> None:
     other = replace(CASE, variant="atomic")
-    specs = {("FAKE-1", case.id): replace(SPEC, case=case) for case in (CASE, other)}
+    specs = {("FAKE-1", case.id, Mode.COLD): replace(SPEC, case=case) for case in (CASE, other)}
     found = rows([DEVICE], specs, [replace(measured(0, 1.0), case=other), measured(0, 1.0)], {})
     assert [row.case for row in found] == [CASE, other]

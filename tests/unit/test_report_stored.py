@@ -41,11 +41,24 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "max_error": 1e-7,
         "mean_error": 1e-8,
         "metrics": {"hops": 3.0},
+        "warmup": 11,
+        "note": "",
+        "stopped": "precision",
+        "slowdowns": "",
+        "rejected_batches": 0,
+        "sm_clock_hz": 1.98e9,
+        "temperature_c": 54.0,
+        "power_w": 412.0,
+        "noise_within": 0.004,
+        "noise_between": 0.001,
+        "copy_bytes_per_s": 4e12,
+        "read_bytes_per_s": 3e12,
     }
     own = {
         "replica": [0, 1, 2],
         "median_s": list(MEDIANS),
         "bandwidth_bytes_per_s": [6e7 / median for median in MEDIANS],
+        "roof_share": [6e7 / median / 4e12 for median in MEDIANS],
     }
     return {name: [value] * 3 for name, value in same.items()} | own | changed
 
@@ -60,7 +73,13 @@ def test_a_stored_run_is_shown_with_the_level_that_verdicts_compare() -> None:
     level = estimate_level([[median] for median in MEDIANS])
     text = show(columns())
     assert text.startswith("run 7  2026-11-21 09:30 UTC  nightly  012345678  box\n")
-    shown = (units.seconds(level.median_s), spread(level.median_s, level.low_s, level.high_s), "3.00 TB/s", "1.0e-07")
+    shown = (
+        units.seconds(level.median_s),
+        spread(level.median_s, level.low_s, level.high_s),
+        "3.00 TB/s",
+        "75 %",
+        "1.0e-07",
+    )
     assert re.search(rf"^✓  dot/tree\[n=4096\] +{' +'.join(map(re.escape, shown))}", text, re.MULTILINE)
     assert re.search(r"^ +hops +3 ", text, re.MULTILINE)
     assert text.rstrip().endswith("run 7: 1 ok")

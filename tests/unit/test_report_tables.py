@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from perfsvc.errors import SuiteError
 from perfsvc.model import Case, DeviceInfo, Judgement, Mode, Provenance, Series, Status, Verdict
 from perfsvc.report import tables
-from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow
+from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow, Shown
 
 H100 = "NVIDIA H100 80GB HBM3"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192), ("dtype", "f32")))
@@ -51,7 +51,7 @@ def row(
 
 
 def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
-    text = show(tables.run_table(12, [row(judgement(Verdict.REGRESSION, 1.05))]), 120)
+    text = show(tables.run_table(Shown(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 120)
     assert CASE.id in text
     for part in ("✓", "210.0 µs", "±0.5 %", "2.56 TB/s", "1.2e-07", "+5.0 % regression", "against run 11", H100):
         assert part in text
@@ -61,7 +61,7 @@ def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
 @pytest.mark.parametrize("width", [80, 95, 100, 160])
 def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> None:
     rows = [row(judgement(verdict, 1.05)) for verdict in Verdict]
-    text = show(tables.run_table(12, rows), width)
+    text = show(tables.run_table(Shown(12, rows)), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     assert "transpose/tiled-TILE32-PAD1" in text
@@ -69,13 +69,13 @@ def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> No
 
 
 def test_even_sixty_columns_keep_every_letter() -> None:
-    text = show(tables.run_table(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))]), 60)
+    text = show(tables.run_table(Shown(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))])), 60)
     assert max(map(len, text.splitlines())) <= 60
     assert "…" not in text
 
 
 def test_eighty_columns_break_a_long_case_before_its_point() -> None:
-    text = show(tables.run_table(12, [row(judgement(Verdict.REGRESSION, 1.05))]), 80)
+    text = show(tables.run_table(Shown(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 80)
     assert "transpose/tiled-TILE32-PAD1 " in text
     assert "[n=8192,dtype=f32]" in text
 
@@ -83,7 +83,7 @@ def test_eighty_columns_break_a_long_case_before_its_point() -> None:
 @pytest.mark.parametrize("width", [80, 88, 95])
 def test_a_usual_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
     usual = row(judgement(Verdict.REGRESSION, 1.05), case=Case("matmul", "shared_tile-TILE16", (("n", 64),)))
-    lines = show(tables.run_table(12, [usual]), width).splitlines()
+    lines = show(tables.run_table(Shown(12, [usual])), width).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
     for part in ("matmul/shared_tile-TILE16[n=64]", "210.0 µs", "2.56 TB/s", "+5.0 % regression"):
         assert part in line
@@ -91,7 +91,7 @@ def test_a_usual_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
 
 def test_a_missing_case_has_a_line_and_its_reason() -> None:
     gone = ResultRow(CASE, "GPU-1", H100, "cuda", None, "run 11 has it", judgement=judgement(Verdict.MISSING))
-    text = show(tables.run_table(12, [row(judgement(Verdict.UNCHANGED, 1.0)), gone]), 120)
+    text = show(tables.run_table(Shown(12, [row(judgement(Verdict.UNCHANGED, 1.0)), gone])), 120)
     assert re.search(r"^– +transpose/tiled-TILE32-PAD1\[.* – +– +missing", text, re.MULTILINE)
     assert f"– {CASE.id} missing: run 11 has it" in text
     assert "run 12: 1 ok; 0 regressions, 0 improvements, 1 unchanged, 1 missing" in text
@@ -100,53 +100,53 @@ def test_a_missing_case_has_a_line_and_its_reason() -> None:
 def test_a_metric_has_a_line_with_its_level_and_verdict() -> None:
     latency = MetricRow("latency_ms", 4.0, 3.9, 4.1, judgement(Verdict.REGRESSION, 2.0))
     gone = MetricRow("hops", None, judgement=judgement(Verdict.MISSING))
-    text = show(tables.run_table(12, [row(median_s=None, metrics=(latency, gone))]), 120)
+    text = show(tables.run_table(Shown(12, [row(median_s=None, metrics=(latency, gone))])), 120)
     assert re.search(r"^ +latency_ms +4 +±2.5 % .*\+100.0 % regression", text, re.MULTILINE)
     assert re.search(r"^ +hops +– .*missing", text, re.MULTILINE)
 
 
 def test_without_judgements_there_is_no_column_for_them() -> None:
-    text = show(tables.run_table(1, [row()]))
+    text = show(tables.run_table(Shown(1, [row()])))
     assert "against" not in text
     assert text.rstrip().endswith("run 1: 1 ok")
 
 
 def test_a_wide_terminal_shows_flops_where_they_say_more_than_bandwidth() -> None:
     bound = row(flops_per_s=5.5e13)
-    assert "55.0 T" in show(tables.run_table(1, [bound]), 140)
-    assert "55.0 T" not in show(tables.run_table(1, [bound]), 80)
-    assert "FLOP/s" not in show(tables.run_table(1, [row(flops_per_s=1e11)]), 140)
+    assert "55.0 T" in show(tables.run_table(Shown(1, [bound])), 140)
+    assert "55.0 T" not in show(tables.run_table(Shown(1, [bound])), 80)
+    assert "FLOP/s" not in show(tables.run_table(Shown(1, [row(flops_per_s=1e11)])), 140)
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.WRONG, Status.SKIPPED])
 def test_what_is_not_ok_is_told_in_words_with_its_reason_in_full_and_its_cure(status: Status) -> None:
-    text = show(tables.run_table(1, [row(status=status)]))
+    text = show(tables.run_table(Shown(1, [row(status=status)])))
     assert f"{CASE.id} {status}: the reason\nin full" in text
     assert "cure: the cure" in text
     assert "✓" not in text
 
 
 def test_the_time_of_a_wrong_result_is_not_shown() -> None:
-    assert "210.0" not in show(tables.run_table(1, [row(status=Status.WRONG, median_s=2.1e-4)]))
+    assert "210.0" not in show(tables.run_table(Shown(1, [row(status=Status.WRONG, median_s=2.1e-4)])))
 
 
 def test_each_device_has_its_table_and_the_cpu_device_its_warning() -> None:
     cpu = replace(row(), device="cpu-1", device_model="AMD EPYC", device_kind="cpu")
-    text = show(tables.run_table(1, [row(), cpu]))
+    text = show(tables.run_table(Shown(1, [row(), cpu])))
     assert text.index(H100) < text.index("AMD EPYC") < text.index("say nothing about a GPU")
-    assert "say nothing" not in show(tables.run_table(1, [row()]))
+    assert "say nothing" not in show(tables.run_table(Shown(1, [row()])))
 
 
 def test_broken_benchmark_files_are_named_with_their_line() -> None:
     problem = SuiteError("axis n is empty", path="kernels/x/bench.py", line=3, cure="give it a point")
-    text = show(tables.run_table(1, [], [problem]))
+    text = show(tables.run_table(Shown(1, [], [problem])))
     assert "kernels/x/bench.py:3: axis n is empty" in text
     assert "cure: give it a point" in text
     assert "nothing measured" in text
 
 
 def test_colour_is_for_terminals_alone_and_never_the_only_sign() -> None:
-    table = tables.run_table(1, [row(judgement(verdict, 1.05)) for verdict in Verdict])
+    table = tables.run_table(Shown(1, [row(judgement(verdict, 1.05)) for verdict in Verdict]))
     assert "\x1b[" in show(table, colour=True)
     text = show(table)
     assert "\x1b[" not in text
@@ -219,7 +219,7 @@ def test_counts_name_the_other_verdicts_only_where_there_are_any() -> None:
 def test_json_of_a_run_is_flat_and_strictly_json() -> None:
     rows = [row(judgement(Verdict.REGRESSION, 1.05), max_error=float("inf")), row(status=Status.FAILED)]
     problem = SuiteError("axis n is empty", path="bench.py", line=3, cure="give it a point")
-    found = json.loads(json.dumps(tables.run_json(12, rows, [problem]), allow_nan=False))
+    found = json.loads(json.dumps(tables.run_json(Shown(12, rows, [problem])), allow_nan=False))
     assert found["run"] == 12
     first, second = found["results"]
     assert first["case"] == CASE.id
@@ -344,8 +344,10 @@ def test_the_doctor_names_the_cure_of_what_is_not_ok() -> None:
 
 
 def test_cases_are_listed_without_mistaking_their_points_for_styles() -> None:
-    rows: Sequence[Mapping[str, object]] = [{"case": "dot/tree[red]", "kind": "kernel", "requires": ["cuda", "sm_90"]}]
+    rows: Sequence[Mapping[str, object]] = [
+        {"case": "dot/tree[red]", "kind": "kernel", "modes": ["cold", "warm"], "requires": ["cuda", "sm_90"]}
+    ]
     text = show(tables.cases_table(rows))
     assert "dot/tree[red]" in text
-    assert "cuda, sm_90" in text
+    assert re.search(r"kernel +cold, warm +cuda, sm_90", text)
     assert "1 case" in text
