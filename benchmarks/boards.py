@@ -17,6 +17,7 @@ from pathlib import Path
 from workbench import Claim, Ran, finish, ready, run, table
 
 from perfsvc import judge
+from perfsvc.device.find import find
 from perfsvc.judge import Comparison
 from perfsvc.measure.sampler import Sampling
 from perfsvc.model import Verdict
@@ -39,7 +40,8 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
     options = parser.parse_args()
-    boards = [ready(options.suite, board, Sampling()).device for board in options.boards]
+    ready(options.suite, options.boards[0], Sampling())  # so that every run finds its binaries in the cache
+    boards = [info for board in options.boards for info in find([board])]
     specs = [board.spec for board in boards]
     plans = {
         FIRST: (specs[:1], ()),
@@ -56,6 +58,7 @@ def main() -> int:
             try:
                 runs[name] = run(Path(folder), options.suite, devices, *common, *more)
                 print(f"{name:18} {runs[name].wall_s:8.2f} s", flush=True)
+                problems += [f"{name}: {case}" for case in runs[name].failed]
             except RuntimeError as error:
                 problems.append(f"{name}: {error}")
     return report(runs, problems, judge.default_threshold(boards[0].kind), options.json)
@@ -94,7 +97,8 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
     print()
     for problem in problems:
         print(f"PROBLEM  {problem}")
-    claims = [Claim("wall time of both boards over that of the quicker one alone", ratio(runs), 0.6)]
+    claims = [Claim("runs and cases that failed", len(problems), 0)]
+    claims += [Claim("wall time of both boards over that of the quicker one alone", ratio(runs), 0.6)]
     for name in (DEALT, EVERYWHERE):
         changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
         claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))

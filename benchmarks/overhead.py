@@ -42,12 +42,18 @@ def main() -> int:
     print(table(("part", "seconds", "%"), [*shares, ["wall time", f"{ran.wall_s:.3f}", "100.0"]]), end="\n\n")
     busy_s = parts["device busy with samples"]
     ratio = ran.wall_s / busy_s if busy_s else None
+    for case in ran.failed:
+        print(f"PROBLEM  {case}")
     return finish(
-        [Claim("wall time over the time that the device is busy", ratio, 2.0)],
+        [
+            Claim("cases that failed", len(ran.failed), 0),
+            Claim("wall time over the time that the device is busy", ratio, 2.0),
+        ],
         options.json,
         wall_s=ran.wall_s,
         compiling_s=compiling_s,
         parts_s=parts,
+        problems=ran.failed,
     )
 
 

@@ -127,12 +127,14 @@ def test_a_board_that_another_run_holds_is_left_alone(fake, tmp_path, monkeypatc
 
 
 def test_a_runs_overhead_is_taken_apart(benchmark, fake):
-    _, printed, found = benchmark("overhead", "--device", fake({}), "--suite", SUITE, "--replicas", 1)
+    device = fake({"scale/alpha": {"fault": "wrong"}})
+    code, printed, found = benchmark("overhead", "--device", device, "--suite", SUITE, "--replicas", 1)
     parts = found["parts_s"]
     assert sum(parts.values()) == pytest.approx(found["wall_s"])
-    ((ratio, _),) = claims(found).values()
+    (failed, _), (ratio, _) = claims(found).values()
+    assert (code, failed) == (1, 1)
     assert ratio == pytest.approx(found["wall_s"] / parts["device busy with samples"])
-    assert "wall time" in printed
+    assert "PROBLEM  scale/alpha[n=100]: wrong" in printed
 
 
 def test_two_boards_share_a_plan(benchmark, fake):

@@ -186,6 +186,8 @@ def ran(script):
         "case": ["a", "b"],
         "mode": ["cold", "cold"],
         "device": ["GPU-0", "GPU-0"],
+        "status": ["ok", "wrong"],
+        "reason": ["", "sum[0] is nan"],
         "median_s": [1e-4, 2e-4],
         "measured_at": [began + timedelta(seconds=5), began + timedelta(seconds=8)],
         "wall_s": [3.0, 2.0],
@@ -194,6 +196,10 @@ def ran(script):
         "busy_s": [2.0, None],
     }
     return script("workbench").Ran(began, began + timedelta(seconds=10), columns)
+
+
+def test_a_run_names_the_cases_that_failed(ran):
+    assert ran.failed == ["b: wrong: sum[0] is nan"]
 
 
 def test_a_run_is_taken_apart_without_a_rest(script, ran):
