@@ -2,12 +2,24 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from perfsvc.device import fake
 from perfsvc.device.fake import Entry, FakeDevice, Script
-from perfsvc.errors import NoDeviceError
-from perfsvc.model import Case, Kind, ReplayRecord
+from perfsvc.errors import LaunchError, NoDeviceError
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    Case,
+    Conditions,
+    Kind,
+    Launch,
+    ReplayRecord,
+    Role,
+    Slowdown,
+)
 
 CASE = Case("dot", "tree", (("n", 1000),))
 
@@ -44,21 +56,176 @@ def test_seconds_are_one_number_or_one_entry_a_replica(seconds, samples):
 
 
 @pytest.fixture
-def device(tmp_path):
-    path = tmp_path / "script.json"
-    path.write_text(json.dumps({"model": "Fake H100", "cases": {"dot": {"seconds": [[1.0, 2.0, 3.0], 9.0]}}}))
-    return FakeDevice(path)
+def play(tmp_path):
+    """Opens the fake device with a script."""
+
+    def opened(cases, **script):
+        path = tmp_path / "script.json"
+        path.write_text(json.dumps({"cases": cases, **script}))
+        return FakeDevice(path)
+
+    return opened
+
+
+@pytest.fixture
+def device(play):
+    return play({"dot": {"seconds": [[1.0, 2.0, 3.0], 9.0]}}, model="Fake H100")
+
+
+OUT = Buffer(Array("out", "float32", (4,)), Role.OUTPUT)
+OUT_BYTES = 16
+RECORD = ReplayRecord(CASE, Kind.KERNEL, (OUT,), (), (), "", seed=0)
+LAUNCH = Launch(0, "dot", (1, 1, 1), (1, 1, 1), (BufferArg("out"),))
+
+
+def launching(device):
+    """The work of a sample: one launch."""
+    address = device.allocate(OUT_BYTES)
+    return lambda: device.launch(b"", LAUNCH, (np.uint64(address),))
+
+
+def batch(device, sample, count=1, *, clock="device", gated=True):
+    return device.batch(sample, count, clock=clock, evict_bytes=0, gated=gated)
 
 
 def test_samples_are_played_in_order_over_all_batches(device):
-    record = ReplayRecord(CASE, Kind.KERNEL, (), (), (), "", seed=0)
     ran = []
-    with device.measuring(record, 0, {}):
-        played = [device.time(lambda: ran.append(1), count, clock="device", cold=True) for count in (2, 2, 1)]
-    assert played == [[1.0, 2.0], [3.0, 1.0], [2.0]]
-    assert ran
-    with device.measuring(record, 1, {}):
-        assert device.time(lambda: None, 2, clock="host", cold=False) == [9.0, 9.0]
+    with device.measuring(RECORD, 0):
+        played = [batch(device, lambda: ran.append(1), count) for count in (2, 2, 1)]
+    assert [one.samples_s for one in played] == [(1.0, 2.0), (3.0, 1.0), (2.0,)]
+    assert [one.busy_s for one in played] == [3.0, 4.0, 2.0]
+    assert len(ran) == 3
+    with device.measuring(RECORD, 1):
+        assert batch(device, lambda: None, 2, clock="host").samples_s == (9.0, 9.0)
+
+
+def test_its_clock_counts_samples_and_rests_and_nothing_else(device):
+    with device.measuring(RECORD, 0):
+        batch(device, lambda: None, 3)
+        device.rest(100.0)
+        device.conditions()
+        assert device.now() == 106.0
+        assert device.back_to_back(lambda: None, 3) == 2.0
+        assert device.now() == 112.0
+
+
+def test_a_sample_that_launches_nothing_takes_the_floor_where_the_case_does_launch(play):
+    device = play({"dot": {"seconds": 1e-4, "floor": 2e-6}})
+    with device.measuring(RECORD, 0):
+        assert batch(device, lambda: None).samples_s == (1e-4,)  # a Python step may launch what we do not see
+        assert batch(device, launching(device)).samples_s == (1e-4,)
+        assert batch(device, lambda: None, 2).samples_s == (2e-6, 2e-6)
+    with device.measuring(RECORD, 1):
+        assert batch(device, lambda: None).samples_s == (1e-4,)
+
+
+def test_energy_is_what_the_script_says_and_takes_its_time(play):
+    assert play({}).energy(lambda: None, 1.0) is None
+    device = play({"dot": {"energy_j": 0.25}})
+    with device.measuring(RECORD, 0):
+        assert device.energy(lambda: None, 1.5) == 0.25
+    assert device.now() == 1.5
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+HOT = {"slowdowns": ["thermal slowdown"], "temperature_c": 92, "sm_clock_hz": 1e9, "others": [17], "xids": [79]}
+
+
+def test_readings_are_one_a_look_and_the_last_one_lasts(play):
+    device = play({"dot": {"conditions": [{}, HOT, {"temperature_c": 50}]}})
+    with device.measuring(RECORD, 0):
+        assert batch(device, lambda: None, 7).conditions == Conditions()
+        assert device.conditions() == Conditions(
+            slowdowns=(Slowdown.THERMAL,), temperature_c=92.0, sm_clock_hz=1e9, others=(17,), xids=(79,)
+        )
+        assert [batch(device, lambda: None).conditions for _ in range(3)] == [Conditions(temperature_c=50.0)] * 3
+    with device.measuring(RECORD, 1):
+        assert device.conditions() == Conditions()
+
+
+def test_a_board_that_nobody_measures_on_is_well(play):
+    assert play({"*": {"conditions": [HOT]}}).conditions() == Conditions()
+
+
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_host_keeps_ahead_unless_more_is_queued_than_the_queue_takes(play):
+    device = play({}, queue_depth=12)
+    assert device.queue_depth == 12
+    sample = launching(device)
+    with device.measuring(RECORD, 0):
+        held = batch(device, sample, 4)  # each a launch and two events
+        assert (held.gated, held.kept_ahead, device.now()) == (True, True, 4e-4)
+        tripped = batch(device, sample, 5)
+        assert (tripped.gated, tripped.kept_ahead) == (True, False)
+        assert device.now() == pytest.approx(9e-4 + fake.GATE_LIMIT_S)
+
+
+def test_what_synchronises_opens_the_gate_whatever_the_queue_takes(play):
+    device = play({"dot": {"fault": "synchronises"}})
+    with device.measuring(RECORD, 0):
+        assert batch(device, lambda: None).kept_ahead is False
+        ungated = batch(device, lambda: None, gated=False)
+        assert (ungated.gated, ungated.kept_ahead) == (False, False)
+        assert batch(device, lambda: None, clock="host", gated=False).kept_ahead is None
+    assert device.now() == pytest.approx(fake.GATE_LIMIT_S + 3e-4)
+
+
+# --- results and faults -----------------------------------------------------------------------------------------------
+
+
+def handed_out(device, expected):
+    address = device.allocate(OUT_BYTES)
+    out = np.zeros(4, np.float32)
+    device.expect({"out": expected})
+    device.launch(b"", LAUNCH, (np.uint64(address),))
+    device.download(address, out)
+    return out.tolist()
+
+
+FIRST, OTHER = np.array([1.0, 2.0, 3.0, 4.0]), np.array([5.0, 6.0, 7.0, 8.0])
+
+
+@pytest.mark.parametrize(
+    ("fault", "second"),
+    [(None, [5.0, 6.0, 7.0, 8.0]), ("wrong", [6.0, 7.0, 8.0, 9.0]), ("caches", [1.0, 2.0, 3.0, 4.0])],
+)
+def test_launches_come_to_what_is_expected_at_the_time(play, fault, second):
+    device = play({"dot": {"fault": fault}})
+    with device.measuring(RECORD, 0):
+        handed_out(device, FIRST)
+        assert handed_out(device, OTHER) == second
+    with device.measuring(RECORD, 1):
+        assert handed_out(device, FIRST) == [number + (fault == "wrong") for number in FIRST]
+
+
+def test_work_is_elsewhere_where_the_script_says_so(play):
+    device = play({"dot": {"fault": "elsewhere", "replica": 1}})
+    for replica in (0, 1):
+        with device.measuring(RECORD, replica):
+            assert device.works_elsewhere(lambda: None, 0.01, ()) is (replica == 1)
+
+
+def test_a_board_that_is_lost_cannot_be_described_or_opened_until_its_marker_is_gone(play, tmp_path):
+    device = play({"dot": {"fault": "lost", "replica": 1}}, uuid="FAKE-7")
+    script, marker = tmp_path / "script.json", tmp_path / "script.json.lost"
+    with device.measuring(RECORD, 0):
+        device.launch(b"", LAUNCH, (np.uint64(0),))
+    assert not marker.exists()
+    with device.measuring(RECORD, 1), pytest.raises(LaunchError, match="FAKE-7 was lost") as lost:
+        device.launch(b"", LAUNCH, (np.uint64(0),))
+    assert lost.value.fatal
+    for refused in (fake.describe, FakeDevice):
+        with pytest.raises(NoDeviceError, match="FAKE-7 is lost") as error:
+            refused(script)
+        assert str(marker) in error.value.cure
+    marker.unlink()
+    assert FakeDevice(script).info.uuid == "FAKE-7"
+
+
+# --- the script -------------------------------------------------------------------------------------------------------
 
 
 def test_a_script_describes_its_device(device, tmp_path):
@@ -69,7 +236,18 @@ def test_a_script_describes_its_device(device, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "[]", '{"cases": {"*": {"seconds": "long"}}}', '{"cases": {"*": {"second": 1}}}', '{"case": {}}']
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        '{"case": {}}',
+        '{"cases": {"*": {"seconds": "long"}}}',
+        '{"cases": {"*": {"second": 1}}}',
+        '{"cases": {"*": {"fault": "sulks"}}}',
+        '{"cases": {"*": {"conditions": [{"temperature": 92}]}}}',
+        '{"cases": {"*": {"conditions": [{"slowdowns": ["lunch"]}]}}}',
+    ],
 )
 def test_a_script_that_cannot_be_read_is_named(tmp_path, text):
     path = tmp_path / "script.json"
