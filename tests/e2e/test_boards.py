@@ -120,6 +120,49 @@ def test_the_cases_of_a_board_that_vanishes_fail_with_the_reason_where_every_boa
     assert all(one.cure for one in failed.values())
 
 
+def on_two_boards(perfsvc, *arguments, code, **scripts):
+    """Runs the suite from the command line on boards of one model; what it wrote for people."""
+    devices = []
+    for uuid, cases in scripts.items():
+        (perfsvc.folder / f"{uuid}.json").write_text(json.dumps({"uuid": uuid, "cases": cases}))
+        devices += ["--device", f"fake:{perfsvc.folder / uuid}.json"]
+    suite = ("--suite", perfsvc.suites / "scale", "--points", "full", "--replicas", "2")
+    return perfsvc("run", *devices, *suite, *arguments, code=code)
+
+
+def stored(perfsvc, run, status="ok"):
+    """The cases with that status in a run, by board, each with the number of its replicas."""
+    rows = perfsvc.rows(
+        "select d.uuid, c.variant, c.point, count(*) from measurements m"
+        " join devices d on d.id = m.device_id join cases c on c.id = m.case_id"
+        f" where m.run_id = {run} and m.status = '{status}' group by 1, 2, 3"
+    )
+    return {(uuid, variant, point): count for uuid, variant, point, count in rows}
+
+
+def test_cases_are_dealt_from_the_command_line_and_compared_with_the_night_before(perfsvc):
+    for _ in range(2):
+        on_two_boards(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
+    first, second = stored(perfsvc, 1), stored(perfsvc, 2)
+    assert first == second
+    assert sorted(first.values()) == [2] * len(CASES)
+    assert {uuid for uuid, *_ in first} == {"A", "B"}
+    assert perfsvc.rows("select distinct verdict from verdicts where run_id = 2 and ratio is not null") == [
+        ("unchanged",)
+    ]
+
+
+def test_what_another_board_took_over_is_stored_under_that_board(perfsvc):
+    on_two_boards(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
+    dealt = stored(perfsvc, 1)
+    lost = USUAL | {"scale": {"fault": "lost"}}
+    ended = on_two_boards(perfsvc, "--spread", "each-model", code=4, A=lost, B=USUAL)
+    assert "A is lost" in ended.err
+    ((board, *broke),) = stored(perfsvc, 2, "failed")
+    assert board == "A"
+    assert stored(perfsvc, 2) == {("B", *case): 2 for _, *case in dealt if case != broke}
+
+
 def test_a_second_run_waits_for_the_board_says_so_and_goes_on(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")

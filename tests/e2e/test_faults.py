@@ -38,6 +38,7 @@ def test_four_faults_are_four_failed_cases_and_all_others_are_measured(perfsvc):
 FAULTS = {
     "wrong": ("wrong", "wrong result"),
     "overrun": ("wrong", "out of bounds"),
+    "caches": ("wrong", "wrong result"),
     "refused": ("failed", "invalid configuration"),
     "illegal": ("failed", "illegal address"),
     "crash": ("failed", "killed by SIGKILL"),
@@ -65,6 +66,19 @@ def test_a_fault_in_a_later_replica_keeps_what_was_measured_before(perfsvc):
         "select replica, status from measurements m join cases c on c.id = m.case_id where variant like 'beta%'"
     )
     assert sorted(beta) == [(0, "ok"), (1, "failed")]
+
+
+def test_a_board_that_is_lost_costs_what_was_left_for_it(perfsvc):
+    """Its reason stands with every case, and the next run measures again when the board is back."""
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "lost", "replica": 1}})
+    rows = {row["case"]: row for row in perfsvc.fake("--format", "json", "--replicas", "3", code=4).json["results"]}
+    assert {row["status"] for row in rows.values()} == {"failed"}
+    assert all("FAKE-0" in row["reason"] and "lost" in row["reason"] for row in rows.values())
+    assert perfsvc.rows("select distinct replica from measurements where status = 'ok' order by replica")[0] == (0,)
+    assert perfsvc.rows("select state from runs") == [("finished",)]
+    Path(f"{perfsvc.script}.lost").unlink()
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
 
 
 def wait_for(condition, seconds=30):
