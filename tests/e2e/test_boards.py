@@ -133,11 +133,10 @@ def on_two_boards(perfsvc, *arguments, code, **scripts):
 def stored(perfsvc, run, status="ok"):
     """The cases with that status in a run, by board, each with the number of its replicas."""
     rows = perfsvc.rows(
-        "select d.uuid, c.variant, c.point, count(*) from measurements m"
+        "select m.run_id, m.status, d.uuid, c.variant, c.point from measurements m"
         " join devices d on d.id = m.device_id join cases c on c.id = m.case_id"
-        f" where m.run_id = {run} and m.status = '{status}' group by 1, 2, 3"
     )
-    return {(uuid, variant, point): count for uuid, variant, point, count in rows}
+    return Counter(tuple(case) for of_run, how, *case in rows if (of_run, how) == (run, status))
 
 
 def test_cases_are_dealt_from_the_command_line_and_compared_with_the_night_before(perfsvc):
