@@ -36,8 +36,8 @@ class Open:
 class Job:
     """One case to measure in one replica.
 
-    Its binaries follow as blobs, in the order of ``record.modules``; its inputs and references lie in the shared
-    memory whose descriptor comes with it.
+    Its binaries follow as blobs, in the order of ``record.modules``; its inputs and references lie in shared memory
+    whose descriptor comes with it, and the fresh ones in a second one.
 
     Attributes:
         arrays: names what lies in the shared memory: equal for cases that have it in common, so that a device which
