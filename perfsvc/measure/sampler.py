@@ -20,7 +20,7 @@ WARM_BATCH = 5
 WARM_AGREEMENT = 0.01
 """Two batches of the warm-up agree where their medians differ by no more than this share, or than their scatter."""
 WARM_SHARE = 0.25
-"""Of the time cap: what the warm-up may take."""
+"""Of the time cap: what the warm-up may take, and each one after a wait for the board."""
 DISTURBED_IN_A_ROW = 3
 """Batches, after which a case waits for its board to recover."""
 UNKNOWN_CACHE_BYTES = 128 << 20
@@ -57,7 +57,7 @@ class Samples:
 
     Attributes:
         batches: in the order they were taken, the rejected ones among them.
-        warmup: samples taken before them and thrown away.
+        warmup: samples taken before them, and after a wait for the board, and thrown away.
         stopped: why no more were taken.
         note: what a reader of the times has to know; empty where it is nothing.
         metrics: what was measured beside them, by name.
@@ -146,7 +146,8 @@ class _Sampler:
 
     def take(self) -> Samples:
         """Warms up and samples."""
-        self._warm_up()
+        self._warmup.append(self._batches.take(1))  # tells how long a sample takes
+        self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
         stopped = self._sample()
         return Samples(
             batches=tuple(self._taken),
@@ -156,16 +157,15 @@ class _Sampler:
             warmup_busy_s=sum(batch.busy_s for batch in self._warmup),
         )
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, until_s: float) -> None:
         """Takes samples until times are stable.
 
-        The first one, by itself, tells how long a sample takes. Then small batches are taken until the medians of two
-        in a row agree: within one per cent, or within their scatter (the median absolute deviation). At a quarter of
-        the time cap it ends in any case: times that go on drifting are then in the samples, whose interval says so.
+        Small batches are taken until the medians of two in a row agree: within one per cent, or within their scatter
+        (the median absolute deviation). When ``until_s`` seconds of sampling are over it ends in any case: times that
+        go on drifting are then in the samples, whose interval says so.
         """
-        self._warmup.append(self._batches.take(1))
         before: Batch | None = None
-        while self._elapsed_s < WARM_SHARE * self._sampling.seconds:
+        while self._elapsed_s < until_s:
             batch = self._batches.take(WARM_BATCH)
             self._warmup.append(batch)
             if batch.rejected:
@@ -194,6 +194,8 @@ class _Sampler:
             if len(disturbed) == DISTURBED_IN_A_ROW:
                 if not self._recovery.wait([cause for causes in disturbed for cause in causes]):
                     return self._given_up()
+                # The board was idle meanwhile.
+                self._warm_up(until_s=self._elapsed_s + WARM_SHARE * self._sampling.seconds)
                 disturbed.clear()
 
     def _given_up(self) -> str:

@@ -19,6 +19,9 @@ _LEAST = 6
 """Samples below which no interval of order statistics reaches the confidence."""
 _ROUNDING = 1e-6
 """Times that differ by less than this share are taken for equal: CUDA's events count single-precision milliseconds."""
+LARGEST_STEP_S = 1e-6
+"""Of any clock that times samples: CUDA's events tell times half a microsecond apart (CUDA Runtime API,
+cudaEventElapsedTime), and the host's clock does better."""
 
 
 class Rule(Protocol):
@@ -29,7 +32,7 @@ class Rule(Protocol):
 
         Args:
             samples_s: all samples that count so far, in seconds; at least one.
-            elapsed_s: seconds since the case's first sample.
+            elapsed_s: seconds that sampling has taken so far, warm-up included.
         """
         ...
 
@@ -127,8 +130,9 @@ def _probability(count: int, k: int) -> float:
 def step_of(samples_s: Sequence[float]) -> float | None:
     """The step of the clock that gave these samples, in seconds.
 
-    The smallest difference between samples, where some are equal. Zero where no two are, so that no step shows; None
-    where all are, so that it may be of any size.
+    The smallest difference between samples, where some are equal. Zero where no step shows: where no two are equal, or
+    where the smallest difference is more than any clock's (the kernel then takes one of a few times, and more samples
+    tell which is the usual one). None where all are equal, so that it may be of any size.
     """
     ordered = sorted(samples_s)
     rounding = _ROUNDING * ordered[-1]
@@ -136,7 +140,8 @@ def step_of(samples_s: Sequence[float]) -> float | None:
     steps = [gap for gap in gaps if gap > rounding]
     if not steps:
         return None
-    return min(steps) if len(steps) < len(gaps) else 0.0
+    smallest = min(steps)
+    return smallest if len(steps) < len(gaps) and smallest <= LARGEST_STEP_S else 0.0
 
 
 def _percent(share: float) -> str:

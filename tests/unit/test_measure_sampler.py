@@ -285,7 +285,9 @@ def test_a_throttling_board_is_waited_for_after_three_batches_in_a_row(play):
     assert len(samples.seconds) == 50
     assert samples.note == "waited 3.5 s for the board to recover from thermal slowdown"
     assert samples.stopped.startswith("precision")
-    assert device.now() == pytest.approx(211e-4 + 3.5)
+    assert device.counts == [1, 5, 5, 50, 50, 50, 5, 5, 50]  # it was idle, and is warmed up again
+    assert samples.warmup == 21
+    assert device.now() == pytest.approx(221e-4 + 3.5)
 
 
 def test_disturbances_with_good_batches_between_are_not_waited_for(play):

@@ -73,47 +73,93 @@ def test_fewer_than_six_samples_are_never_enough():
 # --- clocks that are coarse -------------------------------------------------------------------------------------------
 
 
+US = 1e-6
+
+
+def in_us(*samples):
+    return [US * sample for sample in samples]
+
+
 def test_equal_samples_claim_no_width():
-    assert reached([4e-6] * 50) == "precision: all 50 samples are equal, as finely as the clock tells"
+    assert reached([4 * US] * 50) == "precision: all 50 samples are equal, as finely as the clock tells"
 
 
 def test_a_median_is_known_no_better_than_half_a_step_of_the_clock():
     # 30 of 50 samples are 1000 steps, so that the interval has no width.
-    samples = [0.999] * 10 + [1.0] * 30 + [1.001] * 10
-    assert interval(samples) == (1.0, 1.0, 1.0)
+    samples = in_us(*[99.9] * 10, *[100] * 30, *[100.1] * 10)
+    assert interval(samples) == (100 * US, 100 * US, 100 * US)
     assert reached(samples) == "precision: the median is known within ±0.05 % (asked: ±0.2 %)"
 
 
 def test_an_interval_without_width_is_enough_though_a_step_is_more_than_was_asked_for():
-    samples = [0.9] * 10 + [1.0] * 30 + [1.1] * 10
+    samples = in_us(*[0.9] * 10, *[1.0] * 30, *[1.1] * 10)
     assert reached(samples) == "precision: the median is known to a step of the clock, ±5 % (asked: ±0.2 %)"
 
 
-def test_an_interval_of_one_step_is_enough_for_it_may_never_be_narrower():
-    assert reached([1.0] * 30 + [1.032] * 30) == (
-        "precision: the median is known to a step of the clock, ±1.6 % (asked: ±0.2 %)"
-    )
-    assert reached([1.0] * 26 + [1.032] * 24).startswith(
-        "precision: the median is known to a step of the clock, ±3.2 %"
-    )
+@pytest.mark.parametrize(("shorter", "longer", "share"), [(30, 30, "1.6"), (26, 24, "3.2")])
+def test_an_interval_of_one_step_is_enough_for_it_may_never_be_narrower(shorter, longer, share):
+    samples = in_us(*[1.0] * shorter, *[1.032] * longer)
+    assert reached(samples) == f"precision: the median is known to a step of the clock, ±{share} % (asked: ±0.2 %)"
 
 
 def test_an_interval_of_two_steps_is_not():
-    assert reached([0.968] * 20 + [1.0] * 10 + [1.032] * 20) == ""
+    assert reached(in_us(*[0.968] * 20, *[1.0] * 10, *[1.032] * 20)) == ""
+
+
+def test_a_kernel_that_takes_one_of_two_times_has_not_shown_the_step_of_a_clock():
+    assert reached(in_us(*[900] * 26, *[1000] * 24)) == ""
+    assert reached(in_us(*[900] * 35, *[1000] * 15)) != ""
 
 
 @pytest.mark.parametrize(
     ("samples", "step"),
     [
-        ([1.0, 1.0, 1.5, 1.75], 0.25),
-        ([1.0, 1.0 + 1e-9, 1.5], 0.5),  # equal, but for the rounding
-        ([1.0, 1.2, 1.5], 0.0),
-        ([1.0, 1.0, 1.0], None),
-        ([1.0, 1.0 + 1e-9], None),
+        ((1.0, 1.0, 1.5, 1.75), 0.25),
+        ((1.0, 1.0 + 1e-9, 1.5), 0.5),  # equal, but for the rounding
+        ((1.0, 1.2, 1.5), 0.0),
+        ((7.0, 7.0, 8.0), 1.0),
+        ((7.0, 7.0, 8.1), 0.0),  # too coarse for a clock
+        ((1.0, 1.0, 1.0), None),
+        ((1.0, 1.0 + 1e-9), None),
     ],
 )
 def test_the_step_of_a_clock_shows_in_what_it_gives(samples, step):
-    assert step_of(samples) == pytest.approx(step)
+    assert step_of(in_us(*samples)) == (None if step is None else pytest.approx(step * US))
+
+
+# --- what an interval claims ------------------------------------------------------------------------------------------
+
+
+DRAWS = {
+    "normal": lambda rng, count: 1e-4 * (1 + 0.008 * rng.standard_normal(count)),
+    "skewed": lambda rng, count: 1e-4 * (1 + 0.01 * (rng.standard_exponential(count) - math.log(2))),
+    "two humps": lambda rng, count: (
+        1e-4 * (1 + 0.004 * rng.standard_normal(count) + 0.004 * rng.choice((-1, 1), count))
+    ),
+}
+"""Samples whose median is 100 µs."""
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("count", [6, 20, 50, 101])
+def test_nineteen_of_twenty_intervals_hold_the_median(draw, count):
+    rng = np.random.default_rng(count)
+    held = [low <= 1e-4 <= high for low, _, high in (interval(DRAWS[draw](rng, count)) for _ in range(2000))]
+    assert np.mean(held) > 0.94
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_they_still_do_where_sampling_stops_as_soon_as_they_are_narrow(draw):
+    rng, rule, held, counts = np.random.default_rng(1), Precision(0.002, 50), [], set()
+    for _ in range(1000):
+        samples, count = DRAWS[draw](rng, 1600).tolist(), 50
+        while not rule.reached(samples[:count], 0.0) and count < len(samples):
+            count *= 2
+        low, _, high = interval(samples[:count])
+        held.append(low <= 1e-4 <= high)
+        counts.add(count)
+    assert np.mean(held) > 0.93
+    assert len(counts) > 2  # it did look several times
 
 
 # --- caps -------------------------------------------------------------------------------------------------------------
