@@ -164,7 +164,7 @@ def test_a_batch_lasts_no_longer_than_50_ms(play):
     [
         (Mode.COLD, 1, (100 - 8) // 5),  # a launch, two events, and up to two of the eviction
         (Mode.COLD, 6, (100 - 8) // 10),
-        (Mode.WARM, 1, (100 - 8 - 1) // 3),  # one more sample comes first
+        (Mode.WARM, 2, (100 - 8 - 2) // 4),  # one more sample comes first
         (Mode.COLD, None, (100 - 8) // 12),  # taken for eight
         (Mode.COLD, 80, 1),
     ],
@@ -173,6 +173,13 @@ def test_a_batch_fits_the_queue(play, mode, operations, most):
     device = play({"queue_depth": 100})
     take(device, Sampling(samples=100, least=100), mode=mode, operations=operations)
     assert max(device.counts) == most
+
+
+def test_an_unknown_number_of_operations_is_tried_behind_the_gate(play):
+    device = play({"queue_depth": 10})
+    samples = take(device, operations=None)
+    assert {(count, gated) for count, _, _, gated in device.batches} == {(1, True)}
+    assert samples.note == ""
 
 
 def test_a_device_that_queues_nothing_takes_any_number(play):
@@ -229,6 +236,13 @@ def test_after_the_gate_has_opened_by_itself_half_as_many_are_taken(play):
     assert samples.note == ""
 
 
+def test_what_the_gate_let_through_says_nothing_about_the_warm_up(play):
+    device = play({"queue_depth": 60}, seconds=1e-4)
+    samples = take(device, operations=None, launches=20)
+    assert device.counts[:4] == [1, 4, 2, 2]  # the four were let through, two and two agree
+    assert samples.warmup == 9
+
+
 def test_work_that_synchronises_goes_on_without_the_gate_after_two_single_samples(play):
     device = play(fault="synchronises", seconds=1e-4)
     samples = take(device)
@@ -280,7 +294,7 @@ def test_a_batch_that_is_disturbed_and_tripped_says_both(play):
 
 def test_a_throttling_board_is_waited_for_after_three_batches_in_a_row(play):
     device = play(seconds=1e-4, conditions=[{}] * WARMUP + [HOT] * 5 + [{}])  # three batches and two looks
-    samples = take(device, Sampling(seconds=0.05))
+    samples = take(device)
     assert [batch.rejected for batch in samples.batches] == ["thermal slowdown"] * 3 + [""]
     assert len(samples.seconds) == 50
     assert samples.note == "waited 3.5 s for the board to recover from thermal slowdown"
@@ -288,6 +302,13 @@ def test_a_throttling_board_is_waited_for_after_three_batches_in_a_row(play):
     assert device.counts == [1, 5, 5, 50, 50, 50, 5, 5, 50]  # it was idle, and is warmed up again
     assert samples.warmup == 21
     assert device.now() == pytest.approx(221e-4 + 3.5)
+
+
+def test_waiting_for_the_board_does_not_count_against_the_time_cap(play):
+    device = play(seconds=measured(spread(0.3, 101) * 5), conditions=[{}] * WARMUP + [HOT] * 5 + [{}])
+    samples = take(device, Sampling(samples=60, least=30, seconds=0.05))
+    assert (len(samples.seconds), samples.stopped) == (60, "sample cap of 60")
+    assert device.now() > 3.5
 
 
 def test_disturbances_with_good_batches_between_are_not_waited_for(play):
