@@ -1,13 +1,15 @@
 """Cases as files that a process without perfsvc can run: binaries, steps, and the beginning of each input."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from perfsvc.device.cuda.arena import PAGE_BYTES, Arena, arena_bytes
+from perfsvc.measure.memory import GUARD_BYTES
 from perfsvc.measure.plan import Task
 from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, Step
 
@@ -15,25 +17,39 @@ BEGINNING_BYTES = 4 << 20
 """What is written of an input; on the device it is repeated until the buffer is full."""
 
 
-def write(folder: Path, tasks: Iterable[Task]) -> None:
-    """Writes ``cases.json`` and what it names into a folder."""
-    cases = []
+def write(folder: Path, tasks: Iterable[Task], memory_bytes: int) -> None:
+    """Writes ``cases.json`` and what it names into a folder.
+
+    Every array has its place: where perfsvc has it on a device of so much memory, since places move times.
+    """
+    cases: list[dict[str, Any]] = []
     for number, task in enumerate(tasks):
         inputs, _ = task.arrays.make()
         cases.append(
             {
                 "name": task.record.case.id,
                 "modules": [_module(folder, *pair) for pair in zip(task.record.modules, task.modules, strict=True)],
-                "buffers": [_buffer(folder, f"{number}", one, inputs) for one in task.record.buffers],
+                "buffers": _buffers(folder, f"{number}", task.record.buffers, inputs),
                 "steps": _steps(task),
             }
         )
-    (folder / "cases.json").write_text(json.dumps(cases, indent=1))
+    reach = max(buffer["place"] + buffer["bytes"] for case in cases for buffer in case["buffers"]) + GUARD_BYTES
+    bundle = {"arena_bytes": max(arena_bytes(memory_bytes), reach), "cases": cases}
+    (folder / "cases.json").write_text(json.dumps(bundle, indent=1))
 
 
 def _module(folder: Path, name: str, code: bytes) -> str:
     (folder / name).write_bytes(code)
     return name
+
+
+def _buffers(folder: Path, case: str, buffers: Sequence[Buffer], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    arena = Arena(PAGE_BYTES, 1 << 62)  # address 0 would not be one
+    places = [arena.allocate(_bytes(buffer) + 2 * GUARD_BYTES) for buffer in buffers]
+    return [
+        _buffer(folder, case, buffer, inputs) | {"place": (place or 0) - PAGE_BYTES + GUARD_BYTES}
+        for buffer, place in zip(buffers, places, strict=True)
+    ]
 
 
 def _buffer(folder: Path, case: str, buffer: Buffer, inputs: Mapping[str, Any]) -> dict[str, Any]:

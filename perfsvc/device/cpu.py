@@ -143,6 +143,7 @@ class CpuDevice:
         self.stream = 0
         self._memory = HostMemory()
         self.allocate = self._memory.allocate
+        self.allocate_aside = self._memory.allocate
         self.free = self._memory.free
         self.fill = self._memory.fill
         self.upload = self._memory.upload

@@ -169,6 +169,7 @@ class FakeDevice:
         self.stream = 0
         self.queue_depth = self._script.queue_depth
         self.allocate = self._memory.allocate
+        self.allocate_aside = self._memory.allocate
         self.free = self._memory.free
         self.fill = self._memory.fill
         self.upload = self._memory.upload

@@ -1,9 +1,8 @@
 """What every device can do.
 
 Memory is addressed by plain integers so that guard bands, poison and slices are written once, in ``perfsvc.measure``,
-for all devices. Everything but ``download``, ``synchronize`` and what
-returns a value may return before the device has done it.
-Every method may raise ``LaunchError``; ``fatal`` says that this process cannot go on using the device.
+for all devices. Everything but ``download``, ``synchronize`` and what returns a value may return before the device has
+done it. Every method may raise ``LaunchError``; ``fatal`` says that this process cannot go on using the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,11 +44,18 @@ class Device(Protocol):
         ...
 
     def allocate(self, nbytes: int) -> int:
-        """Allocates device memory, aligned to 256 bytes, and returns its address."""
+        """Allocates device memory for what is timed, aligned to 256 bytes, and returns its address.
+
+        On a device where the place of an array moves times, the same requests lead to the same places.
+        """
+        ...
+
+    def allocate_aside(self, nbytes: int) -> int:
+        """Allocates device memory that nothing timed uses."""
         ...
 
     def free(self, address: int) -> None:
-        """Frees what ``allocate`` returned."""
+        """Frees what was allocated."""
         ...
 
     def fill(self, address: int, nbytes: int, byte: int) -> None:
@@ -95,7 +101,7 @@ class Device(Protocol):
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
         """The error of ``count`` elements of device memory against a reference in device memory.
 
-        Computed where they lie, by the definition of ``perfsvc.measure.check.error_of``. None where the numbers are
+        Computed where they lie, by the definition of ``perfsvc.measure.error.error_of``. None where the numbers are
         such that only the host can tell.
         """
         ...

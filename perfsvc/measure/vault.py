@@ -37,7 +37,7 @@ class Vault:
                 return None
             while sum(nbytes for _, nbytes in self._kept.values()) + array.nbytes > self._budget:
                 self._device.free(self._kept.popitem(last=False)[1][0])
-            address = self._device.allocate(array.nbytes)
+            address = self._device.allocate_aside(array.nbytes)
             self._device.upload(address, np.ascontiguousarray(array))
             self._kept[key] = (address, array.nbytes)
         self._kept.move_to_end(key)

@@ -115,8 +115,26 @@ def test_addresses_may_point_into_the_middle(device, buffer):
     assert np.array_equal(bytes_at(device, address, 64)[16:32].view(np.int32), np.arange(4))
 
 
-def test_freed_memory_cannot_be_freed_again(device):
-    address = device.allocate(64)
+def test_the_same_requests_are_met_at_the_same_places_where_that_moves_times(device):
+    if device.info.kind != "cuda":
+        return
+
+    def dealt(*sizes):
+        addresses = [device.allocate(size) for size in sizes]
+        for address in reversed(addresses):
+            device.free(address)
+        return addresses
+
+    first = dealt(100, 5 << 20, 64)
+    aside = device.allocate_aside(1 << 20)
+    dealt(7 << 20, 300)
+    assert dealt(100, 5 << 20, 64) == first
+    device.free(aside)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_freed_memory_cannot_be_freed_again(device, aside):
+    address = (device.allocate_aside if aside else device.allocate)(64)
     device.free(address)
     with pytest.raises(LaunchError):
         device.free(address)

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from perfsvc.device import telemetry
 from perfsvc.device.cuda import listing
+from perfsvc.device.cuda.arena import Arena, arena_bytes
 from perfsvc.device.cuda.energy import joules_of
 from perfsvc.device.cuda.eviction import Eviction
 from perfsvc.device.cuda.failures import cure_of, is_of_a_kernel
 from perfsvc.device.cuda.instruments import Instruments
 from perfsvc.device.cuda.results import Results
 from perfsvc.device.cuda.stopwatch import Stopwatch
+from perfsvc.device.cuda.upload import Uploader
 from perfsvc.device.instruments import error_entry
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord
@@ -31,6 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _PLAIN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
+_LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # a stream that the legacy default stream does not wait for, and that does not wait for it
 # A cache of 50 MB saves a kernel no more than some 20 µs.
 _LOOK, _SLOW_S, _FASTER = 8, 5e-4, 0.88
@@ -107,11 +110,14 @@ class CudaDevice:
             self._context.push()
             # PyCUDA aborts a process that ends with a context on its stack.
             atexit.register(self.close)
+            self._arena_memory, size = _largest(arena_bytes(self.info.memory_bytes))
+            self._arena = Arena(int(self._arena_memory or 0), size)
             self._stream = drv.Stream(_NON_BLOCKING)
+            self._uploader = Uploader(self._stream)
             ours = Instruments(instruments, self.info.multiprocessors)
             self._results, self._aside = Results(ours, self._stream), Results(ours, drv.Stream(_NON_BLOCKING))
             self._eviction = Eviction(ours, self._stream)
-            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue)
+            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue, lambda: self._queued)
         except drv.Error as error:
             self._board.close()
             raise NoDeviceError(
@@ -123,6 +129,7 @@ class CudaDevice:
         self._lost = False
         self._allocations: dict[int, Any] = {}
         self._looked = False  # whether this case keeps lines in the cache
+        self._queued = 0  # operations of samples so far
         self._last_entry = ""
         self._domain = nvtx.get_domain("perfsvc")
 
@@ -147,7 +154,7 @@ class CudaDevice:
         attributes = self._domain.get_event_attributes(message=case.id, category=case.benchmark, payload=replica)
         self._domain.push_range(attributes)
         self._looked = self._eviction.thorough = False
-        self._board.read()  # what happened before is none of this case's business
+        self._stopwatch.look_aside(self._board.read)  # what happened before is none of this case's business
         try:
             yield
         finally:
@@ -160,15 +167,23 @@ class CudaDevice:
 
     @_translated
     def allocate(self, nbytes: int) -> int:
-        """Allocates device memory, at least one byte."""
+        """Deals device memory from the arena, or allocates it where that is full."""
+        return self._arena.allocate(nbytes) or self._allocated(nbytes)
+
+    @_translated
+    def allocate_aside(self, nbytes: int) -> int:
+        """Allocates device memory outside the arena."""
+        return self._allocated(nbytes)
+
+    def _allocated(self, nbytes: int) -> int:
         allocation = drv.mem_alloc(max(nbytes, 1))
         address = int(allocation)
         self._allocations[address] = allocation
         return address
 
     def free(self, address: int) -> None:
-        """Frees what ``allocate`` returned; all of it goes with the context where that is lost."""
-        if self._lost:
+        """Frees what was allocated; all of it goes with the context where that is lost."""
+        if self._lost or self._arena.free(address):
             return
         if address not in self._allocations:
             raise LaunchError(f"there is no allocation at {address:#x} to free", cure="free each allocation once")
@@ -177,12 +192,13 @@ class CudaDevice:
     @_translated
     def fill(self, address: int, nbytes: int, byte: int) -> None:
         """Queues a memset."""
+        self._queued += 1
         drv.memset_d8_async(address, byte, nbytes, self._stream)
 
     @_translated
     def upload(self, address: int, data: NDArray[Any]) -> None:
         """Queues a copy to the device; the host array may change once this returns."""
-        drv.memcpy_htod_async(address, data, self._stream)
+        self._uploader.upload(address, data)
 
     @_translated
     def download(self, address: int, out: NDArray[Any]) -> None:
@@ -208,6 +224,7 @@ class CudaDevice:
     def launch(self, module: _Module, launch: Launch, args: Sequence[np.generic]) -> None:
         """Queues one launch."""
         self._last_entry = launch.entry
+        self._queued += 1
         # NumPy's type characters are struct's, and struct's native alignment is that of kernel arguments.
         packed = struct.pack("@" + "".join([arg.dtype.char for arg in args]), *args)
         key = (launch.entry, launch.shared_bytes)
@@ -267,8 +284,8 @@ class CudaDevice:
                 self._look_for_kept_lines(sample, evict_bytes)
                 self._eviction.prepare(evict_bytes)
         if clock == "host":
-            return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes, conditions=self.conditions)
-        return self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated, meanwhile=self.conditions)
+            return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes, look=self.conditions)
+        return self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated, look=self.conditions)
 
     @_translated
     def back_to_back(self, sample: Callable[[], None], count: int) -> float:
@@ -296,7 +313,7 @@ class CudaDevice:
         medians = []
         for thorough in (False, True):
             self._eviction.thorough = thorough
-            batch = self._stopwatch.batch(sample, _LOOK, evict_bytes=evict_bytes, gated=True, meanwhile=Conditions)
+            batch = self._stopwatch.batch(sample, _LOOK, evict_bytes=evict_bytes, gated=True, look=Conditions)
             medians.append(statistics.median(batch.samples_s[1:]))
             if medians[0] > _SLOW_S or not batch.kept_ahead:
                 break
@@ -321,13 +338,26 @@ class CudaDevice:
         self._open = False
         atexit.unregister(self.close)
         if not self._lost:
+            self._uploader.close()
             for address in list(self._allocations):
                 self.free(address)
+            if self._arena_memory:
+                self._arena_memory.free()
         # Without its context PyCUDA drops what is left without asking the driver, which would answer with errors.
         with contextlib.suppress(drv.Error):
             self._context.detach()
         self._allocations.clear()
         self._board.close()
+
+
+def _largest(nbytes: int) -> tuple[Any, int]:
+    """So much memory, or the largest half of a half of it that there is; nothing where even little is not there."""
+    while nbytes >= _LEAST_ARENA_BYTES:
+        try:
+            return drv.mem_alloc(nbytes), nbytes
+        except drv.MemoryError:
+            nbytes //= 2
+    return None, 0
 
 
 def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:

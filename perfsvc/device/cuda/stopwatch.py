@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,15 @@ _SECONDS_PER_MS = 1e-3
 _HZ_PER_GHZ = 1e9
 _SHORTEST_CLOCK_NS = 1_000_000
 """Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
+_FETCHED = 20
+"""Operations that a device has fetched by the time the gate opens. Where more are queued it goes on fetching while
+samples run, and each is 0.7 to 1 µs slower for it (H100; docs/decisions.md)."""
+_BESIDE = 3
+"""Of them, what stands beside each sample's own: two events, and evicting the cache."""
+_UNKNOWN_OPERATIONS = 8
+"""What a sample is taken to queue where a library does it."""
+_LOOK_S = 0.003
+"""Seconds that a look at the board takes."""
 _SLOTS = 1024
 """More multiprocessors than any GPU has."""
 _EVENT = drv.event_flags.DEFAULT
@@ -32,28 +42,58 @@ class Stopwatch:
         instruments: our kernels.
         stream: what the samples are queued on.
         evict: queues the write of so many bytes, after which the cache holds nothing else.
+        queued: how many operations the device has queued so far, for others than this.
     """
 
-    def __init__(self, instruments: Instruments, stream: Any, evict: Callable[[int], None]) -> None:
+    def __init__(
+        self, instruments: Instruments, stream: Any, evict: Callable[[int], None], queued: Callable[[], int]
+    ) -> None:
         self._instruments = instruments
         self._stream = stream
         self._evict = evict
+        self._queued = queued
         self._gate = Gate(instruments, stream)
         self._pairs: list[tuple[Any, Any]] = []
         self._whole = (drv.Event(_EVENT), drv.Event(_EVENT))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-conditions")
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
 
     def batch(
-        self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, meanwhile: Callable[[], Conditions]
+        self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, look: Callable[[], Conditions]
     ) -> Batch:
-        """Times ``count`` samples one by one; ``meanwhile`` is called while the device is at them."""
+        """Times ``count`` samples one by one, few of them at a time behind the gate.
+
+        The board is looked at by ``look``, on another thread and towards the end. Where the gate opens by itself the
+        batch ends there.
+        """
+        self._stamps[:] = 0
+        samples_s: list[float] = []
+        busy_s, ahead, release = 0.0, True, 1 if gated else count
+        conditions: Future[Conditions] | None = None
+        while len(samples_s) < count and ahead:
+            started, left = time.perf_counter(), count - len(samples_s)
+            size = min(release, left)
+            before = self._queued()
+            ahead = self._release(sample, size, evict_bytes=evict_bytes, gated=gated, last=size == left)
+            samples_s += [_seconds(*pair) for pair in self._pairs[:size]]
+            busy_s += _seconds(*self._whole)
+            if gated:
+                apiece = (self._queued() - before) // (size + (not evict_bytes)) or _UNKNOWN_OPERATIONS
+                release = max(1, _FETCHED // (apiece + _BESIDE))
+            if conditions is None and (left - size) * (time.perf_counter() - started) / size < _LOOK_S:
+                conditions = self._thread.submit(look)
+        found = conditions.result() if conditions else look()
+        return Batch(tuple(samples_s), gated, ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
+
+    def _release(self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, last: bool) -> bool:
+        """Queues samples, lets them go together and waits for them; whether the host kept ahead of the device."""
         while len(self._pairs) < count:
             self._pairs.append((drv.Event(_EVENT), drv.Event(_EVENT)))
         pairs = self._pairs[:count]
-        self._stamps[:] = 0
         with self._gated() if gated else contextlib.nullcontext():
-            self._stamp(0)
+            if not self._stamps.any():
+                self._stamp(0)
             if not evict_bytes:
                 sample()  # brings its data into the cache
             self._whole[0].record(self._stream)
@@ -64,21 +104,17 @@ class Stopwatch:
                 sample()
                 end.record(self._stream)
             self._whole[1].record(self._stream)
-            self._stamp(1)
+            if last:
+                self._stamp(1)
             ahead = not pairs[-1][0].query()
-        conditions = meanwhile()
         self._stream.synchronize()
-        return Batch(
-            samples_s=tuple(_seconds(start, end) for start, end in pairs),
-            gated=gated,
-            kept_ahead=self._gate.held if gated else ahead,
-            busy_s=_seconds(*self._whole),
-            conditions=_with_clock(conditions, self._clock_hz()),
-        )
+        return self._gate.held if gated else ahead
 
-    def host_batch(
-        self, sample: Sample, count: int, *, evict_bytes: int, conditions: Callable[[], Conditions]
-    ) -> Batch:
+    def look_aside(self, look: Callable[[], Conditions]) -> None:
+        """Looks at the board on the other thread, for the sake of what is new the next time."""
+        self._thread.submit(look)
+
+    def host_batch(self, sample: Sample, count: int, *, evict_bytes: int, look: Callable[[], Conditions]) -> Batch:
         """Times ``count`` samples end to end by the host's clock, the device idle before each."""
         samples_s = []
         self._stamps[:] = 0
@@ -95,7 +131,7 @@ class Stopwatch:
         self._stamp(1)
         self._stream.synchronize()
         busy_s = time.perf_counter() - started
-        return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(conditions(), self._clock_hz()))
+        return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(look(), self._clock_hz()))
 
     def back_to_back(self, sample: Sample, count: int) -> float:
         """Seconds a sample where nothing stands between them."""

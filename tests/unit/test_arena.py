@@ -1,0 +1,34 @@
+from perfsvc.device.cuda.arena import ALIGNMENT, PAGE_BYTES, Arena, arena_bytes
+
+START = 10 * PAGE_BYTES
+
+
+def test_pieces_are_dealt_one_after_the_other_the_large_ones_at_pages():
+    arena = Arena(START, 8 * PAGE_BYTES)
+    small, large, tiny = arena.allocate(100), arena.allocate(PAGE_BYTES + 1), arena.allocate(1)
+    assert (small, large) == (START, START + PAGE_BYTES)
+    assert tiny == START + 2 * PAGE_BYTES + ALIGNMENT
+
+
+def test_the_same_requests_are_met_at_the_same_places_whatever_came_before():
+    arena = Arena(START, 8 * PAGE_BYTES)
+    first = [arena.allocate(size) for size in (100, 3000, PAGE_BYTES)]
+    for address in (first[1], first[0], first[2]):  # in whatever order
+        assert arena.free(address)
+    assert arena.allocate(5 * PAGE_BYTES) == START
+    assert arena.free(START)
+    assert [arena.allocate(size) for size in (100, 3000, PAGE_BYTES)] == first
+
+
+def test_what_is_not_there_is_neither_dealt_nor_taken_back():
+    arena = Arena(START, PAGE_BYTES)
+    assert arena.allocate(PAGE_BYTES + 1) is None
+    assert arena.allocate(PAGE_BYTES) == START
+    assert arena.allocate(1) is None
+    assert not arena.free(START + 1)
+    assert Arena(0, 0).allocate(0) is None
+
+
+def test_the_arena_is_a_quarter_of_the_memory_in_whole_pages():
+    assert arena_bytes(80 << 30) == 20 << 30
+    assert arena_bytes((8 << 30) + 12345) == 2 << 30
