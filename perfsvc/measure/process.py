@@ -103,6 +103,11 @@ class Process:
         self.socket.close()
         self._dismissed = time.monotonic()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
     def is_gone(self) -> bool:
         """Whether it has ended since it was dismissed.
 
@@ -111,7 +116,7 @@ class Process:
         waited_s = time.monotonic() - self._dismissed
         if waited_s > END_LIMIT_S:
             self._process.kill()
-        gone = self._process.poll() is not None or waited_s > 2 * END_LIMIT_S
+        gone = not self.alive or waited_s > 2 * END_LIMIT_S
         if gone:
             self._words.close()
         return gone

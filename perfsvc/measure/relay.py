@@ -37,7 +37,11 @@ class Relay:
         """Makes the next worker the present one; false while the one before is still ending."""
         if self.is_ending():
             return False
-        self.present, self._next = self._next or Process(self._device), None
+        started, self._next = self._next, None
+        if started and not started.alive:  # it died before its turn came, which costs no case
+            started.end()
+            started = None
+        self.present = started or Process(self._device)
         self.told = False
         self._selector.register(self.present.socket, selectors.EVENT_READ, self._listener)
         return True

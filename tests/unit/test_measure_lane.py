@@ -38,6 +38,14 @@ def test_the_next_worker_starts_while_the_present_one_measures_and_has_the_board
     assert lives(work) == [(0, "born"), (0, "open"), (1, "born"), (0, "end"), (1, "open"), (1, "end")]
 
 
+def test_a_worker_that_dies_before_its_turn_is_replaced(work):
+    born = LIVES["born"] + "; logged().count('born') == 2 and os._exit(1)"
+    work.play(**LIVES | {"born": born}, each=NEXT_IS_BORN)
+    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
+    assert [one.status for one in found] == [Status.OK, Status.OK]
+    assert [number for number, event in lives(work) if event == "open"] == [0, 2]
+
+
 def test_nothing_starts_beside_what_the_hosts_own_processors_measure(work):
     work.play(**LIVES)
     devices = {uuid: replace(device, kind="cpu") for uuid, device in work.devices("only").items()}
