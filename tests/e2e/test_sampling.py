@@ -1,0 +1,89 @@
+"""Disturbed boards and work that evades the clock, from the command line to the database, on the fake device."""
+
+import re
+
+import pytest
+
+HOT = {"slowdowns": ["thermal slowdown"], "temperature_c": 92}
+WARMUP = 3
+"""Batches of the warm-up where times do not change."""
+OF_BETA = "from measurements m join cases c on c.id = m.case_id where variant like 'beta%'"
+
+
+def result(ended, case):
+    (row,) = [row for row in ended.json["results"] if row["case"].startswith(case)]
+    return row
+
+
+def said(text):
+    """What was printed, wherever its lines were broken."""
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.fixture
+def run(perfsvc):
+    """Measures the three variants in one replica each, of which ``beta`` goes by a script of its own."""
+
+    def run(*arguments, code=0, **beta):
+        perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1e-4, **beta}})
+        return perfsvc.fake("--replicas", "1", *arguments, code=code)
+
+    return run
+
+
+def test_a_rejected_batch_is_stored_with_its_reason_and_the_reader_is_told(perfsvc, run):
+    times = [[1e-4] * 11 + [9e-4] * 50 + [1e-4] * 50]
+    out = run(seconds=times, conditions=[{}] * WARMUP + [HOT, {}]).out
+    assert perfsvc.rows(f"select sample_count, median_s, rejected_batches {OF_BETA}") == [(50, 1e-4, 1)]
+    batches = "select b.sample_count, rejected, b.slowdowns, b.temperature_c from batches b"
+    assert perfsvc.rows(f"{batches} where rejected != ''") == [(50, "thermal slowdown", "thermal slowdown", 92.0)]
+    assert "thermal slowdown" in said(out)
+
+
+def test_a_board_that_recovers_is_waited_for_and_the_reader_is_told_how_long(perfsvc, run):
+    out = run(conditions=[{}] * WARMUP + [HOT] * 4 + [{}]).out
+    assert perfsvc.rows(f"select sample_count, rejected_batches {OF_BETA}") == [(50, 3)]
+    assert "waited 1.5 s for the board to recover from thermal slowdown" in said(out)
+
+
+def test_a_board_that_does_not_recover_costs_its_case_alone(perfsvc, run):
+    ended = run("--format", "json", code=4, conditions=[HOT])
+    row = result(ended, "scale/beta")
+    assert row["status"] == "failed"
+    assert "the board did not recover from thermal slowdown within 30 s" in row["reason"]
+    assert row["cure"]
+    assert {result(ended, f"scale/{other}")["status"] for other in ("alpha", "gamma")} == {"ok"}
+
+
+def test_a_board_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run):
+    run(conditions=[{"slowdowns": ["power cap"], "power_w": 700}])
+    query = f"select sample_count, rejected_batches, slowdowns, power_w {OF_BETA}"
+    assert perfsvc.rows(query) == [(50, 0, "power cap", 700.0)]
+
+
+def test_work_that_waits_for_the_device_is_timed_without_the_gate_and_says_so(perfsvc, run):
+    out = run(fault="synchronises").out
+    assert "timed without the gate, since the work synchronises with the host" in said(out)
+    gated = "select variant, gated, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
+    found = perfsvc.rows(f"{gated} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
+    assert {(variant.split("-")[0], *rest) for variant, *rest in found} == {
+        ("alpha", 1, 1),
+        ("beta", 0, 0),
+        ("gamma", 1, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "status", "reason"),
+    [(None, 0, "ok", ""), ("elsewhere", 4, "wrong", "works on another stream than the one it was given")],
+)
+def test_a_function_that_works_on_another_stream_fails(perfsvc, fault, code, status, reason):
+    perfsvc.play({"*": {"seconds": 1e-4}, "kinds/python": {"fault": fault}})
+    row = result(perfsvc.fake("--select", "kinds/python", "--format", "json", suite="kinds", code=code), "kinds/python")
+    assert row["status"] == status
+    assert reason in row["reason"]
+
+
+def test_a_slow_case_is_stopped_by_its_time_cap(perfsvc, run):
+    run("--seconds", "0.5", seconds=30.0)
+    assert perfsvc.rows(f"select sample_count, warmup, stopped {OF_BETA}") == [(1, 1, "time cap of 0.5 s")]
