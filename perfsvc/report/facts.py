@@ -30,4 +30,8 @@ def _noise(within: float | None, between: float | None) -> str:
 
 def metric(name: str, value: float) -> str:
     """A metric in its unit, where its name says which that is."""
-    return units.seconds(value) if name.endswith("_s") else f"{value:.4g}" + (" J" if name.endswith("_j") else "")
+    if name.endswith("_s"):
+        return units.seconds(value)
+    if name.endswith("_cycles"):
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.4g} J" if name.endswith("_j") else f"{value:.4g}"

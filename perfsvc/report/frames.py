@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.model import Status, Value
 from perfsvc.report.plain import plain
-from perfsvc.report.rows import RunDetails
+from perfsvc.report.rows import SEPARATOR, RunDetails
 
 if TYPE_CHECKING:
     from pandas.core.groupby import SeriesGroupBy
@@ -34,10 +34,6 @@ KEYS = ("run", "case", "device", "mode")
 LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "roof_share")
 """What the summary takes the geometric mean of, beside the named metrics."""
 METRIC = "metric_"
-
-
-SEPARATOR = "; "
-"""Between two sentences in one column."""
 
 
 def _each_once(separator: str) -> "Callable[[pd.Series[str]], str]":

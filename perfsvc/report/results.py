@@ -19,7 +19,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.report import units
-from perfsvc.report.rows import Key, MetricRow, ResultRow
+from perfsvc.report.rows import SEPARATOR, Key, MetricRow, ResultRow
 from perfsvc.suite import CaseSpec
 
 
@@ -129,7 +129,7 @@ def _rejections(replicas: Iterable[Measurement]) -> Iterator[str]:
 
 
 def _each_once(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, texts)))
+    return tuple(dict.fromkeys(one for text in texts for one in text.split(SEPARATOR) if one))
 
 
 def _missing(device: DeviceInfo, judged: Mapping[str, Judgement]) -> ResultRow:

@@ -12,6 +12,9 @@ from typing import Protocol
 from perfsvc.errors import SuiteError
 from perfsvc.model import Case, Judgement, Mode, Provenance, Roof, Series, Status
 
+SEPARATOR = "; "
+"""Between the sentences of a note, and the reasons why sampling stopped."""
+
 Key = tuple[str, str, Mode]
 """What has a row: a device's UUID, a case's id and a mode."""
 

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from perfsvc.model import Case, Mode, Roof, Status
 from perfsvc.report import units
-from perfsvc.report.frames import METRIC, SEPARATOR, parse_point, summary
-from perfsvc.report.rows import MetricRow, ResultRow, Shown
+from perfsvc.report.frames import METRIC, parse_point, summary
+from perfsvc.report.rows import SEPARATOR, MetricRow, ResultRow, Shown
 from perfsvc.report.run_table import run_table
 
 

@@ -10,7 +10,7 @@ from perfsvc.device.find import find
 from perfsvc.measure import pool
 from perfsvc.measure.plan import Plan, Task
 from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import share
+from perfsvc.measure.shared import Recipe
 from perfsvc.model import Mode, Status, Tolerance
 from perfsvc.store import Store
 
@@ -40,21 +40,17 @@ def replayed(database, case_id, run):
     file = suite.load_text(bench.decode(), record.case.benchmark)
     inputs, expected = suite.replay_arrays(file, record.case.point, record.seed)
     (cpu,) = find(["cpu"])
-    arrays = share(inputs, expected)
     task = Task(
         device=cpu.uuid,
         record=record,
         modules=tuple(modules[digest] for digest in record.modules),
         mode=Mode.COLD,
-        sampling=Sampling(warmup=1, samples=5, seconds=60.0),
+        sampling=Sampling(samples=5, seconds=60.0),
         tolerance=Tolerance(max=1e-5, mean=1e-5),
-        arrays=lambda: arrays,
+        arrays=Recipe(case_id, lambda: (inputs, expected)),
         bench=bench.decode(),
     )
-    try:
-        (measurement,) = pool.measure(Plan((task,), replicas=1, seed=0, limit_s=60), {cpu.uuid: cpu})
-    finally:
-        arrays.close()
+    (measurement,) = pool.measure(Plan((task,), replicas=1, seed=0, limit_s=60), {cpu.uuid: cpu})
     return measurement
 
 

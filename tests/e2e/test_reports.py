@@ -59,7 +59,9 @@ def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place):
     path = place.folder / "report.html"
     place("report", "x1", "--format", "html", "--output", path, code=0)
     page = path.read_text()
-    shown = re.findall(r'row">(\w+)</th>\s*<td[^>]*>(\S+)</td>.*?<span>(\S+ \S+) <small>', page, flags=re.DOTALL)
+    shown = re.findall(
+        r'<summary>(\w+)</summary>.*?<td data-name="point">(\S+)</td>.*?<span>(\S+ \S+) <small>', page, flags=re.DOTALL
+    )
     medians = {"alpha": "125.0 µs", "beta": "3.000 µs", "gamma": "750.0 ms"}
     assert sorted(shown) == [(name, f"n={n}", median) for name, median in medians.items() for n in (1000, 4000)]
     assert "http" not in page

@@ -75,7 +75,7 @@ def test_a_point_that_is_not_measured_here_is_said(perfsvc):
 def test_listed_cases_say_all_that_a_program_may_ask(perfsvc):
     arguments = ("--suite", perfsvc.suites / "kinds", "--select", "*/reports", "--select", "*/steps")
     rows = perfsvc("list", *arguments, "--format", "json", code=0).json
-    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": []}
+    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": [], "modes": ["cold"]}
     assert rows == [
         {"case": "kinds/steps[n=1000]", "variant": "steps", "kind": "kernel", **common},
         {"case": "kinds/reports[n=1000]", "variant": "reports", "kind": "host", **common},

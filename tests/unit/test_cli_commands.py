@@ -9,11 +9,11 @@ from typing import Any, get_type_hints
 import click
 import pytest
 
-from perfsvc.cli import cli, main, report_command, run_command
+from perfsvc.cli import cli, main, options, report_command, run_command
 from perfsvc.errors import UsageError
 from perfsvc.resources import folder
 from perfsvc.service import doctor, packages, provenance
-from perfsvc.service.run import RunRequest
+from perfsvc.service.request import RunRequest
 from perfsvc.store import Store
 
 SUITE = Path(__file__).parents[1] / "e2e" / "suites"
@@ -202,16 +202,50 @@ def test_a_request_holds_what_was_typed(monkeypatch):
     monkeypatch.setattr("perfsvc.service.run.run", lambda request, _: seen.append(request) or sys.exit(0))
     arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
     numbers = ("--replicas", "5", "--samples", "7", "--limit", "9.5", "--seed", "11", "--threshold", "4%")
+    how = ("--precision", "1%", "--seconds", "0.5", "--energy", "--spread", "each-model", "--budget", "1h30m")
     words = ("--label", "x", "--db", "some.db", "--suite", str(GOOD))
-    monkeypatch.setattr(sys, "argv", ["perfsvc", "run", *arguments, *numbers, *words])
+    monkeypatch.setattr(sys, "argv", ["perfsvc", "run", *arguments, *numbers, *how, *words])
     with pytest.raises(SystemExit):
         main()
     (request,) = seen
     assert (request.devices, request.selection.select, request.selection.exclude) == (("cpu", "cuda"), ("a",), ("b",))
     assert (request.points, request.replicas, request.samples, request.limit_s) == ("full", 5, 7, 9.5)
+    assert (request.precision, request.seconds, request.energy) == (0.01, 0.5, True)
+    assert (request.spread, request.budget_s) == ("each-model", 5400)
     assert (request.seed, request.threshold, request.label) == (11, 0.04, "x")
     assert (request.database, request.suite) == ("some.db", GOOD)
-    assert request.command_line == f"perfsvc run {' '.join((*arguments, *numbers, *words))}"
+    assert request.command_line == f"perfsvc run {' '.join((*arguments, *numbers, *how, *words))}"
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("90s", 90), ("20m", 1200), ("1h30m", 5400), ("0.5h", 1800), ("1h1m1s", 3661), ("0h5m", 300)],
+)
+def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
+    assert options.Duration().convert(written, None, None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("option", "written", "possible"),
+    [
+        *(
+            ("--budget", bad, "write 90s, 20m or 1h30m")
+            for bad in ("0s", "-5m", "20", "", "1x", "m", "s90", "9" * 400 + "h")
+        ),
+        *(("--precision", bad, "write 0.2% or 0.002") for bad in ("0", "-1%", "100%", "nan", "x")),
+        *(("--seconds", bad, "write 2 or 0.5") for bad in ("0", "-1", "nan", "inf", "x")),
+        *(("--limit", bad, "write 2 or 0.5") for bad in ("0", "-1", "nan", "inf")),
+        *(("--threshold", bad, "write 3% or 0.03") for bad in ("0", "nan", "x")),
+        ("--samples", "0", "x>=1"),
+        ("--replicas", "0", "x>=1"),
+        ("--spread", "some", "'each-board', 'each-model'"),
+    ],
+)
+def test_a_value_that_cannot_be_is_a_usage_error_that_says_what_can(typed, option, written, possible):
+    code, _, err = typed("run", "--device", "cpu", option, written)
+    assert code == 2
+    assert f"Invalid value for '{option}'" in err
+    assert possible in " ".join(err.split())
 
 
 def test_the_doctor_and_a_runs_memory_share_one_list_of_packages():

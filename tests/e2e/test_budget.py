@@ -1,0 +1,51 @@
+"""What a run does under a budget, to exact numbers on the fake device."""
+
+CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
+ROOM_FOR_ONE = ("--seconds", "100", "--budget", "5m")
+"""What was never measured is taken to need all the time that it may be sampled for, in each of two replicas."""
+
+
+def test_what_did_not_fit_the_budget_is_named_and_the_rest_is_measured(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    ended = perfsvc.fake(*ROOM_FOR_ONE, "--format", "json", code=0)
+    assert [(row["case"], row["replicas"]) for row in ended.json["results"]] == [(CASES[0], 3)]
+    left_out = ended.json["left_out"]
+    assert [(one["case"], one["device"], one["mode"]) for one in left_out] == [
+        (case, "FAKE-0", "cold") for case in CASES[1:]
+    ]
+    reason = "2 replicas of about 1e+02 s did not fit the budget of 300 s"
+    assert {one["reason"] for one in left_out} == {reason}
+
+
+def test_the_table_names_what_was_left_out(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    out = perfsvc.fake(*ROOM_FOR_ONE, code=0).out
+    for case in CASES[1:]:
+        assert f"– left out: {case}: 2 replicas of about" in out
+    assert "run 1: 1 ok, 2 left out; " in out
+
+
+def test_what_was_left_out_comes_first_on_the_next_night(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake("--select", "*/alpha", "--select", "*/gamma", "--replicas", "1", code=0)
+    perfsvc.rows("pragma user_version")
+    ended = perfsvc.fake("--seconds", "100", "--budget", "20m", "--replicas", "1", "--format", "json", code=0)
+    assert {row["case"] for row in ended.json["results"]} == set(CASES)
+    assert ended.json["left_out"] == []
+
+
+def test_what_was_left_out_is_not_missing_but_still_expected_later(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    ended = perfsvc.fake("--budget", "0.001s", "--format", "json", code=0)
+    assert ended.json["results"] == []
+    assert [one["case"] for one in ended.json["left_out"]] == CASES
+    assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
+    assert "run 3: 3 left out" in perfsvc.fake("--budget", "0.001s", code=0).out
+    assert "3 unchanged" in perfsvc.fake(code=0).out
+
+
+def test_a_generous_budget_buys_further_replicas(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    ended = perfsvc.fake("--budget", "1h", "--replicas", "2", "--format", "json", code=0)
+    assert [row["replicas"] for row in ended.json["results"]] == [4, 4, 4]
