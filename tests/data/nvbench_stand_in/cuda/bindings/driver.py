@@ -10,7 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 
 LAUNCHED = []
-MEMORY = {}
+MEMORY = []
+FILLED = {}  # how many bytes were copied to an address, and on from there
 CUstream = int
 CUdeviceptr = int
 
@@ -45,21 +46,21 @@ def cuCtxSynchronize():
 
 def cuMemAlloc(size):
     buffer = ctypes.create_string_buffer(size)
-    MEMORY[ctypes.addressof(buffer)] = buffer
+    MEMORY.append(buffer)
     return OK, ctypes.addressof(buffer)
-
-
-def cuMemFree(address):
-    del MEMORY[address]
-    return (OK,)
 
 
 def cuMemcpyHtoD(target, source, size):
     ctypes.memmove(target, source, size)
+    FILLED[target] = size
     return (OK,)
 
 
-cuMemcpyDtoD = cuMemcpyHtoD
+def cuMemcpyDtoD(target, source, size):
+    assert target == source + FILLED[source]
+    ctypes.memmove(target, source, size)
+    FILLED[source] += size
+    return (OK,)
 
 
 def cuMemsetD8Async(address, byte, size, stream):
@@ -81,8 +82,8 @@ def cuLaunchKernel(entry, gx, gy, gz, bx, by, bz, shared, stream, pointers, extr
     count = {"copy": 3, "transpose_naive": 3, "transpose_tiled": 3}.get(entry, 4)
     *buffers, n = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))[:count]
     held = [ctypes.c_uint64.from_address(one).value for one in buffers]
-    inputs = [bytes(MEMORY[address])[:64].hex() for address in held[1:]]
-    last = [bytes(MEMORY[address])[-65:-1].hex() for address in held[1:]]
+    inputs = [ctypes.string_at(address, 64).hex() for address in held[1:]]
+    last = [ctypes.string_at(address + FILLED[address] - 65, 64).hex() for address in held[1:]]
     LAUNCHED.append(
         {
             "entry": entry,
