@@ -75,6 +75,9 @@ class Doubling(HostMemory):
         self.elsewhere = False
         self.finds, self.own_error = False, None
 
+    def allocate_aside(self, nbytes):
+        return self.allocate(nbytes)
+
     def load(self, code):
         return code
 

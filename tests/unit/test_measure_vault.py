@@ -10,11 +10,15 @@ ONES, TWOS, THREES = (np.full(4, number, np.float32) for number in (1, 2, 3))
 
 
 class Counting(HostMemory):
-    """Notes what crosses from the host, and what it is asked to give back."""
+    """Notes what crosses from the host, and what it is asked to give and to take back."""
 
     def __init__(self):
         super().__init__()
-        self.uploads, self.frees = [], 0
+        self.uploads, self.frees, self.aside = [], 0, 0
+
+    def allocate_aside(self, nbytes):
+        self.aside += nbytes
+        return super().allocate(nbytes)
 
     def upload(self, address, data):
         self.uploads.append(int(data.flat[0]))
@@ -40,7 +44,7 @@ def bring(device, vault, key, array):
 def test_an_array_is_uploaded_once_and_copied_from_then_on(device):
     vault = Vault(device, 1000)
     assert [bring(device, vault, "ones", ONES) for _ in range(3)] == [ONES.tolist()] * 3
-    assert device.uploads == [1]
+    assert (device.uploads, device.aside) == ([1], ONES.nbytes)
 
 
 def test_what_was_changed_where_it_was_brought_to_is_brought_again_unchanged(device):
@@ -76,7 +80,7 @@ def test_an_array_larger_than_the_budget_goes_straight_to_where_it_is_needed(dev
     assert [bring(device, vault, "ones", ONES) for _ in range(2)] == [ONES.tolist()] * 2
     assert device.uploads == [1, 1]
     assert vault.address("ones", ONES) is None
-    assert device.frees == 0
+    assert (device.frees, device.aside) == (0, 0)
 
 
 def test_an_array_has_one_address_and_its_content_lies_there(device):
