@@ -46,12 +46,12 @@ class Recovery:
         self._device = device
         self._limit_s = limit_s
         self._rest_s = FIRST_REST_S
-        self._causes: dict[str, None] = {}
+        self._causes: dict[str, str] = {}  # by what they are, whichever numbers they come with
         self.waited_s = 0.0
 
     def wait(self, causes: Sequence[str]) -> bool:
         """Waits for the board to recover from ``causes``; false where it has not by the end of all waiting."""
-        self._causes |= dict.fromkeys(causes)
+        self._causes |= {cause.partition(" (")[0]: cause for cause in causes}
         while self.waited_s < self._limit_s:
             rest_s = min(self._rest_s, self._limit_s - self.waited_s)
             self._device.rest(rest_s)
@@ -75,4 +75,4 @@ class Recovery:
 
     @property
     def _what_for(self) -> str:
-        return " and ".join(self._causes)
+        return " and ".join(self._causes.values())

@@ -71,6 +71,15 @@ def test_rests_grow_and_the_limit_counts_over_all_waits_of_a_case():
     )
 
 
+def test_a_cause_is_named_once_with_its_latest_numbers():
+    recovery = Recovery(Board(False, False), 30.0)
+    recovery.wait(["other processes at work (17)", "thermal slowdown", "other processes at work (17, 18)"])
+    recovery.wait(["thermal slowdown", "other processes at work (18)"])
+    assert recovery.note == (
+        "waited 1.5 s for the board to recover from other processes at work (18) and thermal slowdown"
+    )
+
+
 def test_who_does_not_want_to_wait_does_not():
     recovery = Recovery(Board(), 0.0)
     assert not recovery.wait(["thermal slowdown"])
