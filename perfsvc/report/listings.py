@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import DeviceInfo, Status
+from perfsvc.model import TIME, DeviceInfo, Status
 from perfsvc.report import units
-from perfsvc.report.layout import DASH, commit_text, grid, moment
+from perfsvc.report.layout import DASH, commit_text, grid, mode_words, moment
 from perfsvc.report.rows import CheckRow, PinLike, RunLike
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
@@ -99,8 +99,11 @@ def pins_table(pins: Sequence[PinLike]) -> RenderableType:
     table.add_column("pinned (UTC)", no_wrap=True)
     table.add_column("by", overflow="fold")
     table.add_column("comment")
+    modes = mode_words((pin.series.device, pin.series.case.id, pin.series.mode) for pin in pins)
     for pin in pins:
-        name = pin.series.case.id if pin.series.metric == "time" else f"{pin.series.case.id} {pin.series.metric}"
+        of = pin.series
+        words = [of.case.id, modes[of.device, of.case.id, of.mode], "" if of.metric == TIME else of.metric]
+        name = " ".join(filter(None, words))
         device = Text(pin.series.device)
         table.add_row(Text(name), device, str(pin.run), moment(pin.set_at), Text(pin.set_by), Text(pin.comment))
     return Group(table, Text(), Text(units.count(len(pins), "pin")))

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perfsvc.model import UNJUDGED, Status
+from perfsvc.model import UNJUDGED, Mode, Status
 from perfsvc.report import units
 from perfsvc.report.facts import facts, metric
 from perfsvc.report.frames import details
@@ -74,7 +74,7 @@ def _part(rows: pd.DataFrame) -> Part:
     slowest = rows.groupby(["benchmark", "point", "mode"])["median_s"].transform("max")
     records = rows.assign(share=rows["median_s"] / slowest).to_dict("records")
     first = records[0]
-    modes = mode_words((one["device"], one["case"], one["mode"]) for one in records)
+    modes = mode_words((one["device"], one["case"], Mode(one["mode"])) for one in records)
     benchmarks: dict[str, list[Line]] = {}
     for record in records:
         benchmarks.setdefault(record["benchmark"], []).append(

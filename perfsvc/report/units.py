@@ -2,7 +2,7 @@
 
 SMALL = {-9: "n", -6: "µ", -3: "m", 0: ""}
 LARGE = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
-HALF_A_PERCENT = 0.005
+A_PERCENT = 0.01
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -41,8 +41,8 @@ def percent(ratio: float) -> str:
 
 
 def share(fraction: float) -> str:
-    """A share of a whole in per cent: ``93 %``; ``<1 %`` of what is less than half of one."""
-    return f"{100 * fraction:.0f} %" if fraction >= HALF_A_PERCENT else "<1 %"
+    """A share of a whole in per cent: ``93 %``; ``<1 %`` of what is less than one."""
+    return f"{100 * fraction:.0f} %" if fraction >= A_PERCENT else "<1 %"
 
 
 def error(value: float) -> str:

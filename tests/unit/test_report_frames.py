@@ -14,7 +14,7 @@ import pytest
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.judge import estimate_level
-from perfsvc.report.frames import FORMATS, frame, parse_point, summary, write
+from perfsvc.report.frames import FORMATS, details, frame, parse_point, summary, write
 
 EXACT = 1.2345678901234567e-05
 
@@ -268,3 +268,48 @@ def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_mea
     variants, points = map(list, zip(*measured, strict=True))
     table = frame({**same, "benchmark": ["t"] * 4, "variant": variants, "point": points, "replica": [0] * 4})
     assert list(zip(table["variant"], table["n"], strict=True)) == [("a", 2), ("b", 2), ("a", 16), ("b", 16)]
+
+
+# --- what stands beside the times ------------------------------------------------------------------------------------
+
+
+def test_the_summary_sees_replicas_as_one_each_column_in_its_own_way() -> None:
+    right = {
+        "status": ["ok"] * 3 + ["skipped"],
+        "warmup": [10, 20, 30, 0],
+        "rejected_batches": [1, 0, 2, 0],
+        "sm_clock_hz": [1e9, 2e9, 3e9, None],
+        "temperature_c": [50.0, 70.0, 60.0, None],
+        "stopped": ["precision", "sample cap", "precision", ""],
+        "note": ["not gated", "waited; not gated", "", ""],
+        "slowdowns": ["power cap", "power cap, thermal slowdown", "", ""],
+        "roof_share": [0.5, 0.5, 0.5, None],
+    }
+    tree, skipped = summary(frame(columns(**right))).to_dict("records")
+    assert (tree["warmup"], tree["rejected_batches"], tree["sm_clock_hz"], tree["temperature_c"]) == (60, 3, 2e9, 70)
+    assert (tree["stopped"], tree["note"]) == ("precision; sample cap", "not gated; waited")
+    assert tree["slowdowns"] == "power cap, thermal slowdown"
+    assert (tree["roof_share"], tree["noise_within"]) == (pytest.approx(0.5), 0.004)
+    assert math.isnan(skipped["roof_share"])
+    told = details(tree)
+    assert (told.sm_clock_hz, told.note, told.rejected_batches) == (2e9, "not gated; waited", 3)
+
+
+def test_the_page_has_shares_metrics_and_what_else_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = [{"latency_ms": 2.5, "sm_cycles": 1000.0}] * 3 + [{}]
+    page = text_of("html", frame(columns(status=["ok"] * 3 + ["skipped"], metrics=metrics)), capsys)
+    assert "copies 4.00 TB/s, reads 3.00 TB/s" in page
+    assert 'data-name="of roof"' in page
+    assert 'data-name="latency_ms"' in page
+    assert "<dt>sm_cycles</dt><dd>1 000</dd>" in page
+    assert "<dt>temperature</dt><dd>54 °C</dd>" in page
+    bare = text_of("html", frame(columns(copy_bytes_per_s=[None] * 4, roof_share=[None] * 4)), capsys)
+    assert "of roof" not in bare
+
+
+def test_a_case_in_both_modes_has_two_marked_lines_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    same = {"case": ["dot/tree[n=4096]"] * 4, "variant": ["tree"] * 4, "status": ["ok"] * 4}
+    page = text_of("html", frame(columns(mode=["cold", "cold", "warm", "warm"], **same)), capsys)
+    assert "tree cold" in page
+    assert "tree warm" in page
+    assert "tree cold" not in text_of("html", frame(columns()), capsys)
