@@ -76,27 +76,27 @@ class Batches:
     def take(self, count: int) -> Batch:
         """Times ``count`` samples, or as many as a batch may have.
 
-        Where the gate opened by itself the batch is rejected, and the next ones are half as large; where that happens
-        to a single sample twice, they are ungated.
+        Where the gate opened by itself the batch is rejected, and the next ones are half as large as it was meant to
+        be; where that happens to a single sample twice, they are ungated.
 
         Raises:
             LaunchError: the clock gave a time that no launch can take.
         """
-        started = self._device.now()
+        started, count = self._device.now(), min(count, self.most)
         batch = self._device.batch(
-            self._sample, min(count, self.most), clock=self._clock, evict_bytes=self.evict_bytes, gated=self.gated
+            self._sample, count, clock=self._clock, evict_bytes=self.evict_bytes, gated=self.gated
         )
         _require_possible(batch)
         if batch.gated and batch.kept_ahead is False:
             self.lost_s += self._device.now() - started
-            self._shrink(len(batch.samples_s))
+            self._shrink(count, alone=len(batch.samples_s) == 1)
             return replace(batch, rejected=FELL_BEHIND)
         self._apiece_s = (batch.busy_s or sum(batch.samples_s)) / len(batch.samples_s)
         return batch
 
-    def _shrink(self, count: int) -> None:
+    def _shrink(self, count: int, *, alone: bool) -> None:
         self._fitting = max(1, count // 2)
-        self._trips_alone += count == 1
+        self._trips_alone += alone
         if self._trips_alone == TRIPS_ALONE:
             self._go_on_ungated(SYNCHRONISES)
 

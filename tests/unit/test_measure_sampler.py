@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -45,10 +46,10 @@ class Watched(FakeDevice):
 def play(tmp_path):
     """Opens the device with what a script says of the one case, and of the board."""
 
-    def opened(script=(), **case):
+    def opened(script=(), opened_as=Watched, **case):
         path = tmp_path / "script.json"
         path.write_text(json.dumps({"cases": {"dot": case}, **dict(script)}))
-        return Watched(path)
+        return opened_as(path)
 
     return opened
 
@@ -251,6 +252,23 @@ def test_work_that_synchronises_goes_on_without_the_gate_after_two_single_sample
     ]
     assert [(batch.gated, batch.kept_ahead, batch.rejected) for batch in samples.batches] == [(False, False, "")]
     assert (len(samples.seconds), samples.note) == (50, SYNCHRONISES)
+
+
+class Cutting(Watched):
+    """Ends its fourth batch, the first to count, at its third sample, where the host has stalled."""
+
+    def batch(self, sample, count, **options):
+        batch = super().batch(sample, count, **options)
+        return replace(batch, samples_s=batch.samples_s[:3], kept_ahead=False) if len(self.batches) == 4 else batch
+
+
+def test_a_batch_that_the_gate_cut_short_makes_the_next_ones_half_as_large_as_it_was_meant_to_be(play):
+    samples = take(play(opened_as=Cutting, seconds=1e-4))
+    assert [(len(batch.samples_s), batch.rejected) for batch in samples.batches] == [
+        (3, FELL_BEHIND),
+        (25, ""),
+        (25, ""),
+    ]
 
 
 def test_what_is_lost_at_the_gate_does_not_count_against_the_time_cap(play):
