@@ -120,15 +120,15 @@ def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> t
     able: dict[tuple[str, tuple[Case, Mode]], list[str]] = {}
     for task in tasks:
         able.setdefault((models[task.device], task.spec), []).append(task.device)
-    return tuple(task for task in tasks if task.device == own_board(task, able[models[task.device], task.spec]))
+    return tuple(task for task in tasks if task.device == own_board(task.spec, able[models[task.device], task.spec]))
 
 
-def own_board(task: Task, boards: Iterable[str]) -> str:
-    """The one of several boards (by UUID) that a case belongs to.
+def own_board(spec: tuple[Case, Mode], boards: Iterable[str]) -> str:
+    """The one of several boards (by UUID) that a case in a mode belongs to.
 
     It does not depend on the order of the boards nor on the other cases, and a board that comes or goes moves only
     the cases that belong to it: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
     increase hit rates, IEEE/ACM Transactions on Networking 6(1).
     """
-    case, mode = task.spec
+    case, mode = spec
     return max(boards, key=lambda board: digest(f"{case.id}\n{mode}\n{board}".encode()))

@@ -91,7 +91,7 @@ def _move_from_lost_boards(plan: Plan, lanes: Sequence[Lane], say: Say) -> Itera
         yield from lost.failed(((replica, task) for replica, task in left if task in plan.first), lost.refusal)
         dealt: dict[str, list[Task]] = {}
         for task in (task for _, task in left if task not in plan.first):
-            board = own_board(task, heirs)
+            board = own_board(task.spec, heirs)
             dealt.setdefault(board, []).append(replace(task, device=board))
         for board, tasks in dealt.items():
             heirs[board].adopt(tasks)

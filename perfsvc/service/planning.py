@@ -9,7 +9,7 @@ from perfsvc import suite
 from perfsvc.errors import CaseError
 from perfsvc.measure import budget
 from perfsvc.measure.outcome import without_samples
-from perfsvc.measure.plan import Plan, Task, spread
+from perfsvc.measure.plan import Plan, Task, own_board, spread
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
 from perfsvc.model import Call, DeviceInfo
@@ -53,7 +53,7 @@ def plan(
                     recorder.put_binary(target.device.uuid, runnable)
                     how = sampling(request, target.device)
                     tasks.append(_task(target.device, runnable, how, _arrays(spec, inputs)))
-                case CaseError() as error:
+                case CaseError() as error if _is_to_measure(request, targets, target.device, spec):
                     recorder.put(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
     dealt = spread(tasks, [target.device for target in targets], request.spread)
     return Plan(
@@ -66,6 +66,12 @@ def plan(
         spread=request.spread,
         budget_s=request.budget_s,
     )
+
+
+def _is_to_measure(request: RunRequest, targets: Sequence[Target], device: DeviceInfo, spec: CaseSpec) -> bool:
+    """Whether a case that no board of the model can run would have been this one's to measure."""
+    boards = [target.device.uuid for target in targets if target.device.model == device.model]
+    return request.spread == "each-board" or device.uuid == own_board((spec.case, spec.mode), boards)
 
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:

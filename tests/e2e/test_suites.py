@@ -1,5 +1,8 @@
 """What a suite may have wrong, and which of its cases a command takes."""
 
+import json
+import shutil
+
 import pytest
 
 MOODY = [f"moody/copy[n={n}]" for n in (1000, 2000, 3000)]
@@ -97,3 +100,18 @@ def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc):
     device = ("--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
     rows = perfsvc("run", *device, *arguments, "--format", "json", code=0).json["results"]
     assert [row["case"] for row in rows] == ["scale/alpha[n=4000]", "scale/gamma[n=4000]"]
+
+
+@pytest.mark.parametrize(("spread", "rows"), [("each-board", 8), ("each-model", 4)])
+def test_what_no_board_can_run_is_told_once_where_boards_share_the_cases(perfsvc, spread, rows):
+    suite = perfsvc.folder / "suite"
+    shutil.copytree(perfsvc.suites / "modes", suite)
+    (suite / "modes" / "modes.cu").write_text("#error broken\n")
+    boards = []
+    for uuid in ("FAKE-1", "FAKE-2"):
+        script = perfsvc.folder / f"{uuid}.json"
+        script.write_text(json.dumps({"uuid": uuid}))
+        boards += ["--device", f"fake:{script}"]
+    ended = perfsvc("run", *boards, "--suite", suite, "--spread", spread, "--format", "json", code=4)
+    assert [row["status"] for row in ended.json["results"]] == ["failed"] * rows
+    assert {row["device"] for row in ended.json["results"]} <= {"FAKE-1", "FAKE-2"}

@@ -102,7 +102,7 @@ def test_a_deal_does_not_depend_on_the_order_of_the_boards():
 
 
 def test_a_deal_is_the_same_every_night_and_with_every_version_of_perfsvc():
-    found = [own_board(task(number), ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
+    found = [own_board(task(number).spec, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
     assert "".join(found) == "33113113111333132123"
 
 
@@ -122,8 +122,8 @@ def test_each_model_measures_every_case_and_modes_are_dealt_apart():
     found = [*boards("GPU-1", "GPU-2"), *boards("GPU-8", "GPU-9", model="H200")]
     models = {device.uuid: device.model for device in found}
     assert {tuple(sorted(models[home] for home in homes)) for homes in dealt(found).values()} == {("H100", "H200")}
-    cold = [own_board(one, ("GPU-1", "GPU-2")) for one in TWENTY]
-    assert cold != [own_board(replace(one, mode=Mode.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
+    cold = [own_board(one.spec, ("GPU-1", "GPU-2")) for one in TWENTY]
+    assert cold != [own_board((one.record.case, Mode.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
 
 
 def test_a_case_is_dealt_to_a_board_that_has_it():
