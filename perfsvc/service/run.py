@@ -90,6 +90,8 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
+    specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
+    place = {key: number for number, key in enumerate(specs)}
     return RunOutcome(
         run=recorder.run,
         devices=tuple(devices),
@@ -97,12 +99,12 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         levels=levels(recorder.measurements),
         noises={(device, case.id, mode): one for (device, case, mode), one in noises(recorder.measurements).items()},
         roofs=recorder.roofs.found,
-        left_out=tuple(recorder.left_out),
+        left_out=tuple(sorted(recorder.left_out, key=lambda one: place[one.device, one.case.id, one.mode])),
         doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),
         problems=problems,
         warnings=warnings,
-        specs={(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs},
+        specs=specs,
     )
 
 

@@ -28,7 +28,6 @@ def test_the_table_names_what_was_left_out(perfsvc):
 def test_what_was_left_out_comes_first_on_the_next_night(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake("--select", "*/alpha", "--select", "*/gamma", "--replicas", "1", code=0)
-    perfsvc.rows("pragma user_version")
     ended = perfsvc.fake("--seconds", "100", "--budget", "20m", "--replicas", "1", "--format", "json", code=0)
     assert {row["case"] for row in ended.json["results"]} == set(CASES)
     assert ended.json["left_out"] == []

@@ -1,0 +1,77 @@
+"""What a board was like while it measured reaches whoever reads the numbers, on the fake device."""
+
+import pytest
+
+CASES = {name: f"scale/{name}[n=100]" for name in ("alpha", "beta", "gamma")}
+CALM = {"sm_clock_hz": 1.98e9, "temperature_c": 54, "power_w": 412}
+HOT = {"slowdowns": ["thermal slowdown"], "sm_clock_hz": 1.4e9, "temperature_c": 92, "power_w": 300}
+WARM_UP = 3
+"""Looks at the board before the first batch that counts."""
+
+
+@pytest.fixture(scope="module")
+def throttled(new_workplace):
+    """A run on a board that was too hot for one batch of beta in each replica, and how it ended."""
+    workplace = new_workplace()
+    conditions = [*[CALM] * WARM_UP, HOT, CALM]
+    entry = {"seconds": 1e-4, "energy_j": 0.25, "conditions": conditions}
+    workplace.play({"*": {"seconds": 1e-4}, "scale/alpha": {"fault": "synchronises"}, "scale/beta": entry})
+    return workplace, workplace.fake("--replicas", "2", "--energy", "--format", "json", code=0)
+
+
+def row_of(ended, name):
+    (row,) = [row for row in ended.json["results"] if row["case"] == CASES[name]]
+    return row
+
+
+def test_rejected_batches_are_counted_with_their_reason_and_kept(throttled):
+    workplace, ended = throttled
+    assert row_of(ended, "beta")["notes"] == ["2 of 4 batches rejected: thermal slowdown"]
+    kept = "select rejected, sample_count, samples is not null from batches where rejected != ''"
+    assert workplace.rows(kept) == [("thermal slowdown", 50, 1)] * 2
+    assert workplace.rows(
+        "select distinct sample_count, rejected_batches from measurements where rejected_batches"
+    ) == [(50, 1)]
+
+
+def test_the_reader_of_a_table_is_told_what_a_time_was_taken_under(throttled):
+    workplace, _ = throttled
+    out = " ".join(workplace("report", code=0).out.split())
+    assert f"! {CASES['beta']}: 2 batches rejected" in out
+    assert f"! {CASES['alpha']}: timed without the gate, since the work synchronises with the host" in out
+    assert f"! {CASES['alpha']}: no energy: it is counted over samples behind the gate" in out
+
+
+def test_a_history_tells_clock_heat_power_and_what_explains_the_time(throttled):
+    workplace, _ = throttled
+    *_, newest = workplace("show", CASES["beta"], "--format", "json", code=0).json
+    details = newest["details"]
+    assert (details["sm_clock_hz"], details["temperature_c"], details["power_w"]) == (1.98e9, 92, 412)
+    assert (details["slowdowns"], details["rejected_batches"]) == ("thermal slowdown", 2)
+    assert details["stopped"].startswith("precision: ")
+    assert (details["noise_within"], details["noise_between"]) == (0, 0)
+    assert details["metrics"] == {"sm_cycles": pytest.approx(198_000), "energy_j": 0.25}
+    shown = workplace("show", CASES["beta"], code=0).out
+    for part in ("stopped ", "noise ", "1.980 GHz", "92 °C", "412 W", "198 000", "0.25 J"):
+        assert part in shown
+
+
+def test_what_explains_a_time_is_stored_and_never_judged(throttled):
+    workplace, ended = throttled
+    metrics = {metric["metric"]: metric for metric in row_of(ended, "beta")["metrics"]}
+    assert {name: metric["verdict"] for name, metric in metrics.items()} == {"sm_cycles": None, "energy_j": None}
+    assert workplace.rows("select distinct metric from verdicts") == [("time",)]
+    workplace.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1e-4, "energy_j": 99.0}})
+    assert "3 unchanged" in workplace.fake("--replicas", "2", "--energy", code=0).out
+    judged = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
+    assert {one["metric"] for one in judged} == {"time"}
+    assert "is the baseline of 3 series" in workplace("baseline", "set", "1", code=0).out
+
+
+def test_a_board_that_does_not_recover_fails_its_case_and_says_so(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}, "scale/gamma": {"conditions": [HOT]}})
+    ended = perfsvc.fake("--replicas", "1", "--format", "json", code=4)
+    row = row_of(ended, "gamma")
+    assert row["status"] == "failed"
+    assert row["reason"].startswith("the board did not recover from thermal slowdown within 30 s")
+    assert row["cure"]
