@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from perfsvc import judge
+from perfsvc.errors import NotMeasuredError
 from perfsvc.report import frames
 from perfsvc.report.rows import HistoryRow, RunDetails
 from perfsvc.store import CaseInRun, Store
@@ -11,9 +12,13 @@ from perfsvc.store import CaseInRun, Store
 def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     """A case in every run, oldest first, under all of its names, on one or all devices.
 
-    Raises ``NotMeasuredError`` where the case is unknown.
+    Raises:
+        NotMeasuredError: the case is unknown, or was never measured on the device.
     """
     rows = [_row(one) for one in store.history(case, device)]
+    if device and not rows:
+        known = ", ".join(sorted({one.device for one in store.history(case)}))
+        raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
     newest = {(row.device, row.mode): place for place, row in enumerate(rows)}
     for place in newest.values():
         rows[place] = replace(rows[place], details=_details(store, rows[place]))

@@ -145,3 +145,12 @@ def test_a_revision_that_git_does_not_know_is_said(repository):
     ended = workplace("compare", "no-such-branch", "HEAD~1", "--suite", suite, code=2)
     assert "'no-such-branch' is no run, label or git revision" in ended.err
     assert "perfsvc runs" in ended.err
+
+
+def test_a_device_that_never_had_the_case_is_a_usage_error_that_names_those_that_did(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake("--select", "*/alpha", "--replicas", "1", code=0)
+    ended = perfsvc("show", "scale/alpha[n=100]", "--device", "GPU-gone", code=2)
+    assert "scale/alpha[n=100] was never measured on GPU-gone" in ended.err
+    assert "cure: name a device that has it: FAKE-0" in ended.err
+    assert perfsvc("show", "scale/alpha[n=100]", "--device", "FAKE-0", code=0).out
