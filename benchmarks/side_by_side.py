@@ -26,8 +26,8 @@ from nvbench.sittings import Sitting, SittingError, Workers, nvbench
 from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
 
 from perfsvc.measure.plan import Task
-from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.supply import Supply
+from perfsvc.service.planning import GPU_SAMPLING
 
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, flush alike", "perfsvc, first"
 TOOLS = (NVBENCH, PERFSVC, ALIKE)
@@ -44,7 +44,7 @@ Sittings = Mapping[str, list[Sitting]]
 def main() -> int:
     """Measures in turn, then compares."""
     options = arguments()
-    cases = ready(options.suite, options.device, Sampling())
+    cases = ready(options.suite, options.device, GPU_SAMPLING)
     found: dict[str, list[Sitting]] = {NVBENCH: [], PERFSVC: [], ALIKE: [], FIRST: []}
     problems: list[str] = []
     with alone_on(cases.device), tempfile.TemporaryDirectory() as folder:
@@ -125,6 +125,8 @@ def measure(
             try:
                 found[tool].append(turns[tool](number))
                 print(f"round {number}: {tool:21} {found[tool][-1].wall_s:7.3f} s", flush=True)
+                for case, said in found[tool][-1].notes.items():
+                    print(f"         {case}: {said}", flush=True)
                 problems.extend(f"round {number}: {case}: {why}" for case, why in found[tool][-1].failed.items())
             except SittingError as error:
                 failed.add(tool)

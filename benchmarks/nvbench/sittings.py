@@ -37,6 +37,7 @@ class Sitting:
         parts_s: where the time went.
         times_s: single samples, where the tool gives them away.
         failed: why a case has no median, by case.
+        notes: what perfsvc has to say of a case's samples, by case: what it notes, and why batches were rejected.
     """
 
     medians_s: Mapping[str, float]
@@ -44,6 +45,7 @@ class Sitting:
     parts_s: Mapping[str, float] = field(default_factory=dict)
     times_s: tuple[float, ...] = field(default=(), repr=False)
     failed: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """All but the samples."""
@@ -52,6 +54,7 @@ class Sitting:
             "parts_s": self.parts_s,
             "medians_s": self.medians_s,
             "failed": self.failed,
+            "notes": self.notes,
         }
 
 
@@ -168,5 +171,11 @@ def _sitting(wall_s: float, ready_s: float, measured: list[tuple[float, Measurem
             "device busy with samples": busy,
         },
         times_s=tuple(seconds for _, one in measured for seconds in one.samples_s),
+        notes={one.case.id: said for _, one in measured if (said := _said(one))},
         failed={one.case.id: one.reason for _, one in measured if one.status is not Status.OK},
     )
+
+
+def _said(measurement: Measurement) -> str:
+    rejected = dict.fromkeys(batch.rejected for batch in measurement.batches if batch.rejected)
+    return "; ".join([*filter(None, [measurement.note]), *(f"rejected: {why}" for why in rejected)])

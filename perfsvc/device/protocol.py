@@ -142,8 +142,8 @@ class Device(Protocol):
             clock: ``device`` between two events on the stream; ``host`` end to end, with a synchronisation.
             evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds nothing of
                 it; 0 leaves the cache warm.
-            gated: queue all of it behind the gate and release it together. Where the gate opens by itself, since the
-                host did not come to an end in time, ``kept_ahead`` is false.
+            gated: queue each sample behind the gate. Where the gate opens by itself, since the host did not come to
+                an end in time, the batch ends there and ``kept_ahead`` is false.
         """
         ...
 

@@ -37,6 +37,7 @@ class Sampling:
         samples: or when so many are taken,
         seconds: or when so much time has passed, cache eviction and everything else included.
         least: samples below which the interval is not believed.
+        least_s: seconds below which ending early saves little beside what a replica costs in any case.
         evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
         energy: measure the energy of a sample as well.
         recovery_s: how long a case waits in all for a disturbed board to recover.
@@ -46,6 +47,7 @@ class Sampling:
     samples: int = 1000
     seconds: float = 2.0
     least: int = 50
+    least_s: float = 0.0
     evict: float = 2.0
     energy: bool = False
     recovery_s: float = 30.0
@@ -135,7 +137,7 @@ class _Sampler:
         self._batches = batches
         self._sampling = sampling
         self._rules: tuple[Rule, ...] = (
-            Precision(sampling.precision, sampling.least),
+            Precision(sampling.precision, sampling.least, sampling.least_s),
             SampleCap(sampling.samples),
             TimeCap(sampling.seconds),
         )

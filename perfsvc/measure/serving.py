@@ -1,6 +1,7 @@
 """Serving jobs on one device: what a worker does once it has imported what it needs."""
 
 import contextlib
+import gc
 import os
 import socket
 import traceback
@@ -8,6 +9,7 @@ import traceback
 from perfsvc import codec
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
+from perfsvc.device.telemetry import Board
 from perfsvc.errors import LaunchError, PerfsvcError
 from perfsvc.measure import wire
 from perfsvc.measure.case import measure
@@ -20,14 +22,15 @@ KEPT_SHARE = 0.25
 """Of a device's memory: inputs and references that its cases share."""
 
 
-def serve(pool: socket.socket, opening: wire.Frame) -> int:
+def serve(pool: socket.socket, opening: wire.Frame, board: Board | None) -> int:
     """Opens the device that the first message names and measures until the pool hangs up; returns the exit status."""
     try:
-        device = _open(opening)
+        device = _open(opening, board)
     except PerfsvcError as error:
         _say(pool, Refused(error.what, error.cure))
         return error.exit_code
     with contextlib.closing(device):
+        gc.freeze()  # what lives as long as the worker need not be looked through before each case
         _say(pool, Ready(device.info))
         # A device on the host's own processors copies as fast from the host.
         vault = Vault(device, int(KEPT_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
@@ -39,11 +42,12 @@ def serve(pool: socket.socket, opening: wire.Frame) -> int:
     return 0
 
 
-def _open(frame: wire.Frame) -> Device:
+def _open(frame: wire.Frame, board: Board | None) -> Device:
     request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
         raise LaunchError("the worker was sent a job before it had a device", cure="report it: perfsvc itself failed")
-    return open_device(request.device, *frame.blobs)
+    (instruments,) = frame.blobs
+    return open_device(request.device, instruments, board)
 
 
 def _measured(device: Device, vault: Vault, frame: wire.Frame) -> Measured:

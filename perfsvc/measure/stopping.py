@@ -42,15 +42,16 @@ class Precision:
     """Enough where the confidence interval of the median reaches no further than ``share`` of it to either side.
 
     Enough, too, where the interval is no wider than one step of the clock, and where all samples are equal: then more
-    of them would tell nothing more. Never before ``least`` samples.
+    of them would tell nothing more. Never before ``least`` samples, nor before ``least_s`` seconds.
     """
 
     share: float
     least: int
+    least_s: float = 0.0
 
-    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 a rule's own business
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:
         """Says how well the median is known."""
-        if len(samples_s) < max(self.least, _LEAST):
+        if len(samples_s) < max(self.least, _LEAST) or elapsed_s < self.least_s:
             return ""
         low, median, high = interval(samples_s)
         step = step_of(samples_s)
@@ -71,7 +72,7 @@ class SampleCap:
 
     samples: int
 
-    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 see Precision
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 a rule's own business
         """Names the cap."""
         return f"sample cap of {self.samples}" if len(samples_s) >= self.samples else ""
 
@@ -82,7 +83,7 @@ class TimeCap:
 
     seconds: float
 
-    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 see Precision
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 see SampleCap
         """Names the cap."""
         return f"time cap of {self.seconds:g} s" if elapsed_s >= self.seconds else ""
 

@@ -15,6 +15,7 @@ import sys
 import threading
 
 from perfsvc.device.cuda.early import retain_context
+from perfsvc.device.telemetry import Board
 from perfsvc.measure import wire
 
 PR_SET_PDEATHSIG = 1
@@ -27,20 +28,24 @@ def main(descriptor: int, parent: int) -> int:
     imports.start()
     with socket.socket(fileno=descriptor) as pool:
         opening = wire.receive(pool)
-        if opening and _is_cuda(opening):
-            retain_context()
+        board = _begin(opening) if opening else None
         imports.join()
         if opening is None:  # started ahead, and not needed
             return 0
         from perfsvc.measure.serving import serve
 
-        return serve(pool, opening)
+        return serve(pool, opening, board)
 
 
-def _is_cuda(opening: wire.Frame) -> bool:
+def _begin(opening: wire.Frame) -> Board | None:
+    """Creates the context of a CUDA device ahead of all else, after a look at who is on the board without us."""
     device = json.loads(opening.text).get("body", {}).get("device", "")
-    # The one device that this process sees: which of several was meant, only the import of PyCUDA would tell.
-    return bool(device == f"cuda:{os.environ.get('CUDA_VISIBLE_DEVICES')}")
+    uuid = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if device != f"cuda:{uuid}":  # no GPU, or one of several: which, only the import of PyCUDA would tell
+        return None
+    board = Board(uuid)
+    retain_context()
+    return board
 
 
 def _die_with(parent: int) -> None:

@@ -31,12 +31,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples that were released together.
+    """Samples in a row, between two looks at the board.
 
     Attributes:
         samples_s: their times.
-        gated: they were queued behind the gate.
-        kept_ahead: the host had queued all of them before the device was through; None where nobody can tell.
+        gated: each was queued behind the gate.
+        kept_ahead: the host had always queued a sample before the device began it; None where nobody can tell.
         busy_s: how long the device worked on them, cache eviction included and waiting at the gate not.
         rejected: why they do not count; empty where they do.
         conditions: of the board meanwhile.

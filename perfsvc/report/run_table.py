@@ -34,6 +34,7 @@ LAYOUTS = (
     ("median", "spread", "bandwidth", "of roof", "max error"),
     ("median", "spread", "bandwidth", "of roof"),
     ("median", "bandwidth", "of roof"),
+    ("median", "bandwidth"),
 )
 """The columns of a run's results, for ever narrower terminals: a right result's error is the first to be spared."""
 

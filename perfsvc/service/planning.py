@@ -20,6 +20,9 @@ from perfsvc.service.targets import Binaries, Runnable, Target, instruments_of, 
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs
 
+GPU_SAMPLING = Sampling(least_s=0.04)
+"""The median of a long kernel is known within the default precision after a few milliseconds; going on for some more
+halves what is left of its noise, and the start of a replica takes ten times as long."""
 CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
 """The CPU device's times are rough: a short look is enough, and no interval is worth chasing."""
 RECOVERY_SHARE = 0.5
@@ -76,7 +79,7 @@ def _is_to_measure(request: RunRequest, targets: Sequence[Target], device: Devic
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
     """How cases are sampled on a device: as was asked for, and otherwise as suits its kind."""
-    usual = CPU_SAMPLING if device.kind == "cpu" else Sampling()
+    usual = {"cpu": CPU_SAMPLING, "cuda": GPU_SAMPLING}.get(device.kind, Sampling())
     return replace(
         usual,
         precision=usual.precision if request.precision is None else request.precision,

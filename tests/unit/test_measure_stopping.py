@@ -178,3 +178,10 @@ def test_the_first_rule_that_has_seen_enough_speaks():
     assert first_reached(rules, evenly(9, 0.5), 0.6) == "time cap of 0.5 s"
     assert first_reached(rules, evenly(10, 0.5), 0.6) == "sample cap of 10"
     assert first_reached(rules, [1.0] * 10, 0.6).startswith("precision: all 10 samples")
+
+
+def test_precision_waits_for_its_least_time():
+    rule = Precision(share=0.1, least=10, least_s=0.5)
+    assert rule.reached([1.0] * 100, 0.49) == ""
+    assert rule.reached([1.0] * 100, 0.5).startswith("precision: ")
+    assert rule.reached([1.0] * 9, 0.5) == ""

@@ -58,6 +58,14 @@ def test_a_share_fits_every_terminal(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
+def test_where_it_would_break_a_line_the_share_is_spared() -> None:
+    lines = show(Shown(1, [ROW], roofs={"GPU-1": ROOF}), 60).splitlines()
+    (line,) = [line for line in lines if line.startswith("✓")]
+    assert CASE.id in line
+    assert "2.60 TB/s" in line
+    assert "65 %" not in line
+
+
 @pytest.mark.parametrize(("fraction", "written"), [(0.934, "93 %"), (1.0, "100 %"), (0.01, "1 %"), (0.0099, "<1 %")])
 def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) -> None:
     assert units.share(fraction) == written

@@ -92,13 +92,14 @@ class CudaDevice:
     Args:
         uuid: which one, as ``GPU-5e…`` or ``MIG-…``.
         instruments: ``perfsvc.device.instruments.unit`` compiled for it.
+        board: as NVML knew it before this process had a context on it; asked here where it was not before.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.
     """
 
-    def __init__(self, uuid: str, instruments: bytes) -> None:
-        self._board = telemetry.Board(uuid)
+    def __init__(self, uuid: str, instruments: bytes, board: telemetry.Board | None = None) -> None:
+        self._board = board or telemetry.Board(uuid)
         try:
             listing.start()
             known = [listing.describe(ordinal) for ordinal in range(drv.Device.count())]
@@ -117,7 +118,7 @@ class CudaDevice:
             ours = Instruments(instruments, self.info.multiprocessors)
             self._results, self._aside = Results(ours, self._stream), Results(ours, drv.Stream(_NON_BLOCKING))
             self._eviction = Eviction(ours, self._stream)
-            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue, lambda: self._queued)
+            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue)
         except drv.Error as error:
             self._board.close()
             raise NoDeviceError(
@@ -129,7 +130,6 @@ class CudaDevice:
         self._lost = False
         self._allocations: dict[int, Any] = {}
         self._looked = False  # whether this case keeps lines in the cache
-        self._queued = 0  # operations of samples so far
         self._last_entry = ""
         self._domain = nvtx.get_domain("perfsvc")
 
@@ -192,7 +192,6 @@ class CudaDevice:
     @_translated
     def fill(self, address: int, nbytes: int, byte: int) -> None:
         """Queues a memset."""
-        self._queued += 1
         drv.memset_d8_async(address, byte, nbytes, self._stream)
 
     @_translated
@@ -224,7 +223,6 @@ class CudaDevice:
     def launch(self, module: _Module, launch: Launch, args: Sequence[np.generic]) -> None:
         """Queues one launch."""
         self._last_entry = launch.entry
-        self._queued += 1
         # NumPy's type characters are struct's, and struct's native alignment is that of kernel arguments.
         packed = struct.pack("@" + "".join([arg.dtype.char for arg in args]), *args)
         key = (launch.entry, launch.shared_bytes)
@@ -306,7 +304,11 @@ class CudaDevice:
     @_translated
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
         """Joules a sample by the board's own counter; None where it does not count."""
-        return joules_of(lambda count: self._stopwatch.back_to_back(sample, count), self._board.energy_j, seconds)
+
+        def run(count: int) -> float:
+            return self._stopwatch.back_to_back(sample, count, gated=False)
+
+        return joules_of(run, self._board.energy_j, seconds)
 
     def _look_for_kept_lines(self, sample: Callable[[], None], evict_bytes: int) -> None:
         """Decides for a case whether evicting has to be thorough: whether it is much slower where it was."""

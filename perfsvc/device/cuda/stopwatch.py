@@ -19,18 +19,10 @@ _SECONDS_PER_MS = 1e-3
 _HZ_PER_GHZ = 1e9
 _SHORTEST_CLOCK_NS = 1_000_000
 """Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
-_FETCHED = 20
-"""Operations that a device has fetched by the time the gate opens. Where more are queued it goes on fetching while
-samples run, and each is 0.7 to 1 µs slower for it (H100; docs/decisions.md)."""
-_BESIDE = 3
-"""Of them, what stands beside each sample's own: two events, and evicting the cache."""
-_UNKNOWN_OPERATIONS = 8
-"""What a sample is taken to queue where a library does it."""
 _LOOK_S = 0.003
 """Seconds that a look at the board takes."""
 _SLOTS = 1024
 """More multiprocessors than any GPU has."""
-_EVENT = drv.event_flags.DEFAULT
 
 Sample = Callable[[], None]
 
@@ -42,19 +34,14 @@ class Stopwatch:
         instruments: our kernels.
         stream: what the samples are queued on.
         evict: queues the write of so many bytes, after which the cache holds nothing else.
-        queued: how many operations the device has queued so far, for others than this.
     """
 
-    def __init__(
-        self, instruments: Instruments, stream: Any, evict: Callable[[int], None], queued: Callable[[], int]
-    ) -> None:
+    def __init__(self, instruments: Instruments, stream: Any, evict: Callable[[int], None]) -> None:
         self._instruments = instruments
         self._stream = stream
         self._evict = evict
-        self._queued = queued
         self._gate = Gate(instruments, stream)
-        self._pairs: list[tuple[Any, Any]] = []
-        self._whole = (drv.Event(_EVENT), drv.Event(_EVENT))
+        self._events = tuple(drv.Event() for _ in range(4))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-conditions")
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
@@ -62,53 +49,49 @@ class Stopwatch:
     def batch(
         self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, look: Callable[[], Conditions]
     ) -> Batch:
-        """Times ``count`` samples one by one, few of them at a time behind the gate.
+        """Times ``count`` samples one by one.
 
         The board is looked at by ``look``, on another thread and towards the end. Where the gate opens by itself the
         batch ends there.
         """
-        self._stamps[:] = 0
         samples_s: list[float] = []
-        busy_s, ahead, release = 0.0, True, 1 if gated else count
+        busy_s, ahead = 0.0, True
         conditions: Future[Conditions] | None = None
+        started = time.perf_counter()
+        self._stamps[:] = 0
+        self._stamp(0)
         while len(samples_s) < count and ahead:
-            started, left = time.perf_counter(), count - len(samples_s)
-            size = min(release, left)
-            before = self._queued()
-            ahead = self._release(sample, size, evict_bytes=evict_bytes, gated=gated, last=size == left)
-            samples_s += [_seconds(*pair) for pair in self._pairs[:size]]
-            busy_s += _seconds(*self._whole)
-            if gated:
-                apiece = (self._queued() - before) // (size + (not evict_bytes)) or _UNKNOWN_OPERATIONS
-                release = max(1, _FETCHED // (apiece + _BESIDE))
-            if conditions is None and (left - size) * (time.perf_counter() - started) / size < _LOOK_S:
+            left = count - len(samples_s)
+            if conditions is None and left * (time.perf_counter() - started) <= _LOOK_S * max(1, count - left):
                 conditions = self._thread.submit(look)
+            prepared_s, sample_s, ahead = self._one(sample, evict_bytes=evict_bytes, gated=gated, last=left == 1)
+            samples_s.append(sample_s)
+            busy_s += prepared_s + sample_s
         found = conditions.result() if conditions else look()
         return Batch(tuple(samples_s), gated, ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
 
-    def _release(self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, last: bool) -> bool:
-        """Queues samples, lets them go together and waits for them; whether the host kept ahead of the device."""
-        while len(self._pairs) < count:
-            self._pairs.append((drv.Event(_EVENT), drv.Event(_EVENT)))
-        pairs = self._pairs[:count]
+    def _one(self, sample: Sample, *, evict_bytes: int, gated: bool, last: bool) -> tuple[float, float, bool]:
+        """Times one sample: the seconds of what goes before it, its own, and whether the host kept ahead.
+
+        Nothing is queued behind it until it is over: while a device goes on fetching what comes next, what it runs
+        is slower by 0.7 to 1 µs (H100; docs/decisions.md). The host queues it while the cache is being evicted.
+        """
+        before, ready, start, end = self._events
+        before.record(self._stream)
+        if evict_bytes:
+            self._evict(evict_bytes)
+        else:
+            sample()  # brings its data into the cache
+        ready.record(self._stream)
         with self._gated() if gated else contextlib.nullcontext():
-            if not self._stamps.any():
-                self._stamp(0)
-            if not evict_bytes:
-                sample()  # brings its data into the cache
-            self._whole[0].record(self._stream)
-            for start, end in pairs:
-                if evict_bytes:
-                    self._evict(evict_bytes)
-                start.record(self._stream)
-                sample()
-                end.record(self._stream)
-            self._whole[1].record(self._stream)
-            if last:
-                self._stamp(1)
-            ahead = not pairs[-1][0].query()
+            start.record(self._stream)
+            sample()
+            end.record(self._stream)
+            ahead = not start.query()
+        if last:
+            self._stamp(1)
         self._stream.synchronize()
-        return self._gate.held if gated else ahead
+        return _seconds(before, ready), _seconds(start, end), self._gate.held if gated else ahead
 
     def look_aside(self, look: Callable[[], Conditions]) -> None:
         """Looks at the board on the other thread, for the sake of what is new the next time."""
@@ -133,16 +116,17 @@ class Stopwatch:
         busy_s = time.perf_counter() - started
         return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(look(), self._clock_hz()))
 
-    def back_to_back(self, sample: Sample, count: int) -> float:
+    def back_to_back(self, sample: Sample, count: int, *, gated: bool = True) -> float:
         """Seconds a sample where nothing stands between them."""
-        with self._gated():
+        _, _, start, end = self._events
+        with self._gated() if gated else contextlib.nullcontext():
             sample()
-            self._whole[0].record(self._stream)
+            start.record(self._stream)
             for _ in range(count):
                 sample()
-            self._whole[1].record(self._stream)
+            end.record(self._stream)
         self._stream.synchronize()
-        return _seconds(*self._whole) / count
+        return _seconds(start, end) / count
 
     def held_back(self, sample: Sample, seconds: float, look: Callable[[], bool]) -> bool:
         """Queues a sample behind the closed gate and says what ``look`` sees while it is still closed.
