@@ -6,10 +6,11 @@ import pytest
 
 from perfsvc.measure.sampler import Sampling
 from perfsvc.model import DeviceInfo
-from perfsvc.service.planning import CPU_SAMPLING, sampling
+from perfsvc.service.planning import CPU_SAMPLING, GPU_SAMPLING, sampling
 from perfsvc.service.request import RunRequest
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90")
+FAKE = DeviceInfo("fake", "fake:x", "FAKE-1", "Fake GPU", "fake")
 CPU = DeviceInfo("cpu", "cpu", "CPU-1", "AMD EPYC", "cpu-x86_64")
 
 
@@ -18,8 +19,13 @@ def asked(**options: object) -> RunRequest:
 
 
 def test_what_is_not_asked_for_suits_the_kind_of_device() -> None:
-    assert sampling(asked(), GPU) == Sampling()
+    assert sampling(asked(), GPU) == GPU_SAMPLING
     assert sampling(asked(), CPU) == CPU_SAMPLING
+    assert sampling(asked(), FAKE) == Sampling()
+
+
+def test_a_gpu_is_sampled_as_the_options_say_they_are_by_default() -> None:
+    assert (GPU_SAMPLING.precision, GPU_SAMPLING.samples, GPU_SAMPLING.seconds) == (0.002, 1000, 2.0)
 
 
 def test_the_cpu_device_gets_a_short_look_that_chases_no_interval() -> None:
