@@ -56,19 +56,22 @@ static __device__ __forceinline__ u64 mixed(u64 x) {
     return x ^ (x >> 31);
 }
 
+// Eight bytes from a place that need not be aligned; beyond the end there are zeros.
+static __device__ __forceinline__ u64 word_at(const unsigned char* data, u64 start, u64 nbytes, bool aligned) {
+    if (aligned && start + 8 <= nbytes) return *reinterpret_cast<const u64*>(data + start);
+    u64 word = 0;
+    for (u64 byte = start; byte < nbytes && byte < start + 8; ++byte) word |= (u64)data[byte] << (8 * (byte - start));
+    return word;
+}
+
 // Adds up words that are mixed with their place, twice and differently: 128 bits that do not depend on the order in
-// which the blocks add. `data` is aligned to 8 bytes; a tail is filled with zeros, and the size tells it from real ones.
+// which the blocks add. The host adds the size, which tells zeros at the end from no bytes.
 extern "C" __global__ void perfsvc_digest(const unsigned char* data, u64 nbytes, u64* sums) {
-    const u64 words = nbytes / 8, stride = (u64)gridDim.x * blockDim.x;
+    const u64 stride = (u64)gridDim.x * blockDim.x;
+    const bool aligned = reinterpret_cast<u64>(data) % 8 == 0;
     u64 first = 0, second = 0;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i * 8 < nbytes; i += stride) {
-        u64 word = 0;
-        if (i < words) {
-            word = reinterpret_cast<const u64*>(data)[i];
-        } else {
-            for (u64 byte = i * 8; byte < nbytes; ++byte) word |= (u64)data[byte] << (8 * (byte % 8));
-        }
-        const u64 place = mixed(i + 0x9e3779b97f4a7c15ull);
+        const u64 word = word_at(data, i * 8, nbytes, aligned), place = mixed(i + 0x9e3779b97f4a7c15ull);
         first += mixed(word ^ place);
         second += mixed(word + 0xd1b54a32d192ed03ull * place);
     }

@@ -20,7 +20,7 @@ from perfsvc.service.targets import Binaries, Runnable, Target, instruments_of, 
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs
 
-GPU_SAMPLING = Sampling(least_s=0.04)
+GPU_SAMPLING = Sampling(least_s=0.025)
 """The median of a long kernel is known within the default precision after a few milliseconds; going on for some more
 halves what is left of its noise, and the start of a replica takes ten times as long."""
 CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)

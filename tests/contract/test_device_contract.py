@@ -169,6 +169,9 @@ def test_a_digest_tells_bytes_apart_by_value_place_and_number(device, buffer, nb
     digest = device.digest(first, nbytes)
     assert digest == device.digest(first, nbytes) == device.digest(second, nbytes)
     assert digest != device.digest(first, nbytes + 1)
+    askew = buffer(nbytes + 3)
+    device.upload(askew + 3, data[:nbytes])
+    assert digest == device.digest(askew + 3, nbytes)
     changed = data.copy()
     changed[nbytes - 1] ^= 1
     device.upload(second, changed)

@@ -100,6 +100,8 @@ class CudaDevice:
 
     def __init__(self, uuid: str, instruments: bytes, board: telemetry.Board | None = None) -> None:
         self._board = board or telemetry.Board(uuid)
+        self._open = False
+        self._context: Any = None
         try:
             listing.start()
             known = [listing.describe(ordinal) for ordinal in range(drv.Device.count())]
@@ -121,6 +123,8 @@ class CudaDevice:
             self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue)
         except drv.Error as error:
             self._board.close()
+            if self._context:
+                self._context.detach()
             raise NoDeviceError(
                 f"the GPU {uuid} cannot be opened: {error}",
                 cure="see in nvidia-smi whether another process holds it, or its compute mode forbids it",
@@ -339,6 +343,7 @@ class CudaDevice:
             return
         self._open = False
         atexit.unregister(self.close)
+        self._stopwatch.close()
         if not self._lost:
             self._uploader.close()
             for address in list(self._allocations):

@@ -21,6 +21,8 @@ _SHORTEST_CLOCK_NS = 1_000_000
 """Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
 _LOOK_S = 0.003
 """Seconds that a look at the board takes."""
+_WORTH_A_LOOK = 10
+"""Samples."""
 _SLOTS = 1024
 """More multiprocessors than any GPU has."""
 
@@ -41,7 +43,8 @@ class Stopwatch:
         self._stream = stream
         self._evict = evict
         self._gate = Gate(instruments, stream)
-        self._events = tuple(drv.Event() for _ in range(4))
+        self._pairs = [(drv.Event(), drv.Event()) for _ in range(2)]
+        self._preparing = (drv.Event(), drv.Event())
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-conditions")
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
@@ -51,51 +54,74 @@ class Stopwatch:
     ) -> Batch:
         """Times ``count`` samples one by one.
 
-        The board is looked at by ``look``, on another thread and towards the end. Where the gate opens by itself the
-        batch ends there.
+        The board is looked at by ``look``, on another thread and towards the end; for the few samples of a warm-up it
+        is not, for that takes longer than they do. Where the gate opens by itself the batch ends there.
         """
-        samples_s: list[float] = []
-        busy_s, ahead = 0.0, True
         conditions: Future[Conditions] | None = None
+        queued = 0  # samples
+        ahead = True
+        samples_s: list[float] = []
         started = time.perf_counter()
         self._stamps[:] = 0
         self._stamp(0)
-        while len(samples_s) < count and ahead:
-            left = count - len(samples_s)
-            if conditions is None and left * (time.perf_counter() - started) <= _LOOK_S * max(1, count - left):
+        while queued < count and ahead:
+            if (
+                count >= _WORTH_A_LOOK
+                and conditions is None
+                and _left(queued, count, time.perf_counter() - started) <= _LOOK_S
+            ):
                 conditions = self._thread.submit(look)
-            prepared_s, sample_s, ahead = self._one(sample, evict_bytes=evict_bytes, gated=gated, last=left == 1)
-            samples_s.append(sample_s)
-            busy_s += prepared_s + sample_s
-        found = conditions.result() if conditions else look()
+            self._prepare(sample, evict_bytes, timed=queued == 0)
+            if queued:  # while the device evicts its cache
+                samples_s.append(_seconds(*self._pairs[(queued - 1) % 2]))
+            ahead = self._one(sample, self._pairs[queued % 2], gated=gated)
+            queued += 1
+        samples_s.append(_seconds(*self._pairs[(queued - 1) % 2]))
+        self._stamp(1)
+        found = conditions.result() if conditions else Conditions()
+        self._stream.synchronize()
+        busy_s = queued * _seconds(*self._preparing) + sum(samples_s)
         return Batch(tuple(samples_s), gated, ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
 
-    def _one(self, sample: Sample, *, evict_bytes: int, gated: bool, last: bool) -> tuple[float, float, bool]:
-        """Times one sample: the seconds of what goes before it, its own, and whether the host kept ahead.
-
-        Nothing is queued behind it until it is over: while a device goes on fetching what comes next, what it runs
-        is slower by 0.7 to 1 µs (H100; docs/decisions.md). The host queues it while the cache is being evicted.
-        """
-        before, ready, start, end = self._events
-        before.record(self._stream)
+    def _prepare(self, sample: Sample, evict_bytes: int, *, timed: bool) -> None:
+        """Queues what comes before a sample."""
+        if timed:
+            self._preparing[0].record(self._stream)
         if evict_bytes:
             self._evict(evict_bytes)
         else:
             sample()  # brings its data into the cache
-        ready.record(self._stream)
-        with self._gated() if gated else contextlib.nullcontext():
+        if timed:
+            self._preparing[1].record(self._stream)
+
+    def _one(self, sample: Sample, events: tuple[Any, Any], *, gated: bool) -> bool:
+        """Queues one sample between two events and waits for it; whether the host kept ahead.
+
+        Nothing is queued behind it until it is over: while a device goes on fetching what comes next, what it runs
+        is slower by 0.7 to 1 µs (H100; docs/decisions.md).
+        """
+        start, end = events
+        if not gated:
             start.record(self._stream)
             sample()
             end.record(self._stream)
             ahead = not start.query()
-        if last:
-            self._stamp(1)
+            self._stream.synchronize()
+            return ahead
+        with self._gated():
+            start.record(self._stream)
+            sample()
+            end.record(self._stream)
         self._stream.synchronize()
-        return _seconds(before, ready), _seconds(start, end), self._gate.held if gated else ahead
+        return self._gate.held
 
     def look_aside(self, look: Callable[[], Conditions]) -> None:
         """Looks at the board on the other thread, for the sake of what is new the next time."""
         self._thread.submit(look)
+
+    def close(self) -> None:
+        """Waits for the last look at the board."""
+        self._thread.shutdown()
 
     def host_batch(self, sample: Sample, count: int, *, evict_bytes: int, look: Callable[[], Conditions]) -> Batch:
         """Times ``count`` samples end to end by the host's clock, the device idle before each."""
@@ -118,7 +144,7 @@ class Stopwatch:
 
     def back_to_back(self, sample: Sample, count: int, *, gated: bool = True) -> float:
         """Seconds a sample where nothing stands between them."""
-        _, _, start, end = self._events
+        start, end = self._pairs[0]
         with self._gated() if gated else contextlib.nullcontext():
             sample()
             start.record(self._stream)
@@ -159,6 +185,11 @@ class Stopwatch:
         passed = (after - before)[(before[:, 1] > 0) & (after[:, 1] > 0)]
         passed = passed[passed[:, 1] >= _SHORTEST_CLOCK_NS]
         return float(np.median(passed[:, 0] / passed[:, 1])) * _HZ_PER_GHZ if len(passed) else None
+
+
+def _left(done: int, count: int, elapsed_s: float) -> float:
+    """Seconds until a batch is over, going by what it took so far."""
+    return (count - done) * elapsed_s / max(1, done)
 
 
 def _with_clock(conditions: Conditions, clock_hz: float | None) -> Conditions:
