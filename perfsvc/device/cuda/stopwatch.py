@@ -21,8 +21,6 @@ _SHORTEST_CLOCK_NS = 1_000_000
 """Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
 _LOOK_S = 0.003
 """Seconds that a look at the board takes."""
-_WORTH_A_LOOK = 10
-"""Samples."""
 _SLOTS = 1024
 """More multiprocessors than any GPU has."""
 
@@ -54,8 +52,8 @@ class Stopwatch:
     ) -> Batch:
         """Times ``count`` samples one by one.
 
-        The board is looked at by ``look``, on another thread and towards the end; for the few samples of a warm-up it
-        is not, for that takes longer than they do. Where the gate opens by itself the batch ends there.
+        The board is looked at by ``look``, on another thread and towards the end; not where that would take longer than
+        the batch, as for the few samples of a warm-up. Where the gate opens by itself the batch ends there.
         """
         conditions: Future[Conditions] | None = None
         queued = 0  # samples
@@ -65,11 +63,7 @@ class Stopwatch:
         self._stamps[:] = 0
         self._stamp(0)
         while queued < count and ahead:
-            if (
-                count >= _WORTH_A_LOOK
-                and conditions is None
-                and _left(queued, count, time.perf_counter() - started) <= _LOOK_S
-            ):
+            if conditions is None and _is_time_to_look(queued, count, time.perf_counter() - started):
                 conditions = self._thread.submit(look)
             self._prepare(sample, evict_bytes, timed=queued == 0)
             if queued:  # while the device evicts its cache
@@ -78,8 +72,9 @@ class Stopwatch:
             queued += 1
         samples_s.append(_seconds(*self._pairs[(queued - 1) % 2]))
         self._stamp(1)
-        found = conditions.result() if conditions else Conditions()
         self._stream.synchronize()
+        worth_a_look = time.perf_counter() - started >= _LOOK_S
+        found = conditions.result() if conditions else look() if worth_a_look else Conditions()
         busy_s = queued * _seconds(*self._preparing) + sum(samples_s)
         return Batch(tuple(samples_s), gated, ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
 
@@ -187,9 +182,12 @@ class Stopwatch:
         return float(np.median(passed[:, 0] / passed[:, 1])) * _HZ_PER_GHZ if len(passed) else None
 
 
-def _left(done: int, count: int, elapsed_s: float) -> float:
-    """Seconds until a batch is over, going by what it took so far."""
-    return (count - done) * elapsed_s / max(1, done)
+def _is_time_to_look(done: int, count: int, elapsed_s: float) -> bool:
+    """Whether a batch is about as far from its end as a look takes, going by what it took so far."""
+    if not done:
+        return False
+    apiece_s = elapsed_s / done
+    return (count - done) * apiece_s <= _LOOK_S <= count * apiece_s
 
 
 def _with_clock(conditions: Conditions, clock_hz: float | None) -> Conditions:
