@@ -42,7 +42,8 @@ class Stopwatch:
         self._evict = evict
         self._gate = Gate(instruments, stream)
         self._pairs = [(drv.Event(), drv.Event()) for _ in range(2)]
-        self._preparing = (drv.Event(), drv.Event())
+        self._begin = drv.Event()
+        self._prepared_s = 0.0  # what emptying or filling the cache took before the first sample of a batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-conditions")
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
@@ -56,59 +57,55 @@ class Stopwatch:
         the batch, as for the few samples of a warm-up. Where the gate opens by itself the batch ends there.
         """
         conditions: Future[Conditions] | None = None
-        queued = 0  # samples
-        ahead = True
+        done, held, ahead = 0, True, True
         samples_s: list[float] = []
         started = time.perf_counter()
         self._stamps[:] = 0
         self._stamp(0)
-        while queued < count and ahead:
-            if conditions is None and _is_time_to_look(queued, count, time.perf_counter() - started):
+        while done < count and held:
+            if conditions is None and _is_time_to_look(done, count, time.perf_counter() - started):
                 conditions = self._thread.submit(look)
-            self._prepare(sample, evict_bytes, timed=queued == 0)
-            if queued:  # while the device evicts its cache
-                samples_s.append(_seconds(*self._pairs[(queued - 1) % 2]))
-            ahead = self._one(sample, self._pairs[queued % 2], gated=gated)
-            queued += 1
-        samples_s.append(_seconds(*self._pairs[(queued - 1) % 2]))
+            with self._gated() if gated else contextlib.nullcontext():
+                start = self._queue(sample, evict_bytes, number=done)
+                ahead &= gated or not start.query()
+            if done:  # while the device is at the next one
+                samples_s.append(self._sample_s(done - 1))
+            self._stream.synchronize()
+            held = not gated or self._gate.held
+            done += 1
+        samples_s.append(self._sample_s(done - 1))
         self._stamp(1)
         self._stream.synchronize()
         worth_a_look = time.perf_counter() - started >= _LOOK_S
         found = conditions.result() if conditions else look() if worth_a_look else Conditions()
-        busy_s = queued * _seconds(*self._preparing) + sum(samples_s)
-        return Batch(tuple(samples_s), gated, ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
+        busy_s = done * self._prepared_s + sum(samples_s)
+        return Batch(tuple(samples_s), gated, held and ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
 
-    def _prepare(self, sample: Sample, evict_bytes: int, *, timed: bool) -> None:
-        """Queues what comes before a sample."""
-        if timed:
-            self._preparing[0].record(self._stream)
+    def _sample_s(self, number: int) -> float:
+        """The seconds of a sample that is over; of the first one also those of what came before it."""
+        start, end = self._pairs[number % 2]
+        if number == 0:
+            self._prepared_s = _seconds(self._begin, start)
+        return _seconds(start, end)
+
+    def _queue(self, sample: Sample, evict_bytes: int, *, number: int) -> Any:
+        """Queues a sample between two events, and before it what empties or fills the cache; returns the first event.
+
+        All of it goes behind the gate, so that the same time passes between the two: a transposition that came 1 ms
+        after the cache was emptied was faster by 0.8 % (H100; docs/decisions.md). Nothing is queued behind it until it
+        is over: while a device goes on fetching what comes next, what it runs is slower by 0.7 to 1 µs.
+        """
+        start, end = self._pairs[number % 2]
+        if number == 0:
+            self._begin.record(self._stream)
         if evict_bytes:
             self._evict(evict_bytes)
         else:
             sample()  # brings its data into the cache
-        if timed:
-            self._preparing[1].record(self._stream)
-
-    def _one(self, sample: Sample, events: tuple[Any, Any], *, gated: bool) -> bool:
-        """Queues one sample between two events and waits for it; whether the host kept ahead.
-
-        Nothing is queued behind it until it is over: while a device goes on fetching what comes next, what it runs
-        is slower by 0.7 to 1 µs (H100; docs/decisions.md).
-        """
-        start, end = events
-        if not gated:
-            start.record(self._stream)
-            sample()
-            end.record(self._stream)
-            ahead = not start.query()
-            self._stream.synchronize()
-            return ahead
-        with self._gated():
-            start.record(self._stream)
-            sample()
-            end.record(self._stream)
-        self._stream.synchronize()
-        return self._gate.held
+        start.record(self._stream)
+        sample()
+        end.record(self._stream)
+        return start
 
     def look_aside(self, look: Callable[[], Conditions]) -> None:
         """Looks at the board on the other thread, for the sake of what is new the next time."""
