@@ -21,7 +21,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "overhead", "boards"])
+@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards"])
 def test_a_script_says_how_it_is_used(name):
     done = subprocess.run(
         [sys.executable, BENCHMARKS / f"{name}.py", "--help"], capture_output=True, text=True, check=True
