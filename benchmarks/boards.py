@@ -1,13 +1,17 @@
 """What a second board brings: the same plan on one and on two, its wall time and its medians.
 
-    python benchmarks/boards.py [--boards cuda:0 cuda:1] [--json FILE]
+    python benchmarks/boards.py [--boards cuda:0 cuda:1] [--run OPTIONS] [--json FILE]
 
 Runs the built-in suite on each board alone, then on both with the cases dealt (``--spread each-model``), then on both
 with every case on each (``--spread each-board``). A median on a board that works beside another is compared with that
 board's own, alone, as ``perfsvc compare`` does it.
+
+What a run takes besides measuring (its start, the start of each replica) is not halved by a second board: with
+``--run`` cases can be measured for longer than by default.
 """
 
 import argparse
+import shlex
 import sys
 import tempfile
 from collections import defaultdict
@@ -38,6 +42,9 @@ def main() -> int:
     parser.add_argument(
         "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
     )
+    parser.add_argument(
+        "--run", default="", metavar="OPTIONS", help="further options of each run: '--seconds 0.5 --precision 0.01%%'"
+    )
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
     options = parser.parse_args()
     ready(options.suite, options.boards[0], Sampling())  # so that every run finds its binaries in the cache
@@ -49,7 +56,7 @@ def main() -> int:
         DEALT: (specs, ("--spread", "each-model")),
         EVERYWHERE: (specs, ("--spread", "each-board")),
     }
-    common = ("--replicas", str(options.replicas), "--seed", "1")
+    common = ("--replicas", str(options.replicas), "--seed", "1", *shlex.split(options.run))
     runs: dict[str, Ran] = {}
     problems: list[str] = []
     print(f"{boards[0].model}, driver {boards[0].driver}", flush=True)
