@@ -25,7 +25,7 @@ LOOK_S = 1.0
 """Seconds between two looks at a lane whose worker is busy and says nothing."""
 LOCK_LOOK_S = 0.2
 """The same while another run measures on the board."""
-STEP_S = 0.005
+STEP_S = 0.001
 """The same while the lane waits for what takes moments: arrays, or the end of a worker."""
 
 
@@ -217,12 +217,11 @@ class Lane:
         return None
 
     def _next_case(self, worker: Process) -> Iterator[Measurement]:
-        replica, task = self._waiting[0]
-        self._order = self._order or self._supply.order(task, replica)
-        if not self._order.ready:
+        order = self._ready_order()
+        if order is None:
             return
-        self._waiting.popleft()
-        order, self._order = self._order, None
+        task, replica = order.task, order.replica
+        self._waiting.remove((replica, task))
         try:
             with self._supply.take(order) as arrays:
                 self._turn = Turn(task, replica, time.monotonic(), self._plan.limit_s + task.sampling.recovery_s)
@@ -234,6 +233,21 @@ class Lane:
             yield from self._lost(crash)
         elif any(later != replica for later, _ in self._waiting):
             self._relay.prepare()
+
+    def _ready_order(self) -> Order | None:
+        """The first one of the replica whose arrays are there; None where all of them are still being made.
+
+        While it has to wait for the first of all, that one stays ordered, so that it is made whatever the budget.
+        """
+        replica, task = self._waiting[0]
+        self._order = self._order or self._supply.order(task, replica)
+        if self._order.ready:
+            ready, self._order = self._order, None
+            return ready
+        if task in self._plan.first:  # what it finds is wanted when the others are
+            return None
+        others = (one for one in self._waiting if one[0] == replica and one[1] is not task)
+        return next((self._supply.order(one, replica) for _, one in others if self._supply.has(one, replica)), None)
 
     def _lost(self, error: CaseError) -> Iterator[Measurement]:
         """The worker is gone or must go: its case failed, the next one gets a new process."""

@@ -64,11 +64,16 @@ def _work(
         for lane in lanes:
             yield from lane.advance()
         for key, _ in selector.select(min(lane.patience for lane in lanes)):
-            yield from key.data.hear()
+            yield from _heard(key.data)
         for lane in lanes:
             yield from lane.enforce()
         if plan.spread == "each-model":
             yield from _move_from_lost_boards(plan, lanes, say)
+
+
+def _heard(lane: Lane) -> list[Measurement | LeftOut]:
+    """What a worker says. It has its next case before anything is made of that: its board need not wait meanwhile."""
+    return [*lane.hear(), *lane.advance()]
 
 
 def _left_undone(lane: Lane) -> Iterator[Measurement]:

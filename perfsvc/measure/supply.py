@@ -23,7 +23,7 @@ from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import Lent, Recipe, SharedArrays, first_inputs, share
 from perfsvc.model import DeviceInfo, Role
 
-MOST_THREADS = 4
+MOST_THREADS = 8
 """More would only wait for each other: what they do is to write memory."""
 CORES_LEFT = 2
 """For the pool and a worker that queues launches."""
@@ -87,15 +87,19 @@ class Supply:
     def order(self, task: Task, replica: int) -> Order:
         """Asks for a task's arrays, the fresh ones with them in replica 0; the order has to be taken or forgotten."""
         for lane in self._lanes:
-            places = (place for place, (which, one) in enumerate(lane) if one is task and which == replica)
-            for _ in range(next(places, -1) + 1):  # it and what was passed over
-                lane.popleft()
+            if announced := next((one for one in lane if one[0] == replica and one[1] is task), None):
+                lane.remove(announced)
         keys = _keys((replica, task))
         self._make(keys, task.arrays)
         order = Order(task, replica, tuple(self._shelf[key] for key in keys))
         self._open[order] = None
         self._arrange()
         return order
+
+    def has(self, task: Task, replica: int) -> bool:
+        """Whether an order for a task's arrays would be ready at once."""
+        made = (self._shelf.get(key) for key in _keys((replica, task)))
+        return all(one is not None and one.done() for one in made)
 
     @contextlib.contextmanager
     def take(self, order: Order) -> Iterator[Lent]:

@@ -104,6 +104,43 @@ def test_a_worker_that_dies_between_two_cases_costs_neither(work):
     assert found == dict.fromkeys(names, Status.OK)
 
 
+def test_the_next_case_is_at_work_while_a_measurement_is_stored(work):
+    work.play(each="log(variant)")
+    plan = Plan((work.task("good"), work.task("fine")), 1, 1, 20.0)
+    found = pool.measure(plan, work.devices("only"))
+    next(found)
+    deadline = time.monotonic() + 30
+    while len(work.logged()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert [one.status for one in found] == [Status.OK]
+
+
+def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(work, monkeypatch):
+    def made():
+        while not (log.exists() and "a 0" in log.read_text()):
+            time.sleep(0.02)
+        return {}, {}
+
+    log = work.folder / "log"
+    monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
+    work.play(each="log(f'{variant} {job.replica}')")
+    tasks = (work.task("late", arrays=Recipe("late", made)), *map(work.task, ("a", "b", "c")))
+    plan = Plan(tasks, 2, 1, 20.0)
+    planned = [f"{task.spec[0].variant} {replica}" for replica, task in plan.order("only")]
+    assert planned[:4] == ["late 0", "b 0", "c 0", "a 0"]
+    assert {one.status for one in work.measure(plan, work.devices("only"))} == {Status.OK}
+    assert [words for _, words in work.logged()] == ["b 0", "c 0", "a 0", "late 0", *planned[4:]]
+
+
+def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
+    monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
+    work.play(each="log(variant)")
+    roof = work.task("roof", arrays=Recipe("roof", lambda: time.sleep(1.0) or ({}, {})))
+    work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(roof,)), work.devices("only"))
+    assert [words for _, words in work.logged()] == ["roof", "good"]
+
+
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +314,7 @@ def hours(monkeypatch):
 
 
 def over_after(work, hours, events, tasks, **settings):
-    """What comes of tasks whose budget is over after so many measurements."""
+    """What comes of tasks whose budget is over when so many are measured, and the next one has begun."""
     work.play()
     found = []
     for event in pool.measure(Plan(tuple(tasks), 2, 1, 20.0, budget_s=3600.0, **settings), work.devices("only")):
@@ -287,7 +324,7 @@ def over_after(work, hours, events, tasks, **settings):
 
 
 def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_told(work, hours):
-    found = over_after(work, hours, 2, [work.task(name) for name in ("a", "b", "c", "d")])
+    found = over_after(work, hours, 1, [work.task(name) for name in ("a", "b", "c", "d")])
     kinds = [type(event) for event in found]
     assert kinds == [Measurement, Measurement, LeftOut, LeftOut]
     assert sorted(event.case.variant for event in found) == ["a", "b", "c", "d"]
@@ -296,14 +333,15 @@ def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_tol
 
 
 def test_fewer_replicas_than_planned_are_not_left_out(work, hours):
-    found = over_after(work, hours, 3, [work.task("a"), work.task("b")])
-    assert [type(event) for event in found] == [Measurement] * 3
+    found = over_after(work, hours, 2, [work.task("a"), work.task("b")])
+    assert [type(event) for event in found] == [Measurement] * 2
 
 
 def test_first_tasks_are_no_cases_that_a_budget_leaves_out(work, hours):
     roofs = tuple(work.task(name) for name in ("copy", "read"))
     found = over_after(work, hours, 1, [work.task("a")], first=roofs)
-    assert [(type(event), event.case.variant) for event in found] == [(Measurement, "copy"), (LeftOut, "a")]
+    told = [(type(event), event.case.variant) for event in found]
+    assert told == [(Measurement, "copy"), (Measurement, "read"), (LeftOut, "a")]
 
 
 def test_the_time_a_board_is_waited_for_is_not_spent_from_the_budget(work, hours):

@@ -223,13 +223,24 @@ def test_what_was_never_announced_can_be_ordered(kitchen):
         assert use(supply, kitchen.task("a")) == (97,)
 
 
-def test_what_is_passed_over_is_made_ahead_no_more(kitchen):
+def test_what_is_passed_over_is_made_ahead_still(kitchen):
     tasks = [kitchen.task(name) for name in "abc"]
     with Supply([plan(tasks)], budget_bytes=1 << 20) as supply:
         order = supply.order(tasks[2], 0)
-        assert kept(supply) == {"c"}
+        assert kept(supply) == {"a", "b", "c"}
         supply.forget(order)
-        assert kept(supply) == set()
+        assert kept(supply) == {"a", "b"}
+
+
+def test_what_is_made_can_be_told_from_what_is_not(kitchen):
+    gate, (a, b) = kitchen.hold("fresh b"), (kitchen.task(name, fresh=True) for name in "ab")
+    with Supply([plan([a, b])], budget_bytes=1 << 20) as supply:
+        kitchen.await_made(4)
+        assert [supply.has(a, 0), supply.has(b, 0), supply.has(b, 1)] == [True, False, True]
+        gate.set()
+        settle(supply)
+        assert supply.has(b, 0)
+        assert not supply.has(kitchen.task("c"), 0)
 
 
 def test_a_task_that_is_dropped_is_made_ahead_no_more_in_no_replica(kitchen):
@@ -311,8 +322,8 @@ def test_the_look_ahead_has_an_end(kitchen, monkeypatch):
         (["cuda"], 1, 1),
         (["cuda"], 3, 1),
         (["cuda"], 5, 3),
-        (["cuda", "cuda"], 64, 4),
-        (["fake"], 64, 4),
+        (["cuda", "cuda"], 64, 8),
+        (["fake"], 64, 8),
         (["cpu"], 64, 1),
         (["cuda", "cpu"], 64, 1),
     ],
