@@ -110,6 +110,7 @@ class Roofs:
     def __init__(self, devices: tuple[DeviceInfo, ...], say: Callable[[str], object]) -> None:
         self.found: dict[str, Roof] = {}
         self._say = say
+        self._failed: set[str] = set()
         self._work = {device.uuid: {spec.case: spec.work for spec in specs(device)} for device in devices}
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
 
@@ -129,7 +130,10 @@ class Roofs:
         return True
 
     def fail(self, device: str, reason: str) -> None:
-        """Says that a board's roof will not be known."""
+        """Says, once for both of its cases, that a board's roof will not be known."""
+        if device in self._failed:
+            return
+        self._failed.add(device)
         self._say(f"the memory of {device} could not be measured, so no share of it is shown: {reason}")
 
 

@@ -113,6 +113,15 @@ def test_a_roof_that_cannot_be_measured_is_said_and_not_known() -> None:
     assert said == ["the memory of FAKE-1 could not be measured, so no share of it is shown: out of memory"]
 
 
+def test_what_keeps_both_cases_from_being_measured_is_said_once() -> None:
+    said: list[str] = []
+    roofs = Roofs((FAKE, replace(FAKE, uuid="FAKE-2")), said.append)
+    for device in ("FAKE-1", "FAKE-2"):
+        for variant in ("copy", "read"):
+            assert roofs.take(replace(measured(variant, 1e-3, Status.FAILED), device=device))
+    assert [text.split()[3] for text in said] == ["FAKE-1", "FAKE-2"]
+
+
 # --- doubts ----------------------------------------------------------------------------------------------------------
 
 BOARD = replace(FAKE, l2_bytes=1000)
