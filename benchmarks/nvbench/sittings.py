@@ -127,9 +127,9 @@ class Workers:
     def sitting(self, replica: int, tasks: Iterable[Task]) -> Sitting:
         """Measures every task in a new process. A result that an earlier one checked in full is only compared."""
         started = time.monotonic()
-        process = Process(self._device)
+        process = Process()
         try:
-            crash = process.open(self._instruments)
+            crash = process.open(self._device, self._instruments)
             answer = crash or process.hear()
             if not isinstance(answer, Ready):
                 raise SittingError(f"perfsvc's worker did not open {self._device.spec}: {answer}")

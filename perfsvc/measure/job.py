@@ -26,9 +26,15 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Opens the worker's device; the binary of its instruments follows as a blob, empty where it has none."""
+    """Opens the worker's device; the binary of its instruments follows as a blob, empty where it has none.
 
-    device: str  # a specification as ``perfsvc.device.find.open_device`` takes it
+    Attributes:
+        device: a specification as ``perfsvc.device.find.open_device`` takes it.
+        visible: the UUID of the only board that CUDA may touch; empty where the device is none of CUDA's.
+    """
+
+    device: str
+    visible: str = ""
     message: Literal["open"] = "open"
 
 

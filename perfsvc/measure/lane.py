@@ -13,6 +13,7 @@ from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.plan import LeftOut, Plan, Task
 from perfsvc.measure.process import Process
 from perfsvc.measure.relay import Relay
+from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import Order, Supply
 from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
 
@@ -60,11 +61,19 @@ class Lane:
         device: the device.
         selector: hears the workers of all lanes; its data is the lane to call ``hear`` of.
         supply: makes the arrays.
+        reserve: may have workers that started already.
         say: told once where another run holds the board.
     """
 
     def __init__(
-        self, plan: Plan, device: DeviceInfo, selector: selectors.BaseSelector, supply: Supply, say: Say
+        self,
+        plan: Plan,
+        device: DeviceInfo,
+        selector: selectors.BaseSelector,
+        supply: Supply,
+        *,
+        reserve: Reserve,
+        say: Say,
     ) -> None:
         self.device = device
         self.opened = False
@@ -73,7 +82,7 @@ class Lane:
         self._supply = supply
         self._say = say
         self._lock = BoardLock(device.uuid)
-        self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self)
+        self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self, reserve)
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0

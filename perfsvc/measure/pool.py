@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from perfsvc.measure.lane import Lane, Say
 from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
+from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import Supply, threads_beside
 from perfsvc.model import DeviceInfo, Measurement
 
@@ -21,7 +22,7 @@ def _say_nothing(_: str) -> None:
 
 
 def measure(
-    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing
+    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, reserve: Reserve | None = None
 ) -> Generator[Measurement | LeftOut, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives.
 
@@ -32,6 +33,7 @@ def measure(
         plan: what to measure.
         found: the devices of the plan by UUID.
         say: is told what a person should know while waiting.
+        reserve: may have workers that started already; those that are left there are its owner's to end.
 
     Raises:
         NoDeviceError: none of the devices could be opened.
@@ -42,7 +44,8 @@ def measure(
         Supply(coming, threads=threads_beside(found.values())) as supply,
         contextlib.ExitStack() as ended,
     ):
-        lanes = [Lane(plan, device, selector, supply, say) for device in found.values()]
+        reserve = reserve or Reserve()
+        lanes = [Lane(plan, device, selector, supply, reserve=reserve, say=say) for device in found.values()]
         for end in (Lane.end, Lane.dismiss):  # the last one first: all are killed before one is waited for
             for lane in lanes:
                 ended.callback(end, lane)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 from perfsvc import codec
+from perfsvc.device.instances import VISIBLE
 from perfsvc.errors import CrashError
 from perfsvc.measure import wire
 from perfsvc.measure.job import Job, Known, Measured, Open, Ready, Refused, Reply, Request
@@ -33,14 +34,9 @@ TAIL_BYTES = 2000
 
 
 class Process:
-    """A worker process with its private socket; it opens no device before it is told to.
+    """A worker process with its private socket; it opens no device, and sees no board, before it is told which."""
 
-    Args:
-        device: the device that it will open.
-    """
-
-    def __init__(self, device: DeviceInfo) -> None:
-        self._device = device
+    def __init__(self) -> None:
         self._dismissed = math.inf
         self.socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
@@ -50,16 +46,17 @@ class Process:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "perfsvc.measure.worker", *arguments],
                 pass_fds=[theirs.fileno()],
-                env={**QUIET, **os.environ, **_visible(device)},
+                env={**QUIET, VISIBLE: "", **os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=subprocess.STDOUT,
             )
         self.socket.settimeout(SILENCE_LIMIT_S)
 
-    def open(self, instruments: bytes) -> CrashError | None:
-        """Has it open its device, with the binary of the device's instruments; returns why it could not be told."""
-        return self._tell(Open(self._device.spec), (instruments,))
+    def open(self, device: DeviceInfo, instruments: bytes) -> CrashError | None:
+        """Has it open a device, with the binary of the device's instruments; returns why it could not be told."""
+        visible = device.uuid if device.kind == "cuda" else ""
+        return self._tell(Open(device.spec, visible), (instruments,))
 
     def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> CrashError | None:
         """Sends a case to measure; returns why it could not, if so."""
@@ -152,11 +149,6 @@ class Process:
         size = self._words.seek(0, os.SEEK_END)
         self._words.seek(max(0, size - TAIL_BYTES))
         return self._words.read().decode(errors="replace").strip()
-
-
-def _visible(device: DeviceInfo) -> dict[str, str]:
-    """The part of a worker's environment that keeps CUDA from touching any board but its own."""
-    return {"CUDA_VISIBLE_DEVICES": device.uuid} if device.kind == "cuda" else {}
 
 
 def _death(status: int | None) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import selectors
 
 from perfsvc.errors import CrashError
 from perfsvc.measure.process import Process
+from perfsvc.measure.reserve import Reserve
 from perfsvc.model import DeviceInfo
 
 
@@ -19,15 +20,22 @@ class Relay:
         instruments: the binary that the device works with, empty where it needs none.
         selector: is told of the socket of the worker whose turn it is.
         listener: the data that the selector gives back with that socket.
+        reserve: where the first of them comes from.
     """
 
     def __init__(
-        self, device: DeviceInfo, instruments: bytes, selector: selectors.BaseSelector, listener: object
+        self,
+        device: DeviceInfo,
+        instruments: bytes,
+        selector: selectors.BaseSelector,
+        listener: object,
+        reserve: Reserve,
     ) -> None:
         self._device = device
         self._instruments = instruments
         self._selector = selector
         self._listener = listener
+        self._reserve = reserve
         self._next: Process | None = None
         self._ending: list[Process] = []
         self.present: Process | None = None
@@ -41,7 +49,7 @@ class Relay:
         if started and not started.alive:  # it died before its turn came, which costs no case
             started.end()
             started = None
-        self.present = started or Process(self._device)
+        self.present = started or self._reserve.take()
         self.told = False
         self._selector.register(self.present.socket, selectors.EVENT_READ, self._listener)
         return True
@@ -49,12 +57,12 @@ class Relay:
     def open(self, worker: Process) -> CrashError | None:
         """Has the present worker open the device; returns why it could not be told."""
         self.told = True
-        return worker.open(self._instruments)
+        return worker.open(self._device, self._instruments)
 
     def prepare(self) -> None:
         """Starts the next worker ahead of its turn, unless the host's processors are what is being measured."""
         if self._next is None and self._device.kind != "cpu":
-            self._next = Process(self._device)
+            self._next = Process()
 
     def dismiss(self, *, kill: bool = False) -> None:
         """Ends the present worker, by hanging up or at once, without waiting for it."""

@@ -39,10 +39,10 @@ def main(descriptor: int, parent: int) -> int:
 
 def _begin(opening: wire.Frame) -> Board | None:
     """Creates the context of a CUDA device ahead of all else, after a look at who is on the board without us."""
-    device = json.loads(opening.text).get("body", {}).get("device", "")
-    uuid = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if device != f"cuda:{uuid}":  # no GPU, or one of several: which, only the import of PyCUDA would tell
+    uuid = json.loads(opening.text).get("body", {}).get("visible", "")
+    if not uuid:  # no board of CUDA's
         return None
+    os.environ["CUDA_VISIBLE_DEVICES"] = uuid  # the driver looks there when it starts, which it has not yet
     board = Board(uuid)
     retain_context()
     return board

@@ -10,6 +10,7 @@ from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure import pool, shared
 from perfsvc.measure.plan import LeftOut, Plan
+from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
 from perfsvc.report.rows import Doubt, Key
@@ -74,8 +75,14 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
-    progress = progress or Silent()
+    with Reserve() as reserve:
+        reserve.fill(1)  # there is a device, or nothing to measure
+        return _run(request, progress or Silent(), reserve)
+
+
+def _run(request: RunRequest, progress: Progress, reserve: Reserve) -> RunOutcome:
     devices = find(request.devices)
+    reserve.fill(len(devices))
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
@@ -86,7 +93,7 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         recorder = Recorder(store, _origin(request), targets, progress.say)
         with recorder.recording():
             planned = plan(request, targets, binaries, inputs=inputs, store=store, recorder=recorder)
-            _measure(planned, targets, recorder, progress)
+            _measure(planned, targets, recorder, progress, reserve)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
@@ -108,11 +115,13 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
     )
 
 
-def _measure(planned: Plan, targets: Sequence[Target], recorder: Recorder, progress: Progress) -> None:
+def _measure(
+    planned: Plan, targets: Sequence[Target], recorder: Recorder, progress: Progress, reserve: Reserve
+) -> None:
     """Works off a plan; each measurement is committed as it arrives."""
     progress.begin("measuring", len(planned.first) + sum(map(planned.replicas_of, planned.tasks)))
     found = {target.device.uuid: target.device for target in targets}
-    with contextlib.closing(pool.measure(planned, found, progress.say)) as measured:
+    with contextlib.closing(pool.measure(planned, found, progress.say, reserve)) as measured:
         for one in measured:
             if isinstance(one, LeftOut):
                 recorder.leave_out(one)

@@ -114,6 +114,12 @@ class Work:
         pids = list(dict.fromkeys(pid for pid, *_ in lines))
         return [(pids.index(pid), *words) for pid, *words in lines]
 
+    def born(self):
+        """The process ids of the workers that logged anything."""
+        log = self.folder / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return list(dict.fromkeys(json.loads(line)[0] for line in lines))
+
     def __call__(self, *, replicas=2, limit_s=30.0, preparation_s=0.0, sampling=NO_WAIT, **script):
         self.play(**script)
         devices = self.devices("only")

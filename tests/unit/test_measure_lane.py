@@ -15,12 +15,13 @@ from perfsvc.errors import NoDeviceError
 from perfsvc.measure import lane, pool
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.plan import LeftOut, Plan
+from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.shared import Recipe
 from perfsvc.model import Measurement, Mode, Status
 
 LIVES = {
     "born": "log('born')",
-    "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), instruments.decode())",
+    "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), opening.visible, instruments.decode())",
     "end": "time.sleep(0.3); log('end')",
 }
 NEXT_IS_BORN = "job.replica == 0 and wait_for(lambda: logged().count('born') == 2)"
@@ -53,14 +54,17 @@ def test_nothing_starts_beside_what_the_hosts_own_processors_measure(work):
     assert lives(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
 
 
-def test_a_worker_of_a_cuda_device_sees_no_other_board_and_gets_its_instruments(work, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_of_that(work, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     work.play(**LIVES)
     devices = work.devices("GPU-1", "FAKE")
     devices["GPU-1"] = replace(devices["GPU-1"], kind="cuda")
     plan = Plan(tuple(work.task("good", uuid) for uuid in devices), 1, 1, 20.0, instruments={"GPU-1": b"ruler"})
     work.measure(plan, devices)
-    assert sorted(words for _, event, *words in work.logged() if event == "open") == [["0,1,2", ""], ["GPU-1", "ruler"]]
+    assert sorted(words for _, event, *words in work.logged() if event == "open") == [
+        ["", "", ""],
+        ["", "GPU-1", "ruler"],
+    ]
 
 
 def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(work):
@@ -139,6 +143,28 @@ def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
     roof = work.task("roof", arrays=Recipe("roof", lambda: time.sleep(1.0) or ({}, {})))
     work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(roof,)), work.devices("only"))
     assert [words for _, words in work.logged()] == ["roof", "good"]
+
+
+def test_what_is_held_in_reserve_measures_first_and_what_died_there_is_replaced(work):
+    work.play(born=LIVES["born"] + "; logged().count('born') == 1 and os._exit(1)", each="log(variant)")
+    with Reserve() as reserve:
+        for count in (1, 2):
+            reserve.fill(count)
+            while len(work.born()) < count:
+                time.sleep(0.02)
+        plan = Plan((work.task("good"),), 1, 1, 20.0)
+        (found,) = pool.measure(plan, work.devices("only"), reserve=reserve)
+    assert found.status is Status.OK
+    assert lives(work) == [(0, "born"), (1, "born"), (1, "good")]
+
+
+def test_what_is_left_in_reserve_is_ended(work):
+    work.play(born=LIVES["born"])
+    with Reserve() as reserve:
+        reserve.fill(2)
+        while len(work.born()) < 2:
+            time.sleep(0.02)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------
