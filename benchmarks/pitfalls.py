@@ -30,7 +30,7 @@ from perfsvc.measure.memory import Memory
 from perfsvc.measure.plan import Task
 from perfsvc.measure.program import Program
 from perfsvc.measure.sampler import Sampling
-from perfsvc.model import BufferArg, Conditions, Launch, Role, Unit
+from perfsvc.model import BufferArg, Launch, Role, Unit
 
 KEEP = Unit(Path(__file__).resolve().parents[1] / "tests" / "gpu" / "kernels.cu", ("keep",))
 SHORT, PADDED, NAIVE = "vec_add/plain[n=65536]", "transpose/padded[n=4096]", "transpose/naive[n=4096]"
@@ -176,7 +176,7 @@ class Bench:
         }
 
     def _median_us(self, sample: Sample) -> float:
-        batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, gated=True, look=Conditions)
+        batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, gated=True)
         return statistics.median(batch.samples_s) * 1e6
 
 

@@ -48,7 +48,7 @@ class Chosen(TypedDict):
     default=("auto",),
     show_default=True,
     metavar="DEVICE",
-    help="auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-5e… May be repeated.",
+    help="auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-5e…, cuda:MIG-… May be repeated.",
 )
 @options.suite
 @options.select
@@ -80,7 +80,7 @@ class Chosen(TypedDict):
     type=options.Seconds(),
     default=None,
     show_default="2 on a GPU, 0.15 on the CPU device",
-    help="Or until it was sampled for so long in a replica.",
+    help="Or until it was sampled for so long in a replica; at most half of --limit.",
 )
 @click.option("--energy", is_flag=True, help="Measure the energy of a launch too: a second or more for each case.")
 @click.option(

@@ -111,7 +111,7 @@ template <> struct Whole<__half> { static constexpr bool value = false; };
 template <> struct Whole<float> { static constexpr bool value = false; };
 template <> struct Whole<double> { static constexpr bool value = false; };
 
-// |out - ref| / max(|ref|, rms): the twin of perfsvc/measure/check.py, which says what each case means.
+// |out - ref| / max(|ref|, rms): the twin of perfsvc/measure/error.py, which says what each case means.
 template <typename Result, typename Reference>
 static __device__ __forceinline__ double error_of(Result result, Reference reference, double rms) {
     const double got = precise(result), wanted = precise(reference);

@@ -1,4 +1,4 @@
-"""The kernels of our own that a device works with: the gate, the clock stamps, fingerprints and errors of results."""
+"""The kernels of our own that a device works with: the gate, clock stamps, eviction, digests and errors of results."""
 
 from pathlib import Path
 

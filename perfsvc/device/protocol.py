@@ -147,8 +147,11 @@ class Device(Protocol):
         """
         ...
 
-    def back_to_back(self, sample: Callable[[], None], count: int) -> float:
-        """Seconds a sample where ``count`` of them are queued behind the gate without anything between them."""
+    def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
+        """Seconds a sample where ``count`` of them are queued behind the gate without anything between them.
+
+        None where the gate opened by itself.
+        """
         ...
 
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:

@@ -69,7 +69,7 @@ class Batches:
 
     @property
     def most(self) -> int:
-        """How many samples a batch may have: as many as the queue holds, and as last no longer than ``BATCH_S``."""
+        """How many samples a batch may have: as many as last ``BATCH_S`` at most, and as the queue would hold."""
         lasting = int(BATCH_S / self._apiece_s) if self._apiece_s else _ENDLESS
         return max(1, min(self._fitting, lasting))
 
@@ -91,6 +91,7 @@ class Batches:
             self.lost_s += self._device.now() - started
             self._shrink(count, alone=len(batch.samples_s) == 1)
             return replace(batch, rejected=FELL_BEHIND)
+        self._trips_alone = 0
         self._apiece_s = (batch.busy_s or sum(batch.samples_s)) / len(batch.samples_s)
         return batch
 

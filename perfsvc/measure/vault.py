@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.device.protocol import Device
+from perfsvc.errors import LaunchError
 
 
 class Vault:
@@ -30,14 +31,28 @@ class Vault:
         else:
             self._device.copy(target, address, array.nbytes)
 
+    def empty(self) -> None:
+        """Gives back all memory."""
+        while self._kept:
+            self._device.free(self._kept.popitem()[1][0])
+
     def address(self, key: Hashable, array: NDArray[Any]) -> int | None:
-        """Where a host array lies in the device's memory until the next call; None where there is no room for it."""
+        """Where a host array lies in the device's memory until the next call; None where there is no room for it.
+
+        Raises:
+            LaunchError: the device's context is lost.
+        """
         if key not in self._kept:
             if array.nbytes > self._budget:
                 return None
             while sum(nbytes for _, nbytes in self._kept.values()) + array.nbytes > self._budget:
                 self._device.free(self._kept.popitem(last=False)[1][0])
-            address = self._device.allocate_aside(array.nbytes)
+            try:
+                address = self._device.allocate_aside(array.nbytes)
+            except LaunchError as error:
+                if error.fatal:
+                    raise
+                return None  # there is less memory than the budget
             self._device.upload(address, np.ascontiguousarray(array))
             self._kept[key] = (address, array.nbytes)
         self._kept.move_to_end(key)

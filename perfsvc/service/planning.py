@@ -25,6 +25,8 @@ GPU_SAMPLING = Sampling(least_s=0.025)
 halves what is left of its noise, and the start of a replica takes ten times as long."""
 CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
 """The CPU device's times are rough: a short look is enough, and no interval is worth chasing."""
+SAMPLING_SHARE = 0.5
+"""Of a case's time limit: what sampling takes at most, so that checks have the rest."""
 RECOVERY_SHARE = 0.5
 """Of a case's time limit: what it waits at most for a disturbed board, beside the limit itself."""
 
@@ -84,7 +86,7 @@ def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
         usual,
         precision=usual.precision if request.precision is None else request.precision,
         samples=usual.samples if request.samples is None else request.samples,
-        seconds=usual.seconds if request.seconds is None else request.seconds,
+        seconds=min(usual.seconds if request.seconds is None else request.seconds, SAMPLING_SHARE * request.limit_s),
         energy=request.energy,
         recovery_s=min(usual.recovery_s, RECOVERY_SHARE * request.limit_s),
     )

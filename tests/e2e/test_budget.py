@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 
 CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
-ROOM_FOR_ONE = ("--seconds", "100", "--budget", "5m")
+ROOM_FOR_ONE = ("--seconds", "100", "--limit", "200", "--budget", "5m")
 """What was never measured is taken to need all the time that it may be sampled for, in each of two replicas."""
 
 

@@ -62,7 +62,8 @@ def test_without_the_gate_the_same_stumbling_is_seen(device, spin):
     assert min(batch(device, stumbling, 10, gated=False).samples_s) > 5e-4
 
 
-def test_a_sample_that_waits_for_the_device_trips_the_gate_and_goes_on(device, spin, limit_s):
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_sample_that_waits_for_the_device_trips_the_gate_and_goes_on(device, spin, limit_s, cold):
     sample = spin()
 
     def waiting():
@@ -70,10 +71,10 @@ def test_a_sample_that_waits_for_the_device_trips_the_gate_and_goes_on(device, s
         device.synchronize()
 
     started = time.monotonic()
-    tripped = batch(device, waiting, 2)
+    tripped = batch(device, waiting, 2, cold=cold)
     assert (tripped.gated, tripped.kept_ahead) == (True, False)
-    assert limit_s <= time.monotonic() - started < 3 * limit_s
-    assert batch(device, sample, 3).kept_ahead
+    assert limit_s <= time.monotonic() - started < 4 * limit_s
+    assert batch(device, sample, 3, cold=cold).kept_ahead
 
 
 def test_a_gate_that_nobody_opens_does_not_hang_the_board(device, limit_s):
@@ -85,7 +86,7 @@ def test_a_gate_that_nobody_opens_does_not_hang_the_board(device, limit_s):
     assert not forgotten.held
 
 
-def test_a_full_batch_is_queued_without_waiting(device, spin):
+def test_a_large_batch_keeps_ahead(device, spin):
     count = (device.queue_depth - 8) // 4
     full = batch(device, spin(1000), count, cold=True)
     assert full.kept_ahead

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import perfsvc.device
 from perfsvc.device import instances
 from perfsvc.device.find import find, open_device, why_no_gpu
 from perfsvc.errors import NoDeviceError, UsageError
@@ -20,6 +21,8 @@ def install(monkeypatch, name, **contents):
     module = types.ModuleType(f"perfsvc.device.{name}")
     vars(module).update(contents)
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    if "." not in name:  # a package that was imported before knows the real one as its attribute
+        monkeypatch.setattr(perfsvc.device, name, module, raising=False)
 
 
 @pytest.fixture(autouse=True)

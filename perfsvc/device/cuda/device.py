@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -104,11 +105,8 @@ class CudaDevice:
         self._context: Any = None
         try:
             listing.start()
-            known = [listing.describe(ordinal) for ordinal in range(drv.Device.count())]
-            ordinal = next((index for index, info in enumerate(known) if info.uuid == uuid), None)
-            if ordinal is None:
-                raise NoDeviceError(f"there is no GPU {uuid}", cure="name one that `perfsvc devices` lists")
-            self.info = known[ordinal]
+            ordinal = listing.ordinal_of(uuid)
+            self.info = listing.describe(ordinal)
             self._context = drv.Device(ordinal).retain_primary_context()
             self._context.push()
             # PyCUDA aborts a process that ends with a context on its stack.
@@ -120,7 +118,10 @@ class CudaDevice:
             ours = Instruments(instruments, self.info.multiprocessors)
             self._results, self._aside = Results(ours, self._stream), Results(ours, drv.Stream(_NON_BLOCKING))
             self._eviction = Eviction(ours, self._stream)
-            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue)
+            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue, self._board.read)
+        except NoDeviceError:
+            self._board.close()
+            raise
         except drv.Error as error:
             self._board.close()
             if self._context:
@@ -158,7 +159,7 @@ class CudaDevice:
         attributes = self._domain.get_event_attributes(message=case.id, category=case.benchmark, payload=replica)
         self._domain.push_range(attributes)
         self._looked = self._eviction.thorough = False
-        self._stopwatch.look_aside(self._board.read)  # what happened before is none of this case's business
+        self._stopwatch.look_aside()  # what happened before is none of this case's business
         try:
             yield
         finally:
@@ -185,6 +186,7 @@ class CudaDevice:
         self._allocations[address] = allocation
         return address
 
+    @_translated
     def free(self, address: int) -> None:
         """Frees what was allocated; all of it goes with the context where that is lost."""
         if self._lost or self._arena.free(address):
@@ -273,7 +275,7 @@ class CudaDevice:
 
     def conditions(self) -> Conditions:
         """What the driver says of the board."""
-        return self._board.read()
+        return self._stopwatch.look()
 
     @_translated
     def batch(
@@ -286,11 +288,11 @@ class CudaDevice:
                 self._look_for_kept_lines(sample, evict_bytes)
                 self._eviction.prepare(evict_bytes)
         if clock == "host":
-            return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes, look=self.conditions)
-        return self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated, look=self.conditions)
+            return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes)
+        return self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated)
 
     @_translated
-    def back_to_back(self, sample: Callable[[], None], count: int) -> float:
+    def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
         """Seconds a sample without anything between them."""
         return self._stopwatch.back_to_back(sample, count)
 
@@ -308,22 +310,20 @@ class CudaDevice:
     @_translated
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
         """Joules a sample by the board's own counter; None where it does not count."""
-
-        def run(count: int) -> float:
-            return self._stopwatch.back_to_back(sample, count, gated=False)
-
-        return joules_of(run, self._board.energy_j, seconds)
+        return joules_of(partial(self._stopwatch.unheld, sample), self._board.energy_j, seconds)
 
     def _look_for_kept_lines(self, sample: Callable[[], None], evict_bytes: int) -> None:
         """Decides for a case whether evicting has to be thorough: whether it is much slower where it was."""
         medians = []
         for thorough in (False, True):
             self._eviction.thorough = thorough
-            batch = self._stopwatch.batch(sample, _LOOK, evict_bytes=evict_bytes, gated=True, look=Conditions)
-            medians.append(statistics.median(batch.samples_s[1:]))
-            if medians[0] > _SLOW_S or not batch.kept_ahead:
+            batch = self._stopwatch.batch(sample, _LOOK, evict_bytes=evict_bytes, gated=True)
+            if not batch.kept_ahead:
                 break
-        self._eviction.thorough = medians[0] < _FASTER * medians[-1]
+            medians.append(statistics.median(batch.samples_s[1:]))
+            if medians[0] > _SLOW_S:
+                break
+        self._eviction.thorough = bool(medians) and medians[0] < _FASTER * medians[-1]
         self._looked = True
 
     def _fail(self, error: Exception) -> NoReturn:

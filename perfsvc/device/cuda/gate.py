@@ -12,13 +12,13 @@ from perfsvc.device.cuda.instruments import Instruments, mapped
 from perfsvc.device.instruments import GATE
 
 LIMIT_S = 1.0
-"""Seconds after which the gate opens by itself. A host that has not queued its batch by then is waiting for it."""
+"""Seconds after which the gate opens by itself. A host that has not queued its sample by then is waiting for it."""
 
 _NS_PER_S = 1e9
 
 
 class Gate:
-    """A gate on one stream; closed and opened again for each batch."""
+    """A gate on one stream; closed and opened again for each sample."""
 
     def __init__(self, instruments: Instruments, stream: Any) -> None:
         self._instruments = instruments

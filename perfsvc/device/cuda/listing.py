@@ -38,6 +38,14 @@ def start() -> None:
     drv.init()
 
 
+def ordinal_of(uuid: str) -> int:
+    """Where CUDA lists a device; raises ``NoDeviceError`` where it does not."""
+    for ordinal in range(drv.Device.count()):
+        if _uuid(ordinal) == uuid:
+            return ordinal
+    raise NoDeviceError(f"there is no GPU {uuid}", cure="name one that `perfsvc devices` lists")
+
+
 def describe(ordinal: int) -> DeviceInfo:
     """What CUDA knows of a device, which is all but its power limit and the driver's own version."""
     device = drv.Device(ordinal)

@@ -1,4 +1,4 @@
-"""Timing on the stream: samples between events, released together from behind the gate."""
+"""Timing on the stream: each sample between two events, released from behind the gate."""
 
 import contextlib
 import time
@@ -34,9 +34,13 @@ class Stopwatch:
         instruments: our kernels.
         stream: what the samples are queued on.
         evict: queues the write of so many bytes, after which the cache holds nothing else.
+        look: says what the board is like. Called on one thread alone, so that each look tells what is new since the
+            one before.
     """
 
-    def __init__(self, instruments: Instruments, stream: Any, evict: Callable[[int], None]) -> None:
+    def __init__(
+        self, instruments: Instruments, stream: Any, evict: Callable[[int], None], look: Callable[[], Conditions]
+    ) -> None:
         self._instruments = instruments
         self._stream = stream
         self._evict = evict
@@ -44,17 +48,16 @@ class Stopwatch:
         self._pairs = [(drv.Event(), drv.Event()) for _ in range(2)]
         self._begin = drv.Event()
         self._prepared_s = 0.0  # what emptying or filling the cache took before the first sample of a batch
+        self._look = look
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-conditions")
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
 
-    def batch(
-        self, sample: Sample, count: int, *, evict_bytes: int, gated: bool, look: Callable[[], Conditions]
-    ) -> Batch:
+    def batch(self, sample: Sample, count: int, *, evict_bytes: int, gated: bool) -> Batch:
         """Times ``count`` samples one by one.
 
-        The board is looked at by ``look``, on another thread and towards the end; not where that would take longer than
-        the batch, as for the few samples of a warm-up. Where the gate opens by itself the batch ends there.
+        The board is looked at towards the end; not where that would take longer than the batch, as for the few samples
+        of a warm-up. Where the gate opens by itself the batch ends there.
         """
         conditions: Future[Conditions] | None = None
         done, held, ahead = 0, True, True
@@ -64,7 +67,7 @@ class Stopwatch:
         self._stamp(0)
         while done < count and held:
             if conditions is None and _is_time_to_look(done, count, time.perf_counter() - started):
-                conditions = self._thread.submit(look)
+                conditions = self._thread.submit(self._look)
             with self._gated() if gated else contextlib.nullcontext():
                 start = self._queue(sample, evict_bytes, number=done)
                 ahead &= gated or not start.query()
@@ -77,7 +80,7 @@ class Stopwatch:
         self._stamp(1)
         self._stream.synchronize()
         worth_a_look = time.perf_counter() - started >= _LOOK_S
-        found = conditions.result() if conditions else look() if worth_a_look else Conditions()
+        found = conditions.result() if conditions else self.look() if worth_a_look else Conditions()
         busy_s = done * self._prepared_s + sum(samples_s)
         return Batch(tuple(samples_s), gated, held and ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
 
@@ -107,15 +110,19 @@ class Stopwatch:
         end.record(self._stream)
         return start
 
-    def look_aside(self, look: Callable[[], Conditions]) -> None:
-        """Looks at the board on the other thread, for the sake of what is new the next time."""
-        self._thread.submit(look)
+    def look(self) -> Conditions:
+        """What the board is like, and what is new since the last look."""
+        return self._thread.submit(self._look).result()
+
+    def look_aside(self) -> None:
+        """Looks at the board meanwhile, for the sake of what is new the next time."""
+        self._thread.submit(self._look)
 
     def close(self) -> None:
         """Waits for the last look at the board."""
         self._thread.shutdown()
 
-    def host_batch(self, sample: Sample, count: int, *, evict_bytes: int, look: Callable[[], Conditions]) -> Batch:
+    def host_batch(self, sample: Sample, count: int, *, evict_bytes: int) -> Batch:
         """Times ``count`` samples end to end by the host's clock, the device idle before each."""
         samples_s = []
         self._stamps[:] = 0
@@ -132,19 +139,28 @@ class Stopwatch:
         self._stamp(1)
         self._stream.synchronize()
         busy_s = time.perf_counter() - started
-        return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(look(), self._clock_hz()))
+        return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(self.look(), self._clock_hz()))
 
-    def back_to_back(self, sample: Sample, count: int, *, gated: bool = True) -> float:
-        """Seconds a sample where nothing stands between them."""
-        start, end = self._pairs[0]
-        with self._gated() if gated else contextlib.nullcontext():
-            sample()
-            start.record(self._stream)
-            for _ in range(count):
-                sample()
-            end.record(self._stream)
+    def back_to_back(self, sample: Sample, count: int) -> float | None:
+        """Seconds a sample where nothing stands between them; None where the gate opened by itself."""
+        with self._gated():
+            self._in_a_row(sample, count)
         self._stream.synchronize()
-        return _seconds(start, end) / count
+        return _seconds(*self._pairs[0]) / count if self._gate.held else None
+
+    def unheld(self, sample: Sample, count: int) -> float:
+        """The same as fast as the host can queue them."""
+        self._in_a_row(sample, count)
+        self._stream.synchronize()
+        return _seconds(*self._pairs[0]) / count
+
+    def _in_a_row(self, sample: Sample, count: int) -> None:
+        start, end = self._pairs[0]
+        sample()
+        start.record(self._stream)
+        for _ in range(count):
+            sample()
+        end.record(self._stream)
 
     def held_back(self, sample: Sample, seconds: float, look: Callable[[], bool]) -> bool:
         """Queues a sample behind the closed gate and says what ``look`` sees while it is still closed.
