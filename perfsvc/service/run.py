@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfsvc import judge, suite
+from perfsvc import build, judge, suite
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure import pool, shared
@@ -23,7 +23,7 @@ from perfsvc.service.record import Recorder
 from perfsvc.service.request import RunRequest
 from perfsvc.service.targets import Target, choose, compile_units
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, Inputs
+from perfsvc.suite import CaseSpec, Inputs, KnownShapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ def _run(request: RunRequest, progress: Progress, reserve: Reserve) -> RunOutcom
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
-    inputs = Inputs(keep_bytes=shared.budget_bytes(), threads=MOST_THREADS)
+    known = KnownShapes(build.default_folder() / "shapes")
+    inputs = Inputs(keep_bytes=shared.budget_bytes(), threads=MOST_THREADS, known=known)
     targets = choose(found, devices, request.selection, request.points, inputs)
     with Store.open(request.database) as store:
         binaries = compile_units(targets, progress)

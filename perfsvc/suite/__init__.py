@@ -25,6 +25,7 @@ from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.case_arrays import make_arrays, make_fresh
 from perfsvc.suite.discovery import Listed, Suite, discover
 from perfsvc.suite.inputs import Inputs
+from perfsvc.suite.known_shapes import KnownShapes
 from perfsvc.suite.requirements import unmet
 from perfsvc.suite.selection import Selection
 
@@ -33,6 +34,7 @@ __all__ = [
     "Benchmark",
     "CaseSpec",
     "Inputs",
+    "KnownShapes",
     "Listed",
     "Selection",
     "Suite",

@@ -39,7 +39,10 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
     with _reporting(file):
         kept = inputs.take(spec) if inputs else None
         made = make_inputs(file.benchmark, spec.case.point, spec.seed) if kept is None else kept
-        _require_resolved(spec, made, file)
+        if problem := _differs_from_resolved(spec, made, file):
+            if inputs:
+                inputs.mistook(spec)
+            raise problem
         return made, make_expected(file.benchmark, spec.case.point, made)
 
 
@@ -90,15 +93,16 @@ def _reporting(file: BenchFile) -> Iterator[None]:
         ).at(file.path) from error
 
 
-def _require_resolved(spec: CaseSpec, inputs: Arrays, file: BenchFile) -> None:
+def _differs_from_resolved(spec: CaseSpec, inputs: Arrays, file: BenchFile) -> Problem | None:
     made = shapes(inputs)
     for buffer in spec.buffers:
         if buffer.role in {Role.INPUT, Role.INOUT} and made.get(buffer.array.name) != buffer.array:
-            raise Problem(
-                f"inputs made {buffer.array.name!r} of another shape or dtype than a moment ago",
+            return Problem(
+                f"inputs made {buffer.array.name!r} of another shape or dtype than before",
                 file.benchmark.line,
-                "let inputs depend on rng and the axes alone",
+                "let inputs depend on rng and the axes alone; if a package that they use has changed, run again",
             )
+    return None
 
 
 def _is_small(spec: CaseSpec, inputs: Arrays) -> bool:

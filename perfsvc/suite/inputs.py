@@ -1,17 +1,15 @@
-"""The inputs of points, made once each: resolving a suite needs their shapes, measuring it their elements."""
+"""The inputs of points, made once each at most: resolving a suite needs their shapes, measuring it their elements."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from perfsvc.model import Array
 from perfsvc.suite.arrays import Arrays, make_inputs, seed_of, shapes
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec, name_of_arrays
+from perfsvc.suite.known_shapes import KnownShapes, Shapes
 from perfsvc.suite.points import Point, smoke_point
 from perfsvc.suite.problem import Problem
-
-Shapes = Mapping[str, Array]
 
 
 class Inputs:
@@ -20,11 +18,13 @@ class Inputs:
     Args:
         keep_bytes: how much is kept; what does not fit is made again by whoever needs it.
         threads: how many points are at work at once.
+        known: the shapes that earlier runs found: what is known there is not made before it is to be measured.
     """
 
-    def __init__(self, keep_bytes: int = 0, threads: int = 1) -> None:
+    def __init__(self, keep_bytes: int = 0, threads: int = 1, known: KnownShapes | None = None) -> None:
         self._room = keep_bytes
         self._threads = threads
+        self._known = known
         self._lock = threading.Lock()
         self._shapes: dict[str, Shapes] = {}
         self._kept: dict[str, Arrays] = {}
@@ -42,9 +42,16 @@ class Inputs:
             self._room += _bytes(made or {})
         return made
 
+    def mistook(self, spec: CaseSpec) -> None:
+        """The inputs of a case turned out to be others than their shapes said: the next run shall not believe them."""
+        if self._known:
+            self._known.forget(spec.arrays)
+
     def _shapes_at(self, file: BenchFile, point: Point) -> Shapes:
         seed = seed_of(file.name, file.benchmark.version, point)
         name = name_of_arrays(file.text, seed)
+        if name not in self._shapes and self._known and (known := self._known.get(name)) is not None:
+            self._shapes[name] = known
         if name not in self._shapes:
             try:
                 made = make_inputs(file.benchmark, point, seed)
@@ -54,6 +61,8 @@ class Inputs:
                 return shapes(make_inputs(file.benchmark, smoke, seed_of(file.name, file.benchmark.version, smoke)))
             self._keep(name, made)
             self._shapes[name] = shapes(made)
+            if self._known:
+                self._known.put(name, self._shapes[name])
         return self._shapes[name]
 
     def _keep(self, name: str, made: Arrays) -> None:

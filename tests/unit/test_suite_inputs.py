@@ -5,7 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from perfsvc.suite import Inputs, Selection, discover, load, make_arrays
+from perfsvc.errors import SuiteError
+from perfsvc.suite import Inputs, KnownShapes, Selection, discover, load, make_arrays
 
 BENCH = """
 from pathlib import Path
@@ -98,3 +99,62 @@ def test_an_edit_of_the_file_names_its_arrays_anew(suite, tmp_path):
     (after, *_) = discover(tmp_path).resolve(Selection(), "full")
     assert (before.seed, before.case) == (after.seed, after.case)
     assert before.arrays != after.arrays
+
+
+# --- shapes that earlier runs found -----------------------------------------------------------------------------------
+
+
+def later(tmp_path):
+    """What a later run starts with."""
+    return Inputs(keep_bytes=1000, known=KnownShapes(tmp_path / "cache" / "shapes"))
+
+
+def test_what_an_earlier_run_made_is_resolved_without_being_made(suite, tmp_path):
+    first = suite.resolve(Selection(), "full", later(tmp_path))
+    inputs = later(tmp_path)
+    assert suite.resolve(Selection(), "full", inputs) == first
+    assert sorted(calls(tmp_path)) == [8, 16]
+    np.testing.assert_array_equal(make_arrays(first[0], inputs)[0]["x"], make_arrays(first[0])[0]["x"])
+
+
+@pytest.mark.parametrize("change", ["file", "numpy"])
+def test_what_decides_the_shapes_decides_what_is_known(suite, tmp_path, monkeypatch, change):
+    suite.resolve(Selection(), "full", later(tmp_path))
+    if change == "file":
+        suite = written(tmp_path, "pass  # edited")
+    else:
+        monkeypatch.setattr(np, "__version__", "99.0")
+        (tmp_path / "calls").unlink()
+    suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    assert calls(tmp_path) == [8]
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"arrays": 1}'])
+def test_what_cannot_be_read_is_not_known_and_found_anew(suite, tmp_path, damage):
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    (entry,) = (tmp_path / "cache" / "shapes").iterdir()
+    written_there = entry.read_bytes()
+    entry.write_bytes(damage)
+    assert suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0] == spec
+    assert entry.read_bytes() == written_there
+    assert calls(tmp_path) == [8, 8]
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(suite, tmp_path):
+    (tmp_path / "cache").touch()
+    for _ in range(2):
+        assert len(suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))) == 4
+    assert calls(tmp_path) == [8, 8]
+
+
+def test_inputs_that_are_others_than_known_fail_their_case_and_are_found_anew_by_the_next_run(tmp_path, monkeypatch):
+    suite = written(tmp_path, "n = n + int(__import__('os').environ.get('MORE', 0))")
+    suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    monkeypatch.setenv("MORE", "1")
+    inputs = later(tmp_path)
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
+    with pytest.raises(SuiteError, match="of another shape or dtype than before") as caught:
+        make_arrays(spec, inputs)
+    assert "run again" in caught.value.cure
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    assert spec.buffers[0].array.shape == (9,)
