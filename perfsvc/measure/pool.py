@@ -24,10 +24,22 @@ def _say_nothing(_: str) -> None:
 def measure(
     plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, reserve: Reserve | None = None
 ) -> Generator[Measurement | LeftOut, None, None]:
-    """Works off a plan, all devices at once, and yields each measurement as it arrives.
+    """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
 
-    Where the plan has a budget, what it left no time for comes among the measurements. Closing the iterator, or an
-    exception in its consumer, ends every worker.
+    The iterator is at its end when all workers are. Closing it, or an exception in its consumer, ends them too.
+    """
+    with measuring(plan, found, say, reserve) as measured:
+        yield from measured
+
+
+@contextlib.contextmanager
+def measuring(
+    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, reserve: Reserve | None = None
+) -> Iterator[Iterator[Measurement | LeftOut]]:
+    """Gives what working off a plan yields, all devices at once: each measurement as it arrives.
+
+    Where the plan has a budget, what it left no time for comes among the measurements. The end of the block waits for
+    the workers, which are told to end after the last measurement; an exception in the block kills them.
 
     Args:
         plan: what to measure.
@@ -36,7 +48,7 @@ def measure(
         reserve: may have workers that started already; those that are left there are its owner's to end.
 
     Raises:
-        NoDeviceError: none of the devices could be opened.
+        NoDeviceError: by the iterator, where none of the devices could be opened.
     """
     coming = [plan.order(uuid) for uuid in found]
     with (
@@ -49,12 +61,7 @@ def measure(
         for end in (Lane.end, Lane.dismiss):  # the last one first: all are killed before one is waited for
             for lane in lanes:
                 ended.callback(end, lane)
-        yield from _work(plan, lanes, selector, say)
-        refusals = [lane.refusal for lane in lanes if lane.refusal]
-        if refusals and not any(lane.opened for lane in lanes):
-            raise refusals[0]
-        for lane in lanes:
-            yield from _left_undone(lane)
+        yield _work(plan, lanes, selector, say)
         for lane in lanes:
             lane.end()
 
@@ -62,7 +69,7 @@ def measure(
 def _work(
     plan: Plan, lanes: Sequence[Lane], selector: selectors.BaseSelector, say: Say
 ) -> Iterator[Measurement | LeftOut]:
-    """Until no lane has anything to do that it can do."""
+    """Until no lane has anything to do that it can do; then what that leaves undone."""
     while any(lane.working for lane in lanes):
         for lane in lanes:
             yield from lane.advance()
@@ -72,6 +79,11 @@ def _work(
             yield from lane.enforce()
         if plan.spread == "each-model":
             yield from _move_from_lost_boards(plan, lanes, say)
+    refusals = [lane.refusal for lane in lanes if lane.refusal]
+    if refusals and not any(lane.opened for lane in lanes):
+        raise refusals[0]
+    for lane in lanes:
+        yield from _left_undone(lane)
 
 
 def _heard(lane: Lane) -> list[Measurement | LeftOut]:

@@ -2,14 +2,14 @@
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from perfsvc import build, judge, suite
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure import pool, shared
-from perfsvc.measure.plan import LeftOut, Plan
+from perfsvc.measure.plan import LeftOut
 from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
@@ -21,7 +21,7 @@ from perfsvc.service.planning import plan
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
 from perfsvc.service.request import RunRequest
-from perfsvc.service.targets import Target, choose, compile_units
+from perfsvc.service.targets import choose, compile_units
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes
 
@@ -75,12 +75,13 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
-    with Reserve() as reserve:
-        reserve.fill(1)  # there is a device, or nothing to measure
-        return _run(request, progress or Silent(), reserve)
+    with contextlib.ExitStack() as workers:  # the last of them end while what they measured is judged
+        return _run(request, progress or Silent(), workers)
 
 
-def _run(request: RunRequest, progress: Progress, reserve: Reserve) -> RunOutcome:
+def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack) -> RunOutcome:
+    reserve = workers.enter_context(Reserve())
+    reserve.fill(1)  # there is a device, or nothing to measure
     devices = find(request.devices)
     reserve.fill(len(devices))
     if "auto" in request.devices and (reason := why_no_gpu()):
@@ -94,7 +95,10 @@ def _run(request: RunRequest, progress: Progress, reserve: Reserve) -> RunOutcom
         recorder = Recorder(store, _origin(request), targets, progress.say)
         with recorder.recording():
             planned = plan(request, targets, binaries, inputs=inputs, store=store, recorder=recorder)
-            _measure(planned, targets, recorder, progress, reserve)
+            progress.begin("measuring", len(planned.first) + sum(map(planned.replicas_of, planned.tasks)))
+            by_uuid = {device.uuid: device for device in devices}
+            measured = workers.enter_context(pool.measuring(planned, by_uuid, progress.say, reserve))
+            _record(measured, recorder, progress)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
@@ -116,19 +120,14 @@ def _run(request: RunRequest, progress: Progress, reserve: Reserve) -> RunOutcom
     )
 
 
-def _measure(
-    planned: Plan, targets: Sequence[Target], recorder: Recorder, progress: Progress, reserve: Reserve
-) -> None:
-    """Works off a plan; each measurement is committed as it arrives."""
-    progress.begin("measuring", len(planned.first) + sum(map(planned.replicas_of, planned.tasks)))
-    found = {target.device.uuid: target.device for target in targets}
-    with contextlib.closing(pool.measure(planned, found, progress.say, reserve)) as measured:
-        for one in measured:
-            if isinstance(one, LeftOut):
-                recorder.leave_out(one)
-            else:
-                recorder.put(one)
-                progress.step(one.case.id)
+def _record(measured: Iterable[Measurement | LeftOut], recorder: Recorder, progress: Progress) -> None:
+    """Commits each measurement as it arrives."""
+    for one in measured:
+        if isinstance(one, LeftOut):
+            recorder.leave_out(one)
+        else:
+            recorder.put(one)
+            progress.step(one.case.id)
 
 
 def _origin(request: RunRequest) -> Provenance:

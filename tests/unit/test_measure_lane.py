@@ -145,6 +145,26 @@ def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
     assert [words for _, words in work.logged()] == ["roof", "good"]
 
 
+def test_what_was_measured_can_be_used_while_its_worker_ends(work):
+    work.play(end="wait_for((folder / 'judged').exists); log('end')")
+    with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
+        assert [one.status for one in found] == [Status.OK]
+        (work.folder / "judged").touch()
+    assert lives(work) == [(0, "end")]
+
+
+def test_an_exception_kills_the_workers_of_a_plan(work):
+    work.play(**LIVES | {"end": "time.sleep(60)"})
+
+    def fail_amid():
+        with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
+            raise ZeroDivisionError(next(found))
+
+    with pytest.raises(ZeroDivisionError):
+        fail_amid()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
+
+
 def test_what_is_held_in_reserve_measures_first_and_what_died_there_is_replaced(work):
     work.play(born=LIVES["born"] + "; logged().count('born') == 1 and os._exit(1)", each="log(variant)")
     with Reserve() as reserve:
