@@ -73,7 +73,9 @@ class Relay:
             self.present = None
 
     def dismiss_all(self, *, kill: bool = False) -> None:
-        """Ends the present worker and the next one."""
+        """Ends the present worker and the next one; kills those, too, that were asked to end, where it kills."""
+        for process in self._ending if kill else ():
+            process.dismiss(kill=True)
         self.dismiss(kill=kill)
         if self._next:
             self._next.dismiss(kill=kill)

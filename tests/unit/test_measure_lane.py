@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure import lane, pool
+from perfsvc.measure import lane, pool, process
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.plan import LeftOut, Plan
 from perfsvc.measure.reserve import Reserve
@@ -160,8 +160,10 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
         with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
             raise ZeroDivisionError(next(found))
 
+    began = time.monotonic()
     with pytest.raises(ZeroDivisionError):
         fail_amid()
+    assert time.monotonic() - began < process.END_LIMIT_S
     assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
 
 
