@@ -33,13 +33,13 @@ class Recipe:
     Attributes:
         name: equal for cases that have their arrays in common.
         make: gives the inputs and the expected results; raises ``SuiteError``.
-        make_fresh: gives the same from the first inputs for the check after timing, both empty where there is nothing
-            fresh. None where the case has no such check.
+        make_fresh: gives the same for the check after timing, both empty where there is nothing fresh; it may ask for
+            the first inputs, and then waits until they are made. None where the case has no such check.
     """
 
     name: str
     make: Callable[[], tuple[Arrays, Arrays]]
-    make_fresh: Callable[[Arrays], tuple[Arrays, Arrays]] | None = None
+    make_fresh: Callable[[Callable[[], Arrays]], tuple[Arrays, Arrays]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import contextlib
 import itertools
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from types import TracebackType
 from typing import Self
@@ -23,7 +24,7 @@ from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import Lent, Recipe, SharedArrays, first_inputs, share
 from perfsvc.model import DeviceInfo, Role
 
-MOST_THREADS = 8
+MOST_THREADS = 12
 """More would only wait for each other: what they do is to write memory."""
 CORES_LEFT = 2
 """For the pool and a worker that queues launches."""
@@ -125,8 +126,8 @@ class Supply:
         wanted = self._wanted()
         for name, keys in itertools.groupby(wanted, key=lambda key: key[0]):
             self._make(tuple(keys), wanted[name, False])
-        for key in self._shelf.keys() - wanted.keys():
-            if not self._is_awaited(key):
+        for key in sorted(self._shelf.keys() - wanted.keys(), key=lambda key: not key[1]):  # the fresh ones first
+            if not self._is_looked_at(key[0]):
                 self._discard(key)
 
     def _wanted(self) -> dict[Key, Recipe]:
@@ -153,17 +154,18 @@ class Supply:
         return 0 if made.exception() else made.result().nbytes
 
     def _make(self, keys: Sequence[Key], recipe: Recipe) -> None:
-        """Gives to a thread what is missing of one name, the first arrays before the fresh ones, which look at them."""
-        missing = [key for key in keys if key not in self._shelf]
-        self._shelf |= {key: Future() for key in missing}
-        if missing:
-            first = self._shelf[missing[0][0], False]
-            self._threads.submit(_work, recipe, first, {key[1]: self._shelf[key] for key in missing})
+        """Gives to threads what is missing of one name: the first arrays before the fresh ones, which wait for them."""
+        for key in keys:
+            if key not in self._shelf:
+                name, fresh = key
+                made = self._shelf[key] = Future()
+                make = partial(_fresh, recipe, self._shelf[name, False]) if fresh else partial(_first, recipe)
+                self._threads.submit(_work, make, made)
 
-    def _is_awaited(self, key: Key) -> bool:
-        """Whether the fresh arrays of the same name are being made, for which the first ones are looked at."""
-        fresh = self._shelf.get((key[0], True))
-        return not key[1] and fresh is not None and not fresh.done()
+    def _is_looked_at(self, name: str) -> bool:
+        """Whether the fresh arrays of that name are being made, for which the first ones are looked at."""
+        fresh = self._shelf.get((name, True))
+        return fresh is not None and fresh.running()
 
     def _discard(self, key: Key) -> None:
         made = self._shelf.pop(key)
@@ -201,18 +203,20 @@ def _guess(task: Task, *, fresh: bool) -> int:
     return total
 
 
-def _work(recipe: Recipe, first: Future[SharedArrays], missing: Mapping[bool, Future[SharedArrays]]) -> None:
-    """Makes what is missing: the first arrays, the fresh ones, or both."""
-    for fresh, made in missing.items():
-        if made.set_running_or_notify_cancel():
-            try:
-                made.set_result(_fresh(recipe, first.result()) if fresh else share(*recipe.make()))
-            except BaseException as error:  # noqa: BLE001 - whoever takes them raises it
-                made.set_exception(error)
+def _work(make: Callable[[], SharedArrays], made: Future[SharedArrays]) -> None:
+    if made.set_running_or_notify_cancel():
+        try:
+            made.set_result(make())
+        except BaseException as error:  # noqa: BLE001 - whoever takes them raises it
+            made.set_exception(error)
 
 
-def _fresh(recipe: Recipe, first: SharedArrays) -> SharedArrays:
-    return share(*recipe.make_fresh(first_inputs(first))) if recipe.make_fresh else share({}, {})
+def _first(recipe: Recipe) -> SharedArrays:
+    return share(*recipe.make())
+
+
+def _fresh(recipe: Recipe, first: Future[SharedArrays]) -> SharedArrays:
+    return share(*recipe.make_fresh(lambda: first_inputs(first.result()))) if recipe.make_fresh else share({}, {})
 
 
 def _close(made: Future[SharedArrays]) -> None:

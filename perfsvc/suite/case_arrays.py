@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
         return made, make_expected(file.benchmark, spec.case.point, made)
 
 
-def make_fresh(spec: CaseSpec, first: Mapping[str, NDArray[Any]]) -> tuple[Arrays, Arrays]:
+def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:
     """Other inputs for the check after timing, and the results expected of them, by name; all variants share them.
 
     They are made from another seed, derived from the case's. The reference is computed where the result or the whole
@@ -58,17 +58,18 @@ def make_fresh(spec: CaseSpec, first: Mapping[str, NDArray[Any]]) -> tuple[Array
 
     Args:
         spec: the case.
-        first: its inputs from its own seed.
+        first: gives its inputs from its own seed, and may wait until somebody has made them.
 
     Raises:
         SuiteError: the benchmark's functions failed or made something else than they declare.
     """
     file = load_again(spec.bench, spec.bench_text)
-    if not first or not file.benchmark.outputs:
+    if not file.benchmark.outputs:
         return {}, {}
     with _reporting(file):
         inputs = make_inputs(file.benchmark, spec.case.point, fresh_seed(spec.seed))
-        if shapes(inputs) != shapes(first) or all(_same(inputs[name], first[name]) for name in first):
+        known = first()
+        if shapes(inputs) != shapes(known) or all(_same(inputs[name], known[name]) for name in known):
             return {}, {}
         if not _is_small(spec, inputs) and _every_output_changes(file):
             return inputs, {}

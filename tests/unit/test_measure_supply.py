@@ -45,7 +45,7 @@ class Kitchen:
         self._note(f"fresh {name}")
         if f"fresh {name}" in self.waiting:
             assert self.waiting[f"fresh {name}"].wait(30)
-        return {"x": first["x"] + 1}, {}
+        return {"x": first()["x"] + 1}, {}
 
     def hold(self, name):
         """Has the maker wait until the event that this returns is set."""
@@ -232,6 +232,14 @@ def test_what_is_passed_over_is_made_ahead_still(kitchen):
         assert kept(supply) == {"a", "b"}
 
 
+def test_fresh_arrays_are_made_beside_the_first_ones(kitchen):
+    gate, task = kitchen.hold("a"), kitchen.task("a", fresh=True)
+    with Supply([plan([task])], threads=2, budget_bytes=1 << 20) as supply:
+        assert sorted(kitchen.await_made(2)) == ["a", "fresh a"]
+        gate.set()
+        assert use(supply, task) == (97, 98)
+
+
 def test_what_is_made_can_be_told_from_what_is_not(kitchen):
     gate, (a, b) = kitchen.hold("fresh b"), (kitchen.task(name, fresh=True) for name in "ab")
     with Supply([plan([a, b])], budget_bytes=1 << 20) as supply:
@@ -322,8 +330,8 @@ def test_the_look_ahead_has_an_end(kitchen, monkeypatch):
         (["cuda"], 1, 1),
         (["cuda"], 3, 1),
         (["cuda"], 5, 3),
-        (["cuda", "cuda"], 64, 8),
-        (["fake"], 64, 8),
+        (["cuda", "cuda"], 64, 12),
+        (["fake"], 64, 12),
         (["cpu"], 64, 1),
         (["cuda", "cpu"], 64, 1),
     ],

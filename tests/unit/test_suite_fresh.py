@@ -42,7 +42,7 @@ def fresh(cases):
 
     def fresh(**written):
         spec, _ = cases(**written)
-        return make_fresh(spec, make_arrays(spec)[0])
+        return make_fresh(spec, lambda: make_arrays(spec)[0])
 
     return fresh
 
@@ -50,17 +50,17 @@ def fresh(cases):
 def test_fresh_inputs_are_others_of_the_same_shape_with_their_own_reference(cases):
     spec, sibling = cases()
     first, _ = make_arrays(spec)
-    inputs, expected = make_fresh(spec, first)
+    inputs, expected = make_fresh(spec, lambda: first)
     assert inputs["x"].shape == first["x"].shape
     assert not np.isin(inputs["x"], first["x"]).any()
     np.testing.assert_array_equal(expected["y"], 2 * inputs["x"])
-    np.testing.assert_array_equal(make_fresh(sibling, first)[0]["x"], inputs["x"])
+    np.testing.assert_array_equal(make_fresh(sibling, lambda: first)[0]["x"], inputs["x"])
 
 
 def test_fresh_inputs_are_those_of_a_seed_that_the_cases_seed_decides(cases):
     spec, _ = cases()
     inputs, expected = replay_arrays(load(spec.bench), spec.case.point, fresh_seed(spec.seed))
-    made = make_fresh(spec, make_arrays(spec)[0])
+    made = make_fresh(spec, lambda: make_arrays(spec)[0])
     np.testing.assert_array_equal(made[0]["x"], inputs["x"])
     np.testing.assert_array_equal(made[1]["y"], expected["y"])
     assert fresh_seed(1) == 936699669143529330
@@ -121,7 +121,7 @@ def test_a_difference_at_the_very_end_is_seen(fresh):
 
 def test_a_benchmark_without_inputs_has_nothing_fresh(cases):
     (spec, _) = cases()
-    assert make_fresh(spec, {}) == ({}, {})
+    assert make_fresh(spec, dict) == ({}, {})
 
 
 def test_a_benchmark_without_results_has_nothing_fresh(tmp_path):
@@ -132,7 +132,7 @@ def test_a_benchmark_without_results_has_nothing_fresh(tmp_path):
         "    variants=[Variant('v', kind='host', run=metrics)])\n"
     )
     (spec,) = discover(tmp_path).resolve(Selection(), "full")
-    assert make_fresh(spec, make_arrays(spec)[0]) == ({}, {})
+    assert make_fresh(spec, lambda: make_arrays(spec)[0]) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_inputs_that_fail_are_told_with_their_line(cases, monkeypatch, error, wh
     first, _ = make_arrays(spec)
     monkeypatch.setenv("FAILS", "1")
     with pytest.raises(SuiteError, match=what) as caught:
-        make_fresh(spec, first)
+        make_fresh(spec, lambda: first)
     assert caught.value.line == 5
 
 
