@@ -15,7 +15,7 @@ def arena_bytes(memory_bytes: int) -> int:
 class Arena:
     """One allocation, made before any other, that buffers are dealt from in order.
 
-    Where arrays lie in physical memory moves times: a transposition by columns took 316 to 334 µs on an H100, by
+    Where arrays lie in physical memory moves times: a transposition by columns took 315 to 329 µs on an H100, by
     nothing but the places of its two matrices (docs/decisions.md). The first allocation of a fresh context lies at the
     same place in every process on an idle board, and a case finds all of it free, whatever was measured before it.
 
