@@ -112,15 +112,33 @@ def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> t
     Args:
         tasks: every case on every board that could measure it.
         found: the boards.
-        how: ``each-board`` keeps all tasks; ``each-model`` keeps, of the boards of a model, each case's own one.
+        how: ``each-board`` keeps all tasks; ``each-model`` keeps each case on one board of each model (``deal``).
     """
     if how == "each-board":
         return tuple(tasks)
     models = {device.uuid: device.model for device in found}
-    able: dict[tuple[str, tuple[Case, Mode]], list[str]] = {}
+    able: dict[str, dict[tuple[Case, Mode], list[str]]] = {}
     for task in tasks:
-        able.setdefault((models[task.device], task.spec), []).append(task.device)
-    return tuple(task for task in tasks if task.device == own_board(task.spec, able[models[task.device], task.spec]))
+        able.setdefault(models[task.device], {}).setdefault(task.spec, []).append(task.device)
+    homes = {model: deal(specs) for model, specs in able.items()}
+    return tuple(task for task in tasks if task.device == homes[models[task.device]][task.spec])
+
+
+def deal(able: Mapping[tuple[Case, Mode], Sequence[str]]) -> dict[tuple[Case, Mode], str]:
+    """A board for each case, of those (by UUID) that can measure it, and about as many cases for each board.
+
+    A case goes to its own board (``own_board``) while that has room, and else to the next best. So the same cases are
+    dealt the same way every night, and one that comes or goes moves few others: consistent hashing with bounded loads,
+    of Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
+    """
+    boards = {board for able_boards in able.values() for board in able_boards}
+    room = dict.fromkeys(boards, -(-len(able) // max(1, len(boards))))
+    homes: dict[tuple[Case, Mode], str] = {}
+    for spec in sorted(able, key=lambda one: _rank(one, "")):
+        with_room = [board for board in able[spec] if room[board] > 0]
+        homes[spec] = own_board(spec, with_room or able[spec])
+        room[homes[spec]] -= 1
+    return homes
 
 
 def own_board(spec: tuple[Case, Mode], boards: Iterable[str]) -> str:
@@ -130,5 +148,9 @@ def own_board(spec: tuple[Case, Mode], boards: Iterable[str]) -> str:
     the cases that belong to it: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
     increase hit rates, IEEE/ACM Transactions on Networking 6(1).
     """
+    return max(boards, key=lambda board: _rank(spec, board))
+
+
+def _rank(spec: tuple[Case, Mode], board: str) -> str:
     case, mode = spec
-    return max(boards, key=lambda board: digest(f"{case.id}\n{mode}\n{board}".encode()))
+    return digest(f"{case.id}\n{mode}\n{board}".encode())
