@@ -210,7 +210,8 @@ class Variant:
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further compile options of nvcc, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays by name that the steps share.
-        requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``.
+        requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``,
+            ``import cupy``.
         only: a function of axes and parameters that says whether a point is worth running at.
         mode: the L2 cache before each sample, ``cold``, ``warm``, or ``both``, which times each case twice.
         formerly: earlier names, whose history this variant goes on with.

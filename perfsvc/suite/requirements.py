@@ -1,5 +1,6 @@
-"""What a variant requires of a device or of its point, in the author's few words."""
+"""What a variant requires of a device, of its point or of this Python, in the author's few words."""
 
+import importlib.util
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -9,19 +10,20 @@ from perfsvc.suite.functions import nearest
 from perfsvc.suite.problem import Problem
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
+_PACKAGE = re.compile(r"import +([^\W\d]\w*(\.[^\W\d]\w*)*)")
 _DIVISIBLE = re.compile(r"(\w+) *% *(\w+) *== *0")
 
 
 def problems_of_requirement(requirement: str, names: Collection[str], line: int) -> Iterator[Problem]:
     """What is wrong with one requirement, given the names of axes and parameters."""
-    if requirement == "cuda" or _ARCHITECTURE.fullmatch(requirement):
+    if requirement == "cuda" or _ARCHITECTURE.fullmatch(requirement) or _PACKAGE.fullmatch(requirement):
         return
     divisible = _DIVISIBLE.fullmatch(requirement)
     if divisible is None:
         yield Problem(
             f"requires {requirement!r}, which is not understood",
             line,
-            "write cuda, sm_90 (at least), sm_90a (exactly) or n % 4 == 0",
+            "write cuda, sm_90 (at least), sm_90a (exactly), n % 4 == 0 or import cupy",
         )
         return
     for term in divisible.groups():
@@ -32,7 +34,7 @@ def problems_of_requirement(requirement: str, names: Collection[str], line: int)
 
 
 def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
-    """Why a device cannot run a case, as ``requires sm_90: this device is sm_80``; empty where it can."""
+    """Why a case cannot run on a device, as ``requires sm_90: this device is sm_80``; empty where it can."""
     values = {name: value for unit in spec.units for name, value in unit.defines} | dict(spec.case.point)
     for requirement in spec.requires:
         reason = _unmet(requirement, values, device)
@@ -53,6 +55,9 @@ def _unmet(requirement: str, values: Mapping[str, Value], device: DeviceInfo) ->
     architecture = _ARCHITECTURE.fullmatch(requirement)
     if architecture:
         return _other_architecture(architecture, device)
+    package = _PACKAGE.fullmatch(requirement)
+    if package:
+        return "" if _is_installed(package[1]) else f"the package {package[1]} is not installed"
     return _indivisible(requirement, values)
 
 
@@ -63,6 +68,14 @@ def _other_architecture(wanted: re.Match[str], device: DeviceInfo) -> str:
     least = (int(wanted[1]), int(wanted[2]))
     met = (major, minor) == least if wanted[3] else (major, minor) >= least
     return "" if met else f"this device is sm_{major}{minor}"
+
+
+def _is_installed(package: str) -> bool:
+    """Whether a package or a module of one is there; it is not imported, but what a dotted name lies in is."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except Exception:  # noqa: BLE001 - what lies around it is missing, or fails in ways of its own when it is imported
+        return False
 
 
 def _indivisible(requirement: str, values: Mapping[str, Value]) -> str:

@@ -48,6 +48,11 @@ def spec(*requires):
         ("64 % TILE == 0", GPU, ""),
         ("n % 3 == 0", GPU, "requires n % 3 == 0: n is 100"),
         ("n % TILE == 0", CPU, "requires n % TILE == 0: n is 100, TILE is 32"),
+        ("import numpy", CPU, ""),
+        ("import  numpy.linalg", GPU, ""),
+        ("import gone", GPU, "requires import gone: the package gone is not installed"),
+        ("import numpy.gone", CPU, "requires import numpy.gone: the package numpy.gone is not installed"),
+        ("import gone.at_all", CPU, "requires import gone.at_all: the package gone.at_all is not installed"),
         ("layout % 4 == 0", GPU, "requires layout % 4 == 0: layout is row"),
     ],
 )
@@ -61,3 +66,17 @@ def test_nothing_required_is_met_everywhere():
 
 def test_the_first_requirement_that_is_not_met_is_the_reason():
     assert unmet(spec("cuda", "n % 3 == 0", "sm_100"), GPU) == "requires n % 3 == 0: n is 100"
+
+
+def test_a_package_that_fails_when_it_is_imported_is_as_good_as_missing(tmp_path, monkeypatch):
+    (tmp_path / "half_installed").mkdir()
+    (tmp_path / "half_installed" / "__init__.py").write_text("raise OSError('libcuda.so.1: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    reason = "requires import half_installed.part: the package half_installed.part is not installed"
+    assert unmet(spec("import half_installed.part"), CPU) == reason
+
+
+def test_a_required_package_is_looked_for_and_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "takes_long.py").write_text("raise AssertionError")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert unmet(spec("import takes_long"), CPU) == ""
