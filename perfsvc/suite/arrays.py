@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.model import Array
-from perfsvc.suite.authoring import Benchmark, Output
+from perfsvc.suite.authoring import Benchmark, Function, Output
 from perfsvc.suite.benchfile import BenchFile
+from perfsvc.suite.expansion import reference_of
 from perfsvc.suite.extents import shape_of
 from perfsvc.suite.functions import invoke, line_of
 from perfsvc.suite.points import Point
@@ -30,15 +31,21 @@ def seed_of(benchmark: str, version: int, point: Point) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1  # databases count to 2**63 - 1
 
 
-def replay_arrays(file: BenchFile, point: Point, seed: int) -> tuple[Arrays, Arrays]:
+def replay_arrays(file: BenchFile, point: Point, seed: int, variant: str = "") -> tuple[Arrays, Arrays]:
     """The inputs and expected results of any benchmark file at any point, as from a record of an earlier night.
+
+    Args:
+        file: the benchmark.
+        point: where on the axes.
+        seed: of the inputs.
+        variant: by its full name, where it may have a reference of its own.
 
     Raises:
         SuiteError: its functions failed or made something else than they declare.
     """
     try:
         inputs = make_inputs(file.benchmark, point, seed)
-        return inputs, make_expected(file.benchmark, point, inputs)
+        return inputs, make_expected(file.benchmark, point, inputs, reference_of(file.benchmark, variant))
     except Problem as problem:
         raise problem.at(file.path) from problem
 
@@ -78,13 +85,15 @@ def _require_same(name: str, array: NDArray[Any], benchmark: Benchmark, point: P
         )
 
 
-def make_expected(benchmark: Benchmark, point: Point, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
-    """The reference results at a point; raises ``Problem`` where they are not what the outputs declare."""
-    if benchmark.reference is None:
+def make_expected(
+    benchmark: Benchmark, point: Point, inputs: Mapping[str, NDArray[Any]], reference: Function | None
+) -> Arrays:
+    """The results at a point by a reference; raises ``Problem`` where they are not what the outputs declare."""
+    if reference is None:
         return {}
-    line = line_of(benchmark.reference, benchmark.line)
+    line = line_of(reference, benchmark.line)
     names = {**dict(point), **{name: _in_float64(array) for name, array in inputs.items()}}
-    made = invoke(benchmark.reference, names, "reference", benchmark.line)
+    made = invoke(reference, names, "reference", benchmark.line)
     if not isinstance(made, Mapping) and len(benchmark.outputs) == 1:
         made = dict.fromkeys(benchmark.outputs, made)
     if not isinstance(made, Mapping) or set(made) != set(benchmark.outputs):

@@ -214,6 +214,8 @@ class Variant:
             ``import cupy``.
         only: a function of axes and parameters that says whether a point is worth running at.
         mode: the L2 cache before each sample, ``cold``, ``warm``, or ``both``, which times each case twice.
+        reference: what this variant computes in place of the benchmark's reference: for an anchor that does something
+            else, such as a plain copy.
         formerly: earlier names, whose history this variant goes on with.
     """
 
@@ -235,6 +237,7 @@ class Variant:
     requires: Words = ()
     only: Function | None = None
     mode: Literal["cold", "warm", "both"] = "cold"
+    reference: Function | None = None
     formerly: Words = ()
     line: int = _line()
 

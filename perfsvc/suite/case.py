@@ -7,9 +7,9 @@ from pathlib import Path
 from perfsvc.model import Buffer, Case, Kind, Mode, ReplayRecord, Step, Tolerance, Unit, Work, digest
 
 
-def name_of_arrays(bench_text: str, seed: int) -> str:
-    """The name of what a benchmark file makes from a seed, which is another one at each point."""
-    return digest(f"{seed}\n{bench_text}".encode())
+def name_of_arrays(bench_text: str, seed: int, reference: int = 0) -> str:
+    """The name of what a benchmark file makes from a seed, which is another one at each point, with a reference."""
+    return digest(f"{seed}{f' {reference}' * bool(reference)}\n{bench_text}".encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class CaseSpec:
     ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
     ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``). ``bench`` is the benchmark file and ``bench_text``
     what it said when it was read: inputs, reference and Python steps come from that, whatever becomes of the file.
+    ``reference`` is equal for the variants that are compared with the same one: 0 for the benchmark's own.
     """
 
     case: Case
@@ -33,11 +34,17 @@ class CaseSpec:
     bench: Path
     bench_text: str
     seed: int
+    reference: int = 0
+
+    @property
+    def inputs(self) -> str:
+        """The name of its inputs: equal for the cases that have them in common."""
+        return name_of_arrays(self.bench_text, self.seed)
 
     @property
     def arrays(self) -> str:
-        """The name of its inputs and reference: equal for the cases that have them in common."""
-        return name_of_arrays(self.bench_text, self.seed)
+        """The name of its inputs and expected results: equal for the cases that have both in common."""
+        return name_of_arrays(self.bench_text, self.seed, self.reference)
 
     def record(self, modules: Sequence[str], bench_digest: str) -> ReplayRecord:
         """What is kept so that the case can be run again on a later night.

@@ -13,6 +13,7 @@ from perfsvc.model import Array, Role
 from perfsvc.suite.arrays import Arrays, make_expected, make_inputs, seed_of, shapes
 from perfsvc.suite.benchfile import BenchFile, load_again
 from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.expansion import reference_of
 from perfsvc.suite.inputs import Inputs
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.problem import Problem
@@ -26,7 +27,7 @@ COMPARED_AT_ONCE = 1 << 16
 
 
 def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, Arrays]:
-    """The inputs and expected results of a case, by name; all variants share them.
+    """The inputs and expected results of a case, by name; all variants with the same reference share them.
 
     Args:
         spec: the case.
@@ -43,11 +44,11 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
             if inputs:
                 inputs.mistook(spec)
             raise problem
-        return made, make_expected(file.benchmark, spec.case.point, made)
+        return made, _expected(file, spec, made)
 
 
 def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:
-    """Other inputs for the check after timing, and the results expected of them, by name; all variants share them.
+    """Other inputs for the check after timing, and the results expected of them, by name; shared alike.
 
     They are made from another seed, derived from the case's. The reference is computed where the result or the whole
     case is small, and where some output has the same reference for both seeds at the smoke point. Elsewhere no results
@@ -71,14 +72,18 @@ def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) 
         known = first()
         if shapes(inputs) != shapes(known) or all(_same(inputs[name], known[name]) for name in known):
             return {}, {}
-        if not _is_small(spec, inputs) and _every_output_changes(file):
+        if not _is_small(spec, inputs) and _every_output_changes(file, spec):
             return inputs, {}
-        return inputs, make_expected(file.benchmark, spec.case.point, inputs)
+        return inputs, _expected(file, spec, inputs)
 
 
 def fresh_seed(seed: int) -> int:
     """The seed of the fresh inputs of a case that has this one."""
     return int.from_bytes(hashlib.sha256(f"fresh\n{seed}".encode()).digest()[:8], "big") >> 1
+
+
+def _expected(file: BenchFile, spec: CaseSpec, inputs: Arrays) -> Arrays:
+    return make_expected(file.benchmark, spec.case.point, inputs, reference_of(file.benchmark, spec.case.variant))
 
 
 @contextlib.contextmanager
@@ -116,12 +121,13 @@ def _bytes(array: Array) -> int:
     return math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
-def _every_output_changes(file: BenchFile) -> bool:
+def _every_output_changes(file: BenchFile, spec: CaseSpec) -> bool:
     """Whether other inputs give other results, as far as the reference at the smoke point shows it."""
     benchmark, point = file.benchmark, smoke_point(file.benchmark)
-    seed = seed_of(file.name, benchmark.version, point)
+    seed, reference = seed_of(file.name, benchmark.version, point), reference_of(benchmark, spec.case.variant)
     first, other = (
-        make_expected(benchmark, point, make_inputs(benchmark, point, each)) for each in (seed, fresh_seed(seed))
+        make_expected(benchmark, point, make_inputs(benchmark, point, each), reference)
+        for each in (seed, fresh_seed(seed))
     )
     return not any(
         np.array_equal(first[name].astype(output.dtype), other[name].astype(output.dtype), equal_nan=True)

@@ -81,6 +81,7 @@ def _misfits_of_steps(variant: Variant) -> Iterator[Problem]:
 def _problems_of_content(file: BenchFile, variant: Variant, inputs: Mapping[str, Array] | None) -> Iterator[Problem]:
     yield from _problems_of_names(variant)
     yield from _problems_of_mode(variant)
+    yield from _problems_of_reference(variant, file)
     yield from problems_of_params(variant)
     yield from problems_of_source(variant, file.path.parent)
     axes = axes_of(file.benchmark)
@@ -118,6 +119,15 @@ def _problems_of_mode(variant: Variant) -> Iterator[Problem]:
             f"variant {variant.name!r} is of the kind host and has the mode both",
             variant.line,
             "leave mode out: its functions take their times themselves, so both would be the same",
+        )
+
+
+def _problems_of_reference(variant: Variant, file: BenchFile) -> Iterator[Problem]:
+    if variant.reference is not None and not file.benchmark.outputs:
+        yield Problem(
+            f"variant {variant.name!r} has a reference, and the benchmark has no outputs",
+            variant.line,
+            'declare what the reference computes: outputs={"c": output("float32", ...)}',
         )
 
 

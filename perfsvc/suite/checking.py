@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfsvc.model import Array
-from perfsvc.suite.arrays import make_expected, make_inputs, seed_of, shapes
-from perfsvc.suite.authoring import Benchmark, Output
+from perfsvc.suite.arrays import Arrays, make_expected, make_inputs, seed_of, shapes
+from perfsvc.suite.authoring import Benchmark, Output, Variant
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.check_variant import problems_of_output, problems_of_variant
 from perfsvc.suite.expansion import Expansion, expand
@@ -37,15 +37,16 @@ def check(file: BenchFile) -> Checked:
     if misfits:
         return Checked((), misfits)
     problems = list(_problems_of_benchmark(file.benchmark, file.name))
-    inputs = None if problems else _rehearse(file, problems)
+    made = None if problems else _rehearse(file, problems)
+    inputs = None if made is None else shapes(made)
     usable = not problems
     variants: dict[str, Expansion] = {}
     for variant in file.benchmark.variants:
         found = tuple(problems_of_variant(file, variant, inputs))
         expansions = () if found else expand(variant)
         found += tuple(_taken(expansions, variants))
-        if inputs is not None and usable and not found:
-            found = tuple(_unresolvable(file, expansions, inputs))
+        if made is not None and inputs is not None and usable and not found:
+            found = tuple(_unresolvable(file, expansions, inputs)) or tuple(_unreferenced(file, variant, made))
         problems += found
         if not found:
             variants |= {expansion.name: expansion for expansion in expansions}
@@ -97,20 +98,20 @@ def _problems_of_outputs(outputs: Mapping[str, Output], axes: Sequence[str], lin
         yield from problems_of_output(name, declared, axes, line)
 
 
-def _rehearse(file: BenchFile, problems: list[Problem]) -> Mapping[str, Array] | None:
-    """Makes the arrays of the smoke point; the inputs without their elements, or None where they could not be made."""
+def _rehearse(file: BenchFile, problems: list[Problem]) -> Arrays | None:
+    """Makes the arrays of the smoke point; the inputs, or None where they could not be made."""
     benchmark, point = file.benchmark, smoke_point(file.benchmark)
     made = None
     try:
         made = make_inputs(benchmark, point, seed_of(file.name, benchmark.version, point))
-        make_expected(benchmark, point, made)
+        make_expected(benchmark, point, made, benchmark.reference)
     except Problem as problem:
         problems.append(problem)
     if made is None:
         return None
     for name in made.keys() & set(axes_of(benchmark)):
         problems.append(Problem(f"{name!r} is an axis and an input", benchmark.line, "rename one of them"))
-    return shapes(made)
+    return made
 
 
 def _unresolvable(file: BenchFile, expansions: Sequence[Expansion], inputs: Mapping[str, Array]) -> Iterator[Problem]:
@@ -124,6 +125,14 @@ def _unresolvable(file: BenchFile, expansions: Sequence[Expansion], inputs: Mapp
             except Problem as problem:
                 yield problem
                 return
+
+
+def _unreferenced(file: BenchFile, variant: Variant, inputs: Arrays) -> Iterator[Problem]:
+    """What is wrong with a variant's own reference at the smoke point."""
+    try:
+        make_expected(file.benchmark, smoke_point(file.benchmark), inputs, variant.reference)
+    except Problem as problem:
+        yield problem
 
 
 def _taken(expansions: Sequence[Expansion], variants: Mapping[str, Expansion]) -> Iterator[Problem]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfsvc.model import Value
-from perfsvc.suite.authoring import Function, Variant, words
+from perfsvc.suite.authoring import Benchmark, Function, Variant, words
+from perfsvc.suite.fields import misfits_of_variant
 from perfsvc.suite.points import fits_in_an_id, is_value, plain
 from perfsvc.suite.problem import Problem
 
@@ -42,6 +43,24 @@ def _expansion(variant: Variant, chosen: tuple[Any, ...]) -> Expansion:
         formerly=tuple(name + suffix for name in words(variant.formerly)),
         params=params,  # type: ignore[arg-type] # checked: problems_of_params
     )
+
+
+def owner_of_reference(benchmark: Benchmark, variant: Variant) -> int:
+    """The place, counted from 1, of the first variant that has the reference of this one; 0 for the benchmark's."""
+    if variant.reference is None:
+        return 0
+    return next(place for place, one in enumerate(benchmark.variants, 1) if one.reference is variant.reference)
+
+
+def reference_of(benchmark: Benchmark, variant: str) -> Function | None:
+    """The reference that the results of a variant, by its full name, are compared with: its own or the benchmark's."""
+    own = (
+        one.reference
+        for one in benchmark.variants
+        if one.reference is not None and not any(misfits_of_variant(one))
+        if any(expansion.name == variant for expansion in expand(one))
+    )
+    return next(own, benchmark.reference)
 
 
 def problems_of_params(variant: Variant) -> Iterator[Problem]:

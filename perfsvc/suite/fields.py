@@ -111,6 +111,7 @@ _VARIANT = {
     "requires": _WORDS,
     "only": _FUNCTION,
     "mode": _Kind(f"one of {', '.join((*Mode, BOTH))}", lambda value: value in (*Mode, BOTH)),
+    "reference": _FUNCTION,
     "formerly": _WORDS,
 }
 

@@ -38,14 +38,14 @@ class Inputs:
     def take(self, spec: CaseSpec) -> Arrays | None:
         """The inputs of a case, which are then kept no more; None where they are not kept."""
         with self._lock:
-            made = self._kept.pop(spec.arrays, None)
+            made = self._kept.pop(spec.inputs, None)
             self._room += _bytes(made or {})
         return made
 
     def mistook(self, spec: CaseSpec) -> None:
         """The inputs of a case turned out to be others than their shapes said: the next run shall not believe them."""
         if self._known:
-            self._known.forget(spec.arrays)
+            self._known.forget(spec.inputs)
 
     def _shapes_at(self, file: BenchFile, point: Point) -> Shapes:
         seed = seed_of(file.name, file.benchmark.version, point)

@@ -23,7 +23,7 @@ class _Entry:
 
 
 class KnownShapes:
-    """A folder of shapes by the names of arrays (``name_of_arrays``) and the versions of Python and NumPy.
+    """A folder of shapes by the names of inputs (``CaseSpec.inputs``) and the versions of Python and NumPy.
 
     Any number of processes may use it at once. What cannot be read or written there is not known.
 

@@ -41,7 +41,7 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.expansion import Expansion
+from perfsvc.suite.expansion import Expansion, owner_of_reference
 from perfsvc.suite.extents import block_of, grid_of, integer, shape_of
 from perfsvc.suite.functions import evaluate
 from perfsvc.suite.points import Point, is_value, plain
@@ -125,6 +125,7 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
         bench=file.path.absolute(),
         bench_text=file.text,
         seed=seed_of(case.benchmark, case.version, point),
+        reference=owner_of_reference(benchmark, variant),
     )
     return tuple(replace(spec, mode=mode) for mode in modes)
 

@@ -38,7 +38,7 @@ def replayed(database, case_id, run):
     with Store.open(database) as store:
         record, modules, bench = store.replay(case_id, run)
     file = suite.load_text(bench.decode(), record.case.benchmark)
-    inputs, expected = suite.replay_arrays(file, record.case.point, record.seed)
+    inputs, expected = suite.replay_arrays(file, record.case.point, record.seed, record.case.variant)
     (cpu,) = find(["cpu"])
     task = Task(
         device=cpu.uuid,
