@@ -37,6 +37,7 @@ and waiting at gates that opened by themselves; nothing but ``hang`` ever sleeps
 """
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -52,7 +53,7 @@ from numpy.typing import NDArray
 from perfsvc import codec
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import Batch, BufferArg, Case, Conditions, DeviceInfo, Error, Launch, ReplayRecord
+from perfsvc.model import Batch, BufferArg, Case, Conditions, DeviceInfo, Error, Launch, ReplayRecord, Role
 
 STRICT = {"extra": "forbid"}
 """A word that is not known is a slip of the pen, and not ignored."""
@@ -181,6 +182,7 @@ class FakeDevice:
         self._entry = Entry()
         self._fault: Fault | None = None
         self._dtypes: dict[str, str] = {}
+        self._scratch: dict[str, int] = {}
         self._results: dict[str, NDArray[Any]] = {}
         self._times: Iterator[float] = iter(())
         self._readings = self._entry.readings()
@@ -192,6 +194,10 @@ class FakeDevice:
         self._entry = entry = self._script.entry(record.case)
         self._fault = entry.fault if entry.replica in {None, replica} else None
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
+        self._scratch = {
+            array.name: math.prod(array.shape) * np.dtype(array.dtype).itemsize
+            for array in (buffer.array for buffer in record.buffers if buffer.role is Role.SCRATCH)
+        }
         self._results = {}
         self._times = cycle(entry.samples(replica))
         self._readings = entry.readings()
@@ -211,12 +217,14 @@ class FakeDevice:
         """Constants decide nothing here."""
 
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
-        """Hands out the reference as every output's content, or commits the scripted fault."""
+        """Hands out the reference as every output's content and zeros as all scratch, or commits the scripted fault."""
         self._launches += 1
         self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
             if isinstance(arg, BufferArg) and arg.buffer in self._results:
                 self._write(int(value), self._results[arg.buffer])
+            elif isinstance(arg, BufferArg) and arg.buffer in self._scratch:
+                self._memory.fill(int(value), self._scratch[arg.buffer], 0)
 
     def _write(self, address: int, result: NDArray[Any]) -> None:
         target = self._memory.view(address, result.dtype.name, result.shape)

@@ -68,7 +68,7 @@ def _measure(device: Device, job: Job, program: Program, check: Check) -> Measur
     returned = check.before()
     measurement = Measurement(job.record.case, device.info.uuid, job.replica, Status.OK, job.mode)
     if job.record.kind is Kind.HOST:
-        measurement = replace(measurement, metrics=_metrics(returned))
+        measurement = replace(measurement, metrics=_metrics(returned, program.metrics()))
     else:
         started = time.monotonic()
         samples = _sample(device, job, program)
@@ -79,9 +79,9 @@ def _measure(device: Device, job: Job, program: Program, check: Check) -> Measur
             warmup=samples.warmup,
             stopped=samples.stopped,
             note=samples.note,
-            metrics=samples.metrics,
             busy_s=samples.busy_s,
             sampling_s=time.monotonic() - started,
+            metrics={**samples.metrics, **program.metrics()},
         )
         check.after(statistics.median(samples.seconds))
     error = check.error
@@ -103,9 +103,10 @@ def _sample(device: Device, job: Job, program: Program) -> sampler.Samples:
     )
 
 
-def _metrics(returned: Sequence[Any]) -> dict[str, float]:
-    """What the Python functions of a host variant returned, merged."""
-    metrics = {str(name): value for one in returned if isinstance(one, Mapping) for name, value in one.items()}
+def _metrics(returned: Sequence[Any], read: Mapping[str, float]) -> dict[str, float]:
+    """What the Python functions of a host variant returned, merged, and what was read from its buffers."""
+    own = {str(name): value for one in returned if isinstance(one, Mapping) for name, value in one.items()}
+    metrics = own | dict(read)
     if not metrics or not all(_finite(value) for value in metrics.values()):
         raise LaunchError(
             f"a host variant returned no usable metrics: {metrics or 'nothing'}",

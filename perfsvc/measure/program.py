@@ -1,5 +1,6 @@
 """A replay record bound to a device: its steps as calls."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,12 +11,12 @@ from numpy.typing import NDArray
 from perfsvc.device.protocol import Device, Module
 from perfsvc.errors import LaunchError
 from perfsvc.measure.memory import Memory
-from perfsvc.model import Arg, BufferArg, Call, HostFinish, Launch, Memset, ReplayRecord, Step
+from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord
 
 Function = Callable[[Mapping[str, Any], int], Any]
 """A Python step: it queues work on a stream (by address) on device arrays (by buffer name)."""
 
-_REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max}
+_REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 
 
 class Program:
@@ -43,8 +44,10 @@ class Program:
         self._modules: list[Module] = [device.load(code) for code in modules]
         self.calls = any(isinstance(step, Call) for step in record.steps)
         self._launches = [step for step in record.steps if isinstance(step, Launch)]
-        self._all = [self._bind(step) for step in record.steps]
-        self._queued = [self._bind(step) for step in record.steps if not isinstance(step, HostFinish)]
+        self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
+        steps = [step for step in record.steps if not isinstance(step, HostMetric)]
+        self._all = [self._bind(step) for step in steps]
+        self._queued = [self._bind(step) for step in steps if not isinstance(step, HostFinish)]
 
     @property
     def operations(self) -> int | None:
@@ -76,7 +79,15 @@ class Program:
         self._device.synchronize()
         return returned
 
-    def _bind(self, step: Step) -> Callable[[], Any]:
+    def metrics(self) -> dict[str, float]:
+        """What the buffers that hold metrics come to now.
+
+        Raises:
+            LaunchError: a metric is no finite number.
+        """
+        return {step.name: _metric(step, self._memory) for step in self._metrics}
+
+    def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
         # Bound to what they need and not to the program, whose modules would then live until a garbage collection.
         device, memory = self._device, self._memory
         match step:
@@ -103,6 +114,16 @@ def _finish(step: HostFinish, memory: Memory) -> None:
     if values.dtype.kind == "f":
         values = values.astype(np.float64)
     memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
+
+
+def _metric(step: HostMetric, memory: Memory) -> float:
+    value = float(_REDUCE[step.operation](memory.read(step.buffer).astype(np.float64)))
+    if not math.isfinite(value):
+        raise LaunchError(
+            f"the metric {step.name!r} is {value:g}: the {step.operation} of the buffer {step.buffer!r}",
+            cure="write every element of that buffer at each launch",
+        )
+    return value
 
 
 def _call(name: str, function: Function, views: Mapping[str, Any], stream: int) -> Any:

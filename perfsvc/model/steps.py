@@ -70,7 +70,17 @@ class Call:
     step: Literal["call"] = "call"
 
 
-Step = Memset | Launch | HostFinish | Call
+@dataclass(frozen=True, slots=True)
+class HostMetric:
+    """Reduce a buffer to a metric of the measurement, on the host, in float64, and after the last sample."""
+
+    name: str
+    operation: Literal["sum", "min", "max", "mean"]
+    buffer: str
+    step: Literal["metric"] = "metric"
+
+
+Step = Memset | Launch | HostFinish | HostMetric | Call
 
 
 @dataclass(frozen=True, slots=True)

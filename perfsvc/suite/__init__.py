@@ -17,6 +17,7 @@ from perfsvc.suite.authoring import (
     i64,
     launch,
     memset,
+    metric,
     output,
     scratch,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "make_arrays",
     "make_fresh",
     "memset",
+    "metric",
     "output",
     "replay_arrays",
     "scratch",

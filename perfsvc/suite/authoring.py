@@ -129,6 +129,16 @@ class FinishStep:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricStep:
+    """Reduce a buffer to a metric, as written."""
+
+    name: str
+    operation: Literal["sum", "min", "max", "mean"]
+    buffer: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallStep:
     """Call a Python function, as written."""
 
@@ -136,7 +146,7 @@ class CallStep:
     line: int
 
 
-StepWritten = LaunchStep | MemsetStep | FinishStep | CallStep
+StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep
 
 
 def _callers_line() -> int:
@@ -184,6 +194,14 @@ def memset(buffer: str, byte: int = 0) -> MemsetStep:
 def finish(operation: Literal["sum", "min", "max"], source: str, target: str) -> FinishStep:
     """Reduce the buffer ``source`` into the one-element buffer ``target``, on the host and in float64."""
     return FinishStep(operation, source, target, _callers_line())
+
+
+def metric(name: str, operation: Literal["sum", "min", "max", "mean"], buffer: str) -> MetricStep:
+    """Reduce a buffer to the metric ``name`` of the measurement, on the host and in float64.
+
+    It is read once, when the last sample has been taken, and is no part of any time. Lower is better.
+    """
+    return MetricStep(name, operation, buffer, _callers_line())
 
 
 def call(function: Function) -> CallStep:

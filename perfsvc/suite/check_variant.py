@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfsvc.model import Array, Kind
+from perfsvc.model import TIME, UNJUDGED, Array, Kind
 from perfsvc.suite.arrays import NUMBERS
 from perfsvc.suite.authoring import (
     BOTH,
@@ -14,6 +14,7 @@ from perfsvc.suite.authoring import (
     FinishStep,
     LaunchStep,
     MemsetStep,
+    MetricStep,
     Output,
     StepWritten,
     Variant,
@@ -82,6 +83,7 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Mapping[str,
     yield from _problems_of_names(variant)
     yield from _problems_of_mode(variant)
     yield from _problems_of_reference(variant, file)
+    yield from _problems_of_metrics(variant)
     yield from problems_of_params(variant)
     yield from problems_of_source(variant, file.path.parent)
     axes = axes_of(file.benchmark)
@@ -129,6 +131,22 @@ def _problems_of_reference(variant: Variant, file: BenchFile) -> Iterator[Proble
             variant.line,
             'declare what the reference computes: outputs={"c": output("float32", ...)}',
         )
+
+
+def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
+    taken = dict.fromkeys((TIME, *UNJUDGED), "is measured of every case")
+    for step in steps_of(variant):
+        if not isinstance(step, MetricStep):
+            continue
+        if not fits_in_an_id(step.name):
+            yield Problem(
+                f"variant {variant.name!r} has the metric {step.name!r}", step.line, "use letters, digits and _ . + -"
+            )
+        if step.name in taken:
+            yield Problem(
+                f"variant {variant.name!r}: the metric {step.name!r} {taken[step.name]}", step.line, "rename it"
+            )
+        taken[step.name] = "is there already"
 
 
 def _clashes(variant: Variant, names: _Names) -> Iterator[Problem]:
@@ -181,7 +199,8 @@ def _problems_of_buffers(variant: Variant, names: _Names) -> Iterator[Problem]:
                 step.line,
                 "write an output or scratch; an input that is changed in place is declared in outputs too",
             )
-    used = {name for step in steps for name in buffers_of(step, names.buffers)}
+    working = [step for step in steps if not isinstance(step, MetricStep)]
+    used = {name for step in working for name in buffers_of(step, names.buffers)}
     for name in names.outputs:
         if name not in used:
             yield Problem(
@@ -202,6 +221,8 @@ def _named(step: StepWritten, names: _Names) -> Iterator[tuple[str, str, tuple[s
         case FinishStep():
             yield "the source of finish,", step.source, names.buffers
             yield "the target of finish,", step.target, names.buffers
+        case MetricStep():
+            yield "the buffer of metric,", step.buffer, names.buffers
 
 
 def _named_by(arg: Argument, names: _Names) -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -12,6 +12,7 @@ from perfsvc.suite.authoring import (
     FinishStep,
     LaunchStep,
     MemsetStep,
+    MetricStep,
     Output,
     Scalar,
     StepWritten,
@@ -99,7 +100,8 @@ _VARIANT = {
     "shared_bytes": _COUNT,
     "constants": _SYMBOLS,
     "steps": _Kind(
-        "a list of launch, memset, finish and call", _each(_is(LaunchStep, MemsetStep, FinishStep, CallStep))
+        "a list of launch, memset, finish, metric and call",
+        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep)),
     ),
     "run": _FUNCTION,
     "params": _Kind('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
@@ -130,6 +132,11 @@ _STEPS: dict[type, dict[str, _Kind]] = {
         "operation": _Kind("one of sum, min, max", lambda value: value in ["sum", "min", "max"]),
         "source": _TEXT,
         "target": _TEXT,
+    },
+    MetricStep: {
+        "name": _TEXT,
+        "operation": _Kind("one of sum, min, max, mean", lambda value: value in ["sum", "min", "max", "mean"]),
+        "buffer": _TEXT,
     },
     CallStep: {"function": _Kind("a function", callable)},
 }

@@ -15,6 +15,7 @@ from perfsvc.model import (
     Call,
     Case,
     HostFinish,
+    HostMetric,
     Kind,
     Launch,
     Memset,
@@ -33,6 +34,7 @@ from perfsvc.suite.authoring import (
     FinishStep,
     LaunchStep,
     MemsetStep,
+    MetricStep,
     StepWritten,
     Variant,
     modes_of,
@@ -188,6 +190,8 @@ def _step(step: StepWritten, units: tuple[Unit, ...], scene: _Scene) -> Step:
                     f"finish writes {step.target!r}, which is {_array(target)}", step.line, "reduce into one element"
                 )
             return HostFinish(step.operation, step.source, step.target)
+        case MetricStep():
+            return HostMetric(step.name, step.operation, step.buffer)
         case CallStep():
             return Call(step.function.__name__)
 

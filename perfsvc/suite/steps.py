@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfsvc.suite.authoring import CallStep, FinishStep, LaunchStep, MemsetStep, StepWritten, Variant
+from perfsvc.suite.authoring import CallStep, FinishStep, LaunchStep, MemsetStep, MetricStep, StepWritten, Variant
 from perfsvc.suite.problem import Problem
 
 _OF_A_LAUNCH = ("entry", "grid", "block", "args", "shared_bytes", "constants")
@@ -94,6 +94,8 @@ def buffers_of(step: StepWritten, every: tuple[str, ...]) -> tuple[str, ...]:
             named = [step.buffer]
         case FinishStep():
             named = [step.source, step.target]
+        case MetricStep():
+            named = [step.buffer]
         case CallStep():
             return every
     return tuple(name for name in named if name in every)

@@ -1,6 +1,7 @@
 """The fake device's script, and that it plays it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,15 @@ def test_energy_is_what_the_script_says_and_takes_its_time(play):
     with device.measuring(RECORD, 0):
         assert device.energy(lambda: None, 1.5) == 0.25
     assert device.now() == 1.5
+
+
+def test_a_launch_leaves_zeros_in_scratch_for_whatever_is_read_from_it(device):
+    parts = Buffer(Array("parts", "float32", (4,)), Role.SCRATCH)
+    address = device.allocate(OUT_BYTES)
+    device.fill(address, OUT_BYTES, 0xFF)
+    with device.measuring(replace(RECORD, buffers=(OUT, parts)), 0):
+        device.launch(b"", replace(LAUNCH, args=(BufferArg("parts"),)), (np.uint64(address),))
+    assert device.view(address, "float32", (4,)).tolist() == [0, 0, 0, 0]
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import statistics
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from perfsvc.model import (
     DeviceInfo,
     Error,
     HostFinish,
+    HostMetric,
     Kind,
     Launch,
     Memset,
@@ -181,6 +182,24 @@ def test_a_pipeline_is_timed_with_its_host_steps_and_a_kernel_without():
     assert downloads == {Kind.KERNEL: 0, Kind.PIPELINE: 1}
 
 
+@pytest.mark.parametrize("kind", [Kind.KERNEL, Kind.PIPELINE])
+def test_a_metric_is_what_the_last_sample_left_and_is_read_once(kind):
+    class Counting(Doubling):
+        def launch(self, module, launch, args):
+            super().launch(module, launch, args[:2])
+            self.view(int(args[2]), "int64", (2,))[...] = 0, self.launches
+
+    count = Buffer(Array("count", "int64", (2,)), Role.SCRATCH)
+    launch = replace(DOUBLE, args=(*DOUBLE.args, BufferArg("count")))
+    device, steps = Counting(), (launch, HostMetric("launches", "sum", "count"))
+    one = job(*steps, kind=kind, buffers=(*BUFFERS, count))
+    found = measured(device, one).measurement
+    assert (found.status, found.reason) == (Status.OK, "")
+    assert found.metrics["launches"] == device.launches - 1  # all but the check after timing
+    assert {each[3] for each in device.timed} == {0}
+    assert set(found.metrics) == {"launches", "sm_cycles"}
+
+
 def test_what_was_found_right_is_handed_back_and_taken_for_right_again():
     known = measured(Doubling(), job()).known
     assert known.error == Error(0, 0)
@@ -241,6 +260,12 @@ def test_a_host_variant_has_metrics_and_no_samples():
     found = reported('{"latency_s": 2, "overlap": 0.5}')
     assert (found.status, found.samples_s, found.max_error) == (Status.OK, (), 0)
     assert found.metrics == {"latency_s": 2.0, "overlap": 0.5}
+
+
+def test_a_host_variant_has_what_it_returns_and_what_is_read_from_its_buffers():
+    steps = (Call("report"), HostMetric("largest", "max", "out"))
+    found = measured(Doubling(), job(*steps, kind=Kind.HOST, bench=BENCH.format(value='{"latency_s": 2}'))).measurement
+    assert found.metrics == {"latency_s": 2.0, "largest": 8.0}
 
 
 @pytest.mark.parametrize("value", ["None", "{}", "3", '{"a": float("nan")}', '{"a": "quick"}', '{"a": None}'])

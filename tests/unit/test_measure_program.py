@@ -18,6 +18,7 @@ from perfsvc.model import (
     Call,
     Case,
     HostFinish,
+    HostMetric,
     Kind,
     Launch,
     Memset,
@@ -129,6 +130,42 @@ def test_the_host_finishes_integers_exactly():
         memory.write("ints", np.array([2**24, 1]))
         steps.run()
         assert memory.read("count") == 2**24 + 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "buffer", "value"),
+    [
+        ("sum", "parts", 1e8 + 2),
+        ("mean", "parts", (1e8 + 2) / 3),
+        ("min", "ints", -3.0),
+        ("max", "ints", 4.0),
+        ("mean", "ints", 0.5),
+    ],
+)
+def test_a_metric_is_read_in_float64_when_it_is_asked_for(operation, buffer, value):
+    with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (device, memory, steps):
+        steps.run()
+        memory.write("parts", np.array([1, 1e8, 1], np.float32))
+        memory.write("ints", np.array([4, -3]))
+        assert steps.metrics() == {"cost": value}
+        assert type(steps.metrics()["cost"]) is float
+
+
+def test_no_sample_reads_a_metric():
+    with program(Memset("parts"), HostMetric("cost", "sum", "parts")) as (device, _, steps):
+        device.download = None
+        steps.queue()
+        steps.run()
+        assert steps.operations == 1
+
+
+def test_a_metric_of_what_was_never_written_is_refused():
+    with (
+        program(HostMetric("cost", "max", "parts")) as (_, _, steps),
+        pytest.raises(LaunchError, match="the metric 'cost' is nan: the max of the buffer 'parts'") as error,
+    ):
+        steps.metrics()
+    assert error.value.cure
 
 
 def test_a_function_is_given_arrays_and_its_return_is_handed_on():

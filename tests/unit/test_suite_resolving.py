@@ -10,6 +10,7 @@ from perfsvc.model import (
     BufferArg,
     Call,
     HostFinish,
+    HostMetric,
     Kind,
     Launch,
     Memset,
@@ -98,7 +99,8 @@ def test_steps_are_resolved_in_order(spec):
     )
     second = Launch(1, "second", (1, 2, 3), (1, 1, 1), (BufferArg("x"), ScalarArg("ITEMS", "int32", 4)))
     third = Launch(0, "third", (1, 1, 1), (1, 1, 1), ())
-    assert spec.steps == (Memset("partials", 255), first, second, third, HostFinish("sum", "partials", "sum"))
+    last = (HostFinish("sum", "partials", "sum"), HostMetric("span", "mean", "partials"))
+    assert spec.steps == (Memset("partials", 255), first, second, third, *last)
 
 
 def test_work_tolerance_mode_and_requirements_are_those_of_the_point(spec):

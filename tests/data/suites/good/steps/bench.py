@@ -12,6 +12,7 @@ from perfsvc.suite import (
     i64,
     launch,
     memset,
+    metric,
     output,
     scratch,
 )
@@ -59,6 +60,7 @@ benchmark = Benchmark(
                 launch(source="second.cu", entry="second", grid=(1, 2, 3), block=1, args=("x", "ITEMS")),
                 launch(entry="third", grid=1, block=1),
                 finish("sum", "partials", "sum"),
+                metric("span", "mean", "partials"),
             ],
         ),
     ],
