@@ -5,8 +5,9 @@
 Needs cuda-bench and cuda-bindings (pip install 'cuda-bench[cu13]'). A round is one process of NVBench with its
 defaults, one worker of perfsvc with its own, and one worker that evicts as little as NVBench does: as many bytes as
 the L2 cache holds. Arrays lie at the same places for both tools, since places alone move some times by 5 %. The tools
-take turns at going first. A first worker, which waits until inputs and references are made and checks every result in
-full, is not counted; wall times run from the start of a process to its last measurement, and the seconds that perfsvc
+take turns at going first. A first worker, which waits for the fork server's imports, until inputs and references are
+made, and checks every result in full, is not counted. A run pays for that once, and its parts are shown. Wall times run
+from the start of a process (of perfsvc: from asking for the fork) to its last measurement, and the seconds that perfsvc
 spends on checks, which NVBench has not, are left out and shown.
 """
 
@@ -25,6 +26,7 @@ from nvbench import bundle
 from nvbench.sittings import Sitting, SittingError, Workers, nvbench
 from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
 
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import Task
 from perfsvc.measure.supply import Supply
 from perfsvc.service.planning import GPU_SAMPLING
@@ -51,8 +53,8 @@ def main() -> int:
         bundle.write(Path(folder), cases.tasks, cases.device.memory_bytes)
         alike = [replace(task, sampling=replace(task.sampling, evict=NVBENCH_EVICTS)) for task in cases.tasks]
         plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)
-        with Supply([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply:
-            workers = Workers(cases.device, cases.instruments, supply)
+        with Supply([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply, ForkServers() as servers:
+            workers = Workers(cases.device, cases.instruments, supply, servers)
             turns: dict[str, Callable[[int], Sitting]] = {
                 NVBENCH: lambda _: nvbench(Path(folder), cases.device),
                 PERFSVC: lambda number: workers.sitting(number, plan.tasks(PERFSVC, number)),

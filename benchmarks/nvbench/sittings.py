@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.job import Known, Measured, Ready
 from perfsvc.measure.plan import Task
 from perfsvc.measure.process import Process
@@ -110,24 +111,26 @@ def _summaries(benchmark: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Workers:
-    """Fresh workers of perfsvc, one after the other, as a pool starts and feeds them, but none ahead of its turn.
+    """Fresh workers of perfsvc, one after the other, as a pool forks and feeds them.
 
     Args:
         device: what they measure on.
         instruments: the binary of its instruments.
         supply: where the arrays come from.
+        servers: where they are forked, as those of one run are.
     """
 
-    def __init__(self, device: DeviceInfo, instruments: bytes, supply: Supply) -> None:
+    def __init__(self, device: DeviceInfo, instruments: bytes, supply: Supply, servers: ForkServers) -> None:
         self._device = device
         self._instruments = instruments
         self._supply = supply
+        self._servers = servers
         self._known: dict[Any, Known | None] = {}
 
     def sitting(self, replica: int, tasks: Iterable[Task]) -> Sitting:
         """Measures every task in a new process. A result that an earlier one checked in full is only compared."""
         started = time.monotonic()
-        process = Process()
+        process = Process(self._servers.take())
         try:
             crash = process.open(self._device, self._instruments)
             answer = crash or process.hear()

@@ -4,14 +4,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perfsvc.device.protocol import Device
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.model import DeviceInfo
-
-if TYPE_CHECKING:
-    from perfsvc.device.telemetry import Board
 
 _ORDINAL = re.compile(r"\d+")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -44,22 +40,21 @@ def why_no_gpu() -> str:
     return ""
 
 
-def open_device(spec: str, instruments: bytes = b"", board: "Board | None" = None) -> Device:
+def open_device(spec: str, instruments: bytes = b"") -> Device:
     """Opens the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several.
 
     Args:
         spec: as ``find`` takes it.
         instruments: ``perfsvc.device.instruments.unit`` compiled for the device, where it needs them.
-        board: the GPU as NVML knew it before this process had a context on it, where it has been asked.
     """
     if (alone := os.environ.get("CUDA_VISIBLE_DEVICES", "")) and spec == f"cuda:{alone}" and _UUID.fullmatch(alone):
-        return _opened(alone, instruments, board)  # a worker, which sees no other: it need not look for the one
+        return _opened(alone, instruments)  # a worker, which sees no other: it need not look for the one
     infos = find([spec])
     if len(infos) != 1:
         raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
     (info,) = infos
     if info.kind == "cuda":
-        return _opened(info.uuid, instruments, board)
+        return _opened(info.uuid, instruments)
     if info.kind == "cpu":
         from perfsvc.device.cpu import CpuDevice
 
@@ -69,12 +64,12 @@ def open_device(spec: str, instruments: bytes = b"", board: "Board | None" = Non
     return FakeDevice(_script(info.spec))
 
 
-def _opened(uuid: str, instruments: bytes, board: "Board | None") -> Device:
+def _opened(uuid: str, instruments: bytes) -> Device:
     try:
         from perfsvc.device.cuda.device import CudaDevice
     except ImportError as error:
         raise _unloadable(error) from error
-    return CudaDevice(uuid, instruments, board)
+    return CudaDevice(uuid, instruments)
 
 
 def _find(spec: str) -> list[DeviceInfo]:

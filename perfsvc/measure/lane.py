@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.job import Known, Measured, Ready, Refused
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.plan import LeftOut, Plan, Task
 from perfsvc.measure.process import Process
 from perfsvc.measure.relay import Relay
-from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import Order, Supply
 from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
 
@@ -61,7 +61,7 @@ class Lane:
         device: the device.
         selector: hears the workers of all lanes; its data is the lane to call ``hear`` of.
         supply: makes the arrays.
-        reserve: may have workers that started already.
+        servers: where its workers are forked.
         say: told once where another run holds the board.
     """
 
@@ -72,7 +72,7 @@ class Lane:
         selector: selectors.BaseSelector,
         supply: Supply,
         *,
-        reserve: Reserve,
+        servers: ForkServers,
         say: Say,
     ) -> None:
         self.device = device
@@ -82,7 +82,7 @@ class Lane:
         self._supply = supply
         self._say = say
         self._lock = BoardLock(device.uuid)
-        self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self, reserve)
+        self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self, servers)
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
@@ -183,11 +183,11 @@ class Lane:
 
     def dismiss(self) -> None:
         """Kills every worker, without waiting for any."""
-        self._relay.dismiss_all(kill=True)
+        self._relay.dismiss(kill=True)
 
     def end(self) -> None:
         """Waits for the end of every worker, and gives the board back."""
-        self._relay.dismiss_all()
+        self._relay.dismiss()
         self._relay.end()
         self._lock.release()
 
@@ -212,16 +212,13 @@ class Lane:
         """The worker of the next case's replica, a fresh process for each; None while there is none that is ready."""
         replica, _ = self._waiting[0]
         present = self._relay.present
-        if present is None:
-            if self._relay.begin():
-                self._replica, self._served = replica, False
-        elif self._replica != replica:
-            self._relay.dismiss()
-        elif self._relay.told:
+        if present and self._replica == replica:
             return present
-        else:
+        self._relay.dismiss()
+        if not self._relay.is_ending():
+            self._replica, self._served = replica, False
             self._turn = Turn(None, replica, time.monotonic(), START_LIMIT_S)
-            if crash := self._relay.open(present):
+            if crash := self._relay.begin():
                 self._did_not_start(crash)
         return None
 
@@ -240,8 +237,6 @@ class Lane:
             return
         if crash:
             yield from self._lost(crash)
-        elif any(later != replica for later, _ in self._waiting):
-            self._relay.prepare()
 
     def _ready_order(self) -> Order | None:
         """The first one of the replica whose arrays are there; None where all of them are still being made.
@@ -276,12 +271,12 @@ class Lane:
 
     def _refused(self, error: NoDeviceError) -> None:
         self._turn = None
-        self._relay.dismiss_all(kill=True)
+        self._relay.dismiss(kill=True)
         self.refusal = error
 
     def _rest(self) -> None:
         """Nothing is left to do: lets the workers go and then the board, which another run may be waiting for."""
-        self._relay.dismiss_all()
+        self._relay.dismiss()
         if self._lock.held and not self._relay.is_ending():
             self._lock.release()
             self._said = False

@@ -10,9 +10,9 @@ import selectors
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Lane, Say
 from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
-from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import Supply, threads_beside
 from perfsvc.model import DeviceInfo, Measurement
 
@@ -22,19 +22,19 @@ def _say_nothing(_: str) -> None:
 
 
 def measure(
-    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, reserve: Reserve | None = None
+    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, servers: ForkServers | None = None
 ) -> Generator[Measurement | LeftOut, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
 
     The iterator is at its end when all workers are. Closing it, or an exception in its consumer, ends them too.
     """
-    with measuring(plan, found, say, reserve) as measured:
+    with measuring(plan, found, say, servers) as measured:
         yield from measured
 
 
 @contextlib.contextmanager
 def measuring(
-    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, reserve: Reserve | None = None
+    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, servers: ForkServers | None = None
 ) -> Iterator[Iterator[Measurement | LeftOut]]:
     """Gives what working off a plan yields, all devices at once: each measurement as it arrives.
 
@@ -45,7 +45,7 @@ def measuring(
         plan: what to measure.
         found: the devices of the plan by UUID.
         say: is told what a person should know while waiting.
-        reserve: may have workers that started already; those that are left there are its owner's to end.
+        servers: where workers are forked; its owner ends them. Ours where there are none yet.
 
     Raises:
         NoDeviceError: by the iterator, where none of the devices could be opened.
@@ -56,8 +56,8 @@ def measuring(
         Supply(coming, threads=threads_beside(found.values())) as supply,
         contextlib.ExitStack() as ended,
     ):
-        reserve = reserve or Reserve()
-        lanes = [Lane(plan, device, selector, supply, reserve=reserve, say=say) for device in found.values()]
+        servers = servers or ended.enter_context(ForkServers())
+        lanes = [Lane(plan, device, selector, supply, servers=servers, say=say) for device in found.values()]
         for end in (Lane.end, Lane.dismiss):  # the last one first: all are killed before one is waited for
             for lane in lanes:
                 ended.callback(end, lane)

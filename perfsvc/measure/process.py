@@ -1,28 +1,24 @@
 """One worker process as its parent sees it: started, spoken to, and ended, however it behaves."""
 
-import contextlib
 import fcntl
 import math
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import IO
 
 from perfsvc import codec
-from perfsvc.device.instances import VISIBLE
 from perfsvc.errors import CrashError
 from perfsvc.measure import wire
+from perfsvc.measure.forks import ForkServer
 from perfsvc.measure.job import Job, Known, Measured, Open, Ready, Refused, Reply, Request
 from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import Lent
 from perfsvc.model import DeviceInfo
 
-QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""A worker's libraries start no threads of their own, which would keep it from launching in time."""
 END_LIMIT_S = 10.0
 """Seconds a worker may take to end by itself before it is killed."""
 SILENCE_LIMIT_S = 30.0
@@ -34,23 +30,20 @@ TAIL_BYTES = 2000
 
 
 class Process:
-    """A worker process with its private socket; it opens no device, and sees no board, before it is told which."""
+    """A worker process with its private socket; it opens no device, and sees no board, before it is told which.
 
-    def __init__(self) -> None:
+    Args:
+        server: forks it.
+    """
+
+    def __init__(self, server: ForkServer) -> None:
         self._dismissed = math.inf
+        self._server = server
         self.socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         fcntl.fcntl(self._words, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases
         with theirs:
-            arguments = (str(theirs.fileno()), str(os.getpid()))
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "perfsvc.measure.worker", *arguments],
-                pass_fds=[theirs.fileno()],
-                env={**QUIET, VISIBLE: "", **os.environ},
-                stdin=subprocess.DEVNULL,
-                stdout=self._words,
-                stderr=subprocess.STDOUT,
-            )
+            self._fork = server.fork(theirs, self._words)
         self.socket.settimeout(SILENCE_LIMIT_S)
 
     def open(self, device: DeviceInfo, instruments: bytes) -> CrashError | None:
@@ -96,14 +89,9 @@ class Process:
     def dismiss(self, *, kill: bool = False) -> None:
         """Hangs up, so that it ends by itself, or kills it; does not wait for it."""
         if kill:
-            self._process.kill()
+            self._fork.kill()
         self.socket.close()
         self._dismissed = time.monotonic()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process.poll() is None
 
     def is_gone(self) -> bool:
         """Whether it has ended since it was dismissed.
@@ -112,10 +100,11 @@ class Process:
         """
         waited_s = time.monotonic() - self._dismissed
         if waited_s > END_LIMIT_S:
-            self._process.kill()
-        gone = not self.alive or waited_s > 2 * END_LIMIT_S
+            self._fork.kill()
+        gone = self._fork.wait(0.0) or waited_s > 2 * END_LIMIT_S
         if gone:
             self._words.close()
+            self._fork.forget()
         return gone
 
     def end(self, *, kill: bool = False) -> None:
@@ -123,15 +112,14 @@ class Process:
         self.dismiss(kill=kill)
         self._wait()
         self._words.close()
+        self._fork.forget()
 
-    def _wait(self) -> int | None:
-        """Its exit status. None where even a kill does not end it: a driver call that never returns holds it."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(END_LIMIT_S)
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(END_LIMIT_S)
-        return None
+    def _wait(self) -> bool:
+        """Waits for its end. False where even a kill does not end it: a driver call that never returns holds it."""
+        if self._fork.wait(END_LIMIT_S):
+            return True
+        self._fork.kill()
+        return self._fork.wait(END_LIMIT_S)
 
     def _tell(self, body: Open | Job, blobs: Sequence[bytes], descriptors: Sequence[int] = ()) -> CrashError | None:
         try:
@@ -141,20 +129,22 @@ class Process:
         return None
 
     def _crash(self) -> CrashError:
-        how, cure = _death(self._wait())
-        words = self._last_words()
+        how, cure = _death(ended=self._wait(), status=self._fork.status)
+        words = _tail(self._words) or self._server.last_words(TAIL_BYTES)
         return CrashError(f"the worker process died ({how})" + (f": {words}" if words else ""), cure=cure)
 
-    def _last_words(self) -> str:
-        size = self._words.seek(0, os.SEEK_END)
-        self._words.seek(max(0, size - TAIL_BYTES))
-        return self._words.read().decode(errors="replace").strip()
+
+def _tail(words: IO[bytes]) -> str:
+    words.seek(max(0, words.seek(0, os.SEEK_END) - TAIL_BYTES))
+    return words.read().decode(errors="replace").strip()
 
 
-def _death(status: int | None) -> tuple[str, str]:
+def _death(*, ended: bool, status: int | None) -> tuple[str, str]:
     """How a process ended, and what to do about it."""
-    if status is None:
+    if not ended:
         return "it cannot be killed", "see dmesg: the driver holds it; the machine may need a restart"
+    if status is None:
+        return "with the fork server that it came from", "see dmesg: something, or somebody, ended that process"
     if status >= 0:
         return f"exit status {status}", "see what the case itself, or a library that it calls, ended the process for"
     name = signal.Signals(-status).name

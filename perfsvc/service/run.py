@@ -9,8 +9,8 @@ from perfsvc import build, judge, suite
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure import pool, shared
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut
-from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
 from perfsvc.report.rows import Doubt, Key
@@ -80,10 +80,8 @@ def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
 
 
 def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack) -> RunOutcome:
-    reserve = workers.enter_context(Reserve())
-    reserve.fill(1)  # there is a device, or nothing to measure
+    servers = workers.enter_context(ForkServers())
     devices = find(request.devices)
-    reserve.fill(len(devices))
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
@@ -97,7 +95,7 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack)
             planned = plan(request, targets, binaries, inputs=inputs, store=store, recorder=recorder)
             progress.begin("measuring", len(planned.first) + sum(map(planned.replicas_of, planned.tasks)))
             by_uuid = {device.uuid: device for device in devices}
-            measured = workers.enter_context(pool.measuring(planned, by_uuid, progress.say, reserve))
+            measured = workers.enter_context(pool.measuring(planned, by_uuid, progress.say, servers))
             _record(measured, recorder, progress)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)

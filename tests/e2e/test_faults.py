@@ -91,7 +91,15 @@ def wait_for(condition, seconds=30):
 
 
 def children(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:  # it has ended since it was found
+        return []
+
+
+def workers(run):
+    """What a run's fork server forked."""
+    return [worker for server in children(run.pid) for worker in children(server)]
 
 
 def alive(pid):
@@ -124,7 +132,7 @@ def hanging(perfsvc):
     with perfsvc.start(*arguments) as run:
         wait_for(lambda: measured(perfsvc) >= 6)
         time.sleep(2)  # the last worker starts, and reaches the case that hangs
-        (worker,) = children(run.pid)
+        (worker,) = workers(run)
         yield Hanging(run, worker, measured(perfsvc))
         run.kill()
         run.communicate()

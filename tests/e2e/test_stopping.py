@@ -33,7 +33,15 @@ def alive(pid):
 
 
 def children(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:  # it has ended since it was found
+        return []
+
+
+def workers(run):
+    """What a run's fork server forked."""
+    return [worker for server in children(run.pid) for worker in children(server)]
 
 
 @contextmanager
@@ -51,9 +59,9 @@ def test_a_run_that_is_told_to_stop_ends_its_worker_and_is_marked(perfsvc, numbe
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
     with started(perfsvc, *arguments, "--select", "scale/alpha", "--select", "scale/beta") as run:
-        wait_for(lambda: children(run.pid))
+        wait_for(lambda: workers(run))
         time.sleep(1.5)  # the worker reaches the case that hangs
-        (worker,) = children(run.pid)
+        (worker,) = workers(run)
         os.kill(worker, number)  # a terminal or a service manager tells the whole group, in any order
         time.sleep(0.3)
         assert alive(worker)

@@ -19,7 +19,6 @@ WORKER = """
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -30,9 +29,7 @@ from perfsvc.measure import wire
 from perfsvc.measure.job import Known, Measured, Ready, Refused, Reply, Request
 from perfsvc.model import Error, Measurement, Status
 
-folder = Path(sys.argv[0]).parent
 print("these are my words", flush=True)
-pool = socket.socket(fileno=int(sys.argv[3]))
 
 
 def hear():
@@ -78,6 +75,23 @@ while (heard := hear()) is not None:
     say(Measured(measurement, True, known))
     {after}
 {end}
+"""
+
+SERVER = """
+import sys
+from pathlib import Path
+
+from perfsvc.measure import forkserver
+
+folder = Path(sys.argv[0]).parent
+
+
+def worker(pool):
+    exec((folder / "worker.py").read_text(), {"pool": pool, "folder": folder})
+    return 0
+
+
+sys.exit(forkserver.main(int(sys.argv[3]), int(sys.argv[4]), worker))
 """
 
 NO_WAIT = Sampling(recovery_s=0)
@@ -132,7 +146,8 @@ class Work:
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "worker.py"} "$@"\n')
+    (tmp_path / "server.py").write_text(SERVER)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "server.py"} "$@"\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))

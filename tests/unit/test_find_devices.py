@@ -181,7 +181,7 @@ def test_a_script_that_is_not_there_is_no_device(tmp_path):
 
 
 def test_opening_opens_the_one_that_was_named(boards, cpu):
-    assert open_device("cuda:1", b"cubin", "board") == "opened ('GPU-5e99', b'cubin', 'board')"
+    assert open_device("cuda:1", b"cubin") == "opened ('GPU-5e99', b'cubin')"
     assert open_device("cpu") == "the opened CPU"
     with pytest.raises(UsageError, match="names 2 devices"):
         open_device("cuda")
@@ -192,13 +192,13 @@ def test_a_worker_that_sees_one_gpu_opens_it_without_a_search(monkeypatch, board
     uuid = f"{kind}-5e1a0000-1111-2222-3333-444455556666"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid)
     install(monkeypatch, "cuda.listing")  # with nothing to search in
-    assert open_device(f"cuda:{uuid}", b"cubin", "board") == f"opened ({uuid!r}, b'cubin', 'board')"
+    assert open_device(f"cuda:{uuid}", b"cubin") == f"opened ({uuid!r}, b'cubin')"
 
 
 def test_a_board_made_visible_by_its_number_or_a_part_of_its_uuid_is_searched_for(monkeypatch, boards):
     for visible in ("0", "GPU-5e1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert open_device(f"cuda:{visible}") == "opened ('GPU-5e1a', b'', None)"
+        assert open_device(f"cuda:{visible}") == "opened ('GPU-5e1a', b'')"
 
 
 def test_opening_without_pycuda_says_so(monkeypatch):

@@ -15,7 +15,6 @@ from perfsvc.errors import NoDeviceError
 from perfsvc.measure import lane, pool, process
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.plan import LeftOut, Plan
-from perfsvc.measure.reserve import Reserve
 from perfsvc.measure.shared import Recipe
 from perfsvc.model import Measurement, Mode, Status
 
@@ -24,7 +23,6 @@ LIVES = {
     "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), opening.visible, instruments.decode())",
     "end": "time.sleep(0.3); log('end')",
 }
-NEXT_IS_BORN = "job.replica == 0 and wait_for(lambda: logged().count('born') == 2)"
 
 
 def lives(work):
@@ -32,26 +30,20 @@ def lives(work):
     return [(number, event) for number, event, *_ in work.logged()]
 
 
-def test_the_next_worker_starts_while_the_present_one_measures_and_has_the_board_after_it(work):
-    work.play(**LIVES, each=NEXT_IS_BORN)
-    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
-    assert [one.status for one in found] == [Status.OK, Status.OK]
-    assert lives(work) == [(0, "born"), (0, "open"), (1, "born"), (0, "end"), (1, "open"), (1, "end")]
-
-
-def test_a_worker_that_dies_before_its_turn_is_replaced(work):
-    born = LIVES["born"] + "; logged().count('born') == 2 and os._exit(1)"
-    work.play(**LIVES | {"born": born}, each=NEXT_IS_BORN)
-    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
-    assert [one.status for one in found] == [Status.OK, Status.OK]
-    assert [number for number, event in lives(work) if event == "open"] == [0, 2]
-
-
-def test_nothing_starts_beside_what_the_hosts_own_processors_measure(work):
+def test_a_board_has_its_next_worker_when_the_one_before_is_gone(work):
     work.play(**LIVES)
-    devices = {uuid: replace(device, kind="cpu") for uuid, device in work.devices("only").items()}
-    work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
+    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
+    assert [one.status for one in found] == [Status.OK, Status.OK]
     assert lives(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
+
+
+@pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
+def test_replicas_on_the_hosts_own_processors_come_from_a_fork_server_each(work, kind, servers):
+    work.play(born="log(os.getppid())")
+    devices = {uuid: replace(device, kind=kind) for uuid, device in work.devices("only").items()}
+    work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
+    assert len(work.born()) == 2
+    assert len({server for _, server in work.logged()}) == servers
 
 
 def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_of_that(work, monkeypatch):
@@ -164,28 +156,6 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
     with pytest.raises(ZeroDivisionError):
         fail_amid()
     assert time.monotonic() - began < process.END_LIMIT_S
-    assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
-
-
-def test_what_is_held_in_reserve_measures_first_and_what_died_there_is_replaced(work):
-    work.play(born=LIVES["born"] + "; logged().count('born') == 1 and os._exit(1)", each="log(variant)")
-    with Reserve() as reserve:
-        for count in (1, 2):
-            reserve.fill(count)
-            while len(work.born()) < count:
-                time.sleep(0.02)
-        plan = Plan((work.task("good"),), 1, 1, 20.0)
-        (found,) = pool.measure(plan, work.devices("only"), reserve=reserve)
-    assert found.status is Status.OK
-    assert lives(work) == [(0, "born"), (1, "born"), (1, "good")]
-
-
-def test_what_is_left_in_reserve_is_ended(work):
-    work.play(born=LIVES["born"])
-    with Reserve() as reserve:
-        reserve.fill(2)
-        while len(work.born()) < 2:
-            time.sleep(0.02)
     assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
 
 

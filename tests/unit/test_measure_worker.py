@@ -1,6 +1,8 @@
-"""The worker before it serves: the one board that it is told of is the only one that CUDA sees."""
+"""The worker opens the device that it is told, and the one board of it is the only one that CUDA sees."""
 
 import os
+
+import pytest
 
 from perfsvc import codec
 from perfsvc.measure import worker
@@ -8,19 +10,11 @@ from perfsvc.measure.job import Open, Request
 from perfsvc.measure.wire import Frame
 
 
-def begun(monkeypatch, opening):
-    """What the driver finds in the environment when it starts."""
-    seen = []
+@pytest.mark.parametrize(
+    ("opening", "visible"), [(Open("cuda:GPU-1", "GPU-1"), "GPU-1"), (Open("cpu"), "0,1")], ids=["cuda", "cpu"]
+)
+def test_the_driver_starts_with_the_board_alone(monkeypatch, opening, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    monkeypatch.setattr(worker, "Board", lambda uuid: uuid)
-    monkeypatch.setattr(worker, "retain_context", lambda: seen.append(os.environ["CUDA_VISIBLE_DEVICES"]))
-    board = worker._begin(Frame(codec.encode(Request(opening)), (b"",), ()))
-    return seen, board
-
-
-def test_the_driver_starts_with_the_board_alone(monkeypatch):
-    assert begun(monkeypatch, Open("cuda:GPU-1", "GPU-1")) == (["GPU-1"], "GPU-1")
-
-
-def test_no_driver_starts_for_another_device(monkeypatch):
-    assert begun(monkeypatch, Open("cpu")) == ([], None)
+    monkeypatch.setattr(worker, "open_device", lambda *opened: (*opened, os.environ["CUDA_VISIBLE_DEVICES"]))
+    opened = worker._open(Frame(codec.encode(Request(opening)), (b"cubin",), ()))
+    assert opened == (opening.device, b"cubin", visible)

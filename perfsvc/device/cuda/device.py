@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import functools
 import statistics
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ import pycuda.driver as drv
 from numpy.typing import NDArray
 
 from perfsvc.device import telemetry
-from perfsvc.device.cuda import listing
+from perfsvc.device.cuda import listing, tensor_maps
 from perfsvc.device.cuda.arena import Arena, arena_bytes
+from perfsvc.device.cuda.arguments import packed
 from perfsvc.device.cuda.energy import joules_of
 from perfsvc.device.cuda.eviction import Eviction
 from perfsvc.device.cuda.failures import cure_of, is_of_a_kernel
@@ -28,7 +28,7 @@ from perfsvc.device.cuda.stopwatch import Stopwatch
 from perfsvc.device.cuda.upload import Uploader
 from perfsvc.device.instruments import error_entry
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord
+from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,14 +93,13 @@ class CudaDevice:
     Args:
         uuid: which one, as ``GPU-5e…`` or ``MIG-…``.
         instruments: ``perfsvc.device.instruments.unit`` compiled for it.
-        board: as NVML knew it before this process had a context on it; asked here where it was not before.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.
     """
 
-    def __init__(self, uuid: str, instruments: bytes, board: telemetry.Board | None = None) -> None:
-        self._board = board or telemetry.Board(uuid)
+    def __init__(self, uuid: str, instruments: bytes) -> None:
+        self._board = telemetry.Board(uuid)  # asked before this process has a context on it, and so is on it itself
         self._open = False
         self._context: Any = None
         try:
@@ -225,18 +224,20 @@ class CudaDevice:
             )
         drv.memcpy_dtod_async(target, address, nbytes, self._stream)
 
+    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
+        """A ``CUtensorMap``, as the driver writes it."""
+        return tensor_maps.encode(address, arg)
+
     @_translated
     def launch(self, module: _Module, launch: Launch, args: Sequence[np.generic]) -> None:
         """Queues one launch."""
         self._last_entry = launch.entry
-        # NumPy's type characters are struct's, and struct's native alignment is that of kernel arguments.
-        packed = struct.pack("@" + "".join([arg.dtype.char for arg in args]), *args)
         key = (launch.entry, launch.shared_bytes)
         kernel = module.kernels.get(key)
         if kernel is None:
             kernel = module.kernels[key] = _prepare(module.loaded, *key)
         # PyCUDA's public calls enter the driver a second time for each launch, through a function it has deprecated.
-        kernel._launch_kernel(launch.grid, launch.block, packed, launch.shared_bytes, self._stream)  # noqa: SLF001 (as said)
+        kernel._launch_kernel(launch.grid, launch.block, packed(args), launch.shared_bytes, self._stream)  # noqa: SLF001 (as said)
 
     @_translated
     def synchronize(self) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pycuda.driver as drv
 
 from perfsvc.device import telemetry
-from perfsvc.device.cuda.early import prepare
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import DeviceInfo
 
@@ -34,7 +33,9 @@ def devices() -> list[DeviceInfo]:
 
 def start() -> None:
     """Starts the driver in this process; raises ``pycuda.driver.Error``."""
-    prepare()
+    # A lazily loaded kernel would make its first launch wait for the loading, behind the gate for ever.
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
     drv.init()
 
 
