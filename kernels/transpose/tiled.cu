@@ -1,7 +1,9 @@
 // Each block turns one tile in shared memory, so that global memory is read and written in full lines.
 //
-// A tile is read along its rows and written along its columns. With PAD = 0 a column of 32 floats lies in one single
-// bank of shared memory and its 32 accesses queue up; with PAD = 1 each row starts one bank further on, and they do not.
+// A tile is read along its rows and written along its columns. A tile 16 wide makes runs of 64 bytes, half a line; one
+// 32 wide makes whole lines. With PAD = 0 a column of 32 floats lies in one single bank of shared memory and its 32
+// accesses queue up; with PAD = 1 each row starts one bank further on, and they do not. With ROWS < TILE each thread
+// moves TILE / ROWS elements: it has several loads under way at once, and the barrier is shared by fewer threads.
 //
 // TILE: width of the tile and of the block; ROWS: height of the block, a divisor of TILE; PAD: unused floats in a row.
 extern "C" __global__ void transpose_tiled(float *b, const float *a, int n) {
@@ -9,7 +11,8 @@ extern "C" __global__ void transpose_tiled(float *b, const float *a, int n) {
     const int left = blockIdx.x * TILE;
     const int top = blockIdx.y * TILE;
 
-    for (int row = threadIdx.y; row < TILE; row += ROWS) {
+    for (int done = 0; done < TILE; done += ROWS) {
+        const int row = done + threadIdx.y;
         const int x = left + threadIdx.x;
         const int y = top + row;
         if (x < n && y < n) {
@@ -18,7 +21,8 @@ extern "C" __global__ void transpose_tiled(float *b, const float *a, int n) {
     }
     __syncthreads();
 
-    for (int row = threadIdx.y; row < TILE; row += ROWS) {
+    for (int done = 0; done < TILE; done += ROWS) {
+        const int row = done + threadIdx.y;
         const int x = top + threadIdx.x;
         const int y = left + row;
         if (x < n && y < n) {
