@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from perfsvc import elf
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Error, Launch, ReplayRecord
+from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Error, Launch, ReplayRecord, TensorMapArg
 
 WARP_SIZE = 32
 MAX_THREADS_PER_BLOCK = 1024
@@ -197,6 +197,10 @@ class CpuDevice:
         if nbytes > size:
             raise LaunchError(f"__constant__ {symbol} has {size} bytes; {nbytes} do not fit")
         ctypes.memmove(ctypes.byref(ctypes.c_char.in_dll(module.library, symbol)), address, nbytes)
+
+    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:  # noqa: ARG002 it has none
+        """There are none here: raises ``LaunchError``."""
+        raise LaunchError(f"the CPU device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
 
     def launch(self, module: CpuModule, launch: Launch, args: Sequence[np.generic]) -> None:
         """Runs one launch to its end; raises ``LaunchError`` where it is refused or a block cannot go on."""

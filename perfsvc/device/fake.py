@@ -53,7 +53,18 @@ from numpy.typing import NDArray
 from perfsvc import codec
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import Batch, BufferArg, Case, Conditions, DeviceInfo, Error, Launch, ReplayRecord, Role
+from perfsvc.model import (
+    Batch,
+    BufferArg,
+    Case,
+    Conditions,
+    DeviceInfo,
+    Error,
+    Launch,
+    ReplayRecord,
+    Role,
+    TensorMapArg,
+)
 
 STRICT = {"extra": "forbid"}
 """A word that is not known is a slip of the pen, and not ignored."""
@@ -215,6 +226,10 @@ class FakeDevice:
 
     def set_constant(self, module: bytes, symbol: str, address: int, nbytes: int) -> None:
         """Constants decide nothing here."""
+
+    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
+        """There are none here: raises ``LaunchError``."""
+        raise LaunchError(f"the fake device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
 
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
         """Hands out the reference as every output's content and zeros as all scratch, or commits the scripted fault."""

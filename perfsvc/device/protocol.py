@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.model import Batch, Conditions, DeviceInfo, Error, Launch, ReplayRecord
+from perfsvc.model import Batch, Conditions, DeviceInfo, Error, Launch, ReplayRecord, TensorMapArg
 
 Module = Any
 """A loaded binary: opaque, of the device that loaded it."""
@@ -76,6 +76,10 @@ class Device(Protocol):
 
     def set_constant(self, module: Module, symbol: str, address: int, nbytes: int) -> None:
         """Copies device memory into a ``__constant__`` symbol of a module."""
+        ...
+
+    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
+        """The argument for ``launch`` by which a kernel fetches boxes of a matrix that begins at ``address``."""
         ...
 
     def launch(self, module: Module, launch: Launch, args: Sequence[np.generic]) -> None:

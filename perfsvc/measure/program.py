@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perfsvc.device.protocol import Device, Module
 from perfsvc.errors import LaunchError
 from perfsvc.measure.memory import Memory
-from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord
+from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
 
 Function = Callable[[Mapping[str, Any], int], Any]
 """A Python step: it queues work on a stream (by address) on device arrays (by buffer name)."""
@@ -94,7 +94,7 @@ class Program:
             case Memset(buffer, byte):
                 return partial(device.fill, memory.address(buffer), memory.nbytes(buffer), byte)
             case Launch():
-                args = [_value(arg, memory) for arg in step.args]
+                args = [_value(arg, memory, device) for arg in step.args]
                 return partial(device.launch, self._modules[step.module], step, args)
             case HostFinish():
                 return partial(_finish, step, memory)
@@ -102,9 +102,11 @@ class Program:
                 return partial(_call, name, self._functions[name], memory.views(), device.stream)
 
 
-def _value(arg: Arg, memory: Memory) -> np.generic:
+def _value(arg: Arg, memory: Memory, device: Device) -> np.generic:
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
+    if isinstance(arg, TensorMapArg):
+        return device.tensor_map(memory.address(arg.buffer), arg)
     scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
     return scalar
 

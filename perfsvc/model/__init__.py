@@ -8,7 +8,20 @@ import hashlib
 from perfsvc.model.judged import Judgement, Level, Series, Verdict
 from perfsvc.model.measured import TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
-from perfsvc.model.steps import Arg, BufferArg, Call, Dim3, HostFinish, HostMetric, Launch, Memset, ReplayRecord, ScalarArg, Step
+from perfsvc.model.steps import (
+    Arg,
+    BufferArg,
+    Call,
+    Dim3,
+    HostFinish,
+    HostMetric,
+    Launch,
+    Memset,
+    ReplayRecord,
+    ScalarArg,
+    Step,
+    TensorMapArg,
+)
 from perfsvc.model.timed import Array, Buffer, Case, Error, Kind, Mode, Role, Tolerance, Unit, Value, Work
 
 __all__ = [
@@ -46,6 +59,7 @@ __all__ = [
     "Slowdown",
     "Status",
     "Step",
+    "TensorMapArg",
     "Tolerance",
     "Unit",
     "Value",

@@ -26,7 +26,24 @@ class ScalarArg:
     kind: Literal["scalar"] = "scalar"
 
 
-Arg = BufferArg | ScalarArg
+@dataclass(frozen=True, slots=True)
+class TensorMapArg:
+    """A kernel argument: a ``CUtensorMap`` by value, by which the kernel fetches boxes of a buffer.
+
+    The buffer is a row-major matrix of ``shape``, in elements of the type ``element``: the name of a NumPy dtype,
+    ``bfloat16`` or ``tfloat32``. ``box`` is in elements too, rows before columns. ``swizzle`` is the span in bytes
+    within which a box's pieces of 16 bytes change places in shared memory; 0 where they do not.
+    """
+
+    buffer: str
+    element: str
+    shape: tuple[int, int]
+    box: tuple[int, int]
+    swizzle: int = 0
+    kind: Literal["tensor_map"] = "tensor_map"
+
+
+Arg = BufferArg | ScalarArg | TensorMapArg
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from perfsvc.suite.authoring import (
     metric,
     output,
     scratch,
+    tensor_map,
 )
 from perfsvc.suite.benchfile import BenchFile, function, load, load_text
 from perfsvc.suite.case import CaseSpec
@@ -61,5 +62,6 @@ __all__ = [
     "output",
     "replay_arrays",
     "scratch",
+    "tensor_map",
     "unmet",
 ]

@@ -83,8 +83,33 @@ def f64(value: str | float | Function) -> Scalar:
     return Scalar("float64", value)
 
 
-Argument = str | Scalar
-"""The name of a buffer, axis or parameter, or a scalar of a stated type."""
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A kernel argument of the type ``CUtensorMap``, as written."""
+
+    buffer: str
+    box: tuple[int, int] | Function
+    swizzle: int | Function
+    element: str
+
+
+def tensor_map(
+    buffer: str, *, box: tuple[int, int] | Function, swizzle: int | Function = 0, element: str = ""
+) -> TensorMap:
+    """A ``const __grid_constant__ CUtensorMap`` argument, by which a kernel fetches boxes of a matrix.
+
+    Args:
+        buffer: the matrix, by name; its rows lie one behind the other.
+        box: the rows and columns that are fetched at once.
+        swizzle: bytes within which pieces of 16 bytes change places in shared memory: 0, 32, 64 or 128.
+        element: the type of the elements where it is not the array's dtype: ``bfloat16`` in uint16, ``tfloat32`` in
+            float32.
+    """
+    return TensorMap(buffer, box, swizzle, element)
+
+
+Argument = str | Scalar | TensorMap
+"""The name of a buffer, axis or parameter, a scalar of a stated type, or a tensor map."""
 
 
 def ceil_div(count: int, size: int) -> int:

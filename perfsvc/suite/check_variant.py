@@ -16,7 +16,9 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     Output,
+    Scalar,
     StepWritten,
+    TensorMap,
     Variant,
     words,
 )
@@ -28,6 +30,7 @@ from perfsvc.suite.points import axes_of, fits_in_an_id
 from perfsvc.suite.problem import Problem
 from perfsvc.suite.requirements import problems_of_requirement
 from perfsvc.suite.steps import buffers_of, problems_of_form, problems_of_source, steps_of
+from perfsvc.suite.tensor_maps import functions_of_tensor_maps, problems_of_tensor_maps
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +164,8 @@ def _clashes(variant: Variant, names: _Names) -> Iterator[Problem]:
 def _problems_of_step(step: StepWritten, variant: Variant, names: _Names, file: BenchFile) -> Iterator[Problem]:
     if isinstance(step, LaunchStep):
         functions = {"grid": step.grid, "block": step.block, "shared_bytes": step.shared_bytes}
-        scalars = {f"argument {i}": arg.value for i, arg in enumerate(step.args, 1) if not isinstance(arg, str)}
-        for field, written in (functions | scalars).items():
+        scalars = {f"argument {i}": arg.value for i, arg in enumerate(step.args, 1) if isinstance(arg, Scalar)}
+        for field, written in (functions | scalars | functions_of_tensor_maps(step.args)).items():
             if callable(written):
                 yield from unknown_names(written, names.values, f"{field} of variant {variant.name!r}", step.line)
         if not step.entry.isidentifier():
@@ -171,6 +174,7 @@ def _problems_of_step(step: StepWritten, variant: Variant, names: _Names, file: 
                 step.line,
                 'name an extern "C" __global__ function, which has a plain name',
             )
+        yield from problems_of_tensor_maps(step.args, step.line)
     if isinstance(step, CallStep):
         yield from _problems_of_call(step, variant, file)
 
@@ -228,6 +232,8 @@ def _named(step: StepWritten, names: _Names) -> Iterator[tuple[str, str, tuple[s
 def _named_by(arg: Argument, names: _Names) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if isinstance(arg, str):
         yield "argument", arg, names.buffers + names.values
+    elif isinstance(arg, TensorMap):
+        yield "the buffer of tensor_map,", arg.buffer, names.buffers
     elif isinstance(arg.value, str):
         yield "argument", arg.value, names.values
 

@@ -16,6 +16,7 @@ from perfsvc.suite.authoring import (
     Output,
     Scalar,
     StepWritten,
+    TensorMap,
     Variant,
     option_words,
 )
@@ -54,6 +55,10 @@ def _anything(_: object) -> bool:
     return True
 
 
+def _names_a_matrix(value: object) -> bool:
+    return isinstance(value, TensorMap) and isinstance(value.buffer, str) and isinstance(value.element, str)
+
+
 def _splits(options: Any) -> bool:
     try:
         option_words(options)
@@ -72,7 +77,7 @@ _FUNCTION = _Kind("a function", _or(callable, _none))
 _EXTENT = _Kind("an integer, a tuple of integers or a function", _or(_is(int), _each(_is(int)), callable))
 _COUNT = _Kind("an integer or a function", _or(_is(int), callable))
 _OUTPUTS = _Kind('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
-_ARGUMENTS = _Kind('a list such as ("out", "in", "n", f32(0.5))', _each(_is(str, Scalar)))
+_ARGUMENTS = _Kind('a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _names_a_matrix)))
 _SYMBOLS = _Kind('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
 
 _BENCHMARK = {

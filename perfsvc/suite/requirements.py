@@ -8,6 +8,7 @@ from perfsvc.model import DeviceInfo, Value
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.functions import nearest
 from perfsvc.suite.problem import Problem
+from perfsvc.suite.tensor_maps import requirements_of_tensor_maps, unfit_for_tensor_maps
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
 _PACKAGE = re.compile(r"import +([^\W\d]\w*(\.[^\W\d]\w*)*)")
@@ -36,11 +37,11 @@ def problems_of_requirement(requirement: str, names: Collection[str], line: int)
 def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
     """Why a case cannot run on a device, as ``requires sm_90: this device is sm_80``; empty where it can."""
     values = {name: value for unit in spec.units for name, value in unit.defines} | dict(spec.case.point)
-    for requirement in spec.requires:
+    for requirement in (*spec.requires, *requirements_of_tensor_maps(spec.steps)):
         reason = _unmet(requirement, values, device)
         if reason:
             return f"requires {requirement}: {reason}"
-    return ""
+    return unfit_for_tensor_maps(spec.steps)
 
 
 def exact_architecture(requirements: Iterable[str]) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     StepWritten,
+    TensorMap,
     Variant,
     modes_of,
     option_words,
@@ -50,6 +51,7 @@ from perfsvc.suite.points import Point, is_value, plain
 from perfsvc.suite.problem import Problem
 from perfsvc.suite.requirements import exact_architecture
 from perfsvc.suite.steps import buffers_of, steps_of
+from perfsvc.suite.tensor_maps import tensor_map_arg
 
 _ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
 
@@ -217,6 +219,8 @@ def _launch(step: LaunchStep, units: tuple[Unit, ...], scene: _Scene) -> Launch:
 def _argument(arg: Argument, line: int, scene: _Scene) -> Arg:
     if isinstance(arg, str) and arg in scene.buffers:
         return BufferArg(arg)
+    if isinstance(arg, TensorMap):
+        return tensor_map_arg(arg, scene.buffers[arg.buffer].array, scene.values, line)
     if isinstance(arg, str):
         value = scene.values[arg]
         return _scalar(arg, "float32" if isinstance(value, float) else "int32", value, line)

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfsvc.suite.authoring import CallStep, FinishStep, LaunchStep, MemsetStep, MetricStep, StepWritten, Variant
+from perfsvc.suite.authoring import (
+    CallStep,
+    FinishStep,
+    LaunchStep,
+    MemsetStep,
+    MetricStep,
+    StepWritten,
+    TensorMap,
+    Variant,
+)
 from perfsvc.suite.problem import Problem
 
 _OF_A_LAUNCH = ("entry", "grid", "block", "args", "shared_bytes", "constants")
@@ -89,7 +98,8 @@ def buffers_of(step: StepWritten, every: tuple[str, ...]) -> tuple[str, ...]:
     """The buffers, out of ``every`` one, that a step uses; a Python function is given them all."""
     match step:
         case LaunchStep():
-            named = [arg for arg in step.args if isinstance(arg, str)] + list(step.constants.values())
+            args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in step.args]
+            named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
         case MemsetStep():
             named = [step.buffer]
         case FinishStep():

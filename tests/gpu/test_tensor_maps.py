@@ -1,0 +1,105 @@
+"""A tensor map in a kernel's hands: the boxes that it fetches lie in shared memory as the map says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsvc.build import Binary, Cache, compile_all, toolchain_for
+from perfsvc.errors import LaunchError
+from perfsvc.model import Launch, TensorMapArg, Unit
+
+pytestmark = pytest.mark.gpu
+
+SOURCE = Path(__file__).parent / "tensor_maps.cu"
+ROWS, COLUMNS = 90, 144
+PIECE = 16
+
+
+@pytest.fixture(scope="module")
+def code(boards, tmp_path_factory):
+    if int(boards[0].compute_capability.partition(".")[0]) < 9:
+        pytest.skip("this GPU has no tensor maps")
+    unit = Unit(SOURCE, ("fetch", "arrive"))
+    built = compile_all([unit], toolchain_for(boards[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
+    assert isinstance(built, Binary), built
+    return built.code
+
+
+@pytest.fixture
+def fetched(device, code):
+    """The box of a matrix at a row and a column, as it lies in shared memory."""
+
+    def box(matrix, arg, row, column):
+        address = device.allocate(matrix.nbytes)
+        device.upload(address, matrix)
+        out = np.empty(arg.box, matrix.dtype)
+        target = device.allocate(out.nbytes)
+        device.launch(
+            device.load(code),
+            Launch(0, "fetch", (1, 1, 1), (64, 1, 1), (arg,)),
+            (
+                device.tensor_map(address, arg),
+                np.uint64(target),
+                np.int32(row),
+                np.int32(column),
+                np.int32(out.nbytes),
+            ),
+        )
+        device.download(target, out)
+        return out
+
+    return box
+
+
+def matrix(dtype):
+    return np.arange(1, ROWS * COLUMNS + 1).reshape(ROWS, COLUMNS).astype(dtype)
+
+
+def swizzled(box, span):
+    """A box whose pieces of 16 bytes change places within spans: each goes by the number of its row."""
+    pieces = box.reshape(-1).view(np.uint8).reshape(-1, PIECE)
+    places = np.arange(len(pieces))
+    made = np.empty_like(pieces)
+    made[places ^ (places >> 3 & span // PIECE - 1)] = pieces
+    return made.reshape(-1).view(box.dtype).reshape(box.shape)
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"),
+    [("float32", "float32"), ("tfloat32", "float32"), ("bfloat16", "uint16"), ("int8", "int8"), ("float64", "float64")],
+)
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+def test_a_box_is_fetched_as_its_map_says(fetched, element, dtype, swizzle):
+    values = matrix(dtype)
+    columns = (swizzle or 64) // values.itemsize
+    arg = TensorMapArg("A", element, values.shape, (24, columns), swizzle)
+    expected = values[40:64, 16 : 16 + columns]
+    box = fetched(values, arg, 40, 16)
+    assert (box == (swizzled(expected, swizzle) if swizzle else expected)).all()
+
+
+def test_what_lies_outside_the_matrix_is_zero(fetched):
+    values = matrix("float32")
+    arg = TensorMapArg("A", "float32", values.shape, (32, 16))
+    expected = np.zeros((32, 16), np.float32)
+    expected[:10, :8] = values[80:, 136:]
+    assert (fetched(values, arg, 80, 136) == expected).all()
+
+
+def test_what_stands_behind_maps_arrives_aligned(device, code):
+    address = device.allocate(4 * 8)
+    a_map = device.tensor_map(address, TensorMapArg("A", "float32", (2, 4), (2, 4)))
+    device.launch(
+        device.load(code),
+        Launch(0, "arrive", (1, 1, 1), (1, 1, 1), ()),
+        (a_map, a_map, np.int16(700), np.float64(0.25), np.int8(-3), np.uint64(address)),
+    )
+    out = np.empty(4)
+    device.download(address, out)
+    assert out.tolist() == [0, 700, 0.25, -3]
+
+
+def test_what_the_driver_refuses_is_said(device):
+    with pytest.raises(LaunchError, match="the driver refuses a tensor map of 'A'"):
+        device.tensor_map(device.allocate(64), TensorMapArg("A", "float32", (4, 3), (4, 4)))

@@ -1,0 +1,186 @@
+"""A ``tensor_map`` argument on its way from the author's words to the bytes of a launch."""
+
+import ctypes
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfsvc import codec
+from perfsvc.device.cpu import CpuDevice
+from perfsvc.device.cuda import tensor_maps
+from perfsvc.device.cuda.arguments import packed
+from perfsvc.device.fake import FakeDevice
+from perfsvc.device.memory import HostMemory
+from perfsvc.errors import LaunchError
+from perfsvc.measure.memory import Memory
+from perfsvc.measure.program import Program
+from perfsvc.model import Array, Buffer, BufferArg, Case, DeviceInfo, Kind, Launch, ReplayRecord, Role, TensorMapArg
+from perfsvc.suite import Selection, discover, unmet
+from perfsvc.suite.tensor_maps import ELEMENTS, SWIZZLES
+
+TEMPLATE = """
+from perfsvc.suite import *
+def inputs(rng, n):
+    return {{"A": rng.random((n, 2 * n), dtype="float32"), "h": rng.integers(0, 9, (n, n), dtype="uint16")}}
+benchmark = Benchmark(
+    axes={{"n": (64,)}}, smoke={{"n": 32}}, inputs=inputs, outputs={{"C": output("float32", 1)}},
+    reference=lambda A: A.sum(), tolerance=Tolerance(0, 0),
+    variants=[Variant("v", source="k.cu", entry="k", grid=1, block=32, params={{"TILE": 8}}, args=({}, "C"), {})])
+"""
+GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA X", "sm_90", compute_capability="9.0")
+CPU = DeviceInfo("cpu", "cpu", "cpu-1", "CPU", "cpu-x86_64")
+MAP = TensorMapArg("A", "float32", (64, 128), (8, 16), 64)
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    """The case of a variant with these arguments before its output."""
+
+    def made(args, more=""):
+        (tmp_path / "k.cu").write_text("")
+        (tmp_path / "bench.py").write_text(TEMPLATE.format(args, more))
+        suite = discover(tmp_path)
+        assert suite.problems == ()
+        (spec,) = suite.resolve(Selection(), "full")
+        return spec
+
+    return made
+
+
+def maps_of(spec):
+    return [arg for arg in spec.steps[0].args if isinstance(arg, TensorMapArg)]
+
+
+def test_it_takes_its_shape_and_element_from_the_array_and_functions_are_evaluated(resolved):
+    spec = resolved('tensor_map("A", box=lambda TILE, n: (TILE, n // 4), swizzle=lambda TILE: 8 * TILE)')
+    assert spec.steps[0].args == (MAP, BufferArg("C"))
+    assert [buffer.array.name for buffer in spec.buffers] == ["A", "C"]
+
+
+def test_elements_that_numpy_lacks_lie_in_arrays_of_their_size(resolved):
+    maps = maps_of(
+        resolved(
+            'tensor_map("A", box=(8, 8), element="tfloat32"), tensor_map("h", box=(256, 64), element="bfloat16",'
+            " swizzle=128)"
+        )
+    )
+    assert [one.element for one in maps] == ["tfloat32", "bfloat16"]
+    assert maps[1] == TensorMapArg("h", "bfloat16", (64, 64), (256, 64), 128)
+
+
+def test_a_device_without_tensor_maps_skips_the_case(resolved):
+    spec = resolved('tensor_map("A", box=(8, 8))', 'requires="cuda"')
+    assert unmet(spec, GPU) == ""
+    assert unmet(spec, replace(GPU, compute_capability="8.0")) == "requires sm_90: this device is sm_80"
+    assert unmet(spec, CPU) == "requires cuda: this is the CPU device"
+    assert unmet(resolved('tensor_map("A", box=(8, 8))'), CPU) == "requires sm_90: this is the CPU device"
+
+
+def test_rows_that_no_tensor_map_can_have_are_a_reason_to_skip_the_case(resolved):
+    spec = resolved('tensor_map("H", box=(8, 8))', 'scratch={"H": scratch("float16", lambda n: (n, n + 4))}')
+    assert unmet(spec, GPU) == "a tensor map requires rows of a multiple of 16 bytes: those of 'H' have 136"
+    assert unmet(spec, CPU) == "requires sm_90: this is the CPU device"
+
+
+def test_a_record_with_one_survives_the_codec(resolved):
+    record = resolved('tensor_map("A", box=(8, 16), swizzle=64)').record(["aa"], "bb")
+    assert record.steps[0].args[0] == MAP
+    assert codec.decode(ReplayRecord, codec.encode(record)) == record
+
+
+def test_a_launch_is_given_what_the_device_makes_of_it():
+    class Mapping(HostMemory):
+        stream = 0
+
+        def load(self, code):
+            return code
+
+        def tensor_map(self, address, arg):
+            return np.void(f"{arg.box} at {address}".encode())
+
+        def launch(self, module, launch, args):
+            launched.append(args)
+
+    launched = []
+    buffers = (Buffer(Array("A", "float32", (64, 128)), Role.INPUT),)
+    step = Launch(0, "k", (1, 1, 1), (32, 1, 1), (MAP, BufferArg("A")))
+    record = ReplayRecord(Case("b", "v"), Kind.KERNEL, buffers, (step,), ("1",), "", seed=0)
+    device = Mapping()
+    with Memory(device, buffers) as memory:
+        Program(device, record, [b""], memory, {}).queue()
+        address = memory.address("A")
+        assert [arg.tolist() for arg in launched[0]] == [f"(8, 16) at {address}".encode(), address]
+
+
+@pytest.mark.parametrize("device", ["cpu", "fake"])
+def test_devices_without_them_say_so(device, tmp_path):
+    (tmp_path / "script.json").write_text("{}")
+    opened = CpuDevice() if device == "cpu" else FakeDevice(tmp_path / "script.json")
+    with pytest.raises(LaunchError, match=f"the {device} device has no tensor map of 'A'".replace("cpu", "CPU")):
+        opened.tensor_map(0, MAP)
+    opened.close()
+
+
+# --- what the driver is asked for, and the bytes of a launch ---------------------------------------------------------
+
+PROTOTYPE = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint32),
+    ctypes.POINTER(ctypes.c_uint32),
+    *4 * [ctypes.c_int],
+)
+"""``cuTensorMapEncodeTiled``."""
+
+
+def test_the_driver_is_asked_with_columns_first_and_its_bytes_are_the_argument():
+    asked = []
+
+    @PROTOTYPE
+    def encode(target, element, rank, address, sizes, pitches, box, strides, *modes):  # noqa: PLR0917 the driver's own
+        assert target % 128 == 0
+        ctypes.memmove(target, bytes(range(128)), 128)
+        asked.append((element, rank, address, sizes[:2], pitches[0], box[:2], strides[:2], modes))
+        return 0
+
+    made = tensor_maps.encode(1 << 40, MAP, encode)
+    assert made.tobytes() == bytes(range(128))
+    assert asked == [(7, 2, 1 << 40, [128, 64], 512, [16, 8], [1, 1], (0, 2, 2, 0))]
+
+
+def test_what_the_driver_refuses_is_an_error_of_the_launch():
+    with pytest.raises(LaunchError, match=r"the driver refuses a tensor map of 'A' \(CUDA error 1\)"):
+        tensor_maps.encode(0, MAP, lambda *_: 1)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+def test_all_that_the_suite_lets_through_can_be_encoded(element, swizzle):
+    asked = []
+
+    def encode(*given):
+        asked.append(given[5][0])
+        return 0
+
+    tensor_maps.encode(0, replace(MAP, element=element, swizzle=swizzle), encode)
+    assert asked == [128 * np.dtype(ELEMENTS[element]).itemsize]
+
+
+def test_arguments_are_packed_one_behind_the_other_each_at_its_alignment():
+    args = (np.int8(-3), np.float64(0.25), np.int16(700), np.uint64(2**40))
+    assert packed(args) == struct.pack("<b7xdh6xQ", -3, 0.25, 700, 2**40)
+    assert packed(()) == b""
+
+
+def test_tensor_maps_are_packed_whole_before_all_else():
+    first, second = bytes(range(128)), bytes(128)
+    assert packed((np.void(first), np.void(second), np.int32(7), np.uint64(9))) == (
+        first + second + struct.pack("<i4xQ", 7, 9)
+    )
