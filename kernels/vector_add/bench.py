@@ -5,20 +5,42 @@ One addition for every twelve bytes moved: nothing but memory bandwidth decides 
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, output
 
+MOST_THREADS = 1024
+"""Of a block, on every GPU."""
+SMALL = 1000
+"""The point for one block, and for one other to compare it with."""
+
 
 def inputs(rng, n):
     return {"a": rng.random(n, dtype="float32"), "b": rng.random(n, dtype="float32")}
 
 
 benchmark = Benchmark(
-    axes={"n": (2**20, 2**26)},
+    axes={"n": (SMALL, 2**26)},
     smoke={"n": 100_003},
     inputs=inputs,
     outputs={"c": output("float32", lambda n: n)},
     reference=lambda a, b: a + b,
-    tolerance=Tolerance(max=1e-6, mean=1e-7),  # one rounding to float32 is at most 6e-8
+    tolerance=Tolerance(max=2**-24, mean=2**-24),  # one rounding to float32
     work=lambda n: Work(read_bytes=8 * n, written_bytes=4 * n, flops=n),
     variants=[
+        Variant(
+            "one_block",
+            source="one_block.cu",
+            entry="vector_add_one_block",
+            grid=1,
+            block=lambda n: n,
+            args=("c", "a", "b"),
+            only=lambda n: n <= MOST_THREADS,
+        ),
+        Variant(
+            "guarded",
+            source="guarded.cu",
+            entry="vector_add_guarded",
+            grid=lambda n: ceil_div(n, 256),
+            block=256,
+            args=("c", "a", "b", "n"),
+        ),
         Variant(
             "grid_stride",
             source="grid_stride.cu",
@@ -27,6 +49,7 @@ benchmark = Benchmark(
             grid=lambda n, BLOCK: min(ceil_div(n, BLOCK), 4096),
             block=lambda BLOCK: BLOCK,
             args=("c", "a", "b", "n"),
+            only=lambda n: n != SMALL,
         ),
         Variant(
             "float4",
@@ -35,6 +58,17 @@ benchmark = Benchmark(
             grid=lambda n: ceil_div(ceil_div(n, 4), 256),
             block=256,
             args=("c", "a", "b", "n"),
+            only=lambda n: n != SMALL,
+        ),
+        Variant(
+            "float4_batch",
+            source="float4_batch.cu",
+            entry="vector_add_float4_batch",
+            params={"BLOCK": (256, 512), "QUADS": (2, 4)},
+            grid=lambda n, BLOCK, QUADS: ceil_div(ceil_div(n, 4), BLOCK * QUADS),
+            block=lambda BLOCK: BLOCK,
+            args=("c", "a", "b", "n"),
+            only=lambda n: n != SMALL,
         ),
     ],
 )

@@ -1,0 +1,32 @@
+// Each thread has several float4 of both arrays under way before it adds the first.
+//
+// Loads that do not wait for each other fetch more bytes at a time for each thread, so that fewer threads keep the
+// memory busy and fewer blocks have to be started. Those of a block lie BLOCK float4 apart: each of its loads still reads
+// full lines. Past the point where the memory is busy, more of them only take registers.
+//
+// BLOCK: threads of a block; QUADS: float4 of each array that a thread adds.
+extern "C" __global__ void vector_add_float4_batch(float *c, const float *a, const float *b, int n) {
+    const int first = blockIdx.x * BLOCK * QUADS + threadIdx.x;
+    const int quads = n / 4;
+
+    float4 x[QUADS], y[QUADS];
+#pragma unroll
+    for (int k = 0; k < QUADS; ++k) {
+        if (first + k * BLOCK < quads) {
+            x[k] = reinterpret_cast<const float4 *>(a)[first + k * BLOCK];
+            y[k] = reinterpret_cast<const float4 *>(b)[first + k * BLOCK];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < QUADS; ++k) {
+        if (first + k * BLOCK < quads) {
+            reinterpret_cast<float4 *>(c)[first + k * BLOCK] =
+                make_float4(x[k].x + y[k].x, x[k].y + y[k].y, x[k].z + y[k].z, x[k].w + y[k].w);
+        }
+    }
+
+    const int last = 4 * quads + first;
+    if (last < n) {
+        c[last] = a[last] + b[last];
+    }
+}
