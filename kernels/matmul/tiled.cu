@@ -1,30 +1,30 @@
 // Each block computes one tile of C from tiles of A and B that it brings into shared memory once for all its threads.
 //
-// Each element is fetched from global memory n / TILE times and not n times. A larger tile fetches less, but needs more
-// shared memory and a larger block, of which fewer fit on a multiprocessor.
+// Each element is fetched from global memory TILE times less often. A larger tile fetches less, but needs more shared
+// memory and a larger block, of which fewer fit on a multiprocessor.
 //
 // TILE: width and height of a tile and of the block.
-extern "C" __global__ void matmul_tiled(float *C, const float *A, const float *B, int n) {
+extern "C" __global__ void matmul_tiled(float *C, const float *A, const float *B, int m, int n, int k) {
     __shared__ float a[TILE][TILE];
     __shared__ float b[TILE][TILE];
     const int column = blockIdx.x * TILE + threadIdx.x;
     const int row = blockIdx.y * TILE + threadIdx.y;
 
     float sum = 0.0f;
-    for (int start = 0; start < n; start += TILE) {
+    for (int start = 0; start < k; start += TILE) {
         const int across = start + threadIdx.x;
         const int down = start + threadIdx.y;
-        a[threadIdx.y][threadIdx.x] = row < n && across < n ? A[row * n + across] : 0.0f;
-        b[threadIdx.y][threadIdx.x] = down < n && column < n ? B[down * n + column] : 0.0f;
+        a[threadIdx.y][threadIdx.x] = row < m && across < k ? A[row * k + across] : 0.0f;
+        b[threadIdx.y][threadIdx.x] = down < k && column < n ? B[down * n + column] : 0.0f;
         __syncthreads();
 
-        for (int k = 0; k < TILE; ++k) {
-            sum += a[threadIdx.y][k] * b[k][threadIdx.x];
+        for (int i = 0; i < TILE; ++i) {
+            sum += a[threadIdx.y][i] * b[i][threadIdx.x];
         }
         __syncthreads();
     }
 
-    if (row < n && column < n) {
+    if (row < m && column < n) {
         C[row * n + column] = sum;
     }
 }

@@ -1,0 +1,15 @@
+// As `naive`, but each product is added to C in global memory, which has to be cleared first.
+//
+// Nothing says that C does not overlap A and B, so that the compiler must store each sum before the next loads: a store
+// for every multiply-add, and each waits for the one before. A sum belongs in a register.
+extern "C" __global__ void matmul_global_sum(float *C, const float *A, const float *B, int m, int n, int k) {
+    const int column = blockIdx.x * blockDim.x + threadIdx.x;
+    const int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (column >= n || row >= m) {
+        return;
+    }
+
+    for (int i = 0; i < k; ++i) {
+        C[row * n + column] += A[row * k + i] * B[i * n + column];
+    }
+}
