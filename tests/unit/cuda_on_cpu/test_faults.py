@@ -48,6 +48,19 @@ def test_a_fault_among_many_blocks_ends_the_launch_once(faults):
         faults("two_barriers", (100, 10), 64, np.zeros(64, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("shifted", "__pipeline_memcpy_async of 16 bytes needs addresses that are multiples of 16"),
+        ("too_wide", "__pipeline_memcpy_async copies 4, 8 or 16 bytes, not 32 with 0 zeros"),
+    ],
+)
+def test_an_asynchronous_copy_that_no_gpu_makes_is_named(kernels, entry, reason):
+    with pytest.raises(LaunchError) as caught:
+        kernels("copies.cu", ("WIDTH", 4))(entry, 1, 1, np.zeros(16, np.float32))
+    assert caught.value.what == f"kernel {entry}, block (0,0,0): {reason}"
+
+
 def test_a_shuffle_with_lanes_that_have_exited_is_named(faults):
     with pytest.raises(LaunchError) as caught:
         faults("shuffle_with_the_gone", 1, 32, np.zeros(32, np.int32))

@@ -64,6 +64,16 @@ def test_a_shared_array_of_the_file_belongs_to_each_block_alone(kernels, rng):
     assert np.array_equal(out, values[:, ::-1])
 
 
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("n", [192, 191, 130, 1])
+def test_asynchronous_copies_end_where_they_are_told_and_fill_up_with_zeros(kernels, rng, width, n):
+    values = rng.random(192, np.float32)
+    out = np.full_like(values, np.nan)
+    kernels("copies.cu", ("WIDTH", width))("turned_around", 3, 64 // width, values, out, np.int32(n), shared_bytes=256)
+    values[n:] = 0
+    assert np.array_equal(out.reshape(3, 64), values.reshape(3, 64)[:, ::-1])
+
+
 @pytest.mark.parametrize(("grid", "block"), [((2, 3, 4), (5, 2, 3)), ((1, 1, 2), (1, 64, 1)), ((7, 1, 1), (1, 1, 8))])
 def test_indices_have_three_dimensions(kernels, grid, block):
     count = int(np.prod(grid) * np.prod(block))
