@@ -1,4 +1,4 @@
-"""NVIDIA's compiler: CUDA sources to cubins."""
+"""NVIDIA's compiler: CUDA sources to cubins, or to PTX where a unit's options ask for that."""
 
 import importlib.util
 import os
@@ -20,8 +20,11 @@ from perfsvc.model import Unit
 _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
 _ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
+_PTX = ("-ptx", "--ptx")
+_ENTRY_OF_PTX = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _TEXT = ".text."
+_COMMENT = b"//"  # what nvcc begins PTX with
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 
@@ -43,7 +46,7 @@ def _candidates() -> Iterator[Path]:
 
 
 class NvccToolchain:
-    """A ``Toolchain`` that makes cubins.
+    """A ``Toolchain`` that makes cubins, and PTX of units with the option ``-ptx``.
 
     Args:
         target: the architecture, as ``sm_90``.
@@ -87,12 +90,12 @@ class NvccToolchain:
             raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
 
     def preimage(self, unit: Unit) -> bytes:
-        """Everything that decides the cubin."""
+        """Everything that decides the binary."""
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
         return sources.preimage(unit, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:
-        """The cubin of a unit; raises ``CompileError`` with nvcc's message, or where an entry is missing from it."""
+        """The binary of a unit; raises ``CompileError`` with nvcc's message, or where an entry is missing from it."""
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
@@ -113,7 +116,8 @@ class NvccToolchain:
         architecture = [] if chosen else [f"-arch={self.target}"]
         defines = options.definitions(unit)
         rest = [f"-Xcicc={_ANY_FOLDER},{name}", *unit.options, *defines, "-o", str(output), name]
-        return ["--cubin", *architecture, *rest]
+        phase = [] if any(option in _PTX for option in unit.options) else ["--cubin"]
+        return [*phase, *architecture, *rest]
 
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:
         if "Failed to preprocess host compiler properties" in output:
@@ -139,10 +143,12 @@ def _require_entries(unit: Unit, code: bytes) -> None:
         )
 
 
-def entries(cubin: bytes) -> tuple[str, ...]:
-    """The kernels of a cubin by symbol name, sorted: it has a section for each.
+def entries(code: bytes) -> tuple[str, ...]:
+    """The kernels of a cubin or of PTX by symbol name, sorted: a cubin has a section for each.
 
-    Raises ``ValueError`` where the bytes are no cubin.
+    Raises ``ValueError`` where the bytes are neither.
     """
-    names = elf.section_names(cubin)
+    if code.startswith(_COMMENT):
+        return tuple(sorted(_ENTRY_OF_PTX.findall(code.decode())))
+    names = elf.section_names(code)
     return tuple(sorted(name.removeprefix(_TEXT) for name in names if name.startswith(_TEXT)))

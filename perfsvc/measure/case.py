@@ -96,7 +96,7 @@ def _measure(device: Device, job: Job, program: Program, check: Check) -> Measur
 def _sample(device: Device, job: Job, program: Program) -> sampler.Samples:
     if job.record.kind is Kind.PIPELINE:
         return sampler.take(
-            device, program.run, job.sampling, clock="host", mode=job.mode, operations=program.operations
+            device, program.sample, job.sampling, clock="host", mode=job.mode, operations=program.operations
         )
     return sampler.take(
         device, program.queue, job.sampling, clock="device", mode=job.mode, operations=program.operations
@@ -125,4 +125,4 @@ def _functions(job: Job) -> dict[str, Function]:
         return {}
     from perfsvc import suite  # reads bench.py files, which few cases need in a worker
 
-    return {name: suite.function(job.bench, name) for name in names}
+    return suite.functions(job.bench, names)

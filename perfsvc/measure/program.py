@@ -13,8 +13,8 @@ from perfsvc.errors import LaunchError
 from perfsvc.measure.memory import Memory
 from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
 
-Function = Callable[[Mapping[str, Any], int], Any]
-"""A Python step: it queues work on a stream (by address) on device arrays (by buffer name)."""
+Function = Callable[..., Any]
+"""A Python step: it queues work on a stream (by address) on device arrays (by buffer name), maybe with a binary."""
 
 _REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 
@@ -41,13 +41,18 @@ class Program:
         self._device = device
         self._memory = memory
         self._functions = functions
-        self._modules: list[Module] = [device.load(code) for code in modules]
-        self.calls = any(isinstance(step, Call) for step in record.steps)
+        self._binaries = modules
         self._launches = [step for step in record.steps if isinstance(step, Launch)]
+        self._modules: dict[int, Module] = {
+            module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
+        }
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
         steps = [step for step in record.steps if not isinstance(step, HostMetric)]
+        timed = [step for step in steps if not isinstance(step, Call) or step.timed]
+        self.calls = any(isinstance(step, Call) for step in timed)
         self._all = [self._bind(step) for step in steps]
-        self._queued = [self._bind(step) for step in steps if not isinstance(step, HostFinish)]
+        self._timed = [self._bind(step) for step in timed]
+        self._queued = [self._bind(step) for step in timed if not isinstance(step, HostFinish)]
 
     @property
     def operations(self) -> int | None:
@@ -65,6 +70,12 @@ class Program:
     def run(self) -> None:
         """Runs every step, those of the host included, and waits for the device."""
         for step in self._all:
+            step()
+        self._device.synchronize()
+
+    def sample(self) -> None:
+        """Runs every timed step like ``run``: what a ``pipeline`` variant is timed for."""
+        for step in self._timed:
             step()
         self._device.synchronize()
 
@@ -98,8 +109,9 @@ class Program:
                 return partial(device.launch, self._modules[step.module], step, args)
             case HostFinish():
                 return partial(_finish, step, memory)
-            case Call(name):
-                return partial(_call, name, self._functions[name], memory.views(), device.stream)
+            case Call(name, module):
+                binary = () if module is None else (self._binaries[module],)
+                return partial(_call, name, self._functions[name], memory.views(), device.stream, *binary)
 
 
 def _value(arg: Arg, memory: Memory, device: Device) -> np.generic:
@@ -128,9 +140,9 @@ def _metric(step: HostMetric, memory: Memory) -> float:
     return value
 
 
-def _call(name: str, function: Function, views: Mapping[str, Any], stream: int) -> Any:
+def _call(name: str, function: Function, views: Mapping[str, Any], stream: int, *binary: bytes) -> Any:
     try:
-        return function(views, stream)
+        return function(views, stream, *binary)
     except Exception as error:
         raise LaunchError(
             f"the Python step {name!r} raised {type(error).__name__}: {error}",

@@ -81,9 +81,15 @@ class HostFinish:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call a Python function of the benchmark file with the case's device arrays and a stream."""
+    """Call a Python function of the benchmark file with the case's device arrays and a stream.
+
+    It is given the binary of one of the case's modules as well where ``module`` counts to one. Where it is not
+    ``timed`` it is run for the checks alone.
+    """
 
     function: str
+    module: int | None = None
+    timed: bool = True
     step: Literal["call"] = "call"
 
 

@@ -22,7 +22,7 @@ from perfsvc.suite.authoring import (
     scratch,
     tensor_map,
 )
-from perfsvc.suite.benchfile import BenchFile, function, load, load_text
+from perfsvc.suite.benchfile import BenchFile, functions, load, load_text
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.case_arrays import make_arrays, make_fresh
 from perfsvc.suite.discovery import Listed, Suite, discover
@@ -49,7 +49,7 @@ __all__ = [
     "f32",
     "f64",
     "finish",
-    "function",
+    "functions",
     "i32",
     "i64",
     "launch",

@@ -168,6 +168,8 @@ class CallStep:
     """Call a Python function, as written."""
 
     function: Function
+    source: str
+    timed: bool
     line: int
 
 
@@ -229,9 +231,16 @@ def metric(name: str, operation: Literal["sum", "min", "max", "mean"], buffer: s
     return MetricStep(name, operation, buffer, _callers_line())
 
 
-def call(function: Function) -> CallStep:
-    """Call ``function(arrays, stream)``: device arrays by buffer name, and the stream's address to queue work on."""
-    return CallStep(function, _callers_line())
+def call(function: Function, *, source: str = "", timed: bool = True) -> CallStep:
+    """Call ``function(arrays, stream)``: device arrays by buffer name, and the stream's address to queue work on.
+
+    Args:
+        function: a function of this file.
+        source: a ``.cu`` file beside bench.py, whose compiled binary the function is given after the stream.
+        timed: whether it is part of a sample. One that is not is run for the checks alone, such as what brings inputs
+            to where a pipeline begins.
+    """
+    return CallStep(function, source, timed, _callers_line())
 
 
 # --- variant and benchmark -------------------------------------------------------------------------------------------
@@ -249,7 +258,7 @@ class Variant:
         kind: ``kernel`` (one stream, timed launch by launch), ``pipeline`` (timed end to end by the host) or ``host``
             (its functions return metrics).
         steps: the steps, where one launch is not all.
-        run: short for ``steps=[call(run)]``.
+        run: short for ``steps=[call(run, source=source)]``.
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further compile options of nvcc, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays by name that the steps share.

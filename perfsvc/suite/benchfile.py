@@ -6,7 +6,7 @@ The same way reads the text of an earlier night from the store, so a bench.py is
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -59,25 +59,29 @@ def load_text(text: str, name: str) -> BenchFile:
     return _load(text, Path(name) / FILE_NAME, name)
 
 
-def function(source: Path | str, name: str) -> Function:
-    """The function that a ``call`` step names.
+def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
+    """The functions that ``call`` steps name; all are of one reading, so that they share what the file keeps.
 
     Args:
         source: the benchmark file's path, or its text.
-        name: the function's name.
+        names: the functions' names.
 
     Raises:
-        SuiteError: the file cannot be read, or does not define it.
+        SuiteError: the file cannot be read, or does not define one of them.
     """
     path = source if isinstance(source, Path) else Path(FILE_NAME)
     text = _read(source) if isinstance(source, Path) else source
     try:
-        found = _run(text, str(path)).get(name)
+        there = _run(text, str(path))
     except Problem as problem:
         raise problem.at(path) from problem
-    if not callable(found):
-        raise SuiteError(f"no function {name!r}", path=str(path), cure=f"define it at the top level: def {name}(...)")
-    return found  # type: ignore[no-any-return] # callable() narrows an Any to nothing better
+    found = {name: there.get(name) for name in names}
+    for name, function in found.items():
+        if not callable(function):
+            raise SuiteError(
+                f"no function {name!r}", path=str(path), cure=f"define it at the top level: def {name}(...)"
+            )
+    return found  # type: ignore[return-value] # each was asked
 
 
 def _read(path: Path) -> str:

@@ -143,7 +143,11 @@ _STEPS: dict[type, dict[str, _Kind]] = {
         "operation": _Kind("one of sum, min, max, mean", lambda value: value in ["sum", "min", "max", "mean"]),
         "buffer": _TEXT,
     },
-    CallStep: {"function": _Kind("a function", callable)},
+    CallStep: {
+        "function": _Kind("a function", callable),
+        "source": _TEXT,
+        "timed": _Kind("True or False", lambda value: isinstance(value, bool)),
+    },
 }
 
 

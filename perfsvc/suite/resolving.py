@@ -50,7 +50,7 @@ from perfsvc.suite.functions import evaluate
 from perfsvc.suite.points import Point, is_value, plain
 from perfsvc.suite.problem import Problem
 from perfsvc.suite.requirements import exact_architecture
-from perfsvc.suite.steps import buffers_of, steps_of
+from perfsvc.suite.steps import buffers_of, compiled, steps_of
 from perfsvc.suite.tensor_maps import tensor_map_arg
 
 _ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
@@ -172,9 +172,8 @@ def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
     entries: dict[str, dict[str, None]] = {}
-    for step in steps:
-        if isinstance(step, LaunchStep):
-            entries.setdefault(step.source, {})[step.entry] = None
+    for step in compiled(steps):
+        entries.setdefault(step.source, {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})
     defines = tuple(sorted(params.items()))
     return tuple(Unit(folder / source, tuple(names), defines, options) for source, names in entries.items())
 
@@ -195,18 +194,17 @@ def _step(step: StepWritten, units: tuple[Unit, ...], scene: _Scene) -> Step:
         case MetricStep():
             return HostMetric(step.name, step.operation, step.buffer)
         case CallStep():
-            return Call(step.function.__name__)
+            return Call(step.function.__name__, _module(step.source, units, scene) if step.source else None, step.timed)
 
 
 def _launch(step: LaunchStep, units: tuple[Unit, ...], scene: _Scene) -> Launch:
     values = scene.values
-    folder = scene.file.path.absolute().parent
     what = scene.said("shared_bytes")
     shared = integer(evaluate(step.shared_bytes, values, what, step.line), what, step.line)
     if shared < 0:
         raise Problem(f"{what} is {shared}", step.line, "make it 0 or more")
     return Launch(
-        module=[unit.source for unit in units].index(folder / step.source),
+        module=_module(step.source, units, scene),
         entry=step.entry,
         grid=grid_of(step.grid, values, scene.said("grid"), step.line),
         block=block_of(step.block, values, scene.said("block"), step.line),
@@ -214,6 +212,10 @@ def _launch(step: LaunchStep, units: tuple[Unit, ...], scene: _Scene) -> Launch:
         shared_bytes=shared,
         constants=tuple(step.constants.items()),
     )
+
+
+def _module(source: str, units: tuple[Unit, ...], scene: _Scene) -> int:
+    return [unit.source for unit in units].index(scene.file.path.absolute().parent / source)
 
 
 def _argument(arg: Argument, line: int, scene: _Scene) -> Arg:

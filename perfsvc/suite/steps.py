@@ -21,7 +21,7 @@ _OF_A_LAUNCH = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """The steps, each launch with its source."""
     if variant.run is not None:
-        return (CallStep(variant.run, variant.line),)
+        return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:
         return tuple(_with_source(step, variant.source) for step in variant.steps)
     return (_short(variant),)
@@ -64,8 +64,8 @@ def problems_of_form(variant: Variant) -> Iterator[Problem]:
         other = "steps" if variant.steps else "run"
         if launch:
             yield _of(variant, f"has {other} beside {', '.join(launch)}", "move them into a launch(...) among steps")
-        if not variant.steps and _given(variant, ("source", "options")):
-            yield _of(variant, "runs Python, which has no source or options", "leave them out, or launch a kernel")
+        if not variant.steps and variant.options and not variant.source:
+            yield _of(variant, "has options, and no source to compile", "leave them out, or name a source")
     else:
         missing = [field for field in ("source", "entry", "grid", "block") if getattr(variant, field) in ("", None)]
         if missing:
@@ -80,10 +80,14 @@ def _of(variant: Variant, what: str, cure: str) -> Problem:
     return Problem(f"variant {variant.name!r} {what}", variant.line, cure)
 
 
+def compiled(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep, ...]:
+    """The steps that need a binary: every launch, and each call that is given one."""
+    return tuple(step for step in steps if isinstance(step, LaunchStep) or (isinstance(step, CallStep) and step.source))
+
+
 def problems_of_source(variant: Variant, folder: Path) -> Iterator[Problem]:
-    """A launch without a source, or with one that is not there, once a source."""
-    launches = [step for step in steps_of(variant) if isinstance(step, LaunchStep)]
-    for source, line in {launch.source: launch.line for launch in reversed(launches)}.items():
+    """A launch without a source, or a source that is not there, once each."""
+    for source, line in {step.source: step.line for step in reversed(compiled(steps_of(variant)))}.items():
         if not source:
             yield Problem(f"variant {variant.name!r}: a launch has no source", line, 'give it one: source="kernel.cu"')
         elif not (folder / source).is_file():

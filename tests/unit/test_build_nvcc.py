@@ -54,6 +54,17 @@ def test_a_unit_becomes_a_cubin_with_its_entries(toolchain, unit):
     assert "sm_90" in toolchain.targets
 
 
+@pytest.mark.parametrize("option", ["-ptx", "--ptx"])
+def test_ptx_is_made_where_an_option_asks_for_it(toolchain, tmp_path, option):
+    unit = write(tmp_path / "here", options=("-w", option))
+    code = toolchain.compile(unit)
+    assert b".target sm_90\n" in code
+    assert {"f", "g"} < set(nvcc.entries(code))
+    assert code == toolchain.compile(write(tmp_path / "away", options=("-w", option)))
+    with pytest.raises(CompileError, match="no kernel named h"):
+        toolchain.compile(write(tmp_path / "here", options=("-w", option), entries=("f", "h")))
+
+
 def test_two_checkouts_give_equal_bytes_that_hold_no_folder(toolchain, unit, tmp_path):
     away = write(tmp_path / "quite" / "another" / "place")
     code = toolchain.compile(unit)

@@ -36,8 +36,10 @@ class Recording(HostMemory):
     def __init__(self):
         super().__init__()
         self.log = []
+        self.loaded = []
 
     def load(self, code):
+        self.loaded.append(code)
         return f"module {code.decode()}"
 
     def set_constant(self, module, symbol, address, nbytes):
@@ -97,6 +99,7 @@ def test_constants_are_filled_from_their_buffers_in_their_modules():
         ((Memset("parts"), Launch(0, "tree", (1, 1, 1), (32, 1, 1), ())), False, 2),
         ((Memset("parts"), HostFinish("sum", "parts", "total")), False, 1),
         ((Memset("parts"), Call("work")), True, None),
+        ((Memset("parts"), Call("work", timed=False)), False, 1),
     ],
 )
 def test_it_says_how_many_operations_it_queues_where_it_can(steps, calls, operations):
@@ -176,6 +179,30 @@ def test_a_function_is_given_arrays_and_its_return_is_handed_on():
     with program(Memset("parts"), Call("double"), double=double) as (_, memory, steps):
         assert steps.call() == [None, {"seen": 5}]
         assert memory.read("total") == 20
+
+
+def test_a_function_is_given_the_binary_it_names_and_that_is_not_loaded():
+    given = []
+    steps = (Launch(0, "tree", (1, 1, 1), (32, 1, 1), ()), Call("work", module=1))
+    with program(*steps, work=lambda arrays, stream, binary: given.append(binary)) as (device, _, bound):
+        bound.run()
+        assert given == [b"B"]
+        assert device.loaded == [b"A"]
+
+
+def test_what_is_not_timed_is_run_for_checks_alone():
+    called = []
+    steps = (Call("bring", timed=False), Call("work"), HostFinish("sum", "a", "total"))
+    functions = {name: lambda *_, name=name: called.append(name) for name in ("bring", "work")}
+    with program(*steps, **functions) as (device, memory, bound):
+        bound.run()
+        assert called == ["bring", "work"]
+        memory.write("total", np.zeros(1))
+        bound.sample()
+        bound.queue()
+        assert called == ["bring", "work", "work", "work"]
+        assert memory.read("total") == 10
+        assert device.log == [("synchronize",), ("synchronize",)]
 
 
 def test_what_a_function_raises_is_said_with_its_name():

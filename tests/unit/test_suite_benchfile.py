@@ -6,7 +6,7 @@ import pytest
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import digest
-from perfsvc.suite import function, load, load_text
+from perfsvc.suite import functions, load, load_text
 
 PYTHON = Path(__file__).parents[1] / "data" / "suites" / "good" / "python" / "bench.py"
 
@@ -30,25 +30,32 @@ def test_stored_text_that_does_not_run_any_more_says_whose_it_is():
 
 
 @pytest.mark.parametrize("source", [PYTHON, PYTHON.read_text(encoding="utf-8")], ids=["path", "text"])
-def test_a_function_is_got_by_name_from_a_path_or_a_text(source):
-    assert function(source, "halves").__name__ == "halves"
+def test_functions_are_got_by_name_from_a_path_or_a_text(source):
+    found = functions(source, ["halves", "metrics"])
+    assert {name: one.__name__ for name, one in found.items()} == {"halves": "halves", "metrics": "metrics"}
+
+
+def test_functions_share_what_their_file_keeps():
+    found = functions("kept = []\ndef put():\n    kept.append(1)\ndef count():\n    return len(kept)\n", ["put", "count"])
+    found["put"]()
+    assert found["count"]() == 1
 
 
 @pytest.mark.parametrize("name", ["nothing", "benchmark"])
 def test_a_function_that_is_not_there_is_a_suite_error(name):
     with pytest.raises(SuiteError, match=f"no function '{name}'") as caught:
-        function(PYTHON, name)
+        functions(PYTHON, ["halves", name])
     assert "define it" in caught.value.cure
 
 
 def test_a_file_that_is_not_there_is_a_suite_error(tmp_path):
     with pytest.raises(SuiteError, match="cannot be read"):
-        function(tmp_path / "bench.py", "f")
+        functions(tmp_path / "bench.py", ["f"])
 
 
 def test_a_broken_text_has_no_functions():
     with pytest.raises(SuiteError, match="syntax error"):
-        function("def f(:\n", "f")
+        functions("def f(:\n", ["f"])
 
 
 def test_files_can_be_read_by_several_threads_at_once():

@@ -118,6 +118,28 @@ def test_python_variants_have_calls_and_no_units(suite):
     assert [buffer.array.name for buffer in pipeline.buffers] == ["x", "total", "partials"]
 
 
+def test_a_function_with_a_source_is_given_its_binary(tmp_path):
+    (tmp_path / "k.cu").write_text("")
+    (tmp_path / "bench.py").write_text(
+        "from perfsvc.suite import *\n"
+        "def work(arrays, stream, binary): ...\n"
+        "def bring(arrays, stream): ...\n"
+        'called = call(work, source="k.cu")\n'
+        'launched = launch(entry="k", source="other.cu", grid=1, block=1)\n'
+        'benchmark = Benchmark(axes={"n": (8,)}, smoke={"n": 8}, variants=[\n'
+        '    Variant("short", kind="pipeline", source="k.cu", run=work, params={"N": 3}, options="-ptx"),\n'
+        '    Variant("long", kind="pipeline", steps=[call(bring, timed=False), launched, called])])\n'
+    )
+    (tmp_path / "other.cu").write_text("")
+    suite = discover(tmp_path)
+    assert suite.problems == ()
+    short, long = suite.resolve(Selection(), "full")
+    assert short.units == (Unit(tmp_path / "k.cu", (), (("N", 3),), ("-ptx",)),)
+    assert short.steps == (Call("work", 0),)
+    assert [unit.source.name for unit in long.units] == ["other.cu", "k.cu"]
+    assert (long.steps[0], long.steps[2]) == (Call("bring", timed=False), Call("work", 1))
+
+
 def test_the_benchmark_file_is_named_by_an_absolute_path(spec):
     assert spec.bench == GOOD / "steps" / "bench.py"
     assert spec.bench.is_absolute()

@@ -1,4 +1,4 @@
-from perfsvc.suite import Benchmark, Tolerance, Variant, output
+from perfsvc.suite import Benchmark, Tolerance, Variant, call, output
 
 
 def inputs(rng, n):
@@ -13,10 +13,23 @@ benchmark = Benchmark(
     reference=lambda x: 2 * x,
     tolerance=Tolerance(max=1e-6, mean=1e-7),
     variants=[
-        Variant(  # problem: runs Python, which has no source or options
-            "python",
-            source="../scale.cu",
+        Variant(  # problem: no source file '../gone.cu'
+            "gone",
+            source="../gone.cu",
             run=inputs,
+        ),
+        Variant(  # problem: has options, and no source to compile
+            "options",
+            options="-O3",
+            run=inputs,
+        ),
+        Variant(
+            "step",
+            steps=[call(inputs, timed=0)],  # problem: variant 'step': timed is 0
+        ),
+        Variant(
+            "source",
+            steps=[call(inputs, source="../missing.cu")],  # problem: no source file '../missing.cu'
         ),
     ],
 )
