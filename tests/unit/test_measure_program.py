@@ -146,7 +146,7 @@ def test_the_host_finishes_integers_exactly():
     ],
 )
 def test_a_metric_is_read_in_float64_when_it_is_asked_for(operation, buffer, value):
-    with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (device, memory, steps):
+    with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (_, memory, steps):
         steps.run()
         memory.write("parts", np.array([1, 1e8, 1], np.float32))
         memory.write("ints", np.array([4, -3]))

@@ -36,7 +36,9 @@ def test_functions_are_got_by_name_from_a_path_or_a_text(source):
 
 
 def test_functions_share_what_their_file_keeps():
-    found = functions("kept = []\ndef put():\n    kept.append(1)\ndef count():\n    return len(kept)\n", ["put", "count"])
+    found = functions(
+        "kept = []\ndef put():\n    kept.append(1)\ndef count():\n    return len(kept)\n", ["put", "count"]
+    )
     found["put"]()
     assert found["count"]() == 1
 
