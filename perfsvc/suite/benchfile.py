@@ -4,6 +4,7 @@ No bytecode is written into the author's folder, and the module is known to the 
 The same way reads the text of an earlier night from the store, so a bench.py is one self-contained file.
 """
 
+import linecache
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -110,6 +111,8 @@ def _own_name(benchmark: Benchmark) -> str:
 def _run(text: str, filename: str) -> dict[str, Any]:
     module = ModuleType(_MODULE)
     module.__file__ = filename
+    # Tracebacks and compilers of Python (Triton) look for the lines of a function, and the text need not be in a file.
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     with _ONE_AT_A_TIME:
         before = sys.modules.get(_MODULE)
         sys.modules[_MODULE] = module  # dataclasses in the file look their module up

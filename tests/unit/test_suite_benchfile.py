@@ -1,3 +1,4 @@
+import inspect
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,6 +42,12 @@ def test_functions_share_what_their_file_keeps():
     )
     found["put"]()
     assert found["count"]() == 1
+
+
+def test_the_source_of_a_function_can_be_read_though_it_is_in_no_file():
+    text = "def outer():\n    def inner():\n        return 1\n    return inner\n"
+    found = functions(text, ["outer"])["outer"]
+    assert inspect.getsource(found()) == "    def inner():\n        return 1\n"
 
 
 @pytest.mark.parametrize("name", ["nothing", "benchmark"])
