@@ -1,0 +1,21 @@
+// Loads of 16 bytes, several of them under way in each thread; then shuffles, and one atomic addition a block.
+//
+// One load of 4 bytes after the other leaves the memory waiting for the threads. Here each thread has 32 * ITEMS bytes
+// under way before it adds up any of them (quads.cuh), and adds up many before its block's one atomic addition. The
+// launch bound lets the compiler spend registers on loads; by itself it would rather have room for more threads. What
+// remains is the memset that the result needs first: one more thing to launch.
+//
+// BLOCK: threads of a block, a multiple of 32 up to 1024. ITEMS: float4 of each vector that a thread has under way.
+#include "block_sum.cuh"
+#include "quads.cuh"
+
+extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
+    dot_float4(float *sum, const float *a, const float *b, int n) {
+    float mine[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for_each_pair(a, b, n, [&](int place, float x, float y) { mine[place] += x * y; });
+
+    const float total = block_sum((mine[0] + mine[1]) + (mine[2] + mine[3]));
+    if (threadIdx.x == 0) {
+        atomicAdd(sum, total);
+    }
+}
