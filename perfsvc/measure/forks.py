@@ -45,7 +45,7 @@ class Fork:
 
     def kill(self) -> None:
         """Kills it; one that is not born yet ends by itself, since nobody speaks to it."""
-        while self._pid is None and self._hear(0.0):
+        while self._pid is None and not self._ended and self._hear(0.0):
             pass
         if self._pid and not self.wait(0.0):
             with contextlib.suppress(ProcessLookupError):
@@ -105,9 +105,15 @@ class ForkServer:
         return Fork(ours)
 
     @property
-    def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process.poll() is None
+    def status(self) -> int | None:
+        """Its exit status once it has ended, negative for the signal that killed it."""
+        return self._process.poll()
+
+    def wait(self, limit_s: float) -> bool:
+        """Waits for its end; returns whether it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit_s)
+        return self.status is not None
 
     def last_words(self, size: int) -> str:
         """The end of what it printed: why it could not start."""
@@ -121,12 +127,9 @@ class ForkServer:
     def end(self) -> None:
         """Dismisses it and waits until it is gone; kills it, and what is left of its workers, after a while."""
         self.dismiss()
-        try:
-            self._process.wait(END_LIMIT_S)
-        except subprocess.TimeoutExpired:
+        if not self.wait(END_LIMIT_S):
             self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a driver call that never returns holds it
-                self._process.wait(END_LIMIT_S)
+            self.wait(END_LIMIT_S)  # in vain where a driver call that never returns holds it
         self._words.close()
 
 
@@ -156,7 +159,7 @@ class ForkServers:
                 unused: one that has forked no worker yet.
         """
         present = self._servers[-1]
-        if not present.alive or (unused and present.forked):
+        if present.status is not None or (unused and present.forked):
             present.dismiss()
             self._servers.append(ForkServer())
         return self._servers[-1]

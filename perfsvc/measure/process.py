@@ -129,7 +129,10 @@ class Process:
         return None
 
     def _crash(self) -> CrashError:
-        how, cure = _death(ended=self._wait(), status=self._fork.status)
+        ended, status = self._wait(), self._fork.status
+        if ended and status is None:  # its fork server died
+            ended, status = self._server.wait(END_LIMIT_S), self._server.status
+        how, cure = _death(ended=ended, status=status)
         words = _tail(self._words) or self._server.last_words(TAIL_BYTES)
         return CrashError(f"the worker process died ({how})" + (f": {words}" if words else ""), cure=cure)
 
@@ -141,10 +144,8 @@ def _tail(words: IO[bytes]) -> str:
 
 def _death(*, ended: bool, status: int | None) -> tuple[str, str]:
     """How a process ended, and what to do about it."""
-    if not ended:
+    if not ended or status is None:
         return "it cannot be killed", "see dmesg: the driver holds it; the machine may need a restart"
-    if status is None:
-        return "with the fork server that it came from", "see dmesg: something, or somebody, ended that process"
     if status >= 0:
         return f"exit status {status}", "see what the case itself, or a library that it calls, ended the process for"
     name = signal.Signals(-status).name

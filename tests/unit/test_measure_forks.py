@@ -131,8 +131,8 @@ def test_a_server_that_cannot_start_says_why(monkeypatch, tmp_path):
     server = ForkServer()
     process = Process(server)
     crash = process.hear()
-    assert "the worker process died (with the fork server that it came from): nothing to be imported here" in crash.what
-    process.end()
+    assert "the worker process died (exit status 3): nothing to be imported here" in crash.what
+    process.end(kill=True)
     server.end()
 
 
