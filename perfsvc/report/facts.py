@@ -11,6 +11,7 @@ def facts(of: RunDetails) -> list[tuple[str, str]]:
         "noise": _noise(of.noise_within, of.noise_between),
         "bandwidth": of.bandwidth_bytes_per_s and units.rate(of.bandwidth_bytes_per_s),
         "of roof": of.roof_share and units.share(of.roof_share),
+        "of anchor": of.anchor_share and units.share(of.anchor_share),
         "FLOP/s": of.flops_per_s and units.flop_rate(of.flops_per_s),
         "SM clock": of.sm_clock_hz and units.frequency(of.sm_clock_hz),
         "temperature": of.temperature_c and f"{of.temperature_c:.0f} °C",

@@ -34,6 +34,8 @@ KEYS = ("run", "case", "device", "mode")
 LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "roof_share")
 """What the summary takes the geometric mean of, beside the named metrics."""
 METRIC = "metric_"
+OF_A_LADDER = ("run", "device", "mode", "benchmark", "version", "point")
+"""What a case has in common with its anchor, and with every other rung."""
 
 
 def _each_once(separator: str) -> "Callable[[pd.Series[str]], str]":
@@ -61,7 +63,8 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
 
     Times are seconds, sizes bytes, timestamps UTC. Each axis of the cases gets a column of its name (``axis_<name>``
     where a column has that name already), each named metric a column ``metric_<name>``; both are empty where a case
-    does not have them.
+    does not have them. Where some case has an anchor, ``anchor`` names it, and ``anchor_share`` is the anchor's median
+    over the case's own, in the same replica.
 
     Args:
         columns: equally long columns by name. ``axes`` and ``metrics`` hold an object a row; without ``axes`` they are
@@ -72,6 +75,8 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
         table[name] = pd.to_datetime(table[name], utc=True)
     for name in set(FLOATS) & set(table):
         table[name] = table[name].astype("float64")
+    if "rung" in table:
+        table["rung"] = table["rung"].astype("Int64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
     points = {
         name if name not in table else f"axis_{name}": _typed(values) for name, values in _spread_out(axes).items()
@@ -79,14 +84,29 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     table = table.assign(**points)
     for name, values in _spread_out(columns.get("metrics", ())).items():
         table[f"{METRIC}{name}"] = pd.Series(values, dtype="float64")
-    return _in_reading_order(table, list(points))
+    table = _in_reading_order(table, list(points))
+    return _held_against_anchors(table, (*OF_A_LADDER, "replica"))
 
 
 def _in_reading_order(table: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
     """Measured in random order; read with the variants of a point one below the other."""
-    order = ["run", "device", "benchmark", *axes, "variant", "mode", "replica"]
-    known = set(order) <= set(table)
-    return table.sort_values(order, kind="stable", ignore_index=True) if known else table
+    order = ["run", "device", "benchmark", *axes, "rung", "variant", "mode", "replica"]
+    known = [name for name in order if name in table or name != "rung"]
+    return table.sort_values(known, kind="stable", ignore_index=True) if set(known) <= set(table) else table
+
+
+def _held_against_anchors(table: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
+    """The table with ``anchor_share``: the median of each case's anchor over its own; without, where it names none.
+
+    Args:
+        table: rows with medians.
+        place: the columns that a case and its anchor have in common.
+    """
+    if "anchor" not in table or not (table["anchor"] != "").any():
+        return table.drop(columns=["anchor", "anchor_share"], errors="ignore")
+    medians = table.groupby([*place, "variant"])["median_s"].first()
+    anchors = medians.reindex(pd.MultiIndex.from_frame(table[[*place, "anchor"]]))
+    return table.assign(anchor_share=anchors.to_numpy() / table["median_s"])
 
 
 def parse_point(text: str) -> dict[str, Value]:
@@ -126,7 +146,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     result["between_cv"] = groups["median_s"].std() / groups["median_s"].mean()
     result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})
     result["reason"] = groups["_reason"].first().fillna("")
-    return result.reset_index()
+    return _held_against_anchors(result.reset_index(), OF_A_LADDER)
 
 
 def details(record: Mapping[Any, Any]) -> RunDetails:

@@ -18,8 +18,8 @@ from perfsvc.resources import folder
 class Line:
     """A case as the page shows it.
 
-    ``share`` is its median over the slowest median at its point, from 0 to 1; ``metrics`` are those that it returned
-    itself, ``facts`` what else is known.
+    ``share`` is its median over the slowest median at its point, from 0 to 1; ``anchored`` whether it has an anchor,
+    and ``anchor`` the share of that; ``metrics`` are those that it returned itself, ``facts`` what else is known.
     """
 
     variant: str
@@ -30,6 +30,8 @@ class Line:
     spread: str
     bandwidth: str
     roof: str
+    anchored: bool
+    anchor: str
     error: str
     share: float
     metrics: list[tuple[str, str]]
@@ -104,7 +106,7 @@ def _line(record: dict[Any, Any], mode: str) -> Line:
     of = details(record)
     own = {name: value for name, value in of.metrics.items() if name not in UNJUDGED}
     explaining = {name: value for name, value in of.metrics.items() if name in UNJUDGED}
-    beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, roof_share=None)
+    beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, roof_share=None, anchor_share=None)
     known_values = {name: None if pd.isna(value) else value for name, value in record.items()}
     median_s, low_s, high_s = (known_values[name] for name in ("median_s", "low_s", "high_s"))
     return Line(
@@ -116,6 +118,8 @@ def _line(record: dict[Any, Any], mode: str) -> Line:
         spread=spread(median_s, low_s, high_s),
         bandwidth=known(known_values["bandwidth_bytes_per_s"], units.rate),
         roof=known(of.roof_share, units.share) if of.roof_share else "",
+        anchored=bool(record.get("anchor")),
+        anchor=units.share(of.anchor_share) if of.anchor_share else "",
         error=known(known_values["max_error"], units.error),
         share=known_values["share"] or 0.0,
         metrics=[(name, metric(name, value)) for name, value in sorted(own.items())],

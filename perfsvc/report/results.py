@@ -16,7 +16,6 @@ from perfsvc.model import (
     Roof,
     Status,
     Verdict,
-    Work,
 )
 from perfsvc.report import units
 from perfsvc.report.rows import SEPARATOR, Key, MetricRow, ResultRow
@@ -57,14 +56,11 @@ def rows(
         series = judgement.series
         judged[series.device, series.case.id, series.mode][series.metric] = judgement
     measured = [
-        _with_work(
-            _row(of_device[key[0]], replicas, of_metric[key], judged[key], noises.get(key, Noise(None, None))),
-            specs[key].work if key in specs else Work(),
-            roofs.get(key[0]),
-        )
+        _row(of_device[key[0]], replicas, of_metric[key], judged[key], noises.get(key, Noise(None, None)))
         for key, replicas in of_key.items()
         if replicas
     ]
+    measured = [_with_spec(row, specs.get((row.device, row.case.id, row.mode)), roofs, levels) for row in measured]
     missing = [
         _missing(of_device[key[0]], of_case)
         for key, of_case in judged.items()
@@ -107,16 +103,27 @@ def _row(
     )
 
 
-def _with_work(row: ResultRow, work: Work, roof: Roof | None) -> ResultRow:
-    """A row with what the work comes to in a second."""
+def _with_spec(
+    row: ResultRow,
+    spec: CaseSpec | None,
+    roofs: Mapping[str, Roof],
+    levels: Mapping[tuple[str, str, Mode, str], Estimate],
+) -> ResultRow:
+    """A row with its anchor, and with what its time comes to: of the work in a second, of the roof, of the anchor."""
+    if spec is None:
+        return row
+    row = replace(row, anchor=spec.anchor)
     if not row.median_s:
         return row
+    work, roof = spec.work, roofs.get(row.device)
     bandwidth = work.bytes / row.median_s if work.bytes else None
+    anchor = levels.get((row.device, replace(row.case, variant=spec.anchor).id, row.mode, TIME))
     return replace(
         row,
         bandwidth_bytes_per_s=bandwidth,
         flops_per_s=work.flops / row.median_s if work.flops else None,
         roof_share=bandwidth / roof.best_bytes_per_s if bandwidth and roof else None,
+        anchor_share=anchor.median_s / row.median_s if anchor else None,
     )
 
 

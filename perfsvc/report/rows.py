@@ -62,6 +62,8 @@ class ResultRow:
         judgement: what the judge says of its time; None where nothing was judged.
         mode: the state of the L2 cache before each sample.
         roof_share: its bandwidth over the better of the board's roofs; None where either is not known.
+        anchor: the variant that it is held against; empty where there is none.
+        anchor_share: the anchor's median over its own; None where the run has no time of either.
         noise_within: relative deviation of its samples around their replica's median.
         noise_between: of the replicas' medians beyond what that explains.
         stopped: why sampling stopped, each reason once.
@@ -87,6 +89,8 @@ class ResultRow:
     judgement: Judgement | None = None
     mode: Mode = Mode.COLD
     roof_share: float | None = None
+    anchor: str = ""
+    anchor_share: float | None = None
     noise_within: float | None = None
     noise_between: float | None = None
     stopped: tuple[str, ...] = ()
@@ -134,6 +138,7 @@ class RunDetails:
         bandwidth_bytes_per_s: the work's bytes over the level.
         flops_per_s: its operations over the level.
         roof_share: the bandwidth over the better of the board's roofs.
+        anchor_share: the anchor's median over the level.
         sm_clock_hz: the true clock, the mean of the replicas.
         temperature_c: the highest.
         power_w: the highest.
@@ -149,6 +154,7 @@ class RunDetails:
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
     roof_share: float | None = None
+    anchor_share: float | None = None
     sm_clock_hz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None

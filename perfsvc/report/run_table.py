@@ -30,10 +30,11 @@ RIDGE = 10
 """From so many operations a byte on, FLOP/s say more of a case than its bandwidth."""
 
 LAYOUTS = (
-    ("median", "spread", "bandwidth", "of roof", "FLOP/s", "max error"),
-    ("median", "spread", "bandwidth", "of roof", "max error"),
-    ("median", "spread", "bandwidth", "of roof"),
-    ("median", "bandwidth", "of roof"),
+    ("median", "spread", "bandwidth", "of roof", "FLOP/s", "of anchor", "max error"),
+    ("median", "spread", "bandwidth", "of roof", "of anchor", "max error"),
+    ("median", "spread", "bandwidth", "of roof", "of anchor"),
+    ("median", "bandwidth", "of roof", "of anchor"),
+    ("median", "bandwidth", "of anchor"),
     ("median", "bandwidth"),
 )
 """The columns of a run's results, for ever narrower terminals: a right result's error is the first to be spared."""
@@ -115,6 +116,8 @@ def _is_of_use(column: str, rows: Iterable[ResultRow]) -> bool:
     """Whether a column says anything of any of the cases."""
     if column == "FLOP/s":
         return any(map(_counts_flops, rows))
+    if column == "of anchor":
+        return any(row.anchor for row in rows)
     return column != "of roof" or any(row.roof_share is not None for row in rows)
 
 
@@ -142,6 +145,8 @@ def _metric_number(row: MetricRow, column: str) -> Text:
 def _number(row: ResultRow, column: str) -> Text:
     if column == "median" and row.status not in {None, Status.OK}:
         return Text(str(row.status), "bold red" if row.status is not Status.SKIPPED else "dim")
+    if column == "of anchor":
+        return Text("" if row.anchor_share is None else units.share(row.anchor_share))
     if column == "spread":
         return Text(spread(row.median_s, row.low_s, row.high_s), "dim")
     written = {

@@ -70,6 +70,8 @@ def _row(record: dict[Any, Any]) -> ResultRow:
         ),
         mode=Mode(known["mode"]),
         roof_share=known["roof_share"],
+        anchor=known.get("anchor") or "",
+        anchor_share=known.get("anchor_share"),
         noise_within=known["noise_within"],
         noise_between=known["noise_between"],
         stopped=_each(known["stopped"]),

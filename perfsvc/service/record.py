@@ -88,13 +88,16 @@ class Recorder:
             return
         estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
         measurement = self._doubted(measurement, estimate)
+        spec = self._specs[measurement.device, measurement.case, measurement.mode]
         self._store.put_measurement(
             self.run,
             measurement,
             environment=self._targets[measurement.device].environment,
-            work=self._specs[measurement.device, measurement.case, measurement.mode].work,
+            work=spec.work,
             estimate=estimate,
             binary=self._binaries.get((measurement.device, measurement.case.id, measurement.mode)),
+            rung=spec.rung,
+            anchor=spec.anchor,
         )
         self.measurements.append(measurement)
 

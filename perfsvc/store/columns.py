@@ -59,6 +59,8 @@ _STORED = {
     "power_w": Measurements.power_w,
     "slowdowns": Measurements.slowdowns,
     "rejected_batches": Measurements.rejected_batches,
+    "rung": Measurements.rung,
+    "anchor": Measurements.anchor,
     "noise_within": NoiseOfCases.noise_within,
     "noise_between": NoiseOfCases.noise_between,
     "copy_bytes_per_s": Roofs.copy_bytes_per_s,

@@ -153,6 +153,8 @@ class Store:
         work: Work,
         estimate: Estimate | None,
         binary: int | None,
+        rung: int | None = None,
+        anchor: str = "",
     ) -> None:
         """Stores one measurement for good: once this returns, no crash of ours loses it.
 
@@ -163,10 +165,20 @@ class Store:
             work: what one launch does, from which bandwidth is derived.
             estimate: the median of its samples; None where it has none.
             binary: what ``put_binary`` returned; None where there is no binary.
+            rung: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
+            anchor: the variant that it is held against; empty where there is none.
         """
         with transaction(self._engine, writes=True) as connection:
             writing.put_measurement(
-                connection, run, measurement, environment=environment, work=work, estimate=estimate, binary=binary
+                connection,
+                run,
+                measurement,
+                environment=environment,
+                work=work,
+                estimate=estimate,
+                binary=binary,
+                rung=rung,
+                anchor=anchor,
             )
 
     def put_verdicts(self, run: int, judgements: Sequence[Judgement]) -> None:

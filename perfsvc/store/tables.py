@@ -180,7 +180,7 @@ class Measurements(Base):
     """A case on a device in a replica: its samples and their summary, or why there are none.
 
     ``samples`` is ``perfsvc.store.samples`` of the seconds of each sample; the summary is of the unrounded times. What
-    perfsvc of revision 0001 did not store is NULL.
+    perfsvc of an earlier revision did not store is NULL.
     """
 
     __tablename__ = "measurements"
@@ -223,6 +223,8 @@ class Measurements(Base):
     power_w: Mapped[float | None]
     slowdowns: Mapped[str | None]
     rejected_batches: Mapped[int] = mapped_column(server_default="0")
+    rung: Mapped[int | None]
+    anchor: Mapped[str] = mapped_column(server_default="")
 
 
 class Batches(Base):

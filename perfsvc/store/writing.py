@@ -104,6 +104,8 @@ def put_measurement(
     work: Work,
     estimate: Estimate | None,
     binary: int | None,
+    rung: int | None,
+    anchor: str,
 ) -> None:
     """Stores one measurement with its batches and metrics; see ``Store.put_measurement``."""
     row = {
@@ -135,6 +137,8 @@ def put_measurement(
         "check_s": measurement.check_s,
         "sampling_s": measurement.sampling_s,
         "busy_s": measurement.busy_s,
+        "rung": rung,
+        "anchor": anchor,
         **batches.summary(measurement.batches),
     }
     stored = new_id(connection, Measurements, row)

@@ -312,6 +312,7 @@ class Benchmark:
         variants: the implementations.
         name: what the case ids call it; the folder's name where it is not given.
         version: raise it when the problem changes so much that its history should end.
+        anchor: the variant, by its full name, that the others are held against at the same point.
     """
 
     axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
@@ -325,6 +326,7 @@ class Benchmark:
     variants: Sequence[Variant] = ()
     name: str = ""
     version: int = 1
+    anchor: str = ""
     line: int = _line()
 
 

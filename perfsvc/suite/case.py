@@ -19,7 +19,8 @@ class CaseSpec:
     ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
     ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``). ``bench`` is the benchmark file and ``bench_text``
     what it said when it was read: inputs, reference and Python steps come from that, whatever becomes of the file.
-    ``reference`` is equal for the variants that are compared with the same one: 0 for the benchmark's own.
+    ``reference`` is equal for the variants that are compared with the same one: 0 for the benchmark's own. ``rung``
+    is the variant's place on its benchmark's ladder, and ``anchor`` the variant that it is held against there.
     """
 
     case: Case
@@ -35,6 +36,8 @@ class CaseSpec:
     bench_text: str
     seed: int
     reference: int = 0
+    rung: int = 0
+    anchor: str = ""
 
     @property
     def inputs(self) -> str:

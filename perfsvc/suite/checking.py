@@ -12,9 +12,9 @@ from perfsvc.suite.arrays import Arrays, make_expected, make_inputs, seed_of, sh
 from perfsvc.suite.authoring import Benchmark, Output, Variant
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.check_variant import problems_of_output, problems_of_variant
-from perfsvc.suite.expansion import Expansion, expand
+from perfsvc.suite.expansion import Expansion, expand, ladder
 from perfsvc.suite.fields import misfits_of_benchmark
-from perfsvc.suite.functions import unknown_names
+from perfsvc.suite.functions import nearest, unknown_names
 from perfsvc.suite.points import axes_of, fits_in_an_id, full_points, problems_of_points, smoke_point
 from perfsvc.suite.problem import Problem
 from perfsvc.suite.resolving import resolve, worth_running
@@ -83,6 +83,9 @@ def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]
         )
     if benchmark.reference is not None and not benchmark.outputs:
         yield Problem("no outputs", line, 'declare what the reference computes: outputs={"c": output("float32", ...)}')
+    names = [rung.name for rung in ladder(benchmark)]
+    if benchmark.anchor and benchmark.anchor not in names:
+        yield Problem(f"the anchor {benchmark.anchor!r} is no variant", line, nearest(benchmark.anchor, names))
     yield from problems_of_points(benchmark)
     yield from _problems_of_outputs(benchmark.outputs, axes, line)
     for field in ("work", "tolerance"):

@@ -45,6 +45,12 @@ def _expansion(variant: Variant, chosen: tuple[Any, ...]) -> Expansion:
     )
 
 
+def ladder(benchmark: Benchmark) -> tuple[Expansion, ...]:
+    """All that a benchmark's variants stand for, in their order, but for those whose fields hold the wrong things."""
+    whole = [variant for variant in benchmark.variants if not any(misfits_of_variant(variant))]
+    return tuple(rung for variant in whole for rung in expand(variant))
+
+
 def owner_of_reference(benchmark: Benchmark, variant: Variant) -> int:
     """The place, counted from 1, of the first variant that has the reference of this one; 0 for the benchmark's."""
     if variant.reference is None:
@@ -54,12 +60,7 @@ def owner_of_reference(benchmark: Benchmark, variant: Variant) -> int:
 
 def reference_of(benchmark: Benchmark, variant: str) -> Function | None:
     """The reference that the results of a variant, by its full name, are compared with: its own or the benchmark's."""
-    own = (
-        one.reference
-        for one in benchmark.variants
-        if one.reference is not None and not any(misfits_of_variant(one))
-        if any(expansion.name == variant for expansion in expand(one))
-    )
+    own = (rung.variant.reference for rung in ladder(benchmark) if rung.name == variant and rung.variant.reference)
     return next(own, benchmark.reference)
 
 

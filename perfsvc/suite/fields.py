@@ -92,6 +92,7 @@ _BENCHMARK = {
     "variants": _Kind("a list of Variant(...)", _each(_is(Variant))),
     "name": _TEXT,
     "version": _Kind("an integer", _is(int)),
+    "anchor": _TEXT,
 }
 
 _VARIANT = {

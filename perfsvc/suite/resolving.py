@@ -44,7 +44,7 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.expansion import Expansion, owner_of_reference
+from perfsvc.suite.expansion import Expansion, ladder, owner_of_reference
 from perfsvc.suite.extents import block_of, grid_of, integer, shape_of
 from perfsvc.suite.functions import evaluate
 from perfsvc.suite.points import Point, is_value, plain
@@ -130,6 +130,8 @@ def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping
         bench_text=file.text,
         seed=seed_of(case.benchmark, case.version, point),
         reference=owner_of_reference(benchmark, variant),
+        rung=[rung.name for rung in ladder(benchmark)].index(expansion.name),
+        anchor=benchmark.anchor,
     )
     return tuple(replace(spec, mode=mode) for mode in modes)
 

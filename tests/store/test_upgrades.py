@@ -122,6 +122,11 @@ def test_what_revision_0002_brought_is_read_and_not_made_up_for_0001(upgraded, d
     assert {name: columns[name] for name in known} == {name: [stored] for name, stored in known.items()}
 
 
+def test_the_ladder_of_revision_0003_is_read_and_nobody_knows_it_of_earlier_ones(upgraded, dump):
+    columns = upgraded.columns([2])
+    assert (columns["rung"], columns["anchor"]) == (([2], ["copy"]) if dump.stem > "0002" else ([None], [""]))
+
+
 def test_what_a_run_of_revision_0002_knew_beside_its_times_is_read(upgraded, dump):
     new = dump.stem > "0001"
     (tiled,) = {series.case for series in upgraded.levels(2)}

@@ -270,6 +270,69 @@ def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_mea
     assert list(zip(table["variant"], table["n"], strict=True)) == [("a", 2), ("b", 2), ("a", 16), ("b", 16)]
 
 
+# --- ladders and anchors ---------------------------------------------------------------------------------------------
+
+
+def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
+    """Two replicas of three rungs, held against the last one."""
+    same = {"run": 1, "device": "G", "mode": "cold", "benchmark": "t", "version": 1, "point": "n=2", "anchor": "copy"}
+    own = {
+        "variant": ["tiled", "copy", "naive"] * 2,
+        "case": ["t/tiled", "t/copy", "t/naive"] * 2,
+        "rung": [1, 2, 0] * 2,
+        "replica": [0] * 3 + [1] * 3,
+        "median_s": [2.0, 1.0, 8.0, 4.0, 1.0, 2.0],
+        "status": ["ok"] * 6,
+    }
+    rest = {"reason": "", "low_s": 1.0, "high_s": 1.0, "samples": 10}
+    return frame({name: [value] * 6 for name, value in (same | rest).items()} | own | changed)
+
+
+def test_variants_stand_in_the_order_of_their_ladder() -> None:
+    assert list(on_a_ladder()["variant"]) == ["naive", "naive", "tiled", "tiled", "copy", "copy"]
+    assert list(on_a_ladder(rung=[None] * 6)["variant"]) == ["copy", "copy", "naive", "naive", "tiled", "tiled"]
+
+
+def test_a_measurement_has_its_share_of_the_anchor_in_its_replica_and_a_case_that_of_the_levels() -> None:
+    table = on_a_ladder()
+    assert list(table["anchor_share"]) == [0.125, 0.5, 0.5, 0.25, 1.0, 1.0]
+    assert list(summary(table)["anchor_share"]) == pytest.approx([0.25, 1 / math.sqrt(8), 1.0])
+    assert details(summary(table).to_dict("records")[0]).anchor_share == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("differs", "here", "there"),
+    [("device", "G", "H"), ("mode", "cold", "warm"), ("point", "n=2", "n=3"), ("version", 1, 2), ("run", 1, 2)],
+)
+def test_an_anchor_elsewhere_is_none(differs: str, here: Any, there: Any) -> None:
+    table = summary(on_a_ladder(**{differs: [here, there, here] * 2}))
+    shares = dict(zip(table["variant"], table["anchor_share"], strict=True))
+    assert shares["copy"] == 1.0
+    assert math.isnan(shares["tiled"])
+
+
+def test_a_wrong_anchor_gives_no_share_of_its_level() -> None:
+    status = ["ok", "wrong", "ok", "ok", "ok", "ok"]
+    assert summary(on_a_ladder(status=status))["anchor_share"].isna().all()
+
+
+def test_without_an_anchor_there_are_no_columns_for_it() -> None:
+    table = on_a_ladder(anchor=[""] * 6)
+    assert not {"anchor", "anchor_share"} & {*table, *summary(table)}
+    both = on_a_ladder(anchor=["copy", "copy", ""] * 2)
+    bare = both[both["anchor"] != "copy"]
+    assert not {"anchor", "anchor_share"} & set(summary(bare))
+
+
+def test_the_page_has_a_column_for_the_anchor_where_a_benchmark_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    bare = text_of("html", frame(columns()), capsys)
+    assert 'data-name="of anchor"' not in bare
+    held = columns(anchor=["tree"] * 4, version=[1] * 4, status=["ok"] * 3 + ["skipped"])
+    page = text_of("html", frame(held), capsys)
+    assert '<td data-name="of anchor" class="number">100 %</td>' in page
+    assert "<dt>of anchor</dt>" not in page
+
+
 # --- what stands beside the times ------------------------------------------------------------------------------------
 
 

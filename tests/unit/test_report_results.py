@@ -60,6 +60,30 @@ def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None
     assert (row.device_model, row.device_kind, row.status, row.replicas) == ("Fake GPU", "fake", Status.OK, 3)
 
 
+def test_a_row_has_its_share_of_the_anchor_at_its_point_and_in_its_mode() -> None:
+    anchor, point = replace(CASE, variant="copy"), replace(CASE, point=(("n", 8),))
+    spec = replace(SPEC, anchor="copy")
+    places = [(CASE, Mode.COLD), (CASE, Mode.WARM), (anchor, Mode.COLD), (point, Mode.COLD)]
+    specs = {("FAKE-1", case.id, mode): replace(spec, case=case, mode=mode) for case, mode in places}
+    times = dict(zip(places, (4.0, 2.0, 1.0, 1.0), strict=True))
+    measurements = [replace(measured(0, times[place]), case=place[0], mode=place[1]) for place in places]
+    found = rows([DEVICE], specs, measurements, levels(measurements))
+    assert [(row.anchor, row.anchor_share) for row in found] == [
+        ("copy", 0.25),
+        ("copy", None),
+        ("copy", 1.0),
+        ("copy", None),
+    ]
+
+
+def test_a_wrong_anchor_is_nothing_to_be_held_against() -> None:
+    anchor = replace(CASE, variant="copy")
+    specs = {("FAKE-1", case.id, Mode.COLD): replace(SPEC, case=case, anchor="copy") for case in (CASE, anchor)}
+    measurements = [measured(0, 4.0), replace(measured(0, 1.0, status=Status.WRONG), case=anchor)]
+    row, _ = rows([DEVICE], specs, measurements, levels(measurements))
+    assert (row.anchor, row.anchor_share) == ("copy", None)
+
+
 def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
     before, after = [(1.0,), (1.1,), (1.5,)], [(1.0,), (1.2,), (1.2,)]
     series = Series(CASE, "FAKE-1", "Fake GPU")

@@ -71,6 +71,33 @@ def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) ->
     assert units.share(fraction) == written
 
 
+# --- the anchor ------------------------------------------------------------------------------------------------------
+
+
+def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not_measured() -> None:
+    rows = [
+        replace(ROW, anchor="copy", anchor_share=0.964),
+        replace(ROW, case=OTHER, anchor="copy", anchor_share=None, roof_share=None),
+    ]
+    lines = show(Shown(1, rows)).splitlines()
+    (heading,) = [line for line in lines if "of anchor" in line]
+    first, second = [line for line in lines if line.startswith("✓")]
+    at = heading.index("of anchor")
+    assert first[at : at + len("of anchor")] == "     96 %"
+    assert not second[at : at + len("of anchor")].strip()
+
+
+def test_without_an_anchor_there_is_no_column_for_it() -> None:
+    assert "anchor" not in show(Shown(1, [ROW], roofs={"GPU-1": ROOF}))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_share_of_the_anchor_fits_every_terminal(width: int) -> None:
+    text = show(Shown(1, [replace(ROW, anchor="copy", anchor_share=1.03)], roofs={"GPU-1": ROOF}), width)
+    assert "103 %" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
 # --- modes -----------------------------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,13 @@ def show(of: dict[str, list[Any]]) -> str:
     return out.getvalue()
 
 
+def test_a_stored_run_shows_the_share_of_the_anchor_where_there_is_one() -> None:
+    assert "of anchor" not in show(columns())
+    text = show(columns(anchor=["tree"] * 3))
+    assert "of anchor" in text
+    assert "100 %" in text
+
+
 def test_a_stored_run_is_shown_with_the_level_that_verdicts_compare() -> None:
     level = estimate_level([[median] for median in MEDIANS])
     text = show(columns())

@@ -95,6 +95,25 @@ def test_problems_that_hold_only_at_a_full_point_are_found_too(tmp_path):
     assert "i64('n')" in problem.cure
 
 
+def test_an_anchor_by_half_its_name_is_told_the_nearest(suite):
+    (problem,) = problems_of(suite, "anchor_that_is_no_variant")
+    assert problem.cure == "did you mean 'plain-T2'?"
+
+
+def test_an_anchor_that_cannot_be_used_leaves_its_siblings(tmp_path):
+    text = (BROKEN / "anchor_that_is_no_variant" / "bench.py").read_text().replace("../scale.cu", "scale.cu")
+    start, end = text.index("        Variant("), text.index("    ],\n")
+    copy = text[start:end].replace('"plain"', '"copy"').replace("scale.cu", "copy.cu")
+    (tmp_path / "scale.cu").write_text("")
+    (tmp_path / "bench.py").write_text(
+        (text[:end] + copy + text[end:]).replace('"plain",\n    var', '"copy-T1",\n    var')
+    )
+    suite = discover(tmp_path)
+    (problem,) = suite.problems
+    assert "no source file 'copy.cu'" in problem.what
+    assert {listed.case.variant for listed in suite.cases} == {"plain-T1", "plain-T2"}
+
+
 def test_text_that_is_not_utf8_is_reported(tmp_path):
     (tmp_path / "bench.py").write_bytes(b"# caf\xe9\n")
     (problem,) = discover(tmp_path).problems

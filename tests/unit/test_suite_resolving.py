@@ -110,6 +110,18 @@ def test_work_tolerance_mode_and_requirements_are_those_of_the_point(spec):
     assert spec.requires == ("cuda", "sm_90", "n % 2 == 0")
 
 
+def test_a_rung_is_the_place_among_all_that_variants_stand_for(suite):
+    specs = suite.resolve(Selection(("steps[n=4096,scale=2.0]",)), "full")
+    found = [(spec.case.variant, spec.rung, spec.anchor) for spec in specs]
+    assert found == [
+        ("full-TILE16-FAST0", 0, "full-TILE32-FAST1"),
+        ("full-TILE16-FAST1", 1, "full-TILE32-FAST1"),
+        ("full-TILE32-FAST0", 2, "full-TILE32-FAST1"),
+        ("full-TILE32-FAST1", 3, "full-TILE32-FAST1"),
+    ]
+    assert [(spec.rung, spec.anchor) for spec in suite.resolve(Selection(("python",)), "full")] == [(0, ""), (1, "")]
+
+
 def test_python_variants_have_calls_and_no_units(suite):
     host, pipeline = suite.resolve(Selection(("python",)), "full")
     assert (host.kind, host.units, host.steps) == (Kind.HOST, (), (Call("metrics"),))

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from perfsvc.model import (
     Batch,
@@ -76,7 +77,7 @@ def fill(store: Store) -> None:
         sampling_s=3.5,
         busy_s=3.25,
     )
-    put(store, second, renamed, 0.5, None)
+    put(store, second, renamed, 0.5, None, rung=2, anchor="copy")
     store.put_noise(second, {("GPU-1", SHARED, Mode.COLD): Noise(0.25, 0.125)})
     store.put_roofs(second, {"GPU-1": Roof(2.0e12, 2.5e12)})
     store.put_left_out(second, [("GPU-1", NAIVE, Mode.COLD)])
@@ -85,12 +86,19 @@ def fill(store: Store) -> None:
     store.pin(first, [series], by="ann", comment="release")
 
 
-def put(store: Store, run: int, measurement: Measurement, median_s: float | None, binary: int | None) -> None:
+def put(
+    store: Store,
+    run: int,
+    measurement: Measurement,
+    median_s: float | None,
+    binary: int | None,
+    **of_a_ladder: Any,
+) -> None:
     """One measurement whose interval is its median."""
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
     environment = Environment("580.1", "nvcc 13.0.88", 700.0)
     store.put_measurement(
-        run, measurement, environment=environment, work=Work(1, 2, 3), estimate=estimate, binary=binary
+        run, measurement, environment=environment, work=Work(1, 2, 3), estimate=estimate, binary=binary, **of_a_ladder
     )
 
 

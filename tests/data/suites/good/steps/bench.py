@@ -36,6 +36,7 @@ benchmark = Benchmark(
     tolerance=lambda n: Tolerance(max=1e-6 * n, mean=1e-7 * n),
     work=lambda n: Work(read_bytes=8 * n, written_bytes=4 * n, flops=2 * n),
     version=3,
+    anchor="full-TILE32-FAST1",
     variants=[
         Variant(
             "full",

@@ -1,0 +1,27 @@
+from perfsvc.suite import Benchmark, Tolerance, Variant, ceil_div, output
+
+
+def inputs(rng, n):
+    return {"x": rng.random(n)}
+
+
+benchmark = Benchmark(  # problem: the anchor 'plain' is no variant
+    axes={"n": (256, 1000)},
+    smoke={"n": 10},
+    inputs=inputs,
+    outputs={"y": output("float64", lambda n: n)},
+    reference=lambda x: 2 * x,
+    tolerance=Tolerance(max=1e-6, mean=1e-7),
+    anchor="plain",
+    variants=[
+        Variant(
+            "plain",
+            params={"T": (1, 2)},
+            source="../scale.cu",
+            entry="scale",
+            grid=lambda n: ceil_div(n, 64),
+            block=64,
+            args=("y", "x", "n"),
+        ),
+    ],
+)
