@@ -108,7 +108,7 @@ benchmark = Benchmark(
             grid=by_tiles,
             block=lambda TILE: (TILE, TILE),
             args=("C", *INPUTS),
-            only=lambda m, n, k, TILE: TILE == max(TILES) or small(m, n, k),
+            only=lambda m, n, k, TILE: small(m, n, k) or TILE in TILES[2:],
         ),
         Variant(
             "two_columns",
