@@ -1,0 +1,139 @@
+"""The pages that benchmarks/kernels_page.py writes, from a run of the CPU device that is stored beside the tests."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from perfsvc import resources
+from perfsvc.suite import discover
+
+ROOT = Path(__file__).parents[2]
+STORED = ROOT / "tests" / "data" / "kernels_page" / "run.json"
+PAGE = """\
+# Kernels
+
+<!-- measured: transpose -->
+old
+<!-- end -->
+
+The story.
+
+<!-- measured: dot -->
+kept
+<!-- end -->
+"""
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """The script as Python imports it: with its own folder on the path."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("kernels_page")
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """A folder of pages, the told one before the script was there."""
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "kernels.md").write_text(PAGE, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def pages(script, docs):
+    """Has the script write the pages of some rows, the stored ones if none are given."""
+
+    def written(*rows):
+        run = docs / "run.json"
+        run.write_text(json.dumps(rows) if rows else STORED.read_text(encoding="utf-8"), encoding="utf-8")
+        assert script.main([str(run), "--docs", str(docs), "--command", "perfsvc run --device cpu"]) == 0
+        return tuple((docs / name).read_text(encoding="utf-8") for name in ("kernels.md", "measured/kernels.md"))
+
+    return written
+
+
+@pytest.fixture
+def rows():
+    return json.loads(STORED.read_text(encoding="utf-8"))
+
+
+def test_a_ladder_is_told_by_its_right_variants_at_their_largest_points(pages):
+    told, _ = pages()
+    assert told == (
+        "# Kernels\n\n"
+        "<!-- measured: transpose -->\n\n"
+        "| variant | at | median | rate | of anchor | max error |\n"
+        "| --- | ---: | ---: | ---: | ---: | ---: |\n"
+        "| `naive` | n=4096 | 149.8 ms | 896 MB/s | 5 % | 0 |\n"
+        "| `copy` | n=4096 | 6.914 ms | 19.4 GB/s | 100 % | 0 |\n\n"
+        "<!-- end -->\n\n"
+        "The story.\n\n"
+        "<!-- measured: dot -->\nkept\n<!-- end -->\n"
+    )
+
+
+def test_every_case_is_measured_or_has_its_reason(pages, rows):
+    _, measured = pages()
+    toolkit, commit = rows[0]["toolkit"], rows[0]["commit"][:9]
+    assert f"\n\n2026-11-21 · AMD EPYC · {toolkit} · commit {commit}+\n\n" in measured
+    assert "`perfsvc run --device cpu`" in measured
+    assert "| `naive` | n=256 | 956.5 µs | ±181.0 % | 548 MB/s | 6 % | 0 | 0 |" in measured
+    assert "- `transpose/cupy[n=8192]` skipped: requires cuda: this is the CPU device" in measured
+    assert len(re.findall(r"^(?:\| `|- `)", measured, re.MULTILINE)) == len(rows)
+
+
+def test_a_gpu_is_named_with_its_driver_and_what_its_memory_copies(pages, rows):
+    of_gpu = {"driver": "580.159.04", "power_limit_w": 700.0, "copy_bytes_per_s": 2.96e12, "dirty": False}
+    _, measured = pages(*(row | of_gpu for row in rows))
+    assert "AMD EPYC, power limit 700 W, copies 2.96 TB/s · driver 580.159.04 · c++" in measured
+    assert f"commit {rows[0]['commit'][:9]}\n" in measured
+
+
+def test_what_computes_is_told_in_flops_and_what_moves_in_bytes(pages, rows):
+    told, measured = pages(*(row | {"flops": 2 * 4096**3, "flops_per_s": 5e13} for row in rows))
+    assert "| `copy` | n=4096 | 6.914 ms | 50.0 TFLOP/s | 100 % | 0 |" in told
+    assert "19.4 GB/s | 50.0 TFLOP/s" in measured
+
+
+def test_a_case_without_a_time_shows_its_own_metrics(pages, rows):
+    nothing = dict.fromkeys(("median_s", "low_s", "high_s", "bandwidth_bytes_per_s", "anchor_share", "max_error"))
+    told, _ = pages(rows[0], rows[1] | nothing | {"metric_load_s": 1.5e-3, "metric_sm_cycles": 7.0})
+    assert "| variant | at | median | rate | of anchor | max error | load_s |" in told
+    assert "| `copy` | n=256 | – | – | – | – | 1.500 ms |" in told
+
+
+def test_a_mode_is_named_where_it_is_not_the_usual_one(pages, rows):
+    told, _ = pages(rows[0], rows[0] | {"mode": "warm"})
+    assert re.findall(r"^\| (`naive`.*?) \|", told, re.MULTILINE) == ["`naive`", "`naive` warm"]
+
+
+def test_a_picture_stands_above_its_table(pages, docs):
+    (docs / "measured" / "kernels").mkdir()
+    (docs / "measured" / "kernels" / "transpose.svg").write_text("<svg/>")
+    told, _ = pages()
+    assert "<!-- measured: transpose -->\n\n![transpose](measured/kernels/transpose.svg)\n\n| variant" in told
+
+
+def test_writing_twice_changes_nothing(pages):
+    assert pages() == pages()
+
+
+def test_a_benchmark_without_a_place_is_refused_before_anything_is_written(pages, rows, docs, capsys):
+    with pytest.raises(SystemExit):
+        pages(*(row | {"benchmark": "scan"} for row in rows))
+    assert "has no place for scan: write <!-- measured: scan -->" in capsys.readouterr().err
+    assert not (docs / "measured" / "kernels.md").exists()
+
+
+def test_several_runs_are_refused(pages, rows, capsys):
+    with pytest.raises(SystemExit):
+        pages(*rows, rows[0] | {"run": 2})
+    assert "holds 2 runs and devices" in capsys.readouterr().err
+
+
+def test_the_page_has_a_place_for_every_benchmark_of_the_suite():
+    places = re.findall(r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "kernels.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(places) == sorted(file.name for file in discover(resources.folder("kernels")).benchmarks)
