@@ -84,7 +84,7 @@ class Kernels:
     def _measure(self, specs):
         able = [spec for spec in specs.values() if not unmet(spec, self._device.info)]
         self._build({unit for spec in able for unit in spec.units})
-        arrays = cache(_arrays)
+        arrays = {name: _arrays(spec) for name, spec in {spec.arrays: spec for spec in able}.items()}
         return {name: self._measure_one(spec, arrays) for name, spec in specs.items()}
 
     def _build(self, units):
@@ -110,29 +110,16 @@ class Kernels:
             bench=spec.bench_text if any(isinstance(step, Call) for step in spec.steps) else "",
         )
         codes = [module.code for module in modules]
-        return measure(self._device, job, codes, arrays(Shared(spec)), Vault(self._device, 0)).measurement
+        return measure(self._device, job, codes, arrays[spec.arrays], Vault(self._device, 0)).measurement
 
     def _without_samples(self, case, error):
         return without_samples(case, self._device.info.uuid, 0, Mode.WARM, error)
 
 
-class Shared:
-    """A case, equal to those that have their arrays in common with it."""
-
-    def __init__(self, spec):
-        self.spec = spec
-
-    def __eq__(self, other):
-        return self.spec.arrays == other.spec.arrays
-
-    def __hash__(self):
-        return hash(self.spec.arrays)
-
-
-def _arrays(shared):
+def _arrays(spec):
     """What ``perfsvc.measure.shared.Mapped`` holds, in memory of this process."""
-    inputs, expected = make_arrays(shared.spec)
-    fresh_inputs, fresh_expected = make_fresh(shared.spec, lambda: inputs)
+    inputs, expected = make_arrays(spec)
+    fresh_inputs, fresh_expected = make_fresh(spec, lambda: inputs)
     for array in (*inputs.values(), *expected.values(), *fresh_inputs.values(), *fresh_expected.values()):
         array.flags.writeable = False
     return SimpleNamespace(inputs=inputs, expected=expected, fresh_inputs=fresh_inputs, fresh_expected=fresh_expected)

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.model import Launch, Status
-from perfsvc.suite import Inputs, Selection
+from perfsvc.suite import Inputs
+from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import resolve, worth_running
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191)
-EXAMPLES = 50
+EXAMPLES = 20
 
 
 def test_the_smoke_point_is_right(check, suite, benchmark):
@@ -70,7 +71,8 @@ def edges(suite, name):
     """The sizes at and beside which a variant's grid grows, and those of the blocks' sides, by axis."""
     smoke = suite.benchmark(name).benchmark.smoke
     found = {axis: {1} for axis, value in smoke.items() if isinstance(value, int)}
-    for listed in suite.select(Selection((name,)), "smoke"):
+    variants = {listed.case.variant: listed for listed in suite.cases if listed.case.benchmark == name}
+    for listed in variants.values():
         for axis in found:
             around = {tile + beside for tile in tiles(listed, axis, smoke[axis]) for beside in (-1, 0, 1)}
             found[axis] |= {size for size in around if 1 <= size <= smoke[axis]}
@@ -96,10 +98,11 @@ def grids(launches):
 
 def launches(listed, axis, value):
     """What a variant launches where the smoke point has this value on an axis; nothing where it is not to run."""
-    point = tuple((one, value if one == axis else other) for one, other in listed.case.point)
+    smoke = smoke_point(listed.file.benchmark)
+    point = tuple((one, value if one == axis else other) for one, other in smoke)
     if not worth_running(listed.expansion, point):
         return []
-    (spec, *_) = resolve(listed.file, listed.expansion, point, buffers(listed.file, listed.case.point))
+    (spec, *_) = resolve(listed.file, listed.expansion, point, buffers(listed.file, smoke))
     return [step for step in spec.steps if isinstance(step, Launch)]
 
 
