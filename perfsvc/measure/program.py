@@ -69,9 +69,7 @@ class Program:
 
     def run(self) -> None:
         """Runs every step, those of the host included, and waits for the device."""
-        for step in self._all:
-            step()
-        self._device.synchronize()
+        self.call()
 
     def sample(self) -> None:
         """Runs every timed step like ``run``: what a ``pipeline`` variant is timed for."""
@@ -86,6 +84,7 @@ class Program:
 
     def call(self) -> list[Any]:
         """Runs every step like ``run`` and returns what the Python functions returned."""
+        self._device.synchronize()  # inputs may be on their way, and a pipeline has streams of its own
         returned = [step() for step in self._all]
         self._device.synchronize()
         return returned

@@ -116,7 +116,7 @@ def test_only_what_the_device_does_is_queued_and_all_is_run():
         assert device.log == []
         bound.run()
         assert memory.read("total") == 0
-        assert device.log == [("synchronize",)]
+        assert device.log == [("synchronize",), ("synchronize",)]
     assert called == [77, 77]
 
 
@@ -202,7 +202,15 @@ def test_what_is_not_timed_is_run_for_checks_alone():
         bound.queue()
         assert called == ["bring", "work", "work", "work"]
         assert memory.read("total") == 10
-        assert device.log == [("synchronize",), ("synchronize",)]
+        assert device.log == 3 * [("synchronize",)]
+
+
+def test_functions_with_streams_of_their_own_find_the_inputs_there():
+    steps = (Call("work"),)
+    with program(*steps, work=lambda *_: device.log.append("work")) as (device, _, bound):
+        bound.run()
+        bound.sample()
+        assert device.log == [("synchronize",), "work", ("synchronize",), "work", ("synchronize",)]
 
 
 def test_what_a_function_raises_is_said_with_its_name():
