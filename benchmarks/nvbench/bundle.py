@@ -11,7 +11,7 @@ import numpy as np
 from perfsvc.device.cuda.arena import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.measure.memory import GUARD_BYTES
 from perfsvc.measure.plan import Task
-from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, Step
+from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, ScalarArg, Step
 
 BEGINNING_BYTES = 4 << 20
 """What is written of an input; on the device it is repeated until the buffer is full."""
@@ -91,4 +91,6 @@ def _step(step: Step, sizes: Mapping[str, int]) -> dict[str, Any]:
 def _argument(one: Arg) -> dict[str, Any]:
     if isinstance(one, BufferArg):
         return {"kind": "buffer", "buffer": one.buffer}
-    return {"kind": "scalar", "dtype": one.dtype, "value": one.value}
+    if isinstance(one, ScalarArg):
+        return {"kind": "scalar", "dtype": one.dtype, "value": one.value}
+    raise ValueError(f"NVBench's side of the comparison cannot pass {one}")

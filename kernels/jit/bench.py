@@ -3,7 +3,7 @@
 A cubin holds instructions of one architecture, and the driver only puts them in place. PTX is text for every
 architecture since its own, and the driver has to assemble it for the GPU that it finds. It keeps what it made in a
 cache on disk (``~/.nv/ComputeCache``) and finds it there the next time. So PTX loads slowly once on each machine,
-once more after each new driver, and always where there is no such cache (``CUDA_CACHE_DISABLE``, or no home to keep it).
+once more after each new driver, and every time where there is no such cache (``CUDA_CACHE_DISABLE``, say).
 """
 
 import os
