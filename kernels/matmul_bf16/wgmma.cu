@@ -1,9 +1,9 @@
 // Hopper's own way: TMA copies whole tiles on the word of one thread, and four warps together multiply 64x128 elements
 // with one instruction, straight from shared memory.
 //
-// No thread computes addresses or holds what is copied, so registers hold sums alone. STAGES tiles of A and B are here or
-// on their way; but each is fetched only after all warps have multiplied the one in whose place it comes, and for that
-// they wait for each other. Two blocks on a multiprocessor fill each other's gaps.
+// No thread computes addresses or holds what is copied, so registers hold sums alone. STAGES tiles of A and B are here
+// or on their way; but each is fetched only after all warps have multiplied the one in whose place it comes, and for
+// that they wait for each other. Two blocks on a multiprocessor fill each other's gaps.
 //
 // STAGES: tiles of A and of B in shared memory, 32 KiB each pair.
 #include "wgmma.cuh"
@@ -16,8 +16,8 @@ struct Stage {
 };
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-    matmul_wgmma(const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float *C, int m, int n,
-                 int k) {
+    matmul_wgmma(const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float *C, int m,
+                 int n, int k) {
     extern __shared__ __align__(1024) Stage stages[];
     uint64_t *const full = reinterpret_cast<uint64_t *>(stages + STAGES);  // a barrier for each stage
     const int row = blockIdx.y * TILE;

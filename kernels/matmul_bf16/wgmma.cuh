@@ -1,14 +1,15 @@
-// What Hopper's tensor cores need beside the arithmetic, one PTX instruction a function: barriers in shared memory, tiles
-// that the tensor memory accelerator (TMA) copies, and products that a warpgroup (four warps) starts and waits for later.
+// What Hopper's tensor cores need beside the arithmetic, one PTX instruction a function: barriers in shared memory,
+// tiles that the tensor memory accelerator (TMA) copies, and products that a warpgroup (four warps) starts and waits
+// for later.
 //
-// A tile has rows of 128 bytes along k: 64 bfloat16 or 32 floats, which the tensor cores read as TF32 (TF32 = 1). Counted
-// in bytes the two do not differ, so all that follows serves both.
+// A tile has rows of 128 bytes along k: 64 bfloat16 or 32 floats, which the tensor cores read as TF32 (TF32 = 1).
+// Counted in bytes the two do not differ, so all that follows serves both.
 //
 // Where the bytes of a tile lie. Rows one below the other, 128 bytes apart, would have their 16-byte pieces of one
-// column all in the same four banks. So TMA swizzles: of the eight pieces of row r it stores piece p as piece p ^ (r % 8).
-// Eight rows, 1024 bytes, are one pattern, and it starts at an address that is a multiple of 1024. The tensor cores undo
-// this, for they exchange the same bits of the address: bits 4 to 6 with bits 7 to 9 by exclusive or. That is why
-// stepping 32 bytes along k is nothing but adding 32 to the address of the first row.
+// column all in the same four banks. So TMA swizzles: of the eight pieces of row r it stores piece p as piece p ^ (r %
+// 8). Eight rows, 1024 bytes, are one pattern, and it starts at an address that is a multiple of 1024. The tensor
+// cores undo this, for they exchange the same bits of the address: bits 4 to 6 with bits 7 to 9 by exclusive or. That
+// is why stepping 32 bytes along k is nothing but adding 32 to the address of the first row.
 #pragma once
 
 #include <cuda.h>
@@ -24,8 +25,8 @@ constexpr int DEPTH = ROW_BYTES / 2;
 
 __device__ inline uint32_t shared_address(const void *at) { return __cvta_generic_to_shared(at); }
 
-// ---- Barriers. A phase of a barrier ends when `count` arrivals and all expected bytes have come; phases have the parities
-// ---- 0, 1, 0, 1 ... and waiting for the parity before the first one is no wait at all.
+// ---- Barriers. A phase of a barrier ends when `count` arrivals and all expected bytes have come; phases have the
+// ---- parities 0, 1, 0, 1 ... and waiting for parity 1 before the first one has ended is no wait at all.
 
 __device__ inline void init_barrier(uint64_t &barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count) : "memory");
@@ -79,13 +80,14 @@ __device__ inline void synchronize_cluster() {
 
 __device__ inline void load_tile(void *tile, const CUtensorMap &matrix, int row, int k, uint64_t &barrier) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-            "r"(shared_address(tile)),
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(tile)),
         "l"(&matrix), "r"(k), "r"(row), "r"(shared_address(&barrier))
         : "memory");
 }
 
-// The same into every block of the cluster in `blocks` (a bit each): at the same place, and counted by its own barrier.
+// The same into every block of the cluster in `blocks` (a bit each): at the same place, and counted by its own
+// barrier.
 __device__ inline void load_tile_into(uint16_t blocks, void *tile, const CUtensorMap &matrix, int row, int k,
                                       uint64_t &barrier) {
     asm volatile(
@@ -136,18 +138,18 @@ __device__ inline void wait_for_products() {
 #define WGMMA(columns) "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 "
 #define AS_THEY_LIE "1, 1, 1, 0, 0;"  // add to the sums; negate neither, transpose neither
 #endif
-#define SUMS_8(i)                                                                                                       \
-    "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]),        \
+#define SUMS_8(i)                                                                                                      \
+    "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]),      \
         "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
-#define NAMES_0_TO_63                                                                                                   \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "     \
-    "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "     \
+#define NAMES_0_TO_63                                                                                                  \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "   \
+    "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "   \
     "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_64_TO_127                                                                                                 \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, "     \
-    "%86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, "   \
-    "%107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "       \
+#define NAMES_64_TO_127                                                                                                \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, "   \
+    "%86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, " \
+    "%107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "     \
     "%125, %126, %127"
 
 // Starts adding the products of 64 rows of A and 128 or 256 rows of B, over 32 bytes of k.
@@ -176,8 +178,8 @@ __device__ inline void multiply(float (&sums)[COUNT], const void *a, const void 
     commit_products();
 }
 
-// Stores what a warpgroup summed up, where it lies inside C. Warp w holds rows 16 w to 16 w + 15; in it thread t has, of
-// each eight columns, two neighbouring ones from 2 (t % 4) on, in row t / 4 and in the eighth row below. n is even.
+// Stores what a warpgroup summed up, where it lies inside C. Warp w holds rows 16 w to 16 w + 15; in it thread t has,
+// of each eight columns, two neighbouring ones from 2 (t % 4) on, in row t / 4 and in the eighth row below. n is even.
 template <int COUNT>
 __device__ inline void store(float *C, int first_row, int first_column, int m, int n, const float (&sums)[COUNT]) {
     const int thread = threadIdx.x % 128;

@@ -1,17 +1,18 @@
 // Warps with different jobs: one thread only fetches tiles, two warpgroups only multiply, and they meet at barriers.
 //
-// The stages in shared memory form a ring. The producer fetches as far ahead as there is room; it waits for a stage to be
-// empty, the consumers wait for it to be full, and neither waits for anything else. Consumers start the next products
-// before the last ones have ended, so the tensor cores do not pause at a barrier. The producer gives most of its registers
-// to the consumers, whose sums are 64x256 for each warpgroup: the wider the tile, the fewer bytes for each product.
+// The stages in shared memory form a ring. The producer fetches as far ahead as there is room; it waits for a stage to
+// be empty, the consumers wait for it to be full, and neither waits for anything else. Consumers start the next
+// products before the last ones have ended, so the tensor cores do not pause at a barrier. The producer gives most of
+// its registers to the consumers, whose sums are 64x256 for each warpgroup: the wider the tile, the fewer bytes for
+// each product.
 //
-// With fewer blocks than tiles (`persistent`) a block goes on to another tile, and the producer fetches for it while the
-// consumers still store the last one. At any time the blocks work in a rectangle of tiles GROUP high, so they share most
-// of what they fetch in the L2 cache. With CLUSTER = 2 two blocks, one above the other in C, take the same tile of B: each
-// fetches half of it for both, which saves a third of what the L2 cache has to deliver.
+// With fewer blocks than tiles (`persistent`) a block goes on to another tile, and the producer fetches for it while
+// the consumers still store the last one. At any time the blocks work in a rectangle of tiles GROUP high, so they
+// share most of what they fetch in the L2 cache. With CLUSTER = 2 two blocks, one above the other in C, take the same
+// tile of B: each fetches half of it for both, which saves a third of what the L2 cache has to deliver.
 //
-// COLUMNS: width of a block's tile, 128 or 256; STAGES: tiles of A and B in the ring; GROUP: height of the rectangle, in
-// tiles (of a cluster); CLUSTER: blocks in a cluster, 1 or 2.
+// COLUMNS: width of a block's tile, 128 or 256; STAGES: tiles of A and B in the ring; GROUP: height of the rectangle,
+// in tiles (of a cluster); CLUSTER: blocks in a cluster, 1 or 2.
 #include "wgmma.cuh"
 
 constexpr int ROWS = 128;
@@ -120,8 +121,8 @@ __device__ void consume(float *C, int m, int n, int k, const Stage *stages, uint
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
-    matmul_wgmma_ring(const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float *C, int m, int n,
-                      int k) {
+    matmul_wgmma_ring(const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float *C, int m,
+                      int n, int k) {
     extern __shared__ __align__(1024) Stage stages[];
     uint64_t *const full = reinterpret_cast<uint64_t *>(stages + STAGES);
     uint64_t *const empty = full + STAGES;
