@@ -2,26 +2,29 @@
 
     perfsvc run --db kernels.db
     perfsvc report --summary --db kernels.db --output kernels.json
+    perfsvc plot --select transpose --output docs/measured/kernels/transpose.svg --db kernels.db  # and so on
     python benchmarks/kernels_page.py kernels.json
 
-The first holds every case. The tables of the second have a row a variant, at the largest point that it was measured at;
-each stands between ``<!-- measured: transpose -->`` and ``<!-- end -->``, and all else on that page stays as it is. A
-picture docs/measured/kernels/transpose.svg is shown above its table where there is one.
+The first holds every case. The tables of the second have a row a variant, at the largest point that it was measured at,
+one for each choice of an axis that is no number. Each stands between ``<!-- measured: transpose -->`` and
+``<!-- end -->``, and all else on that page stays as it is. A picture docs/measured/kernels/transpose.svg is shown above
+its table where there is one.
 """
 
 import argparse
 import itertools
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from perfsvc.model import UNJUDGED
 from perfsvc.report import units
 from perfsvc.report.facts import metric
+from perfsvc.report.frames import parse_point
 from perfsvc.report.layout import DASH, known, spread
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def ladders(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """The rows by benchmark, in their order: by point, and rung by rung."""
-    return [(name, list(of)) for name, of in itertools.groupby(rows, key=lambda row: row["benchmark"])]
+    return [(name, list(of)) for name, of in itertools.groupby(rows, key=itemgetter("benchmark"))]
 
 
 # --- docs/measured/kernels.md ----------------------------------------------------------------------------------------
@@ -117,19 +120,25 @@ def begin(benchmark: str) -> str:
 
 
 def with_tables(page: str, rows: Sequence[Row], docs: Path) -> str:
-    """The page with the table of each benchmark of the run in its place."""
+    """The page with the table of each benchmark that has a right result in its place."""
     for name, of in ladders(rows):
-        picture = f"measured/kernels/{name}.svg"
-        shown = f"![{name}]({picture})\n\n" if (docs / picture).is_file() else ""
-        right = [row for row in of if row["status"] == RIGHT]
-        largest = {
-            (row["variant"], row["mode"]): row for row in right
-        }  # rows come point by point, and the last one stays
-        rungs = sorted(largest.values(), key=lambda row: row["rung"])
-        place = re.compile(f"{re.escape(begin(name))}.*?{re.escape(END)}", re.DOTALL)
-        text = f"{begin(name)}\n\n{shown}{table(map(few_columns, rungs))}\n\n{END}"
-        page = place.sub(lambda _, text=text: text, page, count=1)  # type: ignore[misc] # bound as it is now
+        if rungs := rungs_of(of):
+            picture = f"measured/kernels/{name}.svg"
+            shown = f"![{name}]({picture})\n\n" if (docs / picture).is_file() else ""
+            before, _, rest = page.partition(begin(name))
+            _, _, after = rest.partition(END)
+            page = f"{before}{begin(name)}\n\n{shown}{table(map(few_columns, rungs))}\n\n{END}{after}"
     return page
+
+
+def rungs_of(rows: Iterable[Row]) -> list[Row]:
+    """Of each variant with a right result the largest point, one for each choice of the axes that are no numbers."""
+    largest = {}  # rows come point by point, and the last one stays
+    for row in rows:
+        if row["status"] == RIGHT:
+            words = tuple(value for value in parse_point(row["point"]).values() if isinstance(value, str))
+            largest[row["variant"], row["mode"], words] = row
+    return sorted(largest.values(), key=itemgetter("rung"))
 
 
 def few_columns(row: Row) -> dict[str, str]:
@@ -142,6 +151,7 @@ def few_columns(row: Row) -> dict[str, str]:
         "at": row["point"].replace(",", ", "),
         "median": known(row["median_s"], units.seconds),
         "rate": rate,
+        "of roof": "" if computes else known(row["roof_share"], units.share),
         "of anchor": known(row.get("anchor_share"), units.share),
         "max error": known(row["max_error"], units.error),
         **metrics(row),

@@ -92,6 +92,18 @@ def test_a_gpu_is_named_with_its_driver_and_what_its_memory_copies(pages, rows):
     assert f"commit {rows[0]['commit'][:9]}\n" in measured
 
 
+def test_an_axis_of_words_has_a_row_for_each_of_them(pages, rows):
+    points = ("order=sorted,n=8", "order=sorted,n=9", "order=random,n=8", "order=random,n=9")
+    told, _ = pages(*(rows[0] | {"point": point} for point in points))
+    assert re.findall(r"^\| `naive` \| (.*?) \|", told, re.MULTILINE) == ["order=sorted, n=9", "order=random, n=9"]
+
+
+def test_what_moves_is_held_against_the_roof_too(pages, rows):
+    told, _ = pages(rows[0] | {"roof_share": 0.93})
+    assert "| rate | of roof | of anchor |" in told
+    assert "| 548 MB/s | 93 % | 6 % |" in told
+
+
 def test_what_computes_is_told_in_flops_and_what_moves_in_bytes(pages, rows):
     told, measured = pages(*(row | {"flops": 2 * 4096**3, "flops_per_s": 5e13} for row in rows))
     assert "| `copy` | n=4096 | 6.914 ms | 50.0 TFLOP/s | 100 % | 0 |" in told
@@ -115,6 +127,12 @@ def test_a_picture_stands_above_its_table(pages, docs):
     (docs / "measured" / "kernels" / "transpose.svg").write_text("<svg/>")
     told, _ = pages()
     assert "<!-- measured: transpose -->\n\n![transpose](measured/kernels/transpose.svg)\n\n| variant" in told
+
+
+def test_a_ladder_without_a_right_result_stays_as_it_was(pages, rows):
+    told, measured = pages(*(row | {"status": "failed", "reason": "no"} for row in rows))
+    assert told == PAGE
+    assert "## transpose\n\n- `transpose/naive[n=256]` failed: no\n" in measured
 
 
 def test_writing_twice_changes_nothing(pages):
