@@ -67,7 +67,7 @@ def suite(tmp_path):
 # --- formats ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"plot"}))  # which prints nothing
 def test_every_command_prints_a_table_for_people_and_json_for_programs(name):
     (option,) = [option for option in COMMANDS[name].params if "--format" in option.opts]
     assert {"table", "json"} <= set(option.type.choices)

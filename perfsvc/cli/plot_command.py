@@ -1,0 +1,44 @@
+"""``perfsvc plot``."""
+
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options
+
+
+@click.command("plot")
+@click.argument("run", default="latest")
+@click.option(
+    "--output",
+    "-o",
+    "destination",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    required=True,
+    help="The picture to write: FILE.svg, FILE.png or FILE.pdf.",
+)
+@options.select
+@options.exclude
+@click.option("--device", metavar="UUID", help="Only this device; to be named where the run has several.")
+@options.suite
+@options.database
+def command(
+    run: str,
+    destination: Path,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    device: str | None,
+    suite: Path,
+    database: str,
+) -> None:
+    """Draw the ladders of RUN: what each variant reaches, in the suite's order.
+
+    RUN is a number, a label, latest~1 or a git revision, and the latest where none is given. Each benchmark has a panel
+    for each point, with a line at its anchor and one at the board's roof.
+    """
+    from perfsvc.service.plot import draw
+    from perfsvc.store import Store
+    from perfsvc.suite import Selection
+
+    with Store.open(database, create=False) as store:
+        draw(store, run, destination, selection=Selection(select, exclude), device=device, folder=suite)

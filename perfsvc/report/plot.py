@@ -1,0 +1,240 @@
+"""Ladders as a picture: a panel for each, horizontal bars in the order of its rungs, the numbers beside them.
+
+The same ladders give the same file, byte for byte: the layout is worked out from the font that Matplotlib brings, and
+nothing in the file says when it was drawn.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from math import floor, log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.model import Status
+from perfsvc.report import units
+from perfsvc.report.ladders import Ladder, Rung
+from perfsvc.report.layout import known
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INSTALL = "pip install 'perfsvc[plot]'"
+METADATA: dict[str, dict[str, Any]] = {
+    ".svg": {"Date": None, "Creator": "perfsvc"},
+    ".pdf": {"CreationDate": None, "Creator": "perfsvc"},
+    ".png": {"Software": "perfsvc"},
+}
+"""What each kind of file says of itself, by the ending of its name."""
+
+BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#B3402A"
+"""Of a rung, of the anchor, of what went wrong. Okabe's and Ito's blue and orange: the colour-blind tell them apart."""
+INK, FAINT, GRID = "#1b1f24", "#6a737d", "#e1e4e8"
+INK_OF = {Status.OK: INK, Status.SKIPPED: FAINT}
+
+TITLE, HEADING, FONT, SMALL = 13.0, 11.0, 9.5, 8.5
+"""Sizes of letters, in points."""
+POINTS = 72
+"""In an inch, in which the layout is written."""
+MARGIN, TITLES, HEADINGS, ROW, TICKS, BARS, COLUMN = 0.25, 0.78, 0.52, 0.27, 0.38, 5.0, 0.95
+"""Around all, of the titles, above a panel, of a bar with its gap, below a panel, of the longest bar, of a number."""
+TICK_PAD, ABOVE = 3.5, 6.0
+"""Points between the bars and the scale below them, and what stands above them."""
+BREADTH = 0.68
+"""Of a bar, as a share of its row."""
+MOST_TICKS = 6
+ROOM = 1.02
+"""Of what is highest, so that its line is not the edge."""
+
+
+def require_matplotlib() -> None:
+    """Raises ``MissingPackageError`` where there is nothing to draw with."""
+    try:
+        import_module("matplotlib")
+    except ImportError as error:
+        raise MissingPackageError("a plot needs the package matplotlib, which is missing", cure=INSTALL) from error
+
+
+def write(ladders: Sequence[Ladder], title: str, subtitle: str, destination: Path) -> None:
+    """Draws ladders one below the other into a file, which is replaced.
+
+    Args:
+        ladders: at least one.
+        title: the board.
+        subtitle: the run.
+        destination: an SVG, PNG or PDF file, by its ending.
+
+    Raises:
+        UsageError: the name has no such ending, or cannot be written.
+        MissingPackageError: Matplotlib is not installed.
+    """
+    metadata = METADATA.get(destination.suffix.lower())
+    if metadata is None:
+        raise UsageError(
+            f"{destination.name!r} does not say what to draw", cure=f"name it like ladders.svg ({', '.join(METADATA)})"
+        )
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib import style
+
+    with style.context("default"), mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK}):
+        try:
+            _drawn(ladders, title, subtitle).savefig(destination, dpi=200, metadata=metadata)
+        except OSError as error:
+            raise UsageError(
+                f"{destination} cannot be written: {error.strerror or error}",
+                cure="name a file in a folder that exists and may be written",
+            ) from error
+
+
+def _drawn(ladders: Sequence[Ladder], title: str, subtitle: str) -> "Figure":
+    from matplotlib.figure import Figure
+
+    columns = max(len(_columns(ladder)) for ladder in ladders)
+    names = {rung.variant for ladder in ladders for rung in ladder.rungs} | {f"T{ladder.unit}" for ladder in ladders}
+    left = 1.5 * MARGIN + max(_width(name, FONT) for name in names)
+    wide = [left + BARS + COLUMN * columns, MARGIN + _width(title, TITLE), MARGIN + _width(subtitle, SMALL)]
+    width = max(wide) + MARGIN
+    height = TITLES + sum(HEADINGS + ROW * len(ladder.rungs) + TICKS for ladder in ladders) + MARGIN / 2
+    figure = Figure(figsize=(width, height), facecolor="white")
+    for text, below, size, weight, colour in (
+        (title, 0.38, TITLE, "bold", INK),
+        (subtitle, 0.62, SMALL, "normal", FAINT),
+    ):
+        figure.text(MARGIN / width, 1 - below / height, text, size=size, weight=weight, color=colour, parse_math=False)
+    top = height - TITLES
+    for ladder in ladders:
+        rows = ROW * len(ladder.rungs)
+        bottom = top - HEADINGS - rows
+        axes = figure.add_axes((left / width, bottom / height, BARS / width, rows / height))
+        _draw_bars(axes, ladder)
+        _draw_ticks(axes, ladder)
+        _draw_lines(axes, ladder)
+        _draw_heading(axes, ladder, left - MARGIN)
+        _draw_numbers(axes, ladder)
+        top = bottom - TICKS
+    return figure
+
+
+def _draw_bars(axes: "Axes", ladder: Ladder) -> None:
+    places = range(len(ladder.rungs))
+    colours = [ORANGE if rung.variant == ladder.anchor else BLUE for rung in ladder.rungs]
+    axes.barh(places, [rung.rate or 0.0 for rung in ladder.rungs], height=BREADTH, color=colours, zorder=2)
+    axes.set_yticks(places, [rung.variant for rung in ladder.rungs], parse_math=False)
+    axes.set_ylim(len(ladder.rungs) - 0.5, -0.5)
+    axes.set_xlim(0, ROOM * ladder.top)
+    axes.tick_params(length=0, labelsize=FONT, labelcolor=INK)
+    axes.spines[:].set_visible(False)
+    axes.spines["left"].set(visible=True, color=FAINT, linewidth=0.8)
+
+
+def _draw_ticks(axes: "Axes", ladder: Ladder) -> None:
+    """The scale below the bars, in round numbers, the unit before them."""
+    from matplotlib.ticker import MaxNLocator
+
+    power = min(max(3 * floor(log10(ladder.top) / 3), min(units.LARGE)), max(units.LARGE))
+    scaled = MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ladder.top / 10.0**power)
+    ticks = [tick for tick in scaled if tick * 10.0**power <= ladder.top]
+    axes.set_xticks([tick * 10.0**power for tick in ticks], [f"{tick:g}" for tick in ticks])
+    axes.tick_params(axis="x", labelsize=SMALL, labelcolor=FAINT, pad=TICK_PAD)
+    axes.annotate(
+        f"{units.LARGE[power]}{ladder.unit}",
+        (0, 0),
+        (-SMALL, -TICK_PAD),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        size=SMALL,
+        color=FAINT,
+        ha="right",
+        va="top",
+    )
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _draw_lines(axes: "Axes", ladder: Ladder) -> None:
+    """The anchor and the roof, each as a line through all bars, and what they are above them."""
+    lines = []
+    if ladder.anchor_rate:
+        lines.append(axes.axvline(ladder.anchor_rate, color=ORANGE, linewidth=1.4, zorder=3, label=ladder.anchor))
+    if ladder.roof:
+        label = f"roof, {units.rate(ladder.roof)}"
+        lines.append(axes.axvline(ladder.roof, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
+    if lines:
+        axes.legend(
+            handles=lines,
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            borderaxespad=ABOVE / SMALL - 0.25,
+            borderpad=0,
+            frameon=False,
+            ncols=2,
+            fontsize=SMALL,
+            handlelength=1.8,
+            columnspacing=1.4,
+        )
+
+
+def _draw_heading(axes: "Axes", ladder: Ladder, indent: float) -> None:
+    """The benchmark and the point above its bars, as far to the left as the title."""
+    after = _width(ladder.benchmark, HEADING, "bold") * POINTS + HEADING - indent * POINTS
+    point = f"{ladder.point.replace(',', ', ')} {ladder.mode}".strip()
+    _above(axes, 0, ladder.benchmark, size=HEADING, weight="bold", start=-indent * POINTS)
+    _above(axes, 0, point, size=FONT, color=FAINT, start=after)
+
+
+def _draw_numbers(axes: "Axes", ladder: Ladder) -> None:
+    """What the bars say, in columns beside them."""
+    for number, (name, cells) in enumerate(_columns(ladder).items(), 1):
+        right = 1 + number * COLUMN / BARS
+        _above(axes, right, name, size=SMALL, color=FAINT, ha="right")
+        for place, (cell, rung) in enumerate(zip(cells, ladder.rungs, strict=True)):
+            axes.text(
+                right,
+                place,
+                cell,
+                transform=axes.get_yaxis_transform(),
+                size=FONT,
+                color=INK_OF.get(rung.status, RED),
+                ha="right",
+                va="center_baseline",
+            )
+
+
+def _above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **look: Any) -> None:
+    """A text above the bars, by the share of their breadth that it stands at and the points that it is moved."""
+    axes.annotate(
+        text, (at, 1), (start, ABOVE), xycoords="axes fraction", textcoords="offset points", parse_math=False, **look
+    )
+
+
+def _columns(ladder: Ladder) -> dict[str, list[str]]:
+    """The numbers beside a ladder by what is said above them: its rates, and the shares that any rung has."""
+    shares = {
+        "of roof": [rung.of_roof for rung in ladder.rungs],
+        "of anchor": [rung.of_anchor for rung in ladder.rungs],
+    }
+    return {
+        "": [_rate(rung, ladder) for rung in ladder.rungs],
+        **{
+            name: ["" if share is None else units.share(share) for share in of_rungs]
+            for name, of_rungs in shares.items()
+            if any(share is not None for share in of_rungs)
+        },
+    }
+
+
+def _rate(rung: Rung, ladder: Ladder) -> str:
+    """What a rung reaches, or how it ended."""
+    if rung.status is not Status.OK:
+        return rung.status.value
+    return known(rung.rate, units.rate if ladder.unit == "B/s" else units.flop_rate)
+
+
+def _width(text: str, size: float, weight: str = "normal") -> float:
+    """How wide a text is, in inches."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    return float(TextPath((0, 0), text, size=size, prop=FontProperties(weight=weight)).get_extents().xmax) / POINTS

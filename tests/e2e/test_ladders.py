@@ -1,0 +1,153 @@
+"""A ladder from the benchmark file to the plot: an anchor with its own reference, metrics, rungs in order."""
+
+import json
+
+import pytest
+
+RUNGS = ["one_block", "blocks", "absent", "copy", "mistaken"]
+TIMES = {"ladder/one_block": 8e-6, "ladder/blocks": 2e-6, "ladder/copy": 1e-6, "ladder/mistaken": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def on_the_cpu(new_workplace):
+    """How a run on the CPU device ended."""
+    workplace = new_workplace()
+    return workplace, workplace.cpu("--replicas", "2", "--format", "json", suite="ladder", code=4)
+
+
+@pytest.fixture(scope="module")
+def scripted(new_workplace):
+    """A workplace with a run at known times, at both points."""
+    workplace = new_workplace()
+    workplace.play({name: {"seconds": seconds} for name, seconds in TIMES.items()}, model="Fake H100")
+    workplace.fake("--points", "full", "--replicas", "2", "--label", "night", suite="ladder", code=0)
+    return workplace
+
+
+def variants(lines):
+    """The variants at the first point, in the order of their lines."""
+    cases = [line.split()[1] for line in lines if line[:3] in {"✓  ", "–  ", "✗  "}]
+    return [case.removeprefix("ladder/").partition("[")[0] for case in cases if case.endswith("[n=1000]")]
+
+
+def test_each_variant_is_compared_with_its_own_reference(on_the_cpu):
+    rows = {row["variant"]: row for row in on_the_cpu[1].json["results"]}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "one_block": "ok",
+        "blocks": "ok",
+        "absent": "skipped",
+        "copy": "ok",
+        "mistaken": "wrong",
+    }
+    assert rows["copy"]["max_error"] == 0
+    assert "the reference says" in rows["mistaken"]["reason"]
+
+
+def test_what_is_not_installed_is_skipped_with_the_reason(on_the_cpu):
+    (absent,) = [row for row in on_the_cpu[1].json["results"] if row["variant"] == "absent"]
+    package = "perfsvc_has_no_such_part"
+    assert absent["reason"] == f"requires import {package}: the package {package} is not installed"
+
+
+@pytest.mark.parametrize(("variant", "most"), [("one_block", 1000), ("blocks", 64), ("copy", 64)])
+def test_metrics_are_read_from_buffers_and_stored(on_the_cpu, variant, most):
+    workplace, ended = on_the_cpu
+    (row,) = [row for row in ended.json["results"] if row["variant"] == variant]
+    assert {one["metric"]: one["value"] for one in row["metrics"]} == {"most_of_a_block": most, "written": 1000}
+    stored = workplace.rows(
+        "SELECT variant, metrics.name, value FROM metrics JOIN measurements ON measurements.id = measurement_id "
+        "JOIN cases ON cases.id = case_id WHERE replica = 1"
+    )
+    assert {(variant, "most_of_a_block", most), (variant, "written", 1000.0)} <= set(stored)
+
+
+def test_a_run_and_its_report_show_the_ladder_in_order_with_each_share_of_the_anchor(scripted):
+    ended = scripted.fake("--points", "full", "--replicas", "1", suite="ladder", code=0)
+    report = scripted("report", "latest", code=0)
+    for text in (ended.out, report.out):
+        lines = text.splitlines()
+        assert variants(lines) == RUNGS
+        (line,) = [line for line in lines if "ladder/one_block[n=2000]" in line]
+        assert " 12 %" in line
+        assert "of anchor" in text
+
+
+def test_exports_have_the_share_and_the_place(scripted):
+    table = json.loads(scripted("report", "night", "--summary", "--format", "json", code=0).out)
+    shares = {(row["variant"], row["n"]): row["anchor_share"] for row in table}
+    assert shares["one_block", 1000] == pytest.approx(0.125)
+    assert shares["blocks", 2000] == pytest.approx(0.5)
+    assert shares["copy", 2000] == 1.0
+    assert shares["absent", 2000] is None
+    assert {row["variant"]: row["rung"] for row in table} == {name: rung for rung, name in enumerate(RUNGS)}
+    assert {row["anchor"] for row in table} == {"copy"}
+
+
+def test_the_page_has_the_share_too(scripted):
+    page = scripted("report", "night", "--format", "html", code=0).out
+    assert '<td data-name="of anchor" class="number">50 %</td>' in page
+
+
+def test_a_case_shows_its_share_beside_its_history(scripted):
+    assert "of anchor" in scripted("show", "ladder/blocks[n=1000]", code=0).out
+
+
+# --- the plot --------------------------------------------------------------------------------------------------------
+
+
+def drawn(workplace, *arguments):
+    """The letters of a plot, each text in a comment beside its outlines."""
+    path = workplace.folder / "ladders.svg"
+    ended = workplace("plot", *arguments, "-o", path, code=0)
+    assert (ended.out, ended.err) == ("", "")
+    lines = path.read_text().splitlines()
+    return [line.strip().removeprefix("<!-- ").removesuffix(" -->") for line in lines if "<!-- " in line]
+
+
+def test_a_stored_run_is_drawn_rung_by_rung(scripted):
+    texts = drawn(scripted, "night")
+    assert [text for text in texts if text in RUNGS] == [*RUNGS, "copy"] * 2  # the anchor's line is named as well
+    assert "Fake H100" in texts
+    assert any(text.startswith("run 1  ·  night  ·  2") for text in texts)
+    for text in ("n=1000", "n=2000", "8.00 GB/s", "16.0 GB/s", "of anchor", "12 %", "skipped"):
+        assert text in texts, text
+
+
+def test_only_what_is_selected_is_drawn_and_held_against_its_anchor(scripted):
+    texts = drawn(scripted, "night", "--select", "ladder/blocks", "--exclude", "*[n=1000]")
+    assert {"blocks", "n=2000", "50 %", "copy"} <= set(texts)
+    assert not {"one_block", "n=1000"} & set(texts)
+
+
+@pytest.mark.parametrize("name", ["ladders.png", "ladders.pdf"])
+def test_other_formats_are_drawn_by_their_names(scripted, name):
+    scripted("plot", "night", "--output", scripted.folder / name, code=0)
+    assert (scripted.folder / name).stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-o", "ladders.txt"), "'ladders.txt' does not say what to draw"),
+        (("-o", "x.svg", "--select", "other"), "has no rate of a selected case"),
+        (("-o", "x.svg", "--select", "*/absent"), "has no rate of a selected case"),
+        (("-o", "x.svg", "--device", "GPU-1"), "has no rate of a selected case on GPU-1"),
+        ((), "Missing option '--output' / '-o'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_and_leaves_no_file(scripted, arguments, said):
+    ended = scripted("plot", "night", *arguments, code=2)
+    assert said in ended.err
+    assert not (scripted.folder / "x.svg").exists()
+
+
+def test_of_several_devices_one_is_to_be_named(new_workplace):
+    workplace = new_workplace()
+    other = workplace.folder / "other.json"
+    for path, uuid in ((workplace.script, "FAKE-1"), (other, "FAKE-2")):
+        path.write_text(json.dumps({"uuid": uuid, "model": uuid}))
+    workplace.fake("--device", f"fake:{other}", "--replicas", "1", "--select", "*/blocks", suite="ladder", code=0)
+    ended = workplace("plot", "-o", "x.svg", code=2)
+    assert "--device FAKE-1 or --device FAKE-2" in ended.err
+    texts = drawn(workplace, "--device", "FAKE-2")
+    assert "FAKE-2" in texts
