@@ -13,7 +13,7 @@ __device__ void add_quad(float4 x, float4 y, Add add) {
     add(3, x.w, y.w);
 }
 
-// Calls add(0 to 3, element of a, element of b) for the share of this thread: four sums, so that none waits for another.
+// Calls add(0 to 3, element of a, element of b) for this thread's share: four sums, so that none waits for another.
 template <typename Add>
 __device__ void for_each_pair(const float *a, const float *b, int n, Add add) {
     const float4 *as = reinterpret_cast<const float4 *>(a);

@@ -1,7 +1,7 @@
 // The threads of a block add up their sums in shared memory, half as many of them in each round.
 //
-// Eight rounds for 256 threads, each with a barrier for the whole block; from the sixth half of a warp idles. One atomic
-// addition a block remains.
+// Eight rounds for 256 threads, each with a barrier for the whole block, and in each half of the threads that worked
+// before stand idle. One atomic addition a block remains.
 //
 // BLOCK: threads of a block, a power of two.
 extern "C" __global__ void dot_shared_tree(float *sum, const float *a, const float *b, int n) {

@@ -1,4 +1,5 @@
-// The threads of a block add up their sums in shared memory, half as many of them in each round: one sum a block is left.
+// The threads of a block add up their sums in shared memory, half as many of them in each round; one sum a block is
+// left.
 //
 // The kernel reads as fast as before; what it spares is the writing of a sum for every thread, and the host's work.
 //

@@ -20,7 +20,7 @@ def test_one_product_left_out_is_beyond_the_tolerance(smoke):
     assert lightest / abs(expected["sum"][0]) > smoke.tolerance.max
 
 
-@pytest.mark.parametrize("n", [2, 1000, 20_011, 2**17])
+@pytest.mark.parametrize("n", [2, 1000, 20_011])
 def test_compensated_and_float64_sums_lose_no_more_than_the_result_does(check, n):
     found = check("dot", n=n)
     assert found["compensated"].max_error < ROUNDED_ONCE
