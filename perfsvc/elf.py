@@ -1,4 +1,8 @@
-"""Reading ELF files, which cubins and shared objects are (System V ABI, chapters 4 and 5)."""
+"""Reading ELF files, which cubins and shared objects are (System V ABI, chapters 4 and 5).
+
+What a cubin says of its kernels lies in sections named ``.nv.info.KERNEL``: records of a format, an attribute, and a
+value. NVIDIA documents none of it; ``cuobjdump -elf`` prints it.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -11,6 +15,11 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _DYNSYM = 11
 _UNDEFINED = 0
+_RECORD = struct.Struct("<BBH")  # format, attribute; the value itself, or how many bytes of it follow
+_WITH_BYTES = 4
+_PARAMETER = 0x17
+_PARAMETER_VALUE = struct.Struct("<IHHI")  # _, which one, its offset, and above 18 other bits its size
+_SIZE_SHIFT = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,35 @@ def exported_sizes(code: bytes) -> dict[str, int]:
         return dict(_exports(code))
     except (struct.error, IndexError) as error:
         raise ValueError("not a whole ELF file") from error
+
+
+def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
+    """Where a kernel of a cubin finds its parameters, in order: (offset, size), in bytes, of what a launch hands over.
+
+    None where the file does not say it; raises ``ValueError`` where it is no 64-bit little-endian ELF file.
+    """
+    try:
+        sections, names = _sections(code)
+        for section in sections:
+            if _text(code, names.start + section.name) == f".nv.info.{kernel}":
+                found = sorted(_parameters(code[section.start : section.start + section.length]))
+                return tuple((offset, size) for _, offset, size in found)
+    except (struct.error, IndexError) as error:
+        raise ValueError("not a whole ELF file") from error
+    return None
+
+
+def _parameters(records: bytes) -> Iterator[tuple[int, int, int]]:
+    """Number, offset and size of each."""
+    at = 0
+    while at < len(records):
+        kind, attribute, value = _RECORD.unpack_from(records, at)
+        at += _RECORD.size
+        if kind == _WITH_BYTES:
+            if attribute == _PARAMETER:
+                _, number, offset, bits = _PARAMETER_VALUE.unpack_from(records, at)
+                yield number, offset, bits >> _SIZE_SHIFT
+            at += value
 
 
 def _sections(code: bytes) -> tuple[list[_Section], _Section]:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import elf
+from perfsvc.device import arguments
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Error, Launch, ReplayRecord, TensorMapArg
@@ -206,7 +207,7 @@ class CpuDevice:
         """Runs one launch to its end; raises ``LaunchError`` where it is refused or a block cannot go on."""
         _check_configuration(launch)
         entry = _find_entry(module, launch.entry)
-        _check_args(launch, entry, args)
+        arguments.check(launch.entry, entry.arg_bytes[: entry.arg_count], args)
         values = [np.array(arg) for arg in args]
         pointers = (ctypes.c_void_p * (len(values) + 1))(*(value.ctypes.data for value in values))
         blocks = math.prod(launch.grid)
@@ -364,18 +365,3 @@ def _find_entry(module: CpuModule, name: str) -> _Entry:
             cure="build it again with this perfsvc",
         )
     return entry
-
-
-def _check_args(launch: Launch, entry: _Entry, args: Sequence[np.generic]) -> None:
-    if len(args) != entry.arg_count:
-        raise LaunchError(
-            f"kernel {launch.entry} takes {entry.arg_count} arguments, and the launch has {len(args)}",
-            cure="give the variant's launch the arguments of the kernel, in its order",
-        )
-    for number, arg in enumerate(args):
-        if arg.nbytes != entry.arg_bytes[number]:
-            raise LaunchError(
-                f"argument {number + 1} of kernel {launch.entry} has {entry.arg_bytes[number]} bytes, "
-                f"and the launch gives it {arg.dtype.name} of {arg.nbytes}",
-                cure="give the argument the dtype that the kernel declares",
-            )

@@ -1,7 +1,6 @@
 """``tensor_map`` arguments: what the hardware asks of them, said to the author before anything runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import dropwhile
 
 import numpy as np
 
@@ -39,14 +38,6 @@ def problems_of_tensor_maps(args: Sequence[Argument], line: int) -> Iterator[Pro
                 line,
                 nearest(arg.element, ELEMENTS),
             )
-    behind = [arg for arg in dropwhile(lambda arg: isinstance(arg, TensorMap), args) if isinstance(arg, TensorMap)]
-    if behind:
-        yield Problem(
-            f"the tensor map of {behind[0].buffer!r} stands behind an argument of another kind",
-            line,
-            "let the kernel take its tensor maps first: CUDA 12 aligns them to 64 bytes and CUDA 13 to 128, so that "
-            "further back their places depend on the compiler",
-        )
 
 
 def functions_of_tensor_maps(args: Sequence[Argument]) -> dict[str, object]:

@@ -31,9 +31,9 @@ extern "C" __global__ void fetch(const __grid_constant__ CUtensorMap map, uint4 
     for (int i = threadIdx.x; i < bytes / 16; i += blockDim.x) out[i] = box[i];
 }
 
-// Hands out what stands behind two maps, and in how many of their bytes those differ.
-extern "C" __global__ void arrive(const __grid_constant__ CUtensorMap first, const __grid_constant__ CUtensorMap second,
-                                  short a, double b, signed char c, double *out) {
+// Hands out what stands around two maps, and in how many of their bytes those differ.
+extern "C" __global__ void arrive(short a, const __grid_constant__ CUtensorMap first,
+                                  const __grid_constant__ CUtensorMap second, double b, signed char c, double *out) {
     const char *one = reinterpret_cast<const char *>(&first), *other = reinterpret_cast<const char *>(&second);
     int differing = 0;
     for (int i = 0; i < sizeof(CUtensorMap); ++i) differing += one[i] != other[i];

@@ -87,13 +87,13 @@ def test_what_lies_outside_the_matrix_is_zero(fetched):
     assert (fetched(values, arg, 80, 136) == expected).all()
 
 
-def test_what_stands_behind_maps_arrives_aligned(device, code):
+def test_what_stands_around_maps_arrives(device, code):
     address = device.allocate(4 * 8)
     a_map = device.tensor_map(address, TensorMapArg("A", "float32", (2, 4), (2, 4)))
     device.launch(
         device.load(code),
         Launch(0, "arrive", (1, 1, 1), (1, 1, 1), ()),
-        (a_map, a_map, np.int16(700), np.float64(0.25), np.int8(-3), np.uint64(address)),
+        (np.int16(700), a_map, a_map, np.float64(0.25), np.int8(-3), np.uint64(address)),
     )
     out = np.empty(4)
     device.download(address, out)

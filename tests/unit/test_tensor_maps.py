@@ -10,7 +10,7 @@ import pytest
 from perfsvc import codec
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.cuda import tensor_maps
-from perfsvc.device.cuda.arguments import packed
+from perfsvc.device.cuda.arguments import packed, places
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
@@ -173,14 +173,30 @@ def test_all_that_the_suite_lets_through_can_be_encoded(element, swizzle):
     assert asked == [128 * np.dtype(ELEMENTS[element]).itemsize]
 
 
-def test_arguments_are_packed_one_behind_the_other_each_at_its_alignment():
+def test_arguments_are_packed_at_the_places_that_the_kernel_looks_for_them():
+    first, second = np.void(bytes(range(128))), np.void(bytes(range(128, 256)))
+    found = ((112, 128), (240, 128), (368, 2), (376, 8))
+    given = packed("k", found, (first, second, np.int16(7), np.uint64(9)))
+    assert given == bytes(112) + bytes(range(256)) + struct.pack("<h6xQ", 7, 9)
+
+
+def test_where_the_places_are_not_known_each_argument_lies_at_a_multiple_of_its_size():
     args = (np.int8(-3), np.float64(0.25), np.int16(700), np.uint64(2**40))
-    assert packed(args) == struct.pack("<b7xdh6xQ", -3, 0.25, 700, 2**40)
-    assert packed(()) == b""
+    assert packed("k", None, args) == struct.pack("<b7xdh6xQ", -3, 0.25, 700, 2**40)
+    assert packed("k", None, ()) == packed("k", (), ()) == b""
 
 
-def test_tensor_maps_are_packed_whole_before_all_else():
-    first, second = bytes(range(128)), bytes(128)
-    assert packed((np.void(first), np.void(second), np.int32(7), np.uint64(9))) == (
-        first + second + struct.pack("<i4xQ", 7, 9)
-    )
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((np.int32(1),), "kernel k takes 2 arguments, and the launch has 1"),
+        ((np.int32(1), np.int32(1)), "argument 2 of kernel k has 8 bytes, and the launch gives it int32 of 4"),
+    ],
+)
+def test_arguments_that_are_not_the_kernels_are_refused(args, said):
+    with pytest.raises(LaunchError, match=said):
+        packed("k", ((0, 4), (8, 8)), args)
+
+
+def test_ptx_tells_no_places():
+    assert places(b"//\n.version 9.0", "k") is None

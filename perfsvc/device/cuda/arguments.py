@@ -1,18 +1,46 @@
 """The arguments of a launch as the bytes that a kernel finds them in."""
 
-import struct
 from collections.abc import Sequence
 
 import numpy as np
 
+from perfsvc import elf
+from perfsvc.device import arguments
 
-def packed(args: Sequence[np.generic]) -> bytes:
-    """Arguments one behind the other, each at a multiple of its size.
+Places = tuple[tuple[int, int], ...]
+"""The offset and the size in bytes of each parameter of a kernel."""
 
-    Tensor maps (``np.void``) come first, as ``perfsvc.suite`` sees to it. They have 128 bytes each, so that their own
-    alignment, on which CUDA 12 and 13 differ, and that of what follows are kept.
+
+def places(code: bytes, kernel: str) -> Places | None:
+    """Where a kernel finds its parameters; None where the binary does not tell, as PTX does not."""
+    try:
+        return elf.kernel_parameters(code, kernel)
+    except ValueError:
+        return None
+
+
+def packed(kernel: str, found: Places | None, args: Sequence[np.generic]) -> bytes:
+    """Arguments at their places, which the driver takes as they are.
+
+    Where the places are not known, each lies behind the one before at a multiple of its size, as in C. That is not so
+    for a tensor map: the compiler moves all of them back, so that the map is aligned in the memory that they end up in.
+
+    Raises:
+        LaunchError: there are more or fewer arguments than parameters, or one of another size.
     """
-    maps = b"".join([arg.tobytes() for arg in args if arg.dtype.char == "V"])
-    plain = [arg for arg in args if arg.dtype.char != "V"]
-    # NumPy's type characters are struct's, and struct's native alignment is that of kernel arguments.
-    return maps + struct.pack("@" + "".join([arg.dtype.char for arg in plain]), *plain)
+    if found is None:
+        found = _in_a_row([arg.nbytes for arg in args])
+    arguments.check(kernel, [size for _, size in found], args)
+    buffer = bytearray(sum(found[-1]) if found else 0)
+    for (offset, size), arg in zip(found, args, strict=True):
+        buffer[offset : offset + size] = arg.tobytes()
+    return bytes(buffer)
+
+
+def _in_a_row(sizes: Sequence[int]) -> Places:
+    made, end = [], 0
+    for size in sizes:
+        offset = -(-end // size) * size
+        made.append((offset, size))
+        end = offset + size
+    return tuple(made)

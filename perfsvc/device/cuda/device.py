@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from perfsvc.device import telemetry
 from perfsvc.device.cuda import listing, tensor_maps
 from perfsvc.device.cuda.arena import Arena, arena_bytes
-from perfsvc.device.cuda.arguments import packed
+from perfsvc.device.cuda.arguments import Places, packed, places
 from perfsvc.device.cuda.energy import joules_of
 from perfsvc.device.cuda.eviction import Eviction
 from perfsvc.device.cuda.failures import cure_of, is_of_a_kernel
@@ -67,7 +67,8 @@ class _Module:
     """A loaded cubin and its kernels, prepared for the launches that were asked for."""
 
     loaded: Any
-    kernels: dict[tuple[str, int], Any] = field(default_factory=dict)
+    code: bytes
+    kernels: dict[tuple[str, int], tuple[Any, Places | None]] = field(default_factory=dict)
 
 
 def _translated(
@@ -167,7 +168,7 @@ class CudaDevice:
     @_translated
     def load(self, code: bytes) -> _Module:
         """Loads a cubin."""
-        return _Module(drv.module_from_buffer(code))
+        return _Module(drv.module_from_buffer(code), code)
 
     @_translated
     def allocate(self, nbytes: int) -> int:
@@ -233,11 +234,12 @@ class CudaDevice:
         """Queues one launch."""
         self._last_entry = launch.entry
         key = (launch.entry, launch.shared_bytes)
-        kernel = module.kernels.get(key)
-        if kernel is None:
-            kernel = module.kernels[key] = _prepare(module.loaded, *key)
+        if key not in module.kernels:
+            module.kernels[key] = _prepare(module.loaded, *key), places(module.code, launch.entry)
+        kernel, found = module.kernels[key]
+        given = packed(launch.entry, found, args)
         # PyCUDA's public calls enter the driver a second time for each launch, through a function it has deprecated.
-        kernel._launch_kernel(launch.grid, launch.block, packed(args), launch.shared_bytes, self._stream)  # noqa: SLF001 (as said)
+        kernel._launch_kernel(launch.grid, launch.block, given, launch.shared_bytes, self._stream)  # noqa: SLF001 (as said)
 
     @_translated
     def synchronize(self) -> None:

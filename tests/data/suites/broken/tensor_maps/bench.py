@@ -37,13 +37,5 @@ benchmark = Benchmark(
         Variant(**with_map("element", element="bfloat")),  # problem: the tensor map of 'A' has the element 'bfloat'
         Variant(**with_map("other", element="bfloat16")),  # problem: the element 'bfloat16' and the array is float32
         Variant(**with_map("axis", box=lambda m: (m, 8))),  # problem: asks for 'm', which is not known there
-        Variant(  # problem: the tensor map of 'A' stands behind an argument of another kind
-            "order",
-            source="../scale.cu",
-            entry="scale",
-            grid=1,
-            block=64,
-            args=("B", tensor_map("A", box=(16, 16)), "n"),
-        ),
     ],
 )
