@@ -20,9 +20,9 @@ from perfsvc.service.targets import Binaries, Runnable, Target, instruments_of, 
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs
 
-GPU_SAMPLING = Sampling(least_s=0.025)
+GPU_SAMPLING = Sampling(least_s=0.06)
 """The median of a long kernel is known within the default precision after a few milliseconds; going on for some more
-halves what is left of its noise, and the start of a replica takes ten times as long."""
+halves what is left of its noise, and costs a replica of ten cases no more time than its start."""
 CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
 """The CPU device's times are rough: a short look is enough, and no interval is worth chasing."""
 SAMPLING_SHARE = 0.5

@@ -6,7 +6,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
@@ -36,7 +36,6 @@ R = TypeVar("R")
 _PLAIN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
 _LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # a stream that the legacy default stream does not wait for, and that does not wait for it
-# A cache of 50 MB saves a kernel no more than some 20 µs.
 _LOOK, _SLOW_S, _FASTER = 8, 5e-4, 0.88
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
 
@@ -285,14 +284,16 @@ class CudaDevice:
         self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], evict_bytes: int, gated: bool
     ) -> Batch:
         """Times samples one by one."""
+        before_s = 0.0
         if evict_bytes:
             self._eviction.prepare(evict_bytes)
             if gated and not self._looked:
-                self._look_for_kept_lines(sample, evict_bytes)
+                before_s = self._look_for_kept_lines(sample, evict_bytes)
                 self._eviction.prepare(evict_bytes)
         if clock == "host":
             return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes)
-        return self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated)
+        batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated)
+        return replace(batch, busy_s=batch.busy_s + before_s)
 
     @_translated
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
@@ -315,19 +316,25 @@ class CudaDevice:
         """Joules a sample by the board's own counter; None where it does not count."""
         return joules_of(partial(self._stopwatch.unheld, sample), self._board.energy_j, seconds)
 
-    def _look_for_kept_lines(self, sample: Callable[[], None], evict_bytes: int) -> None:
-        """Decides for a case whether evicting has to be thorough: whether it is much slower where it was."""
-        medians = []
-        for thorough in (False, True):
+    def _look_for_kept_lines(self, sample: Callable[[], None], evict_bytes: int) -> float:
+        """Decides for a case whether evicting has to be thorough: whether it is much slower where it was.
+
+        A cache of 50 MB saves a kernel no more than some 20 µs, so that a slow one need not be asked. Returns the
+        seconds that the device was busy.
+        """
+        medians: list[float] = []
+        busy_s = 0.0
+        for thorough, count in ((False, 2), (False, _LOOK), (True, _LOOK)):
             self._eviction.thorough = thorough
-            batch = self._stopwatch.batch(sample, _LOOK, evict_bytes=evict_bytes, gated=True)
-            if not batch.kept_ahead:
+            batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=True)
+            busy_s += batch.busy_s
+            medians = [*medians[-1:], statistics.median(batch.samples_s[-count + 1 :])]
+            if not batch.kept_ahead or medians[-1] > _SLOW_S:
+                medians = []
                 break
-            medians.append(statistics.median(batch.samples_s[1:]))
-            if medians[0] > _SLOW_S:
-                break
-        self._eviction.thorough = bool(medians) and medians[0] < _FASTER * medians[-1]
+        self._eviction.thorough = bool(medians) and medians[0] < _FASTER * medians[1]
         self._looked = True
+        return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raises ``error`` as ours. It is fatal if the context answers no more: CUDA repeats such an error for ever."""
