@@ -47,7 +47,6 @@ class DeviceView:
     address: int
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    stream: int
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -57,7 +56,8 @@ class DeviceView:
             "typestr": self.dtype.str,
             "data": (self.address, False),
             "strides": None,
-            "stream": self.stream,
+            # A library that was told the stream would wait for it, and so for the gate; a function queues on it anyway.
+            "stream": None,
         }
 
 
@@ -212,7 +212,7 @@ class CudaDevice:
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> DeviceView:
         """Device memory for libraries that know ``__cuda_array_interface__``."""
-        return DeviceView(address, np.dtype(dtype), shape, self.stream)
+        return DeviceView(address, np.dtype(dtype), shape)
 
     @_translated
     def set_constant(self, module: _Module, symbol: str, address: int, nbytes: int) -> None:
