@@ -1,128 +1,21 @@
-"""The built-in suite on the CPU device: any variant at any point, measured in this process as a worker measures it.
+"""The built-in suite on the CPU device.
 
 ``check("transpose/tiled*", n=33)`` fails where a variant does, and returns the measurements of all by name.
 """
 
 import gc
-from functools import cache
-from types import SimpleNamespace
 
 import pytest
+from harness import SUITE, Kernels
 
-from perfsvc import build, resources
 from perfsvc.device.cpu import CpuDevice
-from perfsvc.errors import CaseError, UnsupportedError
-from perfsvc.measure.case import measure
-from perfsvc.measure.job import Job
-from perfsvc.measure.outcome import without_samples
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.vault import Vault
-from perfsvc.model import Call, Mode, Status
-from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
-from perfsvc.suite.points import axes_of
-from perfsvc.suite.resolving import case_of, resolve, worth_running
-from perfsvc.suite.selection import parse
 
-SUITE = discover(resources.folder("kernels"))
 NAMES = tuple(file.name for file in SUITE.benchmarks)
-
-ONCE = Sampling(samples=1, seconds=0.0, least=1, evict=0.0)
-"""Between the two checks, which run the steps once or twice each."""
 
 
 def pytest_generate_tests(metafunc):
     if "benchmark" in metafunc.fixturenames:
         metafunc.parametrize("benchmark", NAMES)
-
-
-class OneLoadDevice(CpuDevice):
-    """Loads each binary once: thousands of cases would else leave thousands of libraries in this process."""
-
-    def __init__(self):
-        super().__init__()
-        self.load = cache(super().load)
-
-
-class Kernels:
-    """The suite, a device, and the binaries made for it so far."""
-
-    def __init__(self, device):
-        self._device = device
-        self._toolchain = build.toolchain_for(device.info.target)
-        self._cache = build.Cache()
-        self._binaries = {}
-
-    def check(self, select, **point):
-        """The measurement of each selected variant at a point, skipped ones included; fails where one does."""
-        found = self.measure(select, **point)
-        bad = [one for one in found.values() if one.status not in {Status.OK, Status.SKIPPED}]
-        assert not bad, "\n".join(f"{one.case.id} {one.status}: {one.reason}" for one in bad)
-        return found
-
-    def measure(self, select, **point):
-        """The measurement of each selected variant at a point, by the variant's name, whatever became of it."""
-        glob = parse(select)
-        (file,) = (file for file in SUITE.benchmarks if glob.benchmark.fullmatch(file.name))
-        place = tuple((axis, point.pop(axis)) for axis in axes_of(file.benchmark))
-        assert not point, f"{file.name} has no axes {', '.join(point)}"
-        expansions = {
-            listed.case.variant: listed.expansion
-            for listed in SUITE.cases
-            if listed.file is file and glob.variant.fullmatch(listed.case.variant)
-        }
-        assert expansions, f"{select} selects nothing"
-        shapes = Inputs().shapes([(file, place)])[file, place]
-        specs, found = {}, {}
-        for name, expansion in expansions.items():
-            if worth_running(expansion, place):
-                specs[name] = resolve(file, expansion, place, shapes)[0]
-            else:
-                case = case_of(file, expansion, place)
-                found[name] = self._without_samples(case, UnsupportedError("not worth running at this point"))
-        return found | self._measure(specs)
-
-    def _measure(self, specs):
-        able = [spec for spec in specs.values() if not unmet(spec, self._device.info)]
-        self._build({unit for spec in able for unit in spec.units})
-        arrays = {name: _arrays(spec) for name, spec in {spec.arrays: spec for spec in able}.items()}
-        return {name: self._measure_one(spec, arrays) for name, spec in specs.items()}
-
-    def _build(self, units):
-        missing = units - self._binaries.keys()
-        self._binaries |= build.compile_all(missing, self._toolchain, self._cache)
-
-    def _measure_one(self, spec, arrays):
-        if reason := unmet(spec, self._device.info):
-            return self._without_samples(spec.case, UnsupportedError(reason))
-        modules = [self._binaries[unit] for unit in spec.units]
-        for module in modules:
-            if isinstance(module, CaseError):
-                return self._without_samples(spec.case, module)
-        job = Job(
-            record=spec.record([module.digest for module in modules], ""),
-            replica=0,
-            mode=Mode.WARM,
-            tolerance=spec.tolerance,
-            sampling=ONCE,
-            arrays=spec.arrays,
-            inputs=(),
-            expected=(),
-            bench=spec.bench_text if any(isinstance(step, Call) for step in spec.steps) else "",
-        )
-        codes = [module.code for module in modules]
-        return measure(self._device, job, codes, arrays[spec.arrays], Vault(self._device, 0)).measurement
-
-    def _without_samples(self, case, error):
-        return without_samples(case, self._device.info.uuid, 0, Mode.WARM, error)
-
-
-def _arrays(spec):
-    """What ``perfsvc.measure.shared.Mapped`` holds, in memory of this process."""
-    inputs, expected = make_arrays(spec)
-    fresh_inputs, fresh_expected = make_fresh(spec, lambda: inputs)
-    for array in (*inputs.values(), *expected.values(), *fresh_inputs.values(), *fresh_expected.values()):
-        array.flags.writeable = False
-    return SimpleNamespace(inputs=inputs, expected=expected, fresh_inputs=fresh_inputs, fresh_expected=fresh_expected)
 
 
 @pytest.fixture(scope="session")
@@ -134,7 +27,7 @@ def suite():
 @pytest.fixture(scope="session")
 def kernels():
     """What runs its variants."""
-    device = OneLoadDevice()
+    device = CpuDevice()
     gc.freeze()  # measuring collects garbage; what the tests have imported is none
     yield Kernels(device)
     gc.unfreeze()
