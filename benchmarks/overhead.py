@@ -1,13 +1,15 @@
 """How much longer a run takes than its GPU is busy, and where the rest goes.
 
-    python benchmarks/overhead.py [--device cuda:0] [--json FILE]
+    python benchmarks/overhead.py [--device cuda:0] [--run OPTIONS] [--json FILE]
 
 Compiles the suite, so that the run finds every binary in the cache, then times ``perfsvc run`` from the start of its
 process to its end. The GPU is busy while it works on samples, warm-up and cache eviction included; waiting at the gate
-is not counted, nor are checks, uploads and the roofs' measurement.
+is not counted, nor are checks, uploads and the roofs' measurement. Python libraries that variants import take seconds
+in each replica (PyTorch, Triton): ``--run "--exclude '*/triton'"`` leaves such variants out.
 """
 
 import argparse
+import shlex
 import sys
 import tempfile
 import time
@@ -28,15 +30,18 @@ def main() -> int:
     parser.add_argument(
         "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
     )
+    parser.add_argument("--run", default="", metavar="OPTIONS", help="further options of the run: '--select transpose'")
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
     options = parser.parse_args()
     started = time.monotonic()
     cases = ready(options.suite, options.device, Sampling())
     compiling_s = time.monotonic() - started
+    more = ("--replicas", str(options.replicas), *shlex.split(options.run))
     with tempfile.TemporaryDirectory() as folder:
-        ran = run(Path(folder), options.suite, [cases.device.spec], "--replicas", str(options.replicas))
+        ran = run(Path(folder), options.suite, [cases.device.spec], *more)
     parts = taken_apart(ran)
-    print(f"{cases.device.model}, driver {cases.device.driver}: {len(cases.tasks)} cases, {options.replicas} replicas")
+    measured = len(set(zip(ran.columns["case"], ran.columns["mode"], strict=True)))
+    print(f"{cases.device.model}, driver {cases.device.driver}: {measured} cases, {options.replicas} replicas")
     print(f"compiling, no part of it: {compiling_s:.2f} s\n")
     shares = [[name, f"{seconds:.3f}", f"{100 * seconds / ran.wall_s:.1f}"] for name, seconds in parts.items()]
     print(table(("part", "seconds", "%"), [*shares, ["wall time", f"{ran.wall_s:.3f}", "100.0"]]), end="\n\n")

@@ -22,9 +22,10 @@ from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.plan import Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
+from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import DeviceInfo, digest
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, Selection
+from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
 
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
 """The eight kernels that NVBench is compared on."""
@@ -45,10 +46,14 @@ class Ready:
 
 
 def ready(folder: Path, device: str, sampling: Sampling) -> Ready:
-    """Compiles every case of a suite that its device can run: at the full points on a GPU, else at the smoke points."""
+    """Compiles every case of a suite that its device can run: at the full points on a GPU, else at the smoke points.
+
+    A ``perfsvc run`` that follows finds the binaries in the cache, and the shapes of all inputs.
+    """
     (info,) = find([device])
     toolchain = build.toolchain_for(info.target)
-    specs = suite.discover(folder).resolve(Selection(), "full" if info.kind == "cuda" else "smoke")
+    inputs = Inputs(threads=MOST_THREADS, known=KnownShapes(build.default_folder() / "shapes"))
+    specs = suite.discover(folder).resolve(Selection(), "full" if info.kind == "cuda" else "smoke", inputs)
     specs = tuple(spec for spec in specs if not suite.unmet(spec, info))
     ours = instruments.unit(info.kind)
     units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
