@@ -1,9 +1,13 @@
 // The coefficients are arguments of the kernel.
 //
-// Arguments lie in constant memory as well, and no symbol has to be filled before. But each has a name and not a number:
-// to index them, every thread would first have to copy them into an array of its own, in local memory. So each looks at
-// the coefficients of all four pieces and keeps those of its own: three choices for each term, which is more arithmetic
-// and always the same, however the threads of a warp are spread over the pieces.
+// Arguments lie in constant memory as well, and no symbol has to be filled before. But each has a name and not a
+// number: to index them, every thread would first have to copy them into an array of its own, in local memory. So each
+// looks at the coefficients of all four pieces and keeps those of its own. That takes the same time however the
+// threads of a warp are spread over the pieces, and more than either of the others: a thread loads every coefficient
+// there is from constant memory to choose eight of them.
+//
+// What has an index is an array in a struct that is passed by value, as `const __grid_constant__`: it is loaded as the
+// array of `constant` is. perfsvc passes numbers, so here it is numbers.
 __device__ float choose(int piece, float a, float b, float c, float d) {
     return piece < 2 ? (piece == 0 ? a : b) : (piece == 2 ? c : d);
 }

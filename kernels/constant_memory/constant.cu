@@ -1,8 +1,9 @@
 // The coefficients lie in constant memory.
 //
 // Its cache hands one word at a time to the threads of a warp. Where all ask for the same coefficient, one turn serves
-// them, beside the units that load and store. Where they are spread over several pieces, each piece takes a turn of its
-// own, and the warp waits for the last.
+// them, beside the units that load and store. As those have time to spare here, that is no faster than a table in
+// global memory, only as fast. Where they are spread over several pieces, each piece takes a turn of its own, and the
+// warp waits for the last.
 //
 // TERMS: coefficients of a piece; PIECES: how many pieces there are.
 __constant__ float coefficients[PIECES * TERMS];

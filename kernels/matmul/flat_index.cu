@@ -1,7 +1,7 @@
 // Threads are numbered straight through, and each finds the row and column of its element of C by a division.
 //
-// The division is done once and costs little. Where n is no multiple of 32, a warp has elements of two rows, and fetches
-// two elements of A at a time instead of one.
+// The division is done once and costs little. Where n is no multiple of 32, a warp has elements of two rows, and
+// fetches two elements of A at a time instead of one.
 //
 // A block also counts the cycles it takes, from its first instruction until its last thread is done. An SM works on
 // several blocks at a time, so that a block takes longer than an SM needs for one.

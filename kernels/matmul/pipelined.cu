@@ -2,12 +2,17 @@
 //
 // - Tiles are copied straight into shared memory (cp.async), STAGES - 1 of them ahead of the one that is worked on: the
 //   wait for global memory is over before its result is needed, and no register holds what is on its way.
-// - The tile of A lies transposed in shared memory, so that four rows of it are one load of 16 bytes, as are four columns
-//   of B. With 8 x 16 elements of C a thread, 6 loads feed 128 multiply-adds.
+// - The tile of A lies transposed in shared memory, so that four rows of it are one load of 16 bytes, as are four
+//   columns of B. With 8 x 8 elements of C a thread, 4 loads feed 64 multiply-adds. More elements would need fewer
+//   loads, but also so many registers that half as many warps fit: on an H100 neither 8 x 16 nor wider tiles gained
+//   anything worth telling, and they lost much where matrices are small.
 // - What the next step needs is loaded into a second set of registers before the multiply-adds of this one.
 //
 // Each scheduler of a multiprocessor starts one instruction a cycle, and can start a multiply-add in each: any other
 // instruction takes the place of one. All of the above is done so that nine out of ten are multiply-adds.
+//
+// Tiles are as large as there is work for. A matrix with fewer tiles 128 high than the GPU has multiprocessors would
+// leave some without any, and the others would take as long as ever; with tiles 64 high, twice as many work.
 //
 // Edges cost next to nothing. A thread beyond the last row or column of C computes that row or column once more, and
 // stores nothing; where k is no multiple of DEPTH, the first tile begins before the matrices and has zeros there.

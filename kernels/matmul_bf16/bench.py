@@ -111,8 +111,9 @@ benchmark = Benchmark(
     outputs={"C": output("float32", lambda m, n: (m, n))},
     reference=reference,
     # Products are exact, so only the sums are rounded: tensor cores cut off what falls below the last bit of a float, a
-    # loss of up to 2^-23 in each of k / 16 additions, 3e-5 at k=4096. One product left out is 1 / sqrt(k), 2e-2.
-    tolerance=Tolerance(max=1e-4, mean=2e-5),
+    # loss of up to 2^-23 in each of k / 16 additions, 3e-5 at k=4096. An H100 stays at half of that, and at 2.4e-6 in
+    # the mean. One product left out is 1 / sqrt(k), 2e-2.
+    tolerance=Tolerance(max=6e-5, mean=1e-5),
     work=lambda m, n, k: Work(read_bytes=2 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
     anchor="cublas",
     variants=[
@@ -134,13 +135,13 @@ benchmark = Benchmark(
         ring(
             "wgmma_ring",
             grid=lambda m, n, COLUMNS: ceil_div(m, TILE_ROWS) * ceil_div(n, COLUMNS),
-            COLUMNS=(128, 256),
+            COLUMNS=256,
             STAGES=4,
             GROUP=1,
             CLUSTER=1,
         ),
-        ring("wgmma_persistent", grid=SMS, COLUMNS=256, STAGES=4, GROUP=(8, 16), CLUSTER=1),
-        ring("wgmma_cluster", grid=SMS, COLUMNS=256, STAGES=4, GROUP=(4, 8), CLUSTER=2),
+        ring("wgmma_persistent", grid=SMS, COLUMNS=256, STAGES=4, GROUP=16, CLUSTER=1),
+        ring("wgmma_cluster", grid=SMS, COLUMNS=256, STAGES=4, GROUP=8, CLUSTER=2),
         Variant("cublas", run=with_cublas, requires=("cuda", "import nvmath")),
     ],
 )

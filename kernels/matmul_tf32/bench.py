@@ -101,9 +101,10 @@ benchmark = Benchmark(
     outputs={"C": output("float32", lambda m, n: (m, n))},
     reference=lambda A, B: A @ B.T,
     # Rounding to 10 bits moves a factor by 1.9e-4 of its rms, a product by 2.6e-4, and so a sum of any number of them:
-    # 1.9e-4 in the mean of the errors, 1.3e-3 at most. Where tensor cores cut off what nobody has rounded, it is 4.4e-4
-    # and 1.8e-3. One product left out is 1 / sqrt(k), 2e-2.
-    tolerance=Tolerance(max=3e-3, mean=5e-4),
+    # 1.9e-4 in the mean of the errors, 1.5e-3 at most. All variants are there, also those whose floats TMA rounds on
+    # their way. Where tensor cores cut off what nobody has rounded, the mean is 4.4e-4. One product left out is
+    # 1 / sqrt(k), 2e-2.
+    tolerance=Tolerance(max=3e-3, mean=3e-4),
     work=lambda m, n, k: Work(read_bytes=4 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
     anchor="cublas",
     variants=[
@@ -125,13 +126,13 @@ benchmark = Benchmark(
         ring(
             "wgmma_ring",
             grid=lambda m, n, COLUMNS: ceil_div(m, TILE_ROWS) * ceil_div(n, COLUMNS),
-            COLUMNS=(128, 256),
+            COLUMNS=256,
             STAGES=4,
             GROUP=1,
             CLUSTER=1,
         ),
-        ring("wgmma_persistent", grid=SMS, COLUMNS=256, STAGES=4, GROUP=(8, 16), CLUSTER=1),
-        ring("wgmma_cluster", grid=SMS, COLUMNS=256, STAGES=4, GROUP=(4, 8), CLUSTER=2),
+        ring("wgmma_persistent", grid=SMS, COLUMNS=256, STAGES=4, GROUP=16, CLUSTER=1),
+        ring("wgmma_cluster", grid=SMS, COLUMNS=256, STAGES=4, GROUP=8, CLUSTER=2),
         Variant("cublas", run=with_cublas, requires=("cuda", "import nvmath")),
     ],
 )

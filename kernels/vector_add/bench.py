@@ -64,7 +64,7 @@ benchmark = Benchmark(
             "float4_batch",
             source="float4_batch.cu",
             entry="vector_add_float4_batch",
-            params={"BLOCK": (256, 512), "QUADS": (2, 4)},
+            params={"BLOCK": 256, "QUADS": 2},
             grid=lambda n, BLOCK, QUADS: ceil_div(ceil_div(n, 4), BLOCK * QUADS),
             block=lambda BLOCK: BLOCK,
             args=("c", "a", "b", "n"),

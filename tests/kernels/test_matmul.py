@@ -27,8 +27,15 @@ def test_the_second_column_of_a_thread_may_lie_beyond_the_last_one(check, n):
 @pytest.mark.parametrize("k", [1, 7, 8, 9, 16, 23, 24, 25, 31, 32, 33, 48, 49])
 @pytest.mark.parametrize("n", [130, 132])
 def test_stages_are_right_before_they_are_all_filled_and_when_they_come_round(check, n, k):
-    found = check("matmul/pipelined*", m=3, n=n, k=k)
-    assert {one.status for one in found.values()} == {Status.OK}
+    assert check("matmul/pipelined", m=3, n=n, k=k)["pipelined"].status is Status.OK
+
+
+@pytest.mark.parametrize("beyond", [2, 4])  # copies of one float, and of four
+def test_tiles_are_high_where_every_multiprocessor_has_one_and_right_there_too(suite, check, beyond):
+    names = suite.benchmark("matmul").names
+    n = 128 * (names["SMS"] - 1) + beyond
+    assert (names["tile_height"](3, n), names["tile_height"](3, n - 128)) == (128, 64)
+    assert check("matmul/pipelined", m=3, n=n, k=20)["pipelined"].status is Status.OK
 
 
 def test_the_cycles_of_a_block_are_counted(check):
