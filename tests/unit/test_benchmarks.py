@@ -4,12 +4,18 @@ import importlib
 import json
 import math
 import random
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from perfsvc.device.cpu import CpuDevice
+from perfsvc.errors import MissingPackageError
+from perfsvc.model import Array, Buffer, Role
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -21,7 +27,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards"])
+@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize"])
 def test_a_script_says_how_it_is_used(name):
     done = subprocess.run(
         [sys.executable, BENCHMARKS / f"{name}.py", "--help"], capture_output=True, text=True, check=True
@@ -226,3 +232,44 @@ def test_two_boards_are_held_against_the_quicker_one_alone(script, ran):
     assert script("boards").ratio(runs) == 0.5
     del runs["second board"]
     assert script("boards").ratio(runs) is None
+
+
+# --- compute-sanitizer -----------------------------------------------------------------------------------------------
+
+
+BUFFERS = [
+    Buffer(Array("a", "float32", (5,)), Role.INPUT),
+    Buffer(Array("out", "uint8", (3,)), Role.OUTPUT),
+    Buffer(Array("partials", "uint8", (4,)), Role.SCRATCH),
+]
+
+
+@pytest.fixture
+def device():
+    device = CpuDevice()
+    yield device
+    device.close()
+
+
+def test_each_buffer_under_the_sanitizer_is_an_allocation_of_just_its_size(script, device, monkeypatch):
+    allocated = {}
+    allocate = device.allocate_aside
+    monkeypatch.setattr(device, "allocate_aside", lambda nbytes: allocated.setdefault(nbytes, allocate(nbytes)))
+    with script("sanitize").Bare(device, BUFFERS, poison=True) as memory:
+        assert allocated == {20: memory.address("a"), 3: memory.address("out"), 4: memory.address("partials")}
+
+
+@pytest.mark.parametrize(("poison", "left"), [(True, 255), (False, 7)])
+def test_nothing_is_written_for_initcheck_but_inputs(script, device, poison, left):
+    with script("sanitize").Bare(device, BUFFERS, poison=poison) as memory:
+        for buffer in BUFFERS:
+            memory.write(buffer.array.name, np.uint8([7]))
+        memory.reset(lambda name, address: device.upload(address, np.full(5, 9, np.float32)))
+        assert set(memory.read("a")) == {9}
+        assert {*memory.read("out"), *memory.read("partials")} == {left}
+
+
+def test_a_sanitizer_that_is_nowhere_is_missed(script, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(MissingPackageError, match="compute-sanitizer was not found"):
+        script("sanitize").sanitizer()
