@@ -95,8 +95,8 @@ class Stopwatch:
         """Queues a sample between two events, and before it what empties or fills the cache; returns the first event.
 
         All of it goes behind the gate, so that the same time passes between the two: a transposition that came 1 ms
-        after the cache was emptied was faster by 0.6 % (H100; docs/measured/timing.md). Nothing is queued behind it
-        until it is over: while a device goes on fetching what comes next, what it runs is slower by 0.6 to 1 µs.
+        after the cache was emptied was faster by up to 0.6 % (H100; docs/measured/timing.md). Nothing is queued behind
+        it until it is over: while a device goes on fetching what comes next, what it runs is slower by 0.6 to 1 µs.
         """
         start, end = self._pairs[number % 2]
         if number == 0:
