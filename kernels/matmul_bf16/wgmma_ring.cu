@@ -14,7 +14,7 @@
 // with a block for each tile.
 //
 // With CLUSTER = 2 two blocks, one above the other in C, take the same tile of B: each fetches half of it for both,
-// which saves a third of what the L2 cache has to deliver, and gains more than any other step from `ring` on.
+// which saves a third of what the L2 cache has to deliver, and gains more than persistence does.
 //
 // COLUMNS: width of a block's tile, 128 or 256; STAGES: tiles of A and B in the ring; GROUP: height of the rectangle,
 // in tiles (of a cluster); CLUSTER: blocks in a cluster, 1 or 2.

@@ -209,7 +209,7 @@ benchmark = Benchmark(
         # Memory that the system may swap out is no place for the GPU to reach: the driver copies it, piece by piece and
         # with the host's own hands, to pinned memory of its own and on from there.
         variant("pageable", one_stream, in_pageable_memory),
-        # A second stream helps it little, for the host is held up until a chunk's results are copied.
+        # A second stream does not help it, for the host is held up until a chunk's results are copied.
         variant("pageable_two_streams", two_streams_depth_first, in_pageable_memory),
         # Page-locked memory stays where it is. The GPU reads and writes it at the pace of the bus, without the host.
         variant("pinned", one_stream, in_pinned_memory),
