@@ -1,8 +1,8 @@
 // As `tiled`, written with matrices that know their size and stride, and with tiles that are matrices themselves.
 //
 // A part of a matrix has the stride of the whole, so that the same few functions serve both, and the kernel reads like
-// the sum over tiles that it is. All of them are inlined, so what a tile is called costs nothing; where it ends is worked
-// out anew for each tile, and that costs a little.
+// the sum over tiles that it is. All of them are inlined, so what a tile is called costs nothing; where it ends is
+// worked out anew for each tile, and that costs a little.
 //
 // TILE: width and height of a tile and of the block.
 struct Matrix {
