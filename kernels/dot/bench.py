@@ -58,21 +58,6 @@ def two_for_each_warp(n, BLOCK, ITEMS, MOST):
 
 
 @cache
-def as_tensor(array):
-    import torch
-
-    return torch.as_tensor(array, device="cuda")
-
-
-@cache
-def as_cupy(array):
-    # Once for each array: CuPy waits for the stream of one that it is handed, which a queue of work must not.
-    import cupy
-
-    return cupy.asarray(array)
-
-
-@cache
 def triton_kernel():
     import triton
     import triton.language as tl
@@ -90,7 +75,7 @@ def with_triton(arrays, stream):
     """Loads, sums and atomic additions as Triton's compiler arranges them; it compiles when it is first called."""
     import torch
 
-    total, a, b = (as_tensor(arrays[name]) for name in ("sum", "a", "b"))
+    total, a, b = (torch.as_tensor(arrays[name], device="cuda") for name in ("sum", "a", "b"))
     tile = 4096
     with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
         triton_kernel()[(ceil_div(a.numel(), tile),)](total, a, b, a.numel(), TILE=tile, num_warps=8)
@@ -100,7 +85,7 @@ def with_cupy(arrays, stream):
     """The library's own."""
     import cupy
 
-    total, a, b = (as_cupy(arrays[name]) for name in ("sum", "a", "b"))
+    total, a, b = (cupy.asarray(arrays[name]) for name in ("sum", "a", "b"))
     with cupy.cuda.ExternalStream(stream):
         cupy.dot(a, b, out=total)
 
@@ -161,7 +146,7 @@ benchmark = Benchmark(
         Variant(
             "float4",
             source="float4.cu",
-            params={"BLOCK": BLOCK, "ITEMS": (2, 4), "MOST": (528, 65536)},
+            params={"BLOCK": BLOCK, "ITEMS": 4, "MOST": 528},
             steps=[
                 memset("sum"),
                 launch(entry="dot_float4", grid=blocks_of_quads, block=BLOCK, args=("sum", "a", "b", "n")),
@@ -171,7 +156,7 @@ benchmark = Benchmark(
             "last_block",
             source="last_block.cu",
             entry="dot_last_block",
-            params={"BLOCK": BLOCK, "ITEMS": (2, 4, 8), "MOST": (528, 1056, 65536)},
+            params={"BLOCK": BLOCK, "ITEMS": 8, "MOST": 1056},
             scratch={"partials": scratch("float32", blocks_of_quads)},
             grid=blocks_of_quads,
             block=BLOCK,

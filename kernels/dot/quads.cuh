@@ -1,8 +1,8 @@
 // What a thread of the float4 rungs goes through: ITEMS float4 of each vector at a time, those of a block side by side.
 //
-// All 2 * ITEMS loads stand before the first addition, so that they are under way together. What is left of the vectors
-// beyond the last whole ITEMS goes one float4 at a time, and the last up to three elements to the first block. Buffers
-// start at 16-byte boundaries.
+// All 2 * ITEMS loads stand before the first addition: under way together, as far as there are registers for them. What
+// is left of the vectors beyond the last whole ITEMS goes one float4 at a time, and the last up to three elements to
+// the first block. Buffers start at 16-byte boundaries.
 //
 // BLOCK: threads of a block. ITEMS: float4 of each vector that a thread has under way.
 template <typename Add>

@@ -7,8 +7,10 @@
 extern "C" __global__ void cubes_shared_tree(unsigned int *partials, const unsigned int *a, int n) {
     __shared__ unsigned int sums[BLOCK];
 
+    const int threads = gridDim.x * BLOCK;
+
     unsigned int mine = 0;
-    for (int i = blockIdx.x * BLOCK + threadIdx.x; i < n; i += gridDim.x * BLOCK) {
+    for (int i = blockIdx.x * BLOCK + threadIdx.x; i < n; i += threads) {
         mine += a[i] * a[i] * a[i];
     }
     sums[threadIdx.x] = mine;

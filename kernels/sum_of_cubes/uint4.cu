@@ -2,8 +2,8 @@
 //
 // What decides is how many bytes are under way, and here each thread has 16 * ITEMS. A block that is through with its
 // share makes room for the next one, so that no multiprocessor waits for another. Atomic additions of integers come to
-// the same in any order. The buffer starts at a 16-byte boundary; the up to three elements left over go to the first
-// block.
+// the same in any order, however many there are. The buffer starts at a 16-byte boundary; the up to three elements left
+// over go to the first block.
 //
 // BLOCK: threads of a block, a multiple of 32. ITEMS: loads of 16 bytes that a thread has under way.
 __device__ unsigned int cube(unsigned int x) {

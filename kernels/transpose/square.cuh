@@ -1,7 +1,7 @@
 // A square of 4 x 4 floats in the registers of one thread, and what moves four floats at once.
 //
-// Rows of n floats are aligned for float4 where n is a multiple of 4. Elsewhere the four floats go one by one: right, and
-// slower. What lies outside the matrix is neither read nor written.
+// Rows of n floats are aligned for float4 where n is a multiple of 4. Elsewhere the four floats go one by one: right,
+// and slower. What lies outside the matrix is neither read nor written.
 __device__ inline float4 load_four(const float *matrix, int row, int column, int n) {
     float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (row >= n || column >= n) {

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from perfsvc.model import Value
@@ -45,6 +46,7 @@ def _expansion(variant: Variant, chosen: tuple[Any, ...]) -> Expansion:
     )
 
 
+@lru_cache(maxsize=64)  # asked for once for each case
 def ladder(benchmark: Benchmark) -> tuple[Expansion, ...]:
     """All that a benchmark's variants stand for, in their order, but for those whose fields hold the wrong things."""
     whole = [variant for variant in benchmark.variants if not any(misfits_of_variant(variant))]
