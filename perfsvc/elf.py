@@ -4,6 +4,7 @@ What a cubin says of its kernels lies in sections named ``.nv.info.KERNEL``: rec
 value. NVIDIA documents none of it; ``cuobjdump -elf`` prints it.
 """
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ _TABLE_OFFSET = 0x28
 _COUNTS_OFFSET = 0x3A  # size of a section's header, their number, the index of the section with their names
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_SYMTAB = 2
+_NOBITS = 8  # a section without content in the file: its length says all
 _DYNSYM = 11
 _UNDEFINED = 0
 _RECORD = struct.Struct("<BBH")  # format, attribute; the value itself, or how many bytes of it follow
@@ -20,6 +23,12 @@ _WITH_BYTES = 4
 _PARAMETER = 0x17
 _PARAMETER_VALUE = struct.Struct("<IHHI")  # _, which one, its offset, and above 18 other bits its size
 _SIZE_SHIFT = 18
+_API_VERSION = 0x37
+_EXTERNS = 0x0F  # the value is a list of symbols' numbers
+_OF_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})  # it begins with one: parameters' bank, frame, stacks, registers
+_WORD = struct.Struct("<I")
+_CODE = (".text", ".rodata", ".data", ".nv.constant", ".nv.global", ".nv.shared")
+_INFO = ".nv.info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,25 @@ def exported_sizes(code: bytes) -> dict[str, int]:
         raise ValueError("not a whole ELF file") from error
 
 
+def code_digest(code: bytes) -> str:
+    """The SHA-256 hex digest of what a binary does, whatever its debug strings, line tables and compiler's version say.
+
+    That is instructions, constants, initialised data and the sizes of shared memory; and of a cubin what its kernels
+    need (``.nv.info``), its symbols by their names, since their numbers change with every section that debugging adds.
+    What is no ELF file (PTX, a script) is taken as it is. Raises ``ValueError`` for an ELF file that was cut short.
+    """
+    if not code.startswith(_MAGIC):
+        return hashlib.sha256(code).hexdigest()
+    try:
+        parts = sorted(_parts(code))
+    except (struct.error, IndexError) as error:
+        raise ValueError("not a whole ELF file") from error
+    found = hashlib.sha256()
+    for name, content in parts:
+        found.update(f"{name}\n{len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
 def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
     """Where a kernel of a cubin finds its parameters, in order: (offset, size), in bytes, of what a launch hands over.
 
@@ -78,6 +106,42 @@ def _parameters(records: bytes) -> Iterator[tuple[int, int, int]]:
                 _, number, offset, bits = _PARAMETER_VALUE.unpack_from(records, at)
                 yield number, offset, bits >> _SIZE_SHIFT
             at += value
+
+
+def _parts(code: bytes) -> Iterator[tuple[str, bytes]]:
+    """The sections that decide what a binary does, as they are whatever else is in the file."""
+    sections, names = _sections(code)
+    symbols = _symbols(code, sections)
+    for section in sections:
+        name, content = _text(code, names.start + section.name), code[section.start : section.start + section.length]
+        if name.startswith(_INFO):
+            yield name, b"".join(sorted(_facts(content, symbols)))
+        elif name.startswith(_CODE):
+            yield name, b"%d" % section.length if section.kind == _NOBITS else content
+
+
+def _facts(records: bytes, symbols: list[bytes]) -> Iterator[bytes]:
+    """What the records of a cubin say, each with the names of the symbols that it is of."""
+    at = 0
+    while at < len(records):
+        kind, attribute, value = _RECORD.unpack_from(records, at)
+        head, at = records[at : at + _RECORD.size], at + _RECORD.size
+        content = records[at : at + value] if kind == _WITH_BYTES else b""
+        at += len(content)
+        numbers = len(content) if attribute == _EXTERNS else _WORD.size if attribute in _OF_SYMBOL else 0
+        named = [symbols[number] for (number,) in _WORD.iter_unpack(content[:numbers])]
+        if attribute != _API_VERSION:
+            yield head + b"\0".join([*named, content[numbers:]])
+
+
+def _symbols(code: bytes, sections: list[_Section]) -> list[bytes]:
+    """The names of a file's symbols by their numbers."""
+    return [
+        _text(code, sections[section.link].start + name).encode()
+        for section in sections
+        if section.kind == _SYMTAB
+        for name, *_ in _SYMBOL.iter_unpack(code[section.start : section.start + section.length])
+    ]
 
 
 def _sections(code: bytes) -> tuple[list[_Section], _Section]:

@@ -69,3 +69,58 @@ def test_a_cubin_tells_where_a_kernel_finds_its_parameters(cubin):
     assert a + 4 <= b
     assert c == b + 128
     assert elf.kernel_parameters(cubin, "missing") is None
+
+
+KERNEL = (
+    "__device__ float table[4] = {1, 2, 3, 4};\n"
+    'extern "C" __global__ void first(float *a, int n) {\n'
+    "    __shared__ float tile[64];\n"
+    "    tile[threadIdx.x] = a[threadIdx.x];\n"
+    "    __syncthreads();\n"
+    "    a[threadIdx.x] = table[n & 3] * tile[63 - threadIdx.x];\n"
+    "}\n"
+    'extern "C" __global__ void second(double *c) { *c = 1; }\n'
+)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Compiles a kernel's text to a cubin, with options of the compiler."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        pytest.skip("makes a cubin with nvcc")
+
+    def cubin(text, *options):
+        folder = tmp_path_factory.mktemp("code")
+        (folder / "k.cu").write_text(text)
+        subprocess.run([nvcc, "-arch=sm_90", "-cubin", *options, "k.cu", "-o", "k.cubin"], cwd=folder, check=True)
+        return (folder / "k.cubin").read_bytes()
+
+    return cubin
+
+
+def test_equal_code_has_one_digest_whatever_debugging_adds_to_its_file(compiled):
+    plain = compiled(KERNEL)
+    lines, moved = compiled(KERNEL, "-lineinfo"), compiled("// moved\n\n" + KERNEL, "-lineinfo")
+    assert len({plain, lines, moved}) == 3
+    assert elf.code_digest(plain) == elf.code_digest(lines) == elf.code_digest(moved)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("tile[63", "tile[62"), ("tile[64]", "tile[640]"), ("{1, 2, 3, 4}", "{1, 2, 3, 5}"), ("first(", "renamed(")],
+    ids=["instructions", "shared memory", "data", "name"],
+)
+def test_other_code_has_another_digest(compiled, before, after):
+    assert elf.code_digest(compiled(KERNEL)) != elf.code_digest(compiled(KERNEL.replace(before, after)))
+
+
+def test_what_is_no_elf_file_is_told_by_its_bytes():
+    assert elf.code_digest(b".version 8.0") == elf.code_digest(b".version 8.0")
+    assert elf.code_digest(b".version 8.0") != elf.code_digest(b".version 8.1")
+
+
+@needs_gcc
+def test_a_file_that_was_cut_short_has_no_code(library):
+    with pytest.raises(ValueError, match="whole"):
+        elf.code_digest(library[: len(library) // 2])
