@@ -7,8 +7,8 @@ The script is a JSON file, ``--device fake:script.json``::
                "transpose/naive": {"seconds": [1.0e-4, 1.1e-4, 0.9e-4]},
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
-A case's entry is looked up by its id, then ``benchmark/variant``, then ``benchmark``, then ``*``; so are the cases by
-which a run measures the roof. An entry may say:
+A case's entry is looked up by the SHA-256 digest of one of its binaries, then its id, then ``benchmark/variant``, then
+``benchmark``, then ``*``; so are the cases by which a run measures the roof. An entry may say:
 
 ``seconds``
     The time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as
@@ -128,9 +128,9 @@ class Script:
     queue_depth: int = 0
     cases: Mapping[str, Entry] = field(default_factory=dict)
 
-    def entry(self, case: Case) -> Entry:
-        """The entry of a case, the most special one first."""
-        for key in (case.id, f"{case.benchmark}/{case.variant}", case.benchmark, "*"):
+    def entry(self, case: Case, binaries: Sequence[str] = ()) -> Entry:
+        """The entry of a case with binaries of some digests, the most special one first."""
+        for key in (*binaries, case.id, f"{case.benchmark}/{case.variant}", case.benchmark, "*"):
             if key in self.cases:
                 return self.cases[key]
         return Entry()
@@ -202,7 +202,7 @@ class FakeDevice:
     @contextlib.contextmanager
     def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
         """Chooses the case's entry of the script."""
-        self._entry = entry = self._script.entry(record.case)
+        self._entry = entry = self._script.entry(record.case, record.modules)
         self._fault = entry.fault if entry.replica in {None, replica} else None
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
         self._scratch = {

@@ -29,6 +29,7 @@ from perfsvc.suite.discovery import Listed, Suite, discover
 from perfsvc.suite.inputs import Inputs
 from perfsvc.suite.known_shapes import KnownShapes
 from perfsvc.suite.requirements import unmet
+from perfsvc.suite.resolving import replay_tolerance
 from perfsvc.suite.selection import Selection
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "metric",
     "output",
     "replay_arrays",
+    "replay_tolerance",
     "scratch",
     "tensor_map",
     "unmet",

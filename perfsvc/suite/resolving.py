@@ -261,6 +261,14 @@ def _work(file: BenchFile, point: Point) -> Work:
     return Work(*counts)
 
 
+def replay_tolerance(file: BenchFile, point: Point) -> Tolerance:
+    """The tolerance of any benchmark file at any point, as for a record of an earlier night; raises ``SuiteError``."""
+    try:
+        return _tolerance(file, point)
+    except Problem as problem:
+        raise problem.at(file.path) from problem
+
+
 def _tolerance(file: BenchFile, point: Point) -> Tolerance:
     benchmark = file.benchmark
     if not benchmark.outputs:

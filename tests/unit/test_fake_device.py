@@ -44,6 +44,12 @@ def test_the_most_special_entry_counts(keys, found):
     assert entries(*keys).entry(CASE).seconds == found
 
 
+def test_a_binary_is_more_special_than_its_case():
+    script = entries("dot/tree[n=1000]", "ab12")
+    assert script.entry(CASE, ["ab12"]).seconds == 2.0
+    assert script.entry(CASE, ["cd34"]).seconds == 1.0
+
+
 @pytest.mark.parametrize(
     ("seconds", "samples"),
     [
