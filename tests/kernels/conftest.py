@@ -18,6 +18,10 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("benchmark", NAMES)
 
 
+def pytest_runtest_setup():
+    gc.freeze()  # measuring collects garbage, each time; what there is by now is none
+
+
 @pytest.fixture(scope="session")
 def suite():
     """The built-in suite."""
@@ -28,7 +32,6 @@ def suite():
 def kernels():
     """What runs its variants."""
     device = CpuDevice()
-    gc.freeze()  # measuring collects garbage; what the tests have imported is none
     yield Kernels(device)
     gc.unfreeze()
     device.close()

@@ -15,7 +15,7 @@ from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import resolve, worth_running
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191)
-EXAMPLES = 15
+EXAMPLES = 10
 
 
 def test_the_smoke_point_is_right(check, suite, benchmark):
