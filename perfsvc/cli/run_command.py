@@ -115,13 +115,16 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
     Every measurement is committed as it arrives, so a run that is cut short keeps what it measured.
     """
-    from perfsvc.report import results, tables
-    from perfsvc.report.rows import Shown
-    from perfsvc.service.run import run
+    from perfsvc.service.workers import fork_servers
 
-    options.tell_suite(chosen["suite"])
-    with output.progress() as progress:
-        outcome = run(_request(chosen), progress)
+    with fork_servers() as servers:  # it imports what workers need while we import the rest
+        from perfsvc.report import results, tables
+        from perfsvc.report.rows import Shown
+        from perfsvc.service.run import run
+
+        options.tell_suite(chosen["suite"])
+        with output.progress() as progress:
+            outcome = run(_request(chosen), progress, servers)
     output.warn([*outcome.warnings, *map(tables.doubt_text, outcome.doubts)])
     shown = Shown(
         outcome.run,

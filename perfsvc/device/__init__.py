@@ -1,1 +1,4 @@
 """Devices: where binaries run. One protocol, three implementations (CUDA, CPU, fake)."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The environment variable by which CUDA's driver, when it starts, learns which boards a process may see."""

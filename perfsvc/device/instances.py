@@ -12,11 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfsvc import codec
-from perfsvc.device import telemetry
+from perfsvc.device import VISIBLE, telemetry
 from perfsvc.device.telemetry import Installed
 from perfsvc.model import DeviceInfo
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 _LIMIT_S = 60.0  # for what takes a second, beside a driver that is just starting
 

@@ -10,7 +10,7 @@ import tempfile
 from types import TracebackType
 from typing import IO, Self
 
-from perfsvc.device.instances import VISIBLE
+from perfsvc.device import VISIBLE
 from perfsvc.measure.forkserver import FATE
 
 QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -116,7 +116,9 @@ class ForkServer:
         return self.status is not None
 
     def last_words(self, size: int) -> str:
-        """The end of what it printed: why it could not start."""
+        """The end of what it printed: why it could not start. Nothing where it has been ended."""
+        if self._words.closed:
+            return ""
         self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - size))
         return self._words.read().decode(errors="replace").strip()
 
@@ -125,9 +127,12 @@ class ForkServer:
         self._socket.close()
 
     def end(self) -> None:
-        """Dismisses it and waits until it is gone; kills it, and what is left of its workers, after a while."""
+        """Dismisses it and waits until it is gone; kills it, and what is left of its workers, after a while.
+
+        One that has forked nothing is killed at once: it may still be importing, and nobody needs to wait for that.
+        """
         self.dismiss()
-        if not self.wait(END_LIMIT_S):
+        if not (self.forked and self.wait(END_LIMIT_S)):
             self._process.kill()
             self.wait(END_LIMIT_S)  # in vain where a driver call that never returns holds it
         self._words.close()
@@ -156,10 +161,17 @@ class ForkServers:
         """One that runs; it goes on being ours to end.
 
         Args:
-                unused: one that has forked no worker yet.
+            unused: one that has forked no worker yet.
         """
         present = self._servers[-1]
         if present.status is not None or (unused and present.forked):
             present.dismiss()
+            self._clear()
             self._servers.append(ForkServer())
         return self._servers[-1]
+
+    def _clear(self) -> None:
+        """Ends for good those that ended as they were told to; the last words of others may still be asked for."""
+        for server in [one for one in self._servers if one.status == 0]:
+            self._servers.remove(server)
+            server.end()

@@ -68,19 +68,24 @@ class RunOutcome:
         return judge.exit_code(self.judgements, failed=self.failed, strict=strict)
 
 
-def run(request: RunRequest, progress: Progress | None = None) -> RunOutcome:
+def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
     """Measures a suite on every device asked for and judges it; each measurement is committed as it arrives.
+
+    Args:
+        request: what is asked for.
+        progress: is told how far it is.
+        servers: where workers are forked; ours where none have started yet.
 
     Raises:
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
     with contextlib.ExitStack() as workers:  # the last of them end while what they measured is judged
-        return _run(request, progress or Silent(), workers)
+        servers = servers or workers.enter_context(ForkServers())
+        return _run(request, progress or Silent(), workers, servers)
 
 
-def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack) -> RunOutcome:
-    servers = workers.enter_context(ForkServers())
+def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack, servers: ForkServers) -> RunOutcome:
     devices = find(request.devices)
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")

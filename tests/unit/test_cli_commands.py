@@ -199,7 +199,7 @@ def test_the_options_of_a_run_have_types_and_all_of_them_count():
 
 def test_a_request_holds_what_was_typed(monkeypatch):
     seen = []
-    monkeypatch.setattr("perfsvc.service.run.run", lambda request, _: seen.append(request) or sys.exit(0))
+    monkeypatch.setattr("perfsvc.service.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
     arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
     numbers = ("--replicas", "5", "--samples", "7", "--limit", "9.5", "--seed", "11", "--threshold", "4%")
     how = ("--precision", "1%", "--seconds", "0.5", "--energy", "--spread", "each-model", "--budget", "1h30m")

@@ -1,0 +1,8 @@
+"""The fork servers of a run, started before anything that takes long to import."""
+
+from perfsvc.measure.forks import ForkServers
+
+
+def fork_servers() -> ForkServers:
+    """Starts the first one; a context manager, which ends them all."""
+    return ForkServers()
