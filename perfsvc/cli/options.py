@@ -71,6 +71,16 @@ suite = click.option(
     help="The folder of benchmarks.",
 )
 
+devices = click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    default=("auto",),
+    show_default=True,
+    metavar="DEVICE",
+    help="auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-5e…, cuda:MIG-… May be repeated.",
+)
+
 select = click.option(
     "--select",
     multiple=True,

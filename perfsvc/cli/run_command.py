@@ -41,15 +41,7 @@ class Chosen(TypedDict):
 
 
 @click.command("run")
-@click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    default=("auto",),
-    show_default=True,
-    metavar="DEVICE",
-    help="auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-5e…, cuda:MIG-… May be repeated.",
-)
+@options.devices
 @options.suite
 @options.select
 @options.exclude

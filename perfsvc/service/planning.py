@@ -81,7 +81,7 @@ def _is_to_measure(request: RunRequest, targets: Sequence[Target], device: Devic
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
     """How cases are sampled on a device: as was asked for, and otherwise as suits its kind."""
-    usual = {"cpu": CPU_SAMPLING, "cuda": GPU_SAMPLING}.get(device.kind, Sampling())
+    usual = usual_sampling(device)
     return replace(
         usual,
         precision=usual.precision if request.precision is None else request.precision,
@@ -90,6 +90,11 @@ def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
         energy=request.energy,
         recovery_s=min(usual.recovery_s, RECOVERY_SHARE * request.limit_s),
     )
+
+
+def usual_sampling(device: DeviceInfo) -> Sampling:
+    """How cases are sampled on a device unless somebody asks for something else."""
+    return {"cpu": CPU_SAMPLING, "cuda": GPU_SAMPLING}.get(device.kind, Sampling())
 
 
 def _task(device: DeviceInfo, runnable: Runnable, how: Sampling, arrays: Recipe) -> Task:
