@@ -1,6 +1,6 @@
 """One row a series: what a candidate run says against its baseline."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -31,10 +31,11 @@ def verdicts(
 ) -> list[Judgement]:
     """One judgement for each series in either mapping whose metric is judged, regressions first.
 
-    A series is compared with the baseline's equal series. A board that the baseline does not know is compared with
-    another board of the same model (the one of the latest run), and the reason says so: what the two boards differ by
-    is then part of the ratio and not of its interval. Boards of different models are never compared, nor is the CPU
-    device with a GPU. Every metric is better when it is lower.
+    A series is compared with the baseline's equal series. A board that the baseline does not know borrows from the
+    others of its model, and the reason says so. Of several it borrows the mean of their levels, and what those differ
+    by is the noise of the comparison: a board counts as a replica does. From one alone nobody can tell what boards
+    differ by: that is then part of the ratio and not of its interval. Boards of different models are never compared,
+    nor is the CPU device with a GPU. Every metric is better when it is lower.
 
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
     - What the baseline has a right result of and the candidate does not have at all is *missing*. So is, in one row, a
@@ -56,8 +57,8 @@ def verdicts(
     pairs = _pairs(baseline, candidate)
     right = {_whole(series): level for series, level in baseline.items() if not _fault(level)}
     for series, level in candidate.items():
-        home = pairs.get(series, series)
-        before = baseline.get(home) or _fault_of_case(baseline, home)
+        homes = pairs.get(series, (series,))
+        before = baseline.get(homes[0]) or _fault_of_case(baseline, homes[0])
         if level.status is Status.SKIPPED:
             if had := right.get(_whole(series)):
                 judgements.append(_missing(series, had, level))
@@ -67,7 +68,8 @@ def verdicts(
             judgements.append(_row(series, Verdict.NEW, _why_new(series, before, baseline), before, level))
         else:
             limit = threshold(series) if callable(threshold) else threshold
-            judgements.append(_compared(series, home, before, level, threshold=limit, alpha=alpha))
+            lenders = {home: baseline[home] for home in homes}
+            judgements.append(_compared(series, lenders, level, threshold=limit, alpha=alpha))
     judgements += [_missing(series, level, None) for series, level in _absent(baseline, candidate, pairs).items()]
     return sorted(judgements, key=_place)
 
@@ -96,18 +98,22 @@ def _judged(levels: Mapping[Series, Level]) -> dict[Series, Level]:
     return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
 
 
-def _pairs(baseline: Mapping[Series, Level], candidate: Iterable[Series]) -> dict[Series, Series]:
-    """The baseline's series that each of the candidate's is compared with; those without one are left out."""
+def _pairs(baseline: Mapping[Series, Level], candidate: Iterable[Series]) -> dict[Series, tuple[Series, ...]]:
+    """The baseline's series that each of the candidate's is compared with; those without one are left out.
+
+    That is its own, or else those of all other boards of its model, the one of the latest run first.
+    """
     boards: dict[tuple[Case, str, str, Mode], list[Series]] = {}
     for series, level in baseline.items():
         if not _fault(level):
             boards.setdefault(_of_model(series), []).append(series)
-    pairs = {}
+    pairs: dict[Series, tuple[Series, ...]] = {}
     for series in candidate:
         if series in baseline:
-            pairs[series] = series
+            pairs[series] = (series,)
         elif lenders := boards.get(_of_model(series)):
-            pairs[series] = max(lenders, key=lambda lender: (baseline[lender].run, lender.device))
+            latest_first = sorted(lenders, key=lambda one: (baseline[one].run, one.device), reverse=True)
+            pairs[series] = tuple(latest_first)
     return pairs
 
 
@@ -126,19 +132,31 @@ def _fault(level: Level) -> str:
 
 
 def _compared(
-    series: Series, home: Series, before: Level, after: Level, *, threshold: float, alpha: float
+    series: Series, lenders: Mapping[Series, Level], after: Level, *, threshold: float, alpha: float
 ) -> Judgement:
-    values = [*chain.from_iterable(before.replicas), *chain.from_iterable(after.replicas)]
+    """What ``compare`` says of a series with a right result on both sides."""
+    home, before = next(iter(lenders.items()))
+    base, candidate = before.replicas, after.replicas
+    if len(lenders) > 1:
+        base, candidate = tuple((_level_of(one),) for one in lenders.values()), ((_level_of(after),),)
+    values = [*chain.from_iterable(base), *chain.from_iterable(candidate)]
     if not any(values):
         return _row(series, Verdict.UNCHANGED, "both are 0", before, after)
     if min(values) <= 0:
         return _row(series, Verdict.INCONCLUSIVE, "a ratio needs values above 0 on both sides", before, after)
-    comparison = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
-    reason = comparison.reason
+    found = compare(base, candidate, threshold=threshold, alpha=alpha)
+    row = _row(series, found.verdict, found.reason + _borrowed(series, home, len(lenders)), before, after)
+    level = estimate_metric([float(np.median(one)) for one in base]).median_s
+    return replace(row, ratio=found.ratio, low=found.low, high=found.high, baseline_s=level)
+
+
+def _borrowed(series: Series, home: Series, boards: int) -> str:
+    """What a reader has to know of a level that is another board's; nothing of the series' own."""
+    if boards > 1:
+        return f"; compared with {boards} other boards of {home.device_model}, whose spread is in the interval"
     if home.device != series.device:
-        reason += f"; compared with another {home.device_model} ({home.device}), whose difference is part of the ratio"
-    row = _row(series, comparison.verdict, reason, before, after)
-    return replace(row, ratio=comparison.ratio, low=comparison.low, high=comparison.high)
+        return f"; compared with another {home.device_model} ({home.device}), whose difference is part of the ratio"
+    return ""
 
 
 def _why_new(series: Series, before: Level | None, baseline: Iterable[Series]) -> str:
@@ -151,7 +169,9 @@ def _why_new(series: Series, before: Level | None, baseline: Iterable[Series]) -
 
 
 def _absent(
-    baseline: Mapping[Series, Level], candidate: Mapping[Series, Level], pairs: Mapping[Series, Series]
+    baseline: Mapping[Series, Level],
+    candidate: Mapping[Series, Level],
+    pairs: Mapping[Series, Sequence[Series]],
 ) -> dict[Series, Level]:
     """What only the baseline has a right result of.
 
@@ -161,7 +181,7 @@ def _absent(
     present = {_any_version(series) for series in candidate}
     told = {_whole(_any_version(series)) for series, level in candidate.items() if level.status is not Status.OK}
     boards = {series.device for series in candidate}
-    lent = {home for series, home in pairs.items() if home != series and home.device not in boards}
+    lent = {home for homes in pairs.values() for home in homes if home.device not in boards}
     return {
         series: level
         for series, level in baseline.items()
@@ -204,14 +224,20 @@ def _row(series: Series, verdict: Verdict, reason: str, before: Level | None, af
         reason,
         baseline_run=before.run if before else None,
         candidate_run=after.run if after else None,
-        baseline_s=_center(before) if before else None,
-        candidate_s=_center(after) if after else None,
+        baseline_s=_center(before),
+        candidate_s=_center(after),
+        baseline_replicas=len(before.replicas) if before else None,
+        candidate_replicas=len(after.replicas) if after else None,
     )
 
 
-def _center(level: Level) -> float | None:
+def _center(level: Level | None) -> float | None:
     """The level as one number; None where it has none."""
-    return None if _fault(level) else estimate_metric([float(np.median(one)) for one in level.replicas]).median_s
+    return None if level is None or _fault(level) else _level_of(level)
+
+
+def _level_of(level: Level) -> float:
+    return estimate_metric([float(np.median(one)) for one in level.replicas]).median_s
 
 
 def _place(judgement: Judgement) -> tuple[int, float, str, str, str, str]:

@@ -5,7 +5,8 @@ Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
 
 import hashlib
 
-from perfsvc.model.judged import Judgement, Level, Series, Verdict
+from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
+from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
 from perfsvc.model.steps import (
@@ -34,12 +35,16 @@ __all__ = [
     "BufferArg",
     "Call",
     "Case",
+    "Cause",
     "Conditions",
     "DeviceInfo",
     "Dim3",
+    "Direction",
     "Environment",
     "Error",
     "Estimate",
+    "Finding",
+    "FindingState",
     "HostFinish",
     "HostMetric",
     "Judgement",
@@ -49,6 +54,7 @@ __all__ = [
     "Measurement",
     "Memset",
     "Mode",
+    "Moved",
     "Noise",
     "Provenance",
     "ReplayRecord",
@@ -56,9 +62,11 @@ __all__ = [
     "Roof",
     "ScalarArg",
     "Series",
+    "Shift",
     "Slowdown",
     "Status",
     "Step",
+    "Suspect",
     "TensorMapArg",
     "Tolerance",
     "Unit",

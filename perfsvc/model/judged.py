@@ -19,6 +19,16 @@ class Verdict(StrEnum):
     MISSING = "missing"  # the candidate does not have it
 
 
+class Cause(StrEnum):
+    """Why a series moved."""
+
+    KERNEL = "kernel"  # its code: confirmed by measuring both binaries again, in turn
+    TOOLCHAIN = "toolchain"  # another compiler made other code of an equal source
+    ENVIRONMENT = "environment"  # the board, its driver or its host
+    NOISE = "noise"  # nothing that stays
+    UNCONFIRMED = "unconfirmed"  # nobody measured both sides again, or nobody can
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """The history of a case on one device, one metric, one mode; ``case`` bears the variant's present name."""
@@ -42,7 +52,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict on one series; ``ratio`` is candidate over baseline with its confidence interval."""
+    """The verdict on one series.
+
+    Attributes:
+        ratio: candidate over baseline, with its confidence interval.
+        baseline_s: the level that it was compared with, in seconds or in the metric's own unit.
+        candidate_s: its level, likewise.
+        smallest: the smallest change that could have been seen, as a fraction; None where nothing tells it.
+        baseline_replicas: how many the baseline's level rests on.
+        candidate_replicas: how many the candidate's does.
+        cause: why it moved; None where it did not.
+    """
 
     series: Series
     verdict: Verdict
@@ -54,3 +74,7 @@ class Judgement:
     candidate_run: int | None = None
     baseline_s: float | None = None
     candidate_s: float | None = None
+    smallest: float | None = None
+    baseline_replicas: int | None = None
+    candidate_replicas: int | None = None
+    cause: Cause | None = None

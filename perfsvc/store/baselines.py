@@ -4,17 +4,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from sqlalchemy import Connection, and_, delete, exists, func, insert, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import TIME, Mode, Series, Status, Verdict
-from perfsvc.store.finding import ENDED
+from perfsvc.model import TIME, FindingState, Mode, Series, Status, Verdict
+from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
+from perfsvc.store.lookup import ENDED
+from perfsvc.store.naming import Spot
 from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
-from perfsvc.store.tables import Cases, Devices, Measurements, Metrics, Pins, Runs, Verdicts
+from perfsvc.store.tables import Cases, Devices, FindingCases, Findings, Measurements, Metrics, Pins, Runs, Verdicts
 
 Key = tuple[int, int, str, Mode]
 """A series in the database: lineage, device, metric, mode."""
@@ -32,15 +35,18 @@ _ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-    """The run that each series is compared with, under the series that lends it; see ``Store.baselines``."""
+    """The run that each series is compared with, under the series that lend it; see ``Store.baselines``."""
     keys = keys_of(connection, series)
     found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
     boards = _boards(connection)
-    lenders = {one: _lender(one, key, found, boards) for one, key in keys.items() if key not in found}
-    own = {one: found[key] for one, key in keys.items() if key in found}
-    return own | {
-        replace(one, device=lender.uuid): found[_on(lender, keys[one])] for one, lender in lenders.items() if lender
+    lent = {
+        replace(one, device=board.uuid): found[_on(board, key)]
+        for one, key in keys.items()
+        if key not in found
+        for board in boards[one.device_model]
+        if _on(board, key) in found
     }
+    return lent | {one: found[key] for one, key in keys.items() if key in found}
 
 
 def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
@@ -55,12 +61,6 @@ def _boards(connection: Connection) -> dict[str, list[_Board]]:
     for number, uuid, model in connection.execute(select(Devices.id, Devices.uuid, Devices.model)):
         boards[model].append(_Board(number, uuid))
     return boards
-
-
-def _lender(series: Series, key: Key, found: Mapping[Key, int], boards: Mapping[str, list[_Board]]) -> _Board | None:
-    """Of the boards of a series' model that have a level of it, the one of the latest run."""
-    lenders = [board for board in boards[series.device_model] if _on(board, key) in found]
-    return max(lenders, key=lambda board: (found[_on(board, key)], board.uuid), default=None)
 
 
 def _on(board: _Board, key: Key) -> Key:
@@ -162,11 +162,28 @@ def _pinned(connection: Connection, keys: Iterable[Key]) -> dict[Key, int]:
 def _accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
     """What each series is compared with unless it is pinned; of one without a level also what other boards have."""
     wanted = set(keys)
+    starts = segments.starts(connection, _lineages(wanted), before_run)
     judged = _last_accepted(connection, wanted, before_run)
-    return _first_ok(connection, wanted - judged.keys(), before_run) | judged
+    own = {key: run for key, run in judged.items() if run > _start(starts, key)}
+    # A new segment has a level of its own from its first night on; that night itself is compared across its start.
+    within = _first_ok(connection, {key for key in wanted if _start(starts, key)} - own.keys(), before_run, starts)
+    return _first_ok(connection, wanted - judged.keys() - within.keys(), before_run) | judged | within
+
+
+def _start(starts: Mapping[Spot, int], key: Key) -> int:
+    """The last run of the segment before the one that a series is in; 0 where it has but one."""
+    lineage, device, _, mode = key
+    return starts.get((lineage, device, mode), 0)
 
 
 def _last_accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+    """The newest earlier run that holds a level to keep: its verdict took it, or a person accepted a finding of it."""
+    judged = _judged(connection, keys, before_run)
+    accepted = _accepted_findings(connection, keys, before_run)
+    return {key: max(judged.get(key, 0), accepted.get(key, 0)) for key in judged.keys() | accepted.keys()}
+
+
+def _judged(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
     """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
     query = (
         select(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode, func.max(Verdicts.run_id))
@@ -179,8 +196,37 @@ def _last_accepted(connection: Connection, keys: Iterable[Key], before_run: int)
     return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
 
 
-def _first_ok(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
-    """The earliest run that measured a series with every replica ok, of a clean tree if there is any."""
+def _accepted_findings(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+    """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
+    series = (Cases.lineage_id, Findings.device_id, FindingCases.metric, FindingCases.mode)
+    query = (
+        select(*series, func.max(FindingCases.last_run_id))
+        .join(Findings, Findings.id == FindingCases.finding_id)
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .where(Cases.lineage_id.in_(_lineages(keys)), FindingCases.last_run_id < before_run)
+        .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
+        .group_by(*series)
+    )
+    return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
+
+
+def _first_ok(
+    connection: Connection, keys: Iterable[Key], before_run: int, starts: Mapping[Spot, int] = MappingProxyType({})
+) -> dict[Key, int]:
+    """The earliest run that measured a series with every replica ok, of a clean tree if there is any.
+
+    Of a series that is among ``starts`` only what came after that run counts.
+    """
+    wanted = set(keys)
+    found: dict[Key, int] = {}
+    for start in {_start(starts, key) for key in wanted}:
+        of_start = {key for key in wanted if _start(starts, key) == start}
+        first = _first_ok_after(connection, of_start, start, before_run)
+        found |= {key: run for key, run in first.items() if not starts or key in of_start}
+    return found
+
+
+def _first_ok_after(connection: Connection, keys: Iterable[Key], after: int, before_run: int) -> dict[Key, int]:
     other = aliased(Measurements)
     broken = exists().where(
         other.run_id == Measurements.run_id,
@@ -197,6 +243,7 @@ def _first_ok(connection: Connection, keys: Iterable[Key], before_run: int) -> d
         .join(Runs, Runs.id == Measurements.run_id)
         .where(
             Cases.lineage_id.in_(_lineages(keys)),
+            Measurements.run_id > after,
             Measurements.run_id < before_run,
             Measurements.status == Status.OK,
             Runs.state.in_(ENDED),

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.model import Case, Mode
-from perfsvc.store.finding import ENDED
 from perfsvc.store.interning import case_id, device_id, lineages_of
+from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Place, Spot, of_cases, present_cases
 from perfsvc.store.rows import Past
 from perfsvc.store.tables import Cases, Devices, LeftOut, Measurements, NoiseOfCases, Runs

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, select
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
 from perfsvc.model import TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
-from perfsvc.store.finding import lineage_of, run
 from perfsvc.store.interning import case_of
+from perfsvc.store.lookup import lineage_of, run
 from perfsvc.store.naming import of_cases, present_cases
 from perfsvc.store.rows import CaseInRun
 from perfsvc.store.samples import unpack
@@ -161,6 +161,10 @@ def verdicts(connection: Connection, number: int) -> list[Judgement]:
             candidate_run=number,
             baseline_s=row.baseline_s,
             candidate_s=row.candidate_s,
+            smallest=row.smallest,
+            baseline_replicas=row.baseline_replicas,
+            candidate_replicas=row.candidate_replicas,
+            cause=row.cause,
         )
         for row in connection.execute(query)
     ]

@@ -15,7 +15,6 @@ from perfsvc.model import (
     DeviceInfo,
     Environment,
     Estimate,
-    Judgement,
     Level,
     Measurement,
     Mode,
@@ -26,13 +25,14 @@ from perfsvc.model import (
     Series,
     Work,
 )
-from perfsvc.store import baselines, budget, columns, expected, finding, interning, noise, reading, schema, writing
+from perfsvc.store import budget, columns, expected, interning, lookup, noise, reading, schema, writing
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
+from perfsvc.store.judged import Judged
 from perfsvc.store.naming import Place
-from perfsvc.store.rows import CaseInRun, Past, Pin, RunRow, SchemaState, State, Upgrade
+from perfsvc.store.rows import CaseInRun, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store:
+class Store(Judged):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a
@@ -181,11 +181,6 @@ class Store:
                 anchor=anchor,
             )
 
-    def put_verdicts(self, run: int, judgements: Sequence[Judgement]) -> None:
-        """Stores what was judged of a run, in place of what was stored of it before."""
-        with transaction(self._engine, writes=True) as connection:
-            writing.put_verdicts(connection, run, judgements)
-
     def put_noise(self, run: int, found: Mapping[Place, Noise]) -> None:
         """Stores the noise of each device (UUID), case and mode of a run, in place of what was stored of it before."""
         with transaction(self._engine, writes=True) as connection:
@@ -206,12 +201,12 @@ class Store:
     def runs(self, limit: int | None = None) -> list[RunRow]:
         """All runs, or the last ``limit``, newest first."""
         with transaction(self._engine, writes=False) as connection:
-            return finding.runs(connection, limit)
+            return lookup.runs(connection, limit)
 
     def run(self, number: int) -> RunRow:
         """One run; raises ``NotMeasuredError`` where there is none."""
         with transaction(self._engine, writes=False) as connection:
-            return finding.run(connection, number)
+            return lookup.run(connection, number)
 
     def newest(self, n: int = 0, *, before: int | None = None) -> RunRow | None:
         """The latest run that has ended and measured anything, or the ``n``-th before it.
@@ -223,12 +218,12 @@ class Store:
             before: only runs with a smaller id.
         """
         with transaction(self._engine, writes=False) as connection:
-            return finding.newest(connection, n, before)
+            return lookup.newest(connection, n, before)
 
     def labelled(self, label: str) -> RunRow | None:
         """The newest such run with that label."""
         with transaction(self._engine, writes=False) as connection:
-            return finding.labelled(connection, label)
+            return lookup.labelled(connection, label)
 
     def of_commit(self, prefix: str) -> RunRow | None:
         """The newest such run of the commit that starts with ``prefix``, one without further changes if there is any.
@@ -236,7 +231,7 @@ class Store:
         Raises ``UsageError`` where the prefix stands for several commits.
         """
         with transaction(self._engine, writes=False) as connection:
-            return finding.of_commit(connection, prefix)
+            return lookup.of_commit(connection, prefix)
 
     def left_out(self, run: int) -> list[Place]:
         """The device (UUID), case and mode of all that a run left out for want of budget."""
@@ -254,12 +249,12 @@ class Store:
     def devices(self) -> dict[str, DeviceInfo]:
         """Every stored device by UUID, without driver and power limit, which belong to measurements."""
         with transaction(self._engine, writes=False) as connection:
-            return finding.devices(connection)
+            return lookup.devices(connection)
 
     def case_ids(self, run: int | None = None) -> list[str]:
         """The ids of all measured cases, or of one run's, as they were measured."""
         with transaction(self._engine, writes=False) as connection:
-            return finding.case_ids(connection, run)
+            return lookup.case_ids(connection, run)
 
     # --- measurements ----------------------------------------------------------------------------------------------
 
@@ -323,55 +318,6 @@ class Store:
         """
         with transaction(self._engine, writes=False) as connection:
             return reading.replay(connection, case_id, run, device)
-
-    # --- verdicts and baselines ------------------------------------------------------------------------------------
-
-    def verdicts(self, run: int) -> list[Judgement]:
-        """What was judged of a run when it ended."""
-        with transaction(self._engine, writes=False) as connection:
-            return reading.verdicts(connection, run)
-
-    def accepted_levels(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-        """The run that holds the last accepted level of each series, among earlier ones.
-
-        That is the newest whose stored verdict was new or improvement. A regression moves nothing until a person
-        accepts it, and unchanged or inconclusive keep the level: else a slow drift would walk it away. A run with
-        uncommitted changes never accepts a level, whatever its verdict: an experiment that is thrown away would be a
-        bar for every night after it.
-
-        Where no verdict took a level, it is that of the earliest run with a right result: of those without uncommitted
-        changes, or of all where each has some. A series that has neither is absent.
-        """
-        with transaction(self._engine, writes=False) as connection:
-            return baselines.accepted_levels(connection, series, before_run)
-
-    def baselines(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-        """The run that each series is compared with: its pin, else its last accepted level.
-
-        A series that has neither borrows: in its place stands the same series on another board of its model, with that
-        board's pin or last accepted level, of the latest run where several boards have one. A series that finds none to
-        borrow is absent.
-        """
-        with transaction(self._engine, writes=False) as connection:
-            return baselines.baselines(connection, series, before_run)
-
-    def pins(self) -> list[Pin]:
-        """All pins, under the present names of their cases."""
-        with transaction(self._engine, writes=False) as connection:
-            return baselines.pins(connection)
-
-    def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
-        """Makes a run the baseline of each series until it is unpinned or pinned anew.
-
-        Raises ``NotMeasuredError``, and pins none, where the run holds no right result of one of them.
-        """
-        with transaction(self._engine, writes=True) as connection:
-            baselines.pin(connection, run, series, by=by, comment=comment)
-
-    def unpin(self, series: Iterable[Series] | None = None) -> int:
-        """Takes the pins of some series, or all, away; returns how many there were."""
-        with transaction(self._engine, writes=True) as connection:
-            return baselines.unpin(connection, series)
 
 
 def _require_file(url: URL) -> None:

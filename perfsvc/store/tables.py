@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from perfsvc.model import Mode, Status, Verdict
+from perfsvc.model import Cause, Direction, FindingState, Mode, Shift, Status, Verdict
 from perfsvc.store.columntypes import FreeText, Utc, word
 from perfsvc.store.rows import State
 
@@ -37,7 +37,11 @@ class Base(DeclarativeBase):
         bytes: LargeBinary,
         datetime: Utc,
         dict[str, Any]: JSON,
+        Cause: word(Cause),
+        Direction: word(Direction),
+        FindingState: word(FindingState),
         Mode: word(Mode),
+        Shift: word(Shift),
         State: word(State),
         Status: word(Status),
         Verdict: word(Verdict),
@@ -323,6 +327,10 @@ class Verdicts(Base):
     baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     baseline_s: Mapped[float | None]
     candidate_s: Mapped[float | None]
+    smallest: Mapped[float | None]
+    baseline_replicas: Mapped[int | None]
+    candidate_replicas: Mapped[int | None]
+    cause: Mapped[Cause | None]
 
 
 class Pins(Base):
@@ -338,3 +346,43 @@ class Pins(Base):
     set_at: Mapped[datetime]
     set_by: Mapped[str]
     comment: Mapped[Free]
+
+
+class Findings(Base):
+    """One cause that someone should look at, on one device; ``reason`` and what follows are of its state."""
+
+    __tablename__ = "findings"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # people write their ids down as well
+
+    id: Mapped[Key]
+    cause: Mapped[Cause]
+    shift: Mapped[Shift]
+    direction: Mapped[Direction]
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), index=True)
+    first_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    evidence: Mapped[Free]
+    state: Mapped[FindingState]
+    reason: Mapped[Free]
+    set_by: Mapped[str]
+    set_at: Mapped[datetime]
+
+
+class FindingCases(Base):
+    """A series that a finding moved; ``last_run_id`` is the newest run that shows the change, the one to accept."""
+
+    __tablename__ = "finding_cases"
+    __table_args__ = (Index(None, "case_id", "metric", "mode"),)
+
+    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: Mapped[float | None]
+    candidate_s: Mapped[float | None]
+    last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    recovered_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)

@@ -172,6 +172,10 @@ def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgemen
             "baseline_run_id": judgement.baseline_run,
             "baseline_s": number(judgement.baseline_s),
             "candidate_s": number(judgement.candidate_s),
+            "smallest": number(judgement.smallest),
+            "baseline_replicas": judgement.baseline_replicas,
+            "candidate_replicas": judgement.candidate_replicas,
+            "cause": judgement.cause,
         }
         for judgement in judgements
     ]

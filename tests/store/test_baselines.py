@@ -76,7 +76,7 @@ def test_uncommitted_changes_give_a_level_only_until_a_run_without_any(story, ti
     assert story.store.accepted_levels([tiled], before_run=clean + 1) == {tiled: clean}
 
 
-def test_a_board_without_history_borrows_the_latest_level_of_its_model(story, tiled):
+def test_a_board_without_history_borrows_the_levels_of_its_model(story, tiled):
     here, there, new = (story.series(story.tiled, device=name) for name in ("GPU-1", "GPU-2", "GPU-3"))
     story.run()
     second = story.begin()
@@ -86,7 +86,7 @@ def test_a_board_without_history_borrows_the_latest_level_of_its_model(story, ti
     story.store.put_device(replace(story.gpu, uuid="GPU-4", model="NVIDIA H200"))
     story.store.put_device(replace(story.gpu, uuid="GPU-3"))
     elsewhere = story.series(story.tiled, device="GPU-4", device_model="NVIDIA H200")
-    assert story.store.baselines([new, elsewhere], before_run=other) == {there: second}
+    assert story.store.baselines([new, elsewhere], before_run=other) == {here: 1, there: second}
     assert story.store.baselines([here, new], before_run=other) == {here: 1, there: second}
     assert story.store.accepted_levels([new], before_run=other) == {}
 

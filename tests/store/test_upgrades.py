@@ -11,7 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
-from perfsvc.model import Mode, Noise, Roof, Status, Verdict
+from perfsvc.model import Cause, Mode, Noise, Roof, Status, Verdict
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.samples import unpack
@@ -91,7 +91,7 @@ def test_all_that_was_stored_is_read(upgraded):
     assert {run.provenance.scope for run in upgraded.runs()} == {"kernels"}
     assert upgraded.baselines([renamed], second) == {renamed: first}
     assert upgraded.expected(second).keys() == {renamed}
-    assert [judgement.verdict for judgement in upgraded.verdicts(second)] == [Verdict.UNCHANGED]
+    assert upgraded.verdicts(second)[-1].verdict is Verdict.UNCHANGED
     assert [pin.comment for pin in upgraded.pins()] == ["release"]
     record, modules, bench = upgraded.replay("transpose/tiled[n=64]", first)
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
@@ -143,3 +143,16 @@ def test_batches_of_revision_0002_are_read(upgraded, dump):
     found = [(number, rejected, samples and unpack(samples), xids) for number, rejected, samples, xids in rows]
     kept = [(0, "", None, ""), (1, "thermal slowdown", (0.75, 1.0), "48")]
     assert found == (kept if dump.stem > "0001" else [])
+
+
+def test_what_revision_0004_knew_of_verdicts_is_read_and_nobody_knows_it_of_earlier_ones(upgraded, dump):
+    judged = {one.series.metric: one for one in upgraded.verdicts(2)}
+    known = [(one.smallest, one.baseline_replicas, one.candidate_replicas) for one in judged.values()]
+    assert set(known) == ({(0.125, 2, 1)} if dump.stem > "0003" else {(None, None, None)})
+    assert [one.cause for one in judged.values() if one.cause] == [Cause.KERNEL] * (dump.stem > "0003")
+
+
+def test_findings_of_revision_0004_are_read(upgraded, dump):
+    findings = upgraded.findings()
+    found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
+    assert found == [(2, "the old one is faster", CASE)] * (dump.stem > "0003")

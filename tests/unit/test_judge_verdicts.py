@@ -2,6 +2,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,15 +135,54 @@ def test_a_board_with_history_is_compared_with_itself_and_the_other_is_missing()
     ]
 
 
-def test_the_latest_usable_board_of_the_model_lends() -> None:
-    baseline = {
-        series(device="GPU-1"): BASE,
-        series(device="GPU-2"): replace(SLOW, run=5),
-        series(device="GPU-3"): replace(FAILED, run=9),
-    }
-    found = {judgement.series.device: judgement for judgement in judge(baseline, {series(device="GPU-9"): SLOW})}
-    assert found["GPU-9"].verdict is Verdict.UNCHANGED
-    assert found["GPU-9"].baseline_run == 5
+def boards(*medians: float) -> dict[Series, Level]:
+    """Boards of one model, each of a later run than the one before."""
+    return {series(device=f"GPU-{n}"): level(*[median] * 3, run=n) for n, median in enumerate(medians)}
+
+
+def test_boards_that_are_alike_lend_a_level_that_tells_a_small_change() -> None:
+    [found] = judge(boards(1e-5, 1e-5, 1e-5, 1e-5), {series(device="GPU-9"): SLOW})
+    assert (found.verdict, found.baseline_run) == (Verdict.REGRESSION, 3)
+    assert f"compared with 4 other boards of {H100}, whose spread is in the interval" in found.reason
+
+
+def test_what_boards_of_a_model_differ_by_is_no_regression_of_a_new_one() -> None:
+    lent = boards(1.00e-5, 1.04e-5, 0.97e-5, 1.02e-5, 0.99e-5)
+    [found] = judge(lent, {series(device="GPU-9"): SLOW})
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 1 < found.high
+    assert found.baseline_s == pytest.approx(
+        math.exp(sum(math.log(m) for m in (1.00, 1.04, 0.97, 1.02, 0.99)) / 5) * 1e-5
+    )
+    [worse] = judge(lent, {series(device="GPU-9"): level(1.5e-5, 1.5e-5, 1.5e-5, run=2)})
+    assert worse.verdict is Verdict.REGRESSION
+
+
+def test_new_boards_with_an_equal_spread_are_seldom_called_slower_or_faster() -> None:
+    rng = np.random.default_rng(5)
+    called = 0
+    for _ in range(600):
+        medians = 1e-5 * np.exp(rng.normal(0, 0.02, 7))
+        noisy = [tuple(median * np.exp(rng.normal(0, 0.001, 3))) for median in medians]
+        *known, new = [Level(1, Status.OK, replicas=tuple((float(one),) for one in board)) for board in noisy]
+        lent = {series(device=f"GPU-{n}"): board for n, board in enumerate(known)}
+        [found] = verdicts(lent, {series(device="GPU-9"): new}, threshold=0.0)
+        called += found.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+    assert called <= 12  # of 600 at alpha = 0.01: 6 are due, and more than 12 in one seed of a hundred
+
+
+def test_a_board_without_a_usable_level_lends_none() -> None:
+    baseline = {series(device="GPU-1"): BASE, series(device="GPU-3"): replace(FAILED, run=9)}
+    [found] = judge(baseline, {series(device="GPU-9"): SAME})
+    assert (found.verdict, found.baseline_run) == (Verdict.UNCHANGED, 1)
+    assert "another" in found.reason
+
+
+def test_a_judgement_says_how_many_replicas_it_rests_on() -> None:
+    found = judge_one(level(1e-5, 1e-5), SLOW)
+    assert (found.baseline_replicas, found.candidate_replicas) == (2, 3)
 
 
 def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:

@@ -15,8 +15,10 @@ from typing import Any
 from perfsvc.model import (
     Batch,
     Case,
+    Cause,
     Conditions,
     DeviceInfo,
+    Direction,
     Environment,
     Estimate,
     Judgement,
@@ -28,8 +30,10 @@ from perfsvc.model import (
     ReplayRecord,
     Roof,
     Series,
+    Shift,
     Slowdown,
     Status,
+    Suspect,
     Verdict,
     Work,
     digest,
@@ -82,7 +86,12 @@ def fill(store: Store) -> None:
     store.put_roofs(second, {"GPU-1": Roof(2.0e12, 2.5e12)})
     store.put_left_out(second, [("GPU-1", NAIVE, Mode.COLD)])
     store.end_run(second, State.INTERRUPTED)
-    store.put_verdicts(second, [Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5)])
+    unchanged = Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 2, 1)
+    slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
+    store.put_verdicts(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
+    store.raise_finding(
+        second, [Suspect(slower, Shift.LOSS, Direction.SLOWER)], "measured again, the old one is faster"
+    )
     store.pin(first, [series], by="ann", comment="release")
 
 
