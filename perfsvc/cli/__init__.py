@@ -70,6 +70,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The ``perfsvc`` command: everything that may end it has its message and its exit code."""
+    ending.open_streams()
     with ending.stoppable():
         code = ending.code_of(lambda: cli.main(standalone_mode=False))
     sys.exit(code)

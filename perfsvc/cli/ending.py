@@ -50,6 +50,16 @@ def past_click() -> Iterator[None]:
         raise
 
 
+def open_streams() -> None:
+    """Opens on nothing what of the standard streams was closed (``>&-``).
+
+    Printing would fail, and with Python's own exit code, 1; and a socket would be given a stream's number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # by number: the lowest free one is taken
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - lives as long as the process
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Lets a signal of ``STOPS`` unwind the block, so that workers and compilers end and the run is marked.

@@ -151,6 +151,23 @@ def test_a_closed_pipe_ends_a_command_quietly(body, closed_pipe):
     assert (process.returncode, process.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_streams_that_were_closed_are_as_good_as_nothing_and_their_numbers_nobody_elses(closed):
+    body = """
+    import socket
+    for descriptor in socket.socketpair():
+        assert descriptor.fileno() > 2
+    from perfsvc.cli import output
+    output.show("x")
+    with output.progress() as progress:
+        progress.say("y")
+    sys.exit(3 if sys.stdin.read() == "" else 4)
+    """
+    process = ended(body, stdin=subprocess.DEVNULL, preexec_fn=lambda: [os.close(number) for number in closed])
+    assert process.returncode == 3
+    assert (process.stdout, process.stderr) == ("" if 1 in closed else "x\n", "" if 2 in closed else "y\n")
+
+
 def test_a_verdict_that_nobody_read_keeps_its_code(closed_pipe):
     process = ended("sys.stdout.write('x'); sys.exit(1)", stdout=closed_pipe)
     assert (process.returncode, process.stderr) == (1, "")
