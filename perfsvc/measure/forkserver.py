@@ -36,8 +36,10 @@ def main(descriptor: int, parent: int, worker: Worker | None = None) -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # what is sent to the whole group is the parent's, which ends its workers
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started the run may have had SIGCHLD blocked
     _die_with(parent)
     worker = worker or _prepared()
+    sys.stdout.flush()  # else each worker would say once more what an import had said
     gc.collect()
     gc.freeze()  # a collection in a worker need not touch, and so copy, the pages it shares with the others
     with socket.socket(fileno=descriptor) as parents:
@@ -84,6 +86,8 @@ class _Server:
                         self._tell_fates()
                         continue
                     mark, descriptors, _, _ = socket.recv_fds(self._parents, 1, DESCRIPTORS)
+                    for descriptor in descriptors:  # what a worker starts is not to hold its socket when it has died
+                        os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no keyword
                     if not mark:
                         asked = False
                         selector.unregister(self._parents)
@@ -99,7 +103,8 @@ class _Server:
             pid = os.fork()
         except OSError:  # as if it had been born and had died at once
             os.write(words, traceback.format_exc().encode())
-            told.sendall(FATE.pack(0) + FATE.pack(1))
+            _tell(told, 0)
+            _tell(told, 1)
             told.close()
             pid = None
         if pid == 0:

@@ -1,5 +1,7 @@
 """The fork server: workers are its children, and the parent is told how each of them ended."""
 
+import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc.measure import forkserver
 from perfsvc.measure.forks import ForkServer, ForkServers
 from perfsvc.measure.process import Process
 
@@ -40,6 +43,10 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def open_files(pid="self"):
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def gone(pid):
@@ -88,21 +95,98 @@ def test_a_worker_that_is_given_up_before_it_is_born_ends_by_itself(work, server
     work.play()
     process = Process(servers.take())
     process.end(kill=True)
+    assert process._fork._ended
+    assert process._fork.status in {0, -signal.SIGKILL}
+
+
+def test_a_death_is_told_where_whoever_started_the_run_had_signals_blocked(work):
+    work.play(born="sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
+    try:
+        with ForkServers() as servers, forked(servers.take()) as (fork, _, _):
+            assert fork.wait(LIMIT_S)
+            assert fork.status == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_what_a_worker_leaves_behind_does_not_hold_its_socket(work, servers):
+    work.play(born="os.system('sleep 30 & echo $!'); os._exit(3)")
+    with forked(servers.take()) as (fork, ours, words):
+        assert fork.wait(LIMIT_S)
+        words.seek(0)
+        try:
+            ours.settimeout(LIMIT_S)
+            assert ours.recv(1) == b""
+        finally:
+            os.kill(int(words.read().split()[-1]), signal.SIGKILL)
+
+
+def test_a_worker_does_not_repeat_what_an_import_said(work, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's words wait in a buffer
+    server = work.folder / "server.py"
+    server.write_text("print('from an import')\n" + server.read_text())
+    work.play(born="print('mine'); sys.exit()")
+    with ForkServers() as servers, forked(servers.take()) as (fork, _, words):
+        assert fork.wait(LIMIT_S)
+        words.seek(0)
+        assert words.read() == b"these are my words\nmine\n"
+
+
+def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(monkeypatch):
+    def full():
+        raise BlockingIOError("no process to be had")
+
+    monkeypatch.setattr(os, "fork", full)
+    server = forkserver._Server.__new__(forkserver._Server)
+    server._fates = {}
+    for given_up in (False, True):
+        with contextlib.ExitStack() as stack:
+            ours, told = socket.socketpair()
+            pool, theirs = socket.socketpair()
+            words = stack.enter_context(tempfile.TemporaryFile())
+            stack.enter_context(ours)
+            stack.enter_context(pool)
+            if given_up:
+                ours.close()
+            assert server._fork(theirs.detach(), os.dup(words.fileno()), told.detach()) is None
+            assert pool.recv(1) == b""
+            words.seek(0)
+            assert b"no process to be had" in words.read()
+            if not given_up:
+                assert ours.recv(100) == forkserver.FATE.pack(0) + forkserver.FATE.pack(1)
 
 
 def test_a_server_has_open_nothing_of_its_workers(work, servers):
-    def open_files():
-        return sum(1 for _ in Path(f"/proc/{server._process.pid}/fd").iterdir())
-
     work.play(born="sys.exit()")
     server = servers.take()
     with forked(server) as (fork, _, _):
         assert fork.wait(LIMIT_S)
-    before = open_files()
+    before = open_files(server._process.pid)
     for _ in range(5):
         with forked(server) as (fork, _, _):
             assert fork.wait(LIMIT_S)
-    wait_for(lambda: open_files() <= before)
+    wait_for(lambda: open_files(server._process.pid) <= before)
+
+
+def test_servers_that_ended_are_let_go_before_the_run_is_over(work, servers):
+    work.play(born="sys.exit()")
+
+    def used():
+        server = servers.take(unused=True)
+        with forked(server) as (fork, _, _):
+            assert fork.wait(LIMIT_S)
+        return server
+
+    first, second = used(), used()
+    wait_for(lambda: first.status is not None)
+    third = used()
+    assert first.last_words(100) == ""
+    before = open_files()
+    for last in (second, third):
+        wait_for(lambda last=last: last.status is not None)
+        used()
+    assert open_files() <= before
 
 
 def test_workers_die_with_their_server_which_is_told_and_replaced(work, servers):
@@ -140,6 +224,17 @@ def test_a_server_that_was_never_used_ends_with_its_run(work):
     with ForkServers() as servers:
         pid = servers.take()._process.pid
     assert gone(pid)
+
+
+def test_nobody_waits_for_a_server_that_is_still_starting_when_a_run_ends(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    started = time.monotonic()
+    with ForkServers():
+        pass
+    assert time.monotonic() - started < 5
 
 
 def test_nothing_outlives_a_parent_that_is_killed(work):
