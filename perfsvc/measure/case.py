@@ -1,7 +1,6 @@
 """Measuring one case: load, check, sample, check again. Runs in the worker."""
 
 import contextlib
-import gc
 import math
 import statistics
 import time
@@ -67,9 +66,6 @@ def _memory(device: Device, job: Job, vault: Vault) -> Iterator[Memory]:
 
 def _measure(device: Device, job: Job, program: Program, check: Check) -> Measurement:
     returned = check.before()
-    if program.calls:  # a library that they have imported need not be looked through from now on before each case
-        gc.collect()
-        gc.freeze()
     measurement = Measurement(job.record.case, device.info.uuid, job.replica, Status.OK, job.mode)
     if job.record.kind is Kind.HOST:
         measurement = replace(measurement, metrics=_metrics(returned, program.metrics()))
