@@ -200,3 +200,9 @@ def test_arguments_that_are_not_the_kernels_are_refused(args, said):
 
 def test_ptx_tells_no_places():
     assert places(b"//\n.version 9.0", "k") is None
+
+
+def test_a_tensor_map_is_refused_where_nobody_tells_its_place():
+    with pytest.raises(LaunchError, match="kernel k takes a tensor map, and PTX does not tell where") as refused:
+        packed("k", None, (np.int32(1), np.void(bytes(128))))
+    assert "-ptx" in refused.value.cure

@@ -6,6 +6,7 @@ import numpy as np
 
 from perfsvc import elf
 from perfsvc.device import arguments
+from perfsvc.errors import LaunchError
 
 Places = tuple[tuple[int, int], ...]
 """The offset and the size in bytes of each parameter of a kernel."""
@@ -23,12 +24,18 @@ def packed(kernel: str, found: Places | None, args: Sequence[np.generic]) -> byt
     """Arguments at their places, which the driver takes as they are.
 
     Where the places are not known, each lies behind the one before at a multiple of its size, as in C. That is not so
-    for a tensor map: the compiler moves all of them back, so that the map is aligned in the memory that they end up in.
+    with a tensor map: the compiler moves all of them back, so that the map is aligned in the memory where they end up.
 
     Raises:
-        LaunchError: there are more or fewer arguments than parameters, or one of another size.
+        LaunchError: there are more or fewer arguments than parameters, or one of another size; or there is a tensor
+            map, and the places are not known.
     """
     if found is None:
+        if any(isinstance(arg, np.void) for arg in args):
+            raise LaunchError(
+                f"kernel {kernel} takes a tensor map, and PTX does not tell where",
+                cure='compile it to a cubin: leave "-ptx" out of the options',
+            )
         found = _in_a_row([arg.nbytes for arg in args])
     arguments.check(kernel, [size for _, size in found], args)
     buffer = bytearray(sum(found[-1]) if found else 0)
