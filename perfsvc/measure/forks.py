@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
@@ -83,7 +84,14 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "perfsvc.measure.forkserver", str(theirs.fileno()), str(os.getpid())],
+                [
+                    sys.executable,
+                    *_path_options(),
+                    "-m",
+                    "perfsvc.measure.forkserver",
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                ],
                 pass_fds=[theirs.fileno()],
                 env={**QUIET, VISIBLE: "", **os.environ},
                 stdin=subprocess.DEVNULL,
@@ -175,3 +183,8 @@ class ForkServers:
         for server in [one for one in self._servers if one.status == 0]:
             self._servers.remove(server)
             server.end()
+
+
+def _path_options() -> list[str]:
+    """Has modules of the working directory imported only where ours may be: one may be called ``random.py``."""
+    return [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]

@@ -91,7 +91,7 @@ def worker(pool):
     return 0
 
 
-sys.exit(forkserver.main(int(sys.argv[3]), int(sys.argv[4]), worker))
+sys.exit(forkserver.main(*map(int, sys.argv[-2:]), worker))
 """
 
 NO_WAIT = Sampling(recovery_s=0)

@@ -220,6 +220,17 @@ def test_a_server_that_cannot_start_says_why(monkeypatch, tmp_path):
     server.end()
 
 
+@pytest.mark.parametrize("ours_as_well", [False, True])
+def test_a_server_imports_from_the_working_directory_only_where_the_run_does(monkeypatch, tmp_path, ours_as_well):
+    (tmp_path / "selectors.py").write_text("raise ImportError('a module of the user that is called so')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path] + [""] * ours_as_well)
+    with ForkServers() as servers:
+        process = Process(servers.take())
+        process.end()
+        assert process._fork.status == (None if ours_as_well else 0)
+
+
 def test_a_server_that_was_never_used_ends_with_its_run(work):
     with ForkServers() as servers:
         pid = servers.take()._process.pid
