@@ -5,6 +5,7 @@ Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
 
 import hashlib
 
+from perfsvc.model.confirmed import Confirmation
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
@@ -37,6 +38,7 @@ __all__ = [
     "Case",
     "Cause",
     "Conditions",
+    "Confirmation",
     "DeviceInfo",
     "Dim3",
     "Direction",

@@ -26,13 +26,14 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import budget, columns, expected, interning, lookup, noise, reading, schema, writing
+from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
 from perfsvc.store.judged import Judged
 from perfsvc.store.naming import Place
 from perfsvc.store.rows import CaseInRun, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store(Judged):
+class Store(Judged, Confirmed):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a

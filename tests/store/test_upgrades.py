@@ -156,3 +156,8 @@ def test_findings_of_revision_0004_are_read(upgraded, dump):
     findings = upgraded.findings()
     found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
     assert found == [(2, "the old one is faster", CASE)] * (dump.stem > "0003")
+
+
+def test_confirmations_of_revision_0005_are_read(upgraded, dump):
+    found = [(one.cause, one.ratio, one.baseline[0].samples_s, one.seed) for one in upgraded.confirmations(2)]
+    assert found == [(Cause.KERNEL, 2.0, (0.25, 0.5), 7)] * (dump.stem > "0004")

@@ -17,6 +17,7 @@ from perfsvc.model import (
     Case,
     Cause,
     Conditions,
+    Confirmation,
     DeviceInfo,
     Direction,
     Environment,
@@ -89,8 +90,27 @@ def fill(store: Store) -> None:
     unchanged = Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 2, 1)
     slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
     store.put_verdicts(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
-    store.raise_finding(
-        second, [Suspect(slower, Shift.LOSS, Direction.SLOWER)], "measured again, the old one is faster"
+    suspect = Suspect(slower, Shift.LOSS, Direction.SLOWER)
+    store.raise_finding(second, [suspect], "the old one is faster")
+    store.put_confirmation(
+        Confirmation(
+            suspect,
+            Cause.KERNEL,
+            "the old one is faster",
+            threshold=0.125,
+            seed=7,
+            budget_s=20.0,
+            verdict=Verdict.REGRESSION,
+            ratio=2.0,
+            low=1.5,
+            high=2.5,
+            looks=1,
+            drift=1.0,
+            same_code=False,
+            wall_s=4.0,
+            baseline=(Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.25, 0.5)),),
+            candidate=(Measurement(SHARED, "GPU-1", 0, Status.OK, samples_s=(0.5, 1.0)),),
+        )
     )
     store.pin(first, [series], by="ann", comment="release")
 

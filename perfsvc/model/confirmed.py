@@ -1,0 +1,66 @@
+"""What came of measuring a suspect again."""
+
+from dataclasses import dataclass
+
+from perfsvc.model.findings import Suspect
+from perfsvc.model.judged import Cause, Verdict
+from perfsvc.model.measured import Measurement, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A suspect measured again on its board, the baseline's stored binary and the candidate's in turn.
+
+    Attributes:
+        suspect: it, as the night saw it.
+        cause: why its series moved, as far as this could tell.
+        reason: how that is known, as a sentence without its full stop.
+        threshold: the smallest relevant change, as a fraction.
+        seed: decided the order of the processes.
+        budget_s: how long it might take.
+        verdict: of the candidate against the baseline, both measured now; None where they were not both measured.
+        ratio: candidate over baseline, with its confidence interval over all looks together.
+        looks: how often the two were compared.
+        drift: the baseline's binary now over its own stored level; None where there is none of this board.
+        same_code: whether both binaries are the same code; None where one of them is not stored.
+        wall_s: how long it took.
+        baseline: what each process measured of the baseline's binary; their replicas count through both sides.
+        candidate: likewise of the candidate's.
+    """
+
+    suspect: Suspect
+    cause: Cause
+    reason: str
+    threshold: float
+    seed: int
+    budget_s: float
+    verdict: Verdict | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    looks: int = 0
+    drift: float | None = None
+    same_code: bool | None = None
+    wall_s: float = 0.0
+    baseline: tuple[Measurement, ...] = ()
+    candidate: tuple[Measurement, ...] = ()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the code is to blame, as it is written or as it is compiled."""
+        return self.cause in {Cause.KERNEL, Cause.TOOLCHAIN}
+
+    @property
+    def cleared(self) -> bool:
+        """Whether the board is, or nothing that stays."""
+        return self.cause in {Cause.ENVIRONMENT, Cause.NOISE}
+
+    @property
+    def failed(self) -> bool:
+        """Whether a process had no right result of its binary."""
+        return any(one.status is not Status.OK for one in (*self.baseline, *self.candidate))
+
+    @property
+    def pairs(self) -> int:
+        """How many times both sides were measured."""
+        return min(len(self.baseline), len(self.candidate))

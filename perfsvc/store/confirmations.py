@@ -1,0 +1,214 @@
+"""What came of measuring suspects again: the decision, and what both sides were measured to take."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, ForeignKey, Index, insert, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from perfsvc.model import (
+    Case,
+    Cause,
+    Confirmation,
+    Direction,
+    Judgement,
+    Measurement,
+    Mode,
+    Series,
+    Shift,
+    Status,
+    Suspect,
+    Verdict,
+)
+from perfsvc.store import batches
+from perfsvc.store.columntypes import number
+from perfsvc.store.engine import transaction
+from perfsvc.store.interning import case_id, case_of, device_id, new_id
+from perfsvc.store.samples import pack, unpack
+from perfsvc.store.tables import Base, Big, Cases, Devices, Free, Key
+
+SIDES = ("baseline", "candidate")
+
+
+class Confirmations(Base):
+    """A suspect of a run that was measured again; ``judged`` and ``judged_ratio`` are what the run said of it."""
+
+    __tablename__ = "confirmations"
+    __table_args__ = (Index(None, "case_id", "device_id", "metric", "mode", "run_id"),)
+
+    id: Mapped[Key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    metric: Mapped[str]
+    mode: Mapped[Mode]
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    judged: Mapped[Verdict]
+    judged_ratio: Mapped[float | None]
+    shift: Mapped[Shift]
+    direction: Mapped[Direction]
+    cause: Mapped[Cause]
+    reason: Mapped[Free]
+    verdict: Mapped[Verdict | None]
+    ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    looks: Mapped[int]
+    drift: Mapped[float | None]
+    same_code: Mapped[bool | None]
+    threshold: Mapped[float]
+    seed: Mapped[Big]
+    budget_s: Mapped[float]
+    wall_s: Mapped[float]
+    confirmed_at: Mapped[datetime]
+
+
+class Turns(Base):
+    """A process that measured one side of a confirmation; ``number`` is its place in their order."""
+
+    __tablename__ = "confirmation_turns"
+
+    confirmation_id: Mapped[int] = mapped_column(ForeignKey("confirmations.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    side: Mapped[str]
+    status: Mapped[Status]
+    reason: Mapped[Free]
+    samples: Mapped[bytes | None]
+    sample_count: Mapped[int]
+    wall_s: Mapped[float]
+    sm_clock_hz: Mapped[float | None]
+    temperature_c: Mapped[float | None]
+    power_w: Mapped[float | None]
+    slowdowns: Mapped[str]
+    rejected_batches: Mapped[int]
+
+
+class Confirmed:
+    """The part of ``Store`` that is about suspects measured again; each method is one transaction."""
+
+    _engine: Engine
+
+    def put_confirmation(self, confirmation: Confirmation) -> None:
+        """Stores what came of a suspect, beside what was stored of it before; its run and device must be there."""
+        with transaction(self._engine, writes=True) as connection:
+            _put(connection, confirmation)
+
+    def confirmations(self, run: int) -> list[Confirmation]:
+        """What came of the suspects of a run, in the order they were measured again, cleared ones included.
+
+        Of each process there are samples (rounded to float32), status and reason; of the suspect its runs, verdict and
+        ratio.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return _of_run(connection, run)
+
+
+def _put(connection: Connection, confirmation: Confirmation) -> None:
+    judged, series = confirmation.suspect.judgement, confirmation.suspect.series
+    row = {
+        "run_id": judged.candidate_run,
+        "case_id": case_id(connection, series.case),
+        "device_id": device_id(connection, series.device),
+        "metric": series.metric,
+        "mode": series.mode,
+        "baseline_run_id": judged.baseline_run,
+        "judged": judged.verdict,
+        "judged_ratio": number(judged.ratio),
+        "shift": confirmation.suspect.shift,
+        "direction": confirmation.suspect.direction,
+        "cause": confirmation.cause,
+        "reason": confirmation.reason,
+        "verdict": confirmation.verdict,
+        "ratio": number(confirmation.ratio),
+        "low": number(confirmation.low),
+        "high": number(confirmation.high),
+        "looks": confirmation.looks,
+        "drift": number(confirmation.drift),
+        "same_code": confirmation.same_code,
+        "threshold": confirmation.threshold,
+        "seed": confirmation.seed,
+        "budget_s": confirmation.budget_s,
+        "wall_s": confirmation.wall_s,
+        "confirmed_at": datetime.now(UTC),
+    }
+    stored = new_id(connection, Confirmations, row)
+    turns = [_turn(stored, side, one) for side in SIDES for one in getattr(confirmation, side)]
+    if turns:
+        connection.execute(insert(Turns), turns)
+
+
+def _turn(confirmation: int, side: str, measurement: Measurement) -> dict[str, Any]:
+    return {
+        "confirmation_id": confirmation,
+        "number": measurement.replica,
+        "side": side,
+        "status": measurement.status,
+        "reason": measurement.reason,
+        "samples": pack(measurement.samples_s) if measurement.samples_s else None,
+        "sample_count": len(measurement.samples_s),
+        "wall_s": measurement.wall_s,
+        **batches.summary(measurement.batches),
+    }
+
+
+def _of_run(connection: Connection, run: int) -> list[Confirmation]:
+    query = (
+        select(Confirmations, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
+        .join(Cases, Cases.id == Confirmations.case_id)
+        .join(Devices, Devices.id == Confirmations.device_id)
+        .where(Confirmations.run_id == run)
+        .order_by(Confirmations.id)
+    )
+    rows = connection.execute(query).all()
+    turns = _turns(connection, [row.id for row in rows])
+    return [_confirmation(row, turns[row.id]) for row in rows]
+
+
+def _turns(connection: Connection, confirmations: Sequence[int]) -> Mapping[int, Sequence[Any]]:
+    query = select(Turns).where(Turns.confirmation_id.in_(confirmations)).order_by(Turns.number)
+    found: dict[int, list[Any]] = defaultdict(list)
+    for turn in connection.execute(query):
+        found[turn.confirmation_id].append(turn)
+    return found
+
+
+def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
+    case = case_of(row.benchmark, row.variant, row.point, row.version)
+    series = Series(case, row.uuid, row.model, row.metric, row.mode)
+    judged = Judgement(
+        series, row.judged, ratio=row.judged_ratio, baseline_run=row.baseline_run_id, candidate_run=row.run_id
+    )
+    sides = {side: tuple(_measured(one, case, series) for one in turns if one.side == side) for side in SIDES}
+    return Confirmation(
+        Suspect(judged, row.shift, row.direction),
+        row.cause,
+        row.reason,
+        threshold=row.threshold,
+        seed=row.seed,
+        budget_s=row.budget_s,
+        verdict=row.verdict,
+        ratio=row.ratio,
+        low=row.low,
+        high=row.high,
+        looks=row.looks,
+        drift=row.drift,
+        same_code=row.same_code,
+        wall_s=row.wall_s,
+        **sides,
+    )
+
+
+def _measured(turn: Any, case: Case, series: Series) -> Measurement:
+    samples = () if turn.samples is None else unpack(turn.samples)
+    return Measurement(
+        case,
+        series.device,
+        turn.number,
+        turn.status,
+        series.mode,
+        reason=turn.reason,
+        samples_s=samples,
+        wall_s=turn.wall_s,
+    )
