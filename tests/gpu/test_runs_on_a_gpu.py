@@ -1,4 +1,4 @@
-"""The command line on a GPU: the starter suite, and every fault costing its case alone."""
+"""The command line on a GPU: the built-in suite, and every fault costing its case alone."""
 
 import json
 import os
