@@ -20,6 +20,7 @@ COMMANDS = {
     "show": "Show a case's history.",
     "report": "Show measurements, or export them to a file.",
     "plot": "Draw a run's ladders: what each variant reaches.",
+    "findings": "List what someone should look at, and accept it.",
     "baseline": "Set, show and clear what verdicts compare against.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and say how to cure what is missing.",

@@ -1,5 +1,6 @@
 """Pure functions on arrays: what a level is, how two compare, what a verdict is (docs/statistics.md)."""
 
+from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
 from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
 from perfsvc.judge.noise import noise
@@ -7,7 +8,10 @@ from perfsvc.judge.thresholds import default_threshold
 from perfsvc.judge.verdicts import exit_code, verdicts
 
 __all__ = [
+    "COMPARED",
+    "MOVES",
     "Comparison",
+    "Sides",
     "compare",
     "default_threshold",
     "estimate",
@@ -16,5 +20,7 @@ __all__ = [
     "exit_code",
     "level_of",
     "noise",
+    "together",
     "verdicts",
+    "with_causes",
 ]

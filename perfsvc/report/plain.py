@@ -83,6 +83,9 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
         "ratio_low": plain(judged and judged.low),
         "ratio_high": plain(judged and judged.high),
         "baseline_run": judged and judged.baseline_run,
+        "smallest": plain(judged and judged.smallest),
+        "baseline_replicas": judged and judged.baseline_replicas,
+        "cause": plain(judged and judged.cause),
     }
 
 

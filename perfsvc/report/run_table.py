@@ -25,6 +25,7 @@ from perfsvc.report.layout import (
     verdict_word,
 )
 from perfsvc.report.rows import Doubt, LeftOutLike, MetricRow, ResultRow, Shown
+from perfsvc.report.verdict_lines import moved_lines
 
 RIDGE = 10
 """From so many operations a byte on, FLOP/s say more of a case than its bandwidth."""
@@ -75,6 +76,7 @@ def _device_part(rows: Sequence[ResultRow], roof: Roof | None) -> list[Renderabl
         notes.append(Text(CPU_NOTE, "italic"))
     notes += _notes(rows)
     notes += [_absence(row) for row in rows if row.status is None]
+    notes += moved_lines(_judgements(rows))
     table = Responsive(
         *(_results(rows, columns) for columns in LAYOUTS),
         *(_results(rows, columns, room=CASE_ROOM) for columns in LAYOUTS[2:]),

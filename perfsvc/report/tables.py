@@ -1,19 +1,21 @@
 """Tables for people: of a run, of a comparison, and the lists."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import TIME, Judgement, Verdict
+from perfsvc.model import TIME, Judgement
 from perfsvc.report import units
+from perfsvc.report.findings_table import findings_table
 from perfsvc.report.history_table import history_table
-from perfsvc.report.layout import DASH, Responsive, counts, grid, known, mode_words, some, verdict_word
+from perfsvc.report.layout import DASH, Responsive, counts, grid, known, verdict_word
 from perfsvc.report.listings import cases_table, devices_table, doctor_table, pins_table, runs_table
 from perfsvc.report.plain import comparison_json, plain, run_json
-from perfsvc.report.rows import ComparedRun, Key
+from perfsvc.report.rows import ComparedRun
 from perfsvc.report.run_table import doubt_text, run_table
+from perfsvc.report.verdict_lines import interval, named, reason_lines, replicas
 
 __all__ = [
     "cases_table",
@@ -23,6 +25,7 @@ __all__ = [
     "devices_table",
     "doctor_table",
     "doubt_text",
+    "findings_table",
     "history_table",
     "pins_table",
     "plain",
@@ -30,6 +33,15 @@ __all__ = [
     "run_table",
     "runs_table",
 ]
+
+
+LAYOUTS = (
+    ("baseline", "candidate", "change", "interval", "smallest", "replicas"),
+    ("baseline", "candidate", "change", "interval", "smallest"),
+    ("baseline", "candidate", "change", "interval"),
+    ("change", "interval"),
+)
+"""The columns of a comparison, for ever narrower terminals; ``smallest`` is the smallest change that would show."""
 
 
 def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> RenderableType:
@@ -42,8 +54,8 @@ def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Seq
     """
     against = _resolved(base) if base else "the baseline of each series"
     heading = Text(f"{_resolved(new)}\nagainst {against}", "bold")
-    table = Responsive(_comparison(judgements), _comparison(judgements, compact=True))
-    reasons = _reasons(judgements)
+    table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
+    reasons = reason_lines(judgements)
     return Group(heading, table, Text(), *reasons, *([Text()] if reasons else []), Text(counts(judgements)))
 
 
@@ -56,63 +68,51 @@ def _resolved(compared: ComparedRun) -> str:
     return ", ".join(filter(None, [named, label, commit]))
 
 
-def _reasons(judgements: Sequence[Judgement]) -> list[Text]:
-    """Why, once for all series that share a verdict and its reason; what is unchanged needs none."""
-    cases: dict[tuple[Verdict, str], list[str]] = {}
-    modes = _modes(judgements)
-    for judgement in judgements:
-        if judgement.verdict is not Verdict.UNCHANGED:
-            name = f"{judgement.series.case.id} {modes[_key(judgement)]}".rstrip()
-            cases.setdefault((judgement.verdict, judgement.reason), []).append(name)
-    return [
-        Text.assemble(verdict_word(verdict), " ", (some(names), "bold"), f": {reason}")
-        for (verdict, reason), names in cases.items()
-    ]
-
-
-def _comparison(judgements: Sequence[Judgement], *, compact: bool = False) -> Table:
-    several, modes = len({judgement.series.device for judgement in judgements}) > 1, _modes(judgements)
+def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Table:
+    several, names = len({judgement.series.device for judgement in judgements}) > 1, named(judgements)
     table = grid()
     table.add_column("verdict", no_wrap=True)
     table.add_column("case", overflow="fold", min_width=16)
-    if not compact:
-        table.add_column("baseline", justify="right", no_wrap=True)
-        table.add_column("candidate", justify="right", no_wrap=True)
-    table.add_column("change", justify="right", no_wrap=True)
-    table.add_column("interval", no_wrap=not compact)
-    for judgement in judgements:
-        levels = [] if compact else [_level(judgement, judgement.baseline_s), _level(judgement, judgement.candidate_s)]
+    for column in columns:
+        left = column == "interval"
+        table.add_column(column, justify="left" if left else "right", no_wrap=not left or columns != LAYOUTS[-1])
+    for place, judgement in enumerate(judgements):
         table.add_row(
-            verdict_word(judgement.verdict),
-            _judged_cell(judgement, modes[_key(judgement)], device=several),
-            *levels,
-            Text(known(judgement.ratio, units.percent)),
-            Text(_interval(judgement)),
+            _verdict_cell(judgement),
+            _judged_cell(judgement, names[place], device=several),
+            *(Text(_written(judgement, column)) for column in columns),
         )
     return table
 
 
-def _judged_cell(judgement: Judgement, mode: str, *, device: bool) -> Text:
-    series = judgement.series
-    cell = Text(" ".join(filter(None, [series.case.id, mode, "" if series.metric == TIME else series.metric])))
+def _verdict_cell(judgement: Judgement) -> Text:
+    """The verdict, and the cause of what moved."""
+    word = verdict_word(judgement.verdict)
+    return word.append(f" {judgement.cause}", "dim") if judgement.cause else word
+
+
+def _judged_cell(judgement: Judgement, name: str, *, device: bool) -> Text:
+    cell = Text(name)
     if device:
-        cell.append(f"\non {series.device_model} ({series.device})", "dim")
+        cell.append(f"\non {judgement.series.device_model} ({judgement.series.device})", "dim")
     return cell
 
 
-def _modes(judgements: Iterable[Judgement]) -> Mapping[Key, str]:
-    return mode_words(map(_key, judgements))
+def _written(judgement: Judgement, column: str) -> str:
+    match column:
+        case "baseline":
+            return _level(judgement, judgement.baseline_s)
+        case "candidate":
+            return _level(judgement, judgement.candidate_s)
+        case "change":
+            return known(judgement.ratio, units.percent)
+        case "interval":
+            return interval(judgement) or DASH
+        case "replicas":
+            return replicas(judgement) or DASH
+        case _:
+            return known(judgement.smallest, lambda fraction: f"{100 * fraction:.2g} %")
 
 
-def _key(judgement: Judgement) -> Key:
-    return judgement.series.device, judgement.series.case.id, judgement.series.mode
-
-
-def _level(judgement: Judgement, level: float | None) -> Text:
-    return Text(known(level, units.seconds if judgement.series.metric == TIME else "{:.4g}".format))
-
-
-def _interval(judgement: Judgement) -> str:
-    if judgement.low is None or judgement.high is None:
-        return DASH
-    return f"{units.percent(judgement.low)} to {units.percent(judgement.high)}"
+def _level(judgement: Judgement, level: float | None) -> str:
+    return known(level, units.seconds if judgement.series.metric == TIME else "{:.4g}".format)

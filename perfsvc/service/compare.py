@@ -1,6 +1,6 @@
 """Judging one run against another, or against the baseline of each series."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,7 @@ from perfsvc import judge
 from perfsvc.model import Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.revisions import BASELINE, resolve
+from perfsvc.service.sides import sides_of
 from perfsvc.store import Store
 
 
@@ -43,13 +44,13 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float
     judgements = judge.verdicts(
         store.levels(baseline.run), store.levels(candidate.run), threshold=_thresholds(store, threshold)
     )
-    return Comparison(baseline, candidate, tuple(judgements))
+    return Comparison(baseline, candidate, tuple(_with_causes(store, judgements)))
 
 
 def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgement]:
     """Judges every series of a run against its own baseline, and names what the run should have measured and did not.
 
-    A baseline is a pin if there is one, else the last accepted level, else one of another board of the model
+    A baseline is a pin if there is one, else the last accepted level, else those of other boards of the model
     (``Store.baselines``). Missing is what the run before had: the newest earlier one of the same scope on each device
     (``Store.expected``). So a case that is gone for good is missing once, and neither a smaller selection nor what was
     left out for want of budget misses anything.
@@ -62,7 +63,14 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
         for series, earlier in store.baselines(measured, run).items()
         if series in levels_of(earlier)
     }
-    return judge.verdicts(store.expected(run) | baselines, candidate, threshold=_thresholds(store, threshold))
+    judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=_thresholds(store, threshold))
+    return _with_causes(store, judgements)
+
+
+def _with_causes(store: Store, judgements: Sequence[Judgement]) -> list[Judgement]:
+    """The judgements with why each series moved; nothing is looked up where none did."""
+    moved = any(judgement.verdict in judge.MOVES for judgement in judgements)
+    return judge.with_causes(judgements, sides_of(store, judgements) if moved else {})
 
 
 def _compared(text: str, store: Store, folder: Path) -> ComparedRun:

@@ -14,7 +14,7 @@ from perfsvc.measure.plan import LeftOut
 from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
 from perfsvc.report.rows import Doubt, Key
-from perfsvc.service import provenance
+from perfsvc.service import findings, provenance
 from perfsvc.service.compare import judge_run
 from perfsvc.service.levels import Levels, levels, noises
 from perfsvc.service.planning import plan
@@ -104,6 +104,7 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack,
             _record(measured, recorder, progress)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
+        findings.after_run(store, recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
     specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}

@@ -5,7 +5,7 @@ Each function reads in bulk: a handful of statements, however many rows there ar
 
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -83,7 +83,7 @@ def _samples(blob: bytes, case: Case) -> tuple[float, ...]:
     try:
         return unpack(blob)
     except (zlib.error, ValueError) as error:
-        raise _damaged(f"a blob of samples of {case.id}") from error
+        raise damaged(f"a blob of samples of {case.id}") from error
 
 
 def history(connection: Connection, case_id: str, device: str | None) -> list[CaseInRun]:
@@ -194,9 +194,15 @@ def replay(
     try:
         record = decode(ReplayRecord, rows[0].record)
     except ValueError as error:
-        raise _damaged(f"the replay record of {case_id} in run {number}") from error
+        raise damaged(f"the replay record of {case_id} in run {number}") from error
     files = _files(connection, rows[0].id)
     return record, {name: files[name] for name in record.modules}, files[record.bench]
+
+
+def modules(connection: Connection, digests: Collection[str]) -> dict[str, bytes]:
+    """The bytes of compiled modules by their digests; see ``Store.modules``."""
+    query = select(Artifacts.sha256, Artifacts.content).where(Artifacts.sha256.in_(digests))
+    return {sha256: _whole(sha256, content) for sha256, content in connection.execute(query)}
 
 
 def _files(connection: Connection, binary: int) -> dict[str, bytes]:
@@ -213,11 +219,12 @@ def _whole(sha256: str, compressed: bytes) -> bytes:
     try:
         content = zlib.decompress(compressed)
     except zlib.error as error:
-        raise _damaged(f"the artifact {sha256}") from error
+        raise damaged(f"the artifact {sha256}") from error
     if digest(content) != sha256:
-        raise _damaged(f"the artifact {sha256}")
+        raise damaged(f"the artifact {sha256}")
     return content
 
 
-def _damaged(what: str) -> DatabaseError:
+def damaged(what: str) -> DatabaseError:
+    """The error for what the database holds and cannot be read."""
     return DatabaseError(f"{what} is damaged in the database", cure="restore a backup (docs/database.md)")

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
-from perfsvc.model import Estimate, Mode, Provenance, Series, Status
+from perfsvc.model import Environment, Estimate, Mode, Provenance, ReplayRecord, Series, Status
 
 
 class State(StrEnum):
@@ -77,6 +77,36 @@ class Past:
     cost_s: float
     between: float | None
     last: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """A case in one run of its nights.
+
+    Attributes:
+        segment: the id of the environment it ran in.
+        medians_s: of its replicas; none where any of them is not ok.
+    """
+
+    run: int
+    segment: int
+    medians_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a case of a run was made of: the id of its binary (None where it has none), and where it ran."""
+
+    binary: int | None
+    environment: Environment
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryRow:
+    """A binary without its bytes; ``sources`` are the names and SHA-256 digests of what it was compiled from."""
+
+    record: ReplayRecord
+    sources: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The store: one object, one transaction a method."""
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,12 +25,12 @@ from perfsvc.model import (
     Series,
     Work,
 )
-from perfsvc.store import budget, columns, expected, interning, lookup, noise, reading, schema, writing
+from perfsvc.store import budget, codes, columns, expected, interning, lookup, nights, noise, reading, schema, writing
 from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
 from perfsvc.store.judged import Judged
 from perfsvc.store.naming import Place
-from perfsvc.store.rows import CaseInRun, Past, RunRow, SchemaState, State, Upgrade
+from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
 
 
 class Store(Judged, Confirmed):
@@ -319,6 +319,30 @@ class Store(Judged, Confirmed):
         """
         with transaction(self._engine, writes=False) as connection:
             return reading.replay(connection, case_id, run, device)
+
+    def nights(self, run: int, last: int) -> dict[Place, list[Night]]:
+        """What the nights up to a run, itself included, say of all that it measured, oldest first.
+
+        Nights are the newest ``last`` runs of its scope that have ended, those with uncommitted changes left out. Each
+        case is followed through its renames; a night that did not measure it is absent.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return nights.nights(connection, run, last)
+
+    def built(self, run: int) -> dict[Place, Built]:
+        """What each device (UUID), case and mode of a run was made of, and where it ran."""
+        with transaction(self._engine, writes=False) as connection:
+            return codes.built(connection, run)
+
+    def binaries(self, numbers: Collection[int]) -> dict[int, BinaryRow]:
+        """Binaries by the ids that ``built`` tells, without their bytes."""
+        with transaction(self._engine, writes=False) as connection:
+            return codes.binaries(connection, numbers)
+
+    def modules(self, digests: Collection[str]) -> dict[str, bytes]:
+        """The bytes of compiled modules by the digests that replay records name."""
+        with transaction(self._engine, writes=False) as connection:
+            return reading.modules(connection, digests)
 
 
 def _require_file(url: URL) -> None:

@@ -1,0 +1,102 @@
+"""Why a series moved, as far as that can be told without measuring again."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfsvc.model import TIME, Cause, Direction, Judgement, Series, Verdict
+
+MOVES: Mapping[Verdict, Direction] = {
+    Verdict.REGRESSION: Direction.SLOWER,
+    Verdict.IMPROVEMENT: Direction.FASTER,
+}
+"""Where a verdict says that a series moved; the others say nothing of the kind."""
+
+COMPARED = frozenset({*MOVES, Verdict.UNCHANGED, Verdict.INCONCLUSIVE})
+"""The verdicts that compare two levels."""
+
+LEAST_TOGETHER = 5
+"""Series of a board below which nobody can say what most of them do. If each moves one way by chance on one night of
+200 (half of alpha), three of five do so on one of a million."""
+
+SAME_CODE = "the code is the same on both sides"
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What baseline and candidate of a series have in common beside their times.
+
+    Attributes:
+        code: the instructions and all that a launch hands over.
+        source: what that was compiled from.
+        toolkit: the compiler and its version.
+        board: the driver and the power limit.
+    """
+
+    code: bool
+    source: bool
+    toolkit: bool
+    board: bool
+
+
+def with_causes(judgements: Iterable[Judgement], sides: Mapping[Series, Sides]) -> list[Judgement]:
+    """The judgements, each that moved with its cause, and with what tells it in its reason.
+
+    - The same code on both sides is never at fault. Where most series of the board moved with it, or the driver or the
+      power limit changed, the environment is; otherwise it is noise.
+    - Other code of an equal source by another compiler is the toolchain's.
+    - Everything else is unconfirmed until both sides are measured again.
+
+    Args:
+        judgements: of one run.
+        sides: what is known of them; a series whose two sides cannot be compared is absent.
+    """
+    every = list(judgements)
+    at_once = {judgement.series for moved in together(every, sides).values() for judgement in moved}
+    return [
+        _with_cause(judgement, sides.get(judgement.series), at_once=judgement.series in at_once) for judgement in every
+    ]
+
+
+def together(
+    judgements: Iterable[Judgement], sides: Mapping[Series, Sides]
+) -> dict[tuple[str, Direction], Sequence[Judgement]]:
+    """What moved at once with unchanged code, by board (UUID) and direction, where that is most of what a board ran.
+
+    Of the times whose code is the same on both sides more than half have to move one way, of ``LEAST_TOGETHER`` at
+    least: a change of one kernel moves its own cases, and only the board or its host moves all the others.
+    """
+    same: dict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        told = sides.get(judgement.series)
+        if told and told.code and judgement.verdict in COMPARED and judgement.series.metric == TIME:
+            same[judgement.series.device].append(judgement)
+    found: dict[tuple[str, Direction], Sequence[Judgement]] = {}
+    for device, compared in same.items():
+        for verdict, direction in MOVES.items():
+            moved = [judgement for judgement in compared if judgement.verdict is verdict]
+            if len(compared) >= LEAST_TOGETHER and 2 * len(moved) > len(compared):
+                found[device, direction] = moved
+    return found
+
+
+def _with_cause(judgement: Judgement, sides: Sides | None, *, at_once: bool) -> Judgement:
+    if judgement.verdict not in MOVES:
+        return judgement
+    cause, why = _cause(sides, at_once=at_once)
+    return replace(judgement, cause=cause, reason="; ".join(filter(None, [judgement.reason, why])))
+
+
+def _cause(sides: Sides | None, *, at_once: bool) -> tuple[Cause, str]:
+    """The cause of what moved, and what tells it."""
+    if sides is None:
+        return Cause.UNCONFIRMED, ""
+    if sides.code and at_once:
+        return Cause.ENVIRONMENT, f"{SAME_CODE}, and most cases of the board moved with it"
+    if sides.code and not sides.board:
+        return Cause.ENVIRONMENT, f"{SAME_CODE}, and the driver or the power limit is another"
+    if sides.code:
+        return Cause.NOISE, SAME_CODE
+    if sides.source and not sides.toolkit:
+        return Cause.TOOLCHAIN, "another compiler made other code of the same source"
+    return Cause.UNCONFIRMED, ""

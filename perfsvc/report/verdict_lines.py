@@ -1,0 +1,100 @@
+"""Why a verdict is what it is, in lines below a table: once for all series that share it."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from rich.text import Text
+
+from perfsvc.model import TIME, Judgement, Verdict
+from perfsvc.report import units
+from perfsvc.report.layout import mode_words, some, verdict_word
+from perfsvc.report.rows import Key
+
+MOVED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+
+
+def reason_lines(judgements: Sequence[Judgement]) -> list[Text]:
+    """Each reason with the series that share it; what is unchanged needs none, and what is inconclusive a short one."""
+    return [*_shared(judgements, lambda one: one.reason, lambda one: _bound(one) is None), *_bounds(judgements)]
+
+
+def moved_lines(judgements: Sequence[Judgement]) -> list[Text]:
+    """Each series that moved with all that its verdict rests on; and in short what is inconclusive."""
+    moved = [judgement for judgement in judgements if judgement.verdict in MOVED]
+    return [*_shared(moved, _in_full, lambda _: True), *_bounds(judgements)]
+
+
+def named(judgements: Sequence[Judgement]) -> dict[int, str]:
+    """What each series is called among the others, by its place: the case, the mode if it needs one, the metric."""
+    modes = mode_words(map(_key, judgements))
+    return {place: _name(judgement, modes[_key(judgement)]) for place, judgement in enumerate(judgements)}
+
+
+def interval(judgement: Judgement) -> str:
+    """The interval of the ratio: ``+4.0 % to +6.0 %``; empty where there is none."""
+    if judgement.low is None or judgement.high is None:
+        return ""
+    return f"{units.percent(judgement.low)} to {units.percent(judgement.high)}"
+
+
+def replicas(judgement: Judgement) -> str:
+    """How many replicas each side rests on: ``3 / 5``; empty where nobody counted them."""
+    counted = judgement.baseline_replicas, judgement.candidate_replicas
+    return "" if None in counted else "{} / {}".format(*counted)
+
+
+def _key(judgement: Judgement) -> Key:
+    return judgement.series.device, judgement.series.case.id, judgement.series.mode
+
+
+def _name(judgement: Judgement, mode: str) -> str:
+    metric = "" if judgement.series.metric == TIME else judgement.series.metric
+    return " ".join(filter(None, [judgement.series.case.id, mode, metric]))
+
+
+def _shared(
+    judgements: Sequence[Judgement], words: Callable[[Judgement], str], wanted: Callable[[Judgement], bool]
+) -> list[Text]:
+    names = named(judgements)
+    sharing: dict[tuple[Verdict, str], list[str]] = {}
+    for place, judgement in enumerate(judgements):
+        if judgement.verdict is not Verdict.UNCHANGED and wanted(judgement):
+            sharing.setdefault((judgement.verdict, words(judgement)), []).append(names[place])
+    return [
+        Text.assemble(verdict_word(verdict), " ", (some(of_words), "bold"), f": {said}")
+        for (verdict, said), of_words in sharing.items()
+    ]
+
+
+def _in_full(judgement: Judgement) -> str:
+    """What a verdict rests on, where no column tells it."""
+    change = "" if judgement.ratio is None else units.percent(judgement.ratio)
+    span = interval(judgement)
+    facts = [f"{change} ({span})" if span else change]
+    if counted := replicas(judgement):
+        facts.append(f"{counted} replicas")
+    if judgement.smallest is not None:
+        facts.append(f"{100 * judgement.smallest:.2g} % would have shown")
+    if judgement.cause:
+        facts.append(f"cause: {judgement.cause}")
+    return "; ".join(filter(None, [", ".join(filter(None, facts)), judgement.reason]))
+
+
+def _bound(judgement: Judgement) -> float | None:
+    """How large the change of an inconclusive series is at most, as a fraction; None where nothing bounds it."""
+    if judgement.verdict is not Verdict.INCONCLUSIVE or not judgement.low or judgement.high in {None, inf}:
+        return None
+    return max(judgement.high or 0.0, 1 / judgement.low) - 1
+
+
+def _bounds(judgements: Sequence[Judgement]) -> list[Text]:
+    """One line for all that is inconclusive within bounds."""
+    names = named(judgements)
+    bounds = {names[place]: bound for place, one in enumerate(judgements) if (bound := _bound(one)) is not None}
+    if not bounds:
+        return []
+    least, most = (f"{100 * end(bounds.values()):.2g}" for end in (min, max))
+    above = f"{most} %" if least == most else f"{least} to {most} %"
+    return [
+        Text.assemble(verdict_word(Verdict.INCONCLUSIVE), ", ", f"nothing above {above}: ", (some([*bounds]), "bold"))
+    ]

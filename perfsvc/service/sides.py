@@ -1,0 +1,82 @@
+"""What the two sides of a judgement have in common beside their times: code, source, compiler, driver."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from perfsvc.elf import code_digest
+from perfsvc.judge import COMPARED, Sides
+from perfsvc.model import Call, Environment, Judgement, ReplayRecord, Series
+from perfsvc.store import BinaryRow, Store
+
+
+def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, Sides]:
+    """What is known of the sides of each judgement that compares two levels.
+
+    Absent is what cannot be known: a level that another board lent, a case without a binary, and Python variants, whose
+    code is in packages that nobody stored.
+
+    The code is the same where the binaries are the same, or where their replay records are equal but for the case's
+    name and the modules are equal in all that runs (``elf.code_digest``).
+    """
+    built = cache(store.built)
+    pairs: dict[Series, _Pair] = {}
+    for judgement in judgements:
+        if judgement.verdict not in COMPARED or judgement.baseline_run is None or judgement.candidate_run is None:
+            continue
+        place = (judgement.series.device, judgement.series.case, judgement.series.mode)
+        before, after = (built(run).get(place) for run in (judgement.baseline_run, judgement.candidate_run))
+        if before and after and before.binary is not None and after.binary is not None:
+            pairs[judgement.series] = _Pair(before.binary, after.binary, before.environment, after.environment)
+    binaries = store.binaries({binary for pair in pairs.values() for binary in (pair.old, pair.new)})
+    code = _Code(store)
+    told = {series: _sides(pair, binaries, code) for series, pair in pairs.items()}
+    return {series: sides for series, sides in told.items() if sides}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The binaries of both sides by their ids, and where they ran."""
+
+    old: int
+    new: int
+    before: Environment
+    after: Environment
+
+
+def _sides(pair: _Pair, binaries: Mapping[int, BinaryRow], code: "_Code") -> Sides | None:
+    old, new, before, after = binaries[pair.old], binaries[pair.new], pair.before, pair.after
+    if _calls(old.record) or _calls(new.record):
+        return None
+    same_launch = _launch(old.record) == _launch(new.record)
+    return Sides(
+        code=same_launch and code.same(old.record, new.record),
+        source=same_launch and old.sources == new.sources,
+        toolkit=before.toolkit == after.toolkit,
+        board=(before.driver, before.power_limit_w) == (after.driver, after.power_limit_w),
+    )
+
+
+def _calls(record: ReplayRecord) -> bool:
+    return any(isinstance(step, Call) for step in record.steps)
+
+
+def _launch(record: ReplayRecord) -> ReplayRecord:
+    """All of a replay record that is not the compiled code; a variant's name is no part of what it does."""
+    return replace(record, case=replace(record.case, variant=""), modules=())
+
+
+class _Code:
+    """Compares compiled modules, each read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._digests: dict[str, str] = {}
+
+    def same(self, old: ReplayRecord, new: ReplayRecord) -> bool:
+        """Whether two records' modules are the same code, whatever their bytes are."""
+        if old.modules == new.modules:
+            return True
+        unknown = {*old.modules, *new.modules} - self._digests.keys()
+        self._digests |= {name: code_digest(code) for name, code in self._store.modules(unknown).items()}
+        return [self._digests[one] for one in old.modules] == [self._digests[one] for one in new.modules]

@@ -1,0 +1,199 @@
+"""From what the store holds of both sides to causes, suspects and findings."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.errors import UsageError
+from perfsvc.model import Call, Cause, Direction, FindingState, Kind, Mode, ReplayRecord, Verdict, digest
+from perfsvc.service import findings
+from perfsvc.service.compare import judge_run
+from perfsvc.store import State
+
+BENCH = b"# bench.py"
+
+
+@pytest.fixture
+def cases(story):
+    return [replace(story.tiled, variant=f"v{place}") for place in range(6)]
+
+
+@pytest.fixture
+def night(story):
+    """Measures, judges and looks at a run: cases by the seconds they take; their code, source and environment."""
+
+    def run(seconds, *, code=b"code", source=b"source", bench=BENCH, steps=(), environment=None, **origin):
+        teller = replace(story, environment=replace(story.environment, **(environment or {})))
+        number = story.begin(scope="all", **origin)
+        story.store.put_device(story.gpu)
+        for case, value in seconds.items():
+            record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
+            binary = story.store.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
+            for replica in range(3):
+                teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary)
+        story.store.end_run(number, State.FINISHED)
+        judgements = judge_run(story.store, number, threshold=None)
+        story.store.put_verdicts(number, judgements)
+        suspects = findings.after_run(story.store, number, judgements)
+        return {one.series.case.variant: one for one in judgements}, suspects
+
+    return run
+
+
+def causes(judgements):
+    return {variant: one.cause for variant, one in judgements.items() if one.cause}
+
+
+def times(cases, *slow, by=1.2):
+    return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
+
+
+def test_a_loss_of_other_code_is_a_suspect_and_unconfirmed(story, night, cases):
+    night(times(cases))
+    judged, (suspect,) = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+    assert (suspect.series.case.variant, suspect.direction) == ("v0", Direction.SLOWER)
+    assert suspect.evidence == "+20.0 % against run 1"
+    assert [one.cause for one in story.store.verdicts(2) if one.cause] == [Cause.UNCONFIRMED]
+    assert story.store.findings() == []
+
+
+def test_the_same_code_is_noise_and_no_suspect(night, cases):
+    night(times(cases))
+    judged, suspects = night(times(cases, "v0"))
+    assert (causes(judged), suspects) == ({"v0": Cause.NOISE}, [])
+
+
+def test_an_edit_of_the_benchmark_file_is_an_edit(night, cases):
+    night(times(cases))
+    judged, _ = night(times(cases, "v0"), bench=b"# another bench.py")
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+
+
+def test_a_renamed_variant_runs_the_same_code(night, cases):
+    night(times(cases))
+    renamed = replace(cases[0], variant="renamed", formerly=("v0",))
+    judged, _ = night({renamed: 2e-4})
+    assert causes(judged) == {"renamed": Cause.NOISE}
+
+
+def test_a_new_compiler_is_the_toolchain_once_and_then_its_level_is_the_segments(night, cases):
+    night(times(cases))
+    new = {"code": b"other", "environment": {"toolkit": "nvcc 14.0"}}
+    judged, (suspect,) = night(times(cases, "v0"), **new)
+    assert causes(judged) == {"v0": Cause.TOOLCHAIN}
+    assert suspect.judgement.cause is Cause.TOOLCHAIN
+    judged, suspects = night(times(cases, "v0"), **new)
+    assert ({one.verdict for one in judged.values()}, suspects) == ({Verdict.UNCHANGED}, [])
+
+
+def test_a_new_driver_under_the_same_code_is_the_environment(night, cases):
+    night(times(cases))
+    judged, suspects = night(times(cases, "v0"), environment={"driver": "590.1"})
+    assert (causes(judged), suspects) == ({"v0": Cause.ENVIRONMENT}, [])
+
+
+def test_python_variants_remain_unconfirmed(night, cases):
+    steps = (Call("run"),)
+    night(times(cases), steps=steps)
+    judged, suspects = night(times(cases, "v0"), steps=steps)
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+    assert len(suspects) == 1
+
+
+def test_a_board_that_moves_at_once_is_one_finding_and_not_one_a_case(story, night, cases):
+    night(times(cases))
+    slow = times(cases, "v0", "v1", "v2", "v3", "v4")
+    _, suspects = night(slow)
+    assert suspects == []
+    (found,) = story.store.findings()
+    assert (found.cause, found.direction, len(found.moved)) == (Cause.ENVIRONMENT, Direction.SLOWER, 5)
+    assert found.evidence == "5 cases with unchanged code moved at once"
+    night(slow)
+    (again,) = story.store.findings()
+    assert (again.id, again.first_run, again.last_run) == (found.id, 2, 3)
+    night(times(cases))
+    assert story.store.findings() == []
+
+
+def confirmed(suspect, cause=Cause.KERNEL):
+    return replace(suspect, judgement=replace(suspect.judgement, cause=cause), evidence="the old one is faster")
+
+
+def test_a_confirmed_suspect_is_a_finding_for_all_points_and_modes_of_its_variant(story, night, cases):
+    wide = replace(cases[0], point=(("n", 8192),))
+    every = [*cases[:2], wide]
+    night(times(every))
+    _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
+    assert findings.raise_from(story.store, 2, map(confirmed, suspects)) == [1, 2]
+    second, first = story.store.findings()
+    assert sorted(len(one.moved) for one in (first, second)) == [1, 2]
+    assert {one.evidence for one in (first, second)} == {"the old one is faster"}
+
+
+@pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
+def test_what_nobody_confirmed_is_no_finding(story, night, cases, cause):
+    night(times(cases))
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert findings.raise_from(story.store, 2, [confirmed(one, cause) for one in suspects]) == []
+    assert story.store.findings() == []
+
+
+def test_an_experiment_raises_and_resolves_nothing(story, night, cases):
+    night(times(cases))
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited", dirty=True)
+    assert findings.raise_from(story.store, 2, map(confirmed, suspects)) == []
+    night(times(cases, "v0", "v1", "v2", "v3", "v4"), dirty=True)
+    assert story.store.findings() == []
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert findings.raise_from(story.store, 4, map(confirmed, suspects)) == [1]
+    night(times(cases), dirty=True)
+    assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
+
+
+@pytest.fixture
+def found(story, night, cases):
+    """A finding of one kernel that lost a fifth in run 2."""
+    night(times(cases))
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
+    findings.raise_from(story.store, 2, map(confirmed, suspects))
+
+
+def test_a_recovery_resolves_its_finding(story, night, cases, found):
+    night(times(cases), code=b"third", source=b"cured")
+    (one,) = story.store.findings(every=True)
+    assert (one.state, one.reason) == (FindingState.RESOLVED, "back at its old level in run 3")
+
+
+def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, night, cases, found):
+    elsewhere = {"environment": {"driver": "590.1"}, "code": b"other", "source": b"edited"}
+    for _ in range(2):
+        night(times(cases, "v0"), **elsewhere)
+    assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
+    night(times(cases, "v0", by=1.15), **elsewhere)
+    assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
+    night(times(cases), **elsewhere)
+    assert story.store.findings() == []
+
+
+def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases, found):
+    accepted = findings.accept(story.store, 1, reason="exact results cost that")
+    assert (accepted.state, accepted.reason, bool(accepted.by)) == (
+        FindingState.ACCEPTED,
+        "exact results cost that",
+        True,
+    )
+    judged, _ = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
+    with pytest.raises(UsageError, match="accepted already"):
+        findings.accept(story.store, 1, reason="again")
+
+
+def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night, cases):
+    night(times(cases[:1]))
+    ((place, built),) = story.store.built(1).items()
+    assert place == ("GPU-1", cases[0], Mode.COLD)
+    assert built.environment == story.environment
+    row = story.store.binaries([built.binary])[built.binary]
+    assert row.sources == {("tiled.cu", digest(b"source"))}
+    assert story.store.modules(row.record.modules) == {digest(b"code"): b"code"}

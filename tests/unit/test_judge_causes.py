@@ -1,0 +1,96 @@
+"""Why a series moved, as far as both sides tell it without measuring again."""
+
+import pytest
+
+from perfsvc.judge import Sides, together, with_causes
+from perfsvc.model import TIME, Case, Cause, Direction, Judgement, Series, Verdict
+
+SAME = Sides(code=True, source=True, toolkit=True, board=True)
+EDITED = Sides(code=False, source=False, toolkit=True, board=True)
+RECOMPILED = Sides(code=False, source=True, toolkit=False, board=True)
+
+
+def judgement(
+    variant: str, verdict: Verdict = Verdict.REGRESSION, *, device: str = "A", metric: str = TIME
+) -> Judgement:
+    return Judgement(Series(Case("transpose", variant), device, "H100", metric), verdict, "beyond the threshold")
+
+
+def cause(sides: Sides | None, verdict: Verdict = Verdict.REGRESSION) -> Cause | None:
+    one = judgement("tiled", verdict)
+    [found] = with_causes([one], {one.series: sides} if sides else {})
+    return found.cause
+
+
+def test_the_same_code_on_both_sides_is_never_at_fault() -> None:
+    assert cause(SAME) is Cause.NOISE
+    assert cause(SAME, Verdict.IMPROVEMENT) is Cause.NOISE
+
+
+def test_the_same_code_beside_another_driver_or_power_limit_is_the_environments() -> None:
+    assert cause(Sides(code=True, source=True, toolkit=True, board=False)) is Cause.ENVIRONMENT
+
+
+def test_other_code_of_an_equal_source_by_another_compiler_is_the_toolchains() -> None:
+    assert cause(RECOMPILED) is Cause.TOOLCHAIN
+
+
+@pytest.mark.parametrize("sides", [EDITED, Sides(code=False, source=True, toolkit=True, board=True), None])
+def test_whatever_else_moved_is_unconfirmed(sides: Sides | None) -> None:
+    assert cause(sides) is Cause.UNCONFIRMED
+
+
+@pytest.mark.parametrize("verdict", set(Verdict) - {Verdict.REGRESSION, Verdict.IMPROVEMENT})
+def test_what_did_not_move_has_no_cause(verdict: Verdict) -> None:
+    assert cause(SAME, verdict) is None
+
+
+def test_the_reason_says_what_tells_the_cause_and_keeps_what_it_said() -> None:
+    one = judgement("tiled")
+    [found] = with_causes([one], {one.series: SAME})
+    assert found.reason == "beyond the threshold; the code is the same on both sides"
+    assert with_causes([one], {})[0].reason == one.reason
+
+
+def night(*verdicts: Verdict, device: str = "A") -> list[Judgement]:
+    return [judgement(f"v{place}", verdict, device=device) for place, verdict in enumerate(verdicts)]
+
+
+SLOW, FLAT, FAST = Verdict.REGRESSION, Verdict.UNCHANGED, Verdict.IMPROVEMENT
+
+
+def test_a_board_whose_cases_move_at_once_is_the_environments_and_another_board_is_not() -> None:
+    every = [*night(SLOW, SLOW, SLOW, FLAT, FLAT), *night(SLOW, FLAT, FLAT, FLAT, FLAT, device="B")]
+    sides = {one.series: SAME for one in every}
+    [((device, direction), moved)] = together(every, sides).items()
+    assert (device, direction, moved) == ("A", Direction.SLOWER, every[:3])
+    causes = [one.cause for one in with_causes(every, sides) if one.cause]
+    assert causes == [Cause.ENVIRONMENT] * 3 + [Cause.NOISE]
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        (SLOW, SLOW, FLAT, FLAT, FLAT),  # not most of them
+        (SLOW, SLOW, SLOW, FLAT, FLAT, FLAT),  # half is not most
+        (SLOW, SLOW, FAST, FAST, FLAT),  # not one way
+        (SLOW, SLOW, SLOW, SLOW),  # too few to say what most do
+        (SLOW, SLOW, SLOW, SLOW, Verdict.NEW),  # what is new has not moved, nor stayed
+    ],
+)
+def test_what_did_not_move_at_once_is_noise(verdicts: tuple[Verdict, ...]) -> None:
+    every = night(*verdicts)
+    assert together(every, {one.series: SAME for one in every}) == {}
+
+
+def test_only_times_with_unchanged_code_tell_of_the_board() -> None:
+    edited = night(SLOW, SLOW, SLOW, SLOW, SLOW)
+    assert together(edited, {one.series: EDITED for one in edited}) == {}
+    errors = [judgement(f"v{place}", metric="max_error") for place in range(6)]
+    assert together(errors, {one.series: SAME for one in errors}) == {}
+
+
+def test_an_edited_kernel_is_not_excused_by_the_board() -> None:
+    every = [*night(SLOW, SLOW, SLOW, SLOW, SLOW), judgement("edited")]
+    sides = {one.series: SAME for one in every[:-1]} | {every[-1].series: EDITED}
+    assert with_causes(every, sides)[-1].cause is Cause.UNCONFIRMED
