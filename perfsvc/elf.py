@@ -21,6 +21,7 @@ _UNDEFINED = 0
 _RECORD = struct.Struct("<BBH")  # format, attribute; the value itself, or how many bytes of it follow
 _WITH_BYTES = 4
 _PARAMETER = 0x17
+_PARAMETERS_SIZE = 0x19
 _PARAMETER_VALUE = struct.Struct("<IHHI")  # _, which one, its offset, and above 18 other bits its size
 _SIZE_SHIFT = 18
 _API_VERSION = 0x37
@@ -82,14 +83,17 @@ def code_digest(code: bytes) -> str:
 def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
     """Where a kernel of a cubin finds its parameters, in order: (offset, size), in bytes, of what a launch hands over.
 
-    None where the file does not say it; raises ``ValueError`` where it is no 64-bit little-endian ELF file.
+    None where the file does not say it, as for kernels with more than 4 KiB of them.
+
+    Raises ``ValueError`` where it is no 64-bit little-endian ELF file.
     """
     try:
         sections, names = _sections(code)
         for section in sections:
             if _text(code, names.start + section.name) == f".nv.info.{kernel}":
-                found = sorted(_parameters(code[section.start : section.start + section.length]))
-                return tuple((offset, size) for _, offset, size in found)
+                records = code[section.start : section.start + section.length]
+                found = tuple((offset, size) for _, offset, size in sorted(_parameters(records)))
+                return found if bool(found) == _takes_parameters(records) else None
     except (struct.error, IndexError) as error:
         raise ValueError("not a whole ELF file") from error
     return None
@@ -97,15 +101,25 @@ def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] |
 
 def _parameters(records: bytes) -> Iterator[tuple[int, int, int]]:
     """Number, offset and size of each."""
+    for attribute, _, content in _attributes(records):
+        if attribute == _PARAMETER:
+            _, number, offset, bits = _PARAMETER_VALUE.unpack_from(records, content)
+            yield number, offset, bits >> _SIZE_SHIFT
+
+
+def _takes_parameters(records: bytes) -> bool:
+    """Whether any room is kept for parameters."""
+    return any(attribute == _PARAMETERS_SIZE and value for attribute, value, _ in _attributes(records))
+
+
+def _attributes(records: bytes) -> Iterator[tuple[int, int, int]]:
+    """Attribute, value (or the number of bytes of it), and where those bytes are, of each record."""
     at = 0
     while at < len(records):
         kind, attribute, value = _RECORD.unpack_from(records, at)
         at += _RECORD.size
-        if kind == _WITH_BYTES:
-            if attribute == _PARAMETER:
-                _, number, offset, bits = _PARAMETER_VALUE.unpack_from(records, at)
-                yield number, offset, bits >> _SIZE_SHIFT
-            at += value
+        yield attribute, value, at
+        at += value if kind == _WITH_BYTES else 0
 
 
 def _parts(code: bytes) -> Iterator[tuple[str, bytes]]:

@@ -92,6 +92,7 @@ class Lane:
         self._known: dict[tuple[Case, Mode], Known] = {}
         self._measured: set[tuple[Case, Mode]] = set()
         self._said = False
+        self._spared = False  # a fork server's death was not held against the device
         self._ends: float | None = None
 
     @property
@@ -260,10 +261,16 @@ class Lane:
             self._relay.dismiss(kill=True)
             wall_s = time.monotonic() - turn.since
             yield self._passed_on(self._failure(turn.task, turn.replica, error, wall_s=wall_s))
-        elif self._served:  # it died between two cases: none of them is to blame
+        elif self._served or self._may_start_again():  # it died between two cases: none of them is to blame
             self._relay.dismiss(kill=True)
         else:
             self._did_not_start(error)
+
+    def _may_start_again(self) -> bool:
+        """Whether the worker that did not start died with its fork server, for the first time."""
+        present, spared = self._relay.present, self._spared
+        self._spared = spared or bool(present and present.died_with_server)
+        return self._spared and not spared
 
     def _did_not_start(self, error: CaseError) -> None:
         what = f"the worker for {self.device.spec} did not start: {error.what}"

@@ -34,9 +34,13 @@ class Process:
 
     Args:
         server: forks it.
+
+    Attributes:
+        died_with_server: whether it was found to have died because its fork server did, which no case is to blame for.
     """
 
     def __init__(self, server: ForkServer) -> None:
+        self.died_with_server = False
         self._dismissed = math.inf
         self._server = server
         self.socket, theirs = socket.socketpair()
@@ -130,7 +134,8 @@ class Process:
 
     def _crash(self) -> CrashError:
         ended, status = self._wait(), self._fork.status
-        if ended and status is None:  # its fork server died
+        self.died_with_server = ended and status is None
+        if self.died_with_server:
             ended, status = self._server.wait(END_LIMIT_S), self._server.status
         how, cure = _death(ended=ended, status=status)
         words = _tail(self._words) or self._server.last_words(TAIL_BYTES)

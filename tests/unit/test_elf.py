@@ -52,7 +52,9 @@ def cubin(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cubin")
     (folder / "k.cu").write_text(
         "struct __align__(128) Map { char bytes[128]; };\n"
+        "struct Large { char bytes[20000]; };\n"
         'extern "C" __global__ void none() {}\n'
+        'extern "C" __global__ void large(const __grid_constant__ Large a, char *b) { *b = a.bytes[threadIdx.x]; }\n'
         'extern "C" __global__ void plain(char a, short b, double c, float3 d, const float *e) {}\n'
         'extern "C" __global__ void maps(int a, const __grid_constant__ Map b, double *c) { *c = a + b.bytes[3]; }\n'
     )
@@ -69,6 +71,7 @@ def test_a_cubin_tells_where_a_kernel_finds_its_parameters(cubin):
     assert a + 4 <= b
     assert c == b + 128
     assert elf.kernel_parameters(cubin, "missing") is None
+    assert elf.kernel_parameters(cubin, "large") is None  # there the file tells it in another way
 
 
 KERNEL = (
