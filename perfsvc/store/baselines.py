@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from sqlalchemy import Connection, and_, delete, exists, func, insert, select
+from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import TIME, FindingState, Mode, Series, Status, Verdict
+from perfsvc.model import TIME, Cause, FindingState, Mode, Series, Status, Verdict
 from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
 from perfsvc.store.lookup import ENDED
@@ -32,6 +32,8 @@ class _Board:
 
 
 _ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+_PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
+"""The causes of improvements that the code has no part in: a lucky night would be a bar for every night after it."""
 
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
@@ -190,7 +192,7 @@ def _judged(connection: Connection, keys: Iterable[Key], before_run: int) -> dic
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
         .where(Cases.lineage_id.in_(_lineages(keys)), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
-        .where(Runs.git_dirty.is_(False))
+        .where(Runs.git_dirty.is_(False), or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_PASSING)))
         .group_by(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
     )
     return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}

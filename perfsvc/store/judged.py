@@ -30,10 +30,11 @@ class Judged:
     def accepted_levels(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
         """The run that holds the last accepted level of each series, among earlier ones.
 
-        That is the newest whose stored verdict was new or improvement. A regression moves nothing until a person
-        accepts it, and unchanged or inconclusive keep the level: else a slow drift would walk it away. A run with
-        uncommitted changes never accepts a level, whatever its verdict: an experiment that is thrown away would be a
-        bar for every night after it.
+        That is the newest whose stored verdict was new, or an improvement that the code may have brought: of the same
+        code a faster night is the environment's or noise. A regression moves nothing until a person accepts it, and
+        unchanged or inconclusive keep the level: else a slow drift would walk it away. A run with uncommitted changes
+        never accepts a level, whatever its verdict: an experiment that is thrown away would be a bar for every night
+        after it.
 
         Where no verdict took a level, it is that of the earliest run with a right result: of those without uncommitted
         changes, or of all where each has some. A series that has neither is absent.

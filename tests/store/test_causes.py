@@ -116,6 +116,17 @@ def test_a_board_that_moves_at_once_is_one_finding_and_not_one_a_case(story, nig
     assert story.store.findings() == []
 
 
+def test_a_lucky_night_of_the_same_code_is_no_bar_for_the_nights_after(night, cases):
+    night(times(cases))
+    judged, suspects = night(times(cases, "v0", by=0.9))
+    assert (judged["v0"].verdict, judged["v0"].cause, suspects) == (Verdict.IMPROVEMENT, Cause.NOISE, [])
+    judged, _ = night(times(cases))
+    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 1)
+    night(times(cases, "v0", by=0.9), code=b"other", source=b"edited")
+    judged, _ = night(times(cases))
+    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.REGRESSION, 4)
+
+
 def confirmed(suspect, cause=Cause.KERNEL):
     return replace(suspect, judgement=replace(suspect.judgement, cause=cause), evidence="the old one is faster")
 
