@@ -6,9 +6,10 @@ from itertools import chain
 
 import numpy as np
 
+from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import compare
 from perfsvc.judge.estimates import estimate_metric
-from perfsvc.model import TIME, UNJUDGED, Case, Judgement, Level, Mode, Series, Status, Verdict
+from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
     Verdict.REGRESSION,
@@ -44,7 +45,8 @@ def verdicts(
       new too, and its older version is not missed.
     - Everything else is what ``compare`` says.
 
-    The metrics of ``model.UNJUDGED`` only say why a time is as it is: they have no row.
+    The metrics of ``model.UNJUDGED`` only say why a time is as it is: they have no row. Energy, which is measured where
+    somebody asks for it, has one where it moved and no other.
 
     Args:
         baseline: the levels to compare with, of one run or of several.
@@ -71,7 +73,7 @@ def verdicts(
             lenders = {home: baseline[home] for home in homes}
             judgements.append(_compared(series, lenders, level, threshold=limit, alpha=alpha))
     judgements += [_missing(series, level, None) for series, level in _absent(baseline, candidate, pairs).items()]
-    return sorted(judgements, key=_place)
+    return sorted(filter(_is_told, judgements), key=_place)
 
 
 def exit_code(judgements: Iterable[Judgement], *, failed: bool, strict: bool) -> int:
@@ -92,6 +94,10 @@ def exit_code(judgements: Iterable[Judgement], *, failed: bool, strict: bool) ->
     if Verdict.REGRESSION in seen:
         return 1
     return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
+
+
+def _is_told(judgement: Judgement) -> bool:
+    return judgement.series.metric not in BESIDE or judgement.verdict in MOVES
 
 
 def _judged(levels: Mapping[Series, Level]) -> dict[Series, Level]:

@@ -8,7 +8,7 @@ import hashlib
 from perfsvc.model.confirmed import Confirmation
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
-from perfsvc.model.measured import TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
+from perfsvc.model.measured import BESIDE, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
 from perfsvc.model.steps import (
     Arg,
@@ -27,6 +27,7 @@ from perfsvc.model.steps import (
 from perfsvc.model.timed import Array, Buffer, Case, Error, Kind, Mode, Role, Tolerance, Unit, Value, Work
 
 __all__ = [
+    "BESIDE",
     "TIME",
     "UNJUDGED",
     "Arg",

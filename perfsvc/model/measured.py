@@ -11,8 +11,11 @@ from perfsvc.model.timed import Case, Mode
 TIME: Final = "time"
 """The metric of a case's samples."""
 
-UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s", "energy_j"})
-"""Metrics that stand beside a time and say why it is so: shown and stored, never judged on their own."""
+UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s"})
+"""Metrics that say why a time is as it is: shown and stored, never judged on their own."""
+
+BESIDE: Final = UNJUDGED | {"energy_j"}
+"""All metrics that perfsvc measures beside a time. Energy is judged as times are, and told of only where it moved."""
 
 
 class Status(StrEnum):

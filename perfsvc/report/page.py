@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perfsvc.model import UNJUDGED, Mode, Status
+from perfsvc.model import BESIDE, Mode, Status
 from perfsvc.report import units
 from perfsvc.report.facts import facts, metric
 from perfsvc.report.frames import details
@@ -104,8 +104,8 @@ def _roof(record: dict[Any, Any]) -> str:
 
 def _line(record: dict[Any, Any], mode: str) -> Line:
     of = details(record)
-    own = {name: value for name, value in of.metrics.items() if name not in UNJUDGED}
-    explaining = {name: value for name, value in of.metrics.items() if name in UNJUDGED}
+    own = {name: value for name, value in of.metrics.items() if name not in BESIDE}
+    explaining = {name: value for name, value in of.metrics.items() if name in BESIDE}
     beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, roof_share=None, anchor_share=None)
     known_values = {name: None if pd.isna(value) else value for name, value in record.items()}
     median_s, low_s, high_s = (known_values[name] for name in ("median_s", "low_s", "high_s"))

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import UNJUDGED, Judgement, Roof, Status
+from perfsvc.model import BESIDE, Judgement, Roof, Status
 from perfsvc.report import units
 from perfsvc.report.layout import (
     DASH,
@@ -125,7 +125,7 @@ def _is_of_use(column: str, rows: Iterable[ResultRow]) -> bool:
 
 def _own_metrics(row: ResultRow) -> list[MetricRow]:
     """What a case returned of itself; what only explains its time is for ``perfsvc show``."""
-    return [metric for metric in row.metrics if metric.metric not in UNJUDGED]
+    return [metric for metric in row.metrics if metric.metric not in BESIDE]
 
 
 def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfsvc.model import TIME, UNJUDGED, Array, Kind
+from perfsvc.model import BESIDE, TIME, Array, Kind
 from perfsvc.suite.arrays import NUMBERS
 from perfsvc.suite.authoring import (
     BOTH,
@@ -137,7 +137,7 @@ def _problems_of_reference(variant: Variant, file: BenchFile) -> Iterator[Proble
 
 
 def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
-    taken = dict.fromkeys((TIME, *UNJUDGED), "is measured of every case")
+    taken = dict.fromkeys((TIME, *BESIDE), "is measured of every case")
     for step in steps_of(variant):
         if not isinstance(step, MetricStep):
             continue

@@ -56,16 +56,22 @@ def test_a_history_tells_clock_heat_power_and_what_explains_the_time(throttled):
         assert part in shown
 
 
-def test_what_explains_a_time_is_stored_and_never_judged(throttled):
+def test_what_explains_a_time_is_never_judged_and_energy_is_told_of_where_it_moved(throttled):
     workplace, ended = throttled
     metrics = {metric["metric"]: metric for metric in row_of(ended, "beta")["metrics"]}
     assert {name: metric["verdict"] for name, metric in metrics.items()} == {"sm_cycles": None, "energy_j": None}
     assert workplace.rows("select distinct metric from verdicts") == [("time",)]
     workplace.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1e-4, "energy_j": 99.0}})
-    assert "3 unchanged" in workplace.fake("--replicas", "2", "--energy", code=0).out
-    judged = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
-    assert {one["metric"] for one in judged} == {"time"}
-    assert "is the baseline of 3 series" in workplace("baseline", "set", "1", code=0).out
+    out = " ".join(workplace.fake("--replicas", "2", "--energy", code=1).out.split())
+    assert "1 regression, 0 improvements, 3 unchanged" in out
+    assert f"regression {CASES['beta']} energy_j: +39500.0 %" in out
+    judged = workplace("compare", "1", "2", "--format", "json", code=1).json["verdicts"]
+    assert {(one["case"], one["metric"]) for one in judged if one["verdict"] == "regression"} == {
+        (CASES["beta"], "energy_j")
+    }
+    workplace.play({"*": {"seconds": 1e-4}})
+    assert "0 regressions, 0 improvements, 3 unchanged" in workplace.fake("--replicas", "2", code=0).out
+    assert "is the baseline of 4 series" in workplace("baseline", "set", "1", code=0).out
 
 
 def test_a_board_that_does_not_recover_fails_its_case_and_says_so(perfsvc):

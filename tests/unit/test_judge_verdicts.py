@@ -280,6 +280,20 @@ def test_a_failure_outranks_a_regression_which_outranks_doubt(
     assert exit_code(judged(*found), failed=failed, strict=strict) == code
 
 
+def test_energy_has_a_verdict_where_it_moved_and_no_other() -> None:
+    energy = replace(series(), metric="energy_j")
+    known = {series(): BASE, energy: level(1.0, 1.0, 1.0)}
+
+    def metrics(tonight: dict[Series, Level]) -> dict[str, Verdict]:
+        return {found.series.metric: found.verdict for found in judge(known, {series(): SAME, **tonight})}
+
+    assert metrics({energy: level(1.2, 1.2, 1.2)}) == {TIME: Verdict.UNCHANGED, "energy_j": Verdict.REGRESSION}
+    assert metrics({energy: level(0.8, 0.8, 0.8)}) == {TIME: Verdict.UNCHANGED, "energy_j": Verdict.IMPROVEMENT}
+    assert metrics({energy: level(1.0, 1.0, 1.0)}) == {TIME: Verdict.UNCHANGED}
+    assert metrics({}) == {TIME: Verdict.UNCHANGED}
+    assert [found.series.metric for found in judge({series(): BASE}, {series(): SAME, energy: BASE})] == [TIME]
+
+
 @pytest.mark.parametrize("metric", sorted(UNJUDGED))
 def test_what_only_explains_a_time_has_no_verdict(metric: str) -> None:
     explains = replace(series(), metric=metric)
