@@ -15,6 +15,7 @@ from perfsvc.cli import ending
 COMMANDS = {
     "run": "Measure the suite, store it, and judge it against the baseline.",
     "compare": "Judge one run against another.",
+    "confirm": "Measure a suspect again, the baseline's binary and the run's in turn.",
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database.",
     "show": "Show a case's history.",

@@ -34,6 +34,7 @@ class Chosen(TypedDict):
     limit: float
     seed: int | None
     label: str
+    confirm: bool
     threshold: float | None
     strict: bool
     database: str
@@ -98,6 +99,9 @@ class Chosen(TypedDict):
 )
 @click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides the order of cases.")
 @click.option("--label", default="", help="A name to find the run by.")
+@click.option(
+    "--confirm", is_flag=True, help="Measure suspects again, the baseline's stored binary and this run's in turn."
+)
 @options.threshold
 @options.strict
 @options.database
@@ -110,7 +114,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     from perfsvc.service.workers import fork_servers
 
     with fork_servers() as servers:  # it imports what workers need while we import the rest
-        from perfsvc.report import results, tables
+        from perfsvc.report import confirmations, results, tables
         from perfsvc.report.rows import Shown
         from perfsvc.service.run import run
 
@@ -135,9 +139,12 @@ def command(**chosen: Unpack[Chosen]) -> None:
         outcome.doubts,
     )
     if chosen["output_format"] == "json":
-        output.show_json(tables.run_json(shown))
+        again = [confirmations.confirmation_json(one) for one in outcome.confirmations]
+        output.show_json(tables.run_json(shown) | {"confirmations": again})
     else:
         output.show(tables.run_table(shown))
+        if outcome.confirmations:
+            output.show("", confirmations.confirmations_table(outcome.confirmations))
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
@@ -161,6 +168,7 @@ def _request(chosen: Chosen) -> "RunRequest":
         limit_s=chosen["limit"],
         seed=chosen["seed"],
         label=chosen["label"],
+        confirm=chosen["confirm"],
         threshold=chosen["threshold"],
         command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
     )

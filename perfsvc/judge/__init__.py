@@ -2,24 +2,30 @@
 
 from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
 from perfsvc.judge.comparison import Comparison, compare
+from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
 from perfsvc.judge.noise import noise
+from perfsvc.judge.sequential import interim
 from perfsvc.judge.thresholds import default_threshold
 from perfsvc.judge.verdicts import exit_code, verdicts
 
 __all__ = [
     "COMPARED",
+    "LOOKS",
     "MOVES",
     "Comparison",
     "Sides",
+    "cause_of",
     "compare",
     "default_threshold",
     "estimate",
     "estimate_level",
     "estimate_metric",
     "exit_code",
+    "interim",
     "level_of",
     "noise",
+    "settled",
     "together",
     "verdicts",
     "with_causes",

@@ -20,6 +20,7 @@ class RunRequest:
         spread: whether every board measures a case, or one board of each model does.
         budget_s: seconds that the run may take on each device; None for as many as it needs.
         limit_s: seconds that a case may take in a replica before its worker is killed.
+        confirm: measure suspects again, the baseline's binary and this run's in turn.
         threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
     """
 
@@ -38,5 +39,6 @@ class RunRequest:
     limit_s: float = 60.0
     seed: int | None = None
     label: str = ""
+    confirm: bool = False
     threshold: float | None = None
     command_line: str = ""

@@ -2,22 +2,25 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from perfsvc import build, judge, suite
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure import pool, shared
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import LeftOut
+from perfsvc.measure.plan import LeftOut, Plan
 from perfsvc.measure.supply import MOST_THREADS
-from perfsvc.model import DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
+from perfsvc.model import Confirmation, DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service import findings, provenance
 from perfsvc.service.compare import judge_run
+from perfsvc.service.confirm import Means
+from perfsvc.service.confirm_all import confirm_all, with_causes
 from perfsvc.service.levels import Levels, levels, noises
-from perfsvc.service.planning import plan
+from perfsvc.service.planning import plan, sampling
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
 from perfsvc.service.request import RunRequest
@@ -40,6 +43,7 @@ class RunOutcome:
         left_out: what there was no time for.
         doubts: declared work that cannot be right.
         judgements: the verdicts.
+        confirmations: what came of the suspects that were measured again.
         problems: what is wrong with benchmarks that the selection reaches.
         warnings: what is wrong with the others.
         specs: the cases.
@@ -54,6 +58,7 @@ class RunOutcome:
     left_out: tuple[LeftOut, ...]
     doubts: tuple[Doubt, ...]
     judgements: tuple[Judgement, ...]
+    confirmations: tuple[Confirmation, ...]
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
     specs: Mapping[Key, CaseSpec]
@@ -64,8 +69,10 @@ class RunOutcome:
         return bool(self.problems) or any(m.status in {Status.FAILED, Status.WRONG} for m in self.measurements)
 
     def exit_code(self, *, strict: bool) -> int:
-        """The command's exit code."""
-        return judge.exit_code(self.judgements, failed=self.failed, strict=strict)
+        """The command's exit code; what was cleared by measuring it again is no regression."""
+        cleared = {one.suspect.series for one in self.confirmations if one.cleared}
+        standing = [judgement for judgement in self.judgements if judgement.series not in cleared]
+        return judge.exit_code(standing, failed=self.failed, strict=strict)
 
 
 def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
@@ -80,8 +87,8 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
-    with contextlib.ExitStack() as workers:  # the last of them end while what they measured is judged
-        servers = servers or workers.enter_context(ForkServers())
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as workers:  # the last end while judging has begun
+        servers = servers or ours.enter_context(ForkServers())
         return _run(request, progress or Silent(), workers, servers)
 
 
@@ -104,7 +111,14 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack,
             _record(measured, recorder, progress)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
-        findings.after_run(store, recorder.run, judgements)
+        suspects = findings.after_run(store, recorder.run, judgements)
+        confirmations: list[Confirmation] = []
+        if request.confirm:
+            workers.close()  # a board has one worker at a time
+            means = _means(request, by_uuid, planned, recorder, servers=servers, say=progress.say)
+            confirmations = confirm_all(store, recorder.run, suspects, means, progress)
+            judgements = with_causes(judgements, confirmations)
+            store.put_verdicts(recorder.run, judgements)
     problems, warnings = found.split_problems(request.selection)
     specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}
@@ -118,6 +132,7 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack,
         left_out=tuple(sorted(recorder.left_out, key=lambda one: place[one.device, one.case.id, one.mode])),
         doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),
+        confirmations=tuple(confirmations),
         problems=problems,
         warnings=warnings,
         specs=specs,
@@ -132,6 +147,28 @@ def _record(measured: Iterable[Measurement | LeftOut], recorder: Recorder, progr
         else:
             recorder.put(one)
             progress.step(one.case.id)
+
+
+def _means(
+    request: RunRequest,
+    devices: Mapping[str, DeviceInfo],
+    planned: Plan,
+    recorder: Recorder,
+    *,
+    servers: ForkServers,
+    say: Callable[[str], object],
+) -> Means:
+    """What suspects are measured again with: all that the run itself was measured with."""
+    return Means(
+        devices,
+        partial(sampling, request),
+        planned.instruments,
+        recorder.seed,
+        threshold=request.threshold,
+        limit_s=request.limit_s,
+        servers=servers,
+        say=say,
+    )
 
 
 def _origin(request: RunRequest) -> Provenance:

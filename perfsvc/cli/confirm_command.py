@@ -1,0 +1,59 @@
+"""``perfsvc confirm``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("confirm")
+@click.argument("case")
+@click.option(
+    "--run",
+    "run",
+    default="latest",
+    show_default=True,
+    help="The run that raised doubts of it, or its label or revision.",
+)
+@options.devices
+@click.option(
+    "--budget",
+    type=options.Duration(),
+    default="20s",
+    show_default=True,
+    help="What it may take on each device: 90s, 20m, 1h30m.",
+)
+@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side begins.")
+@options.suite
+@options.threshold
+@options.database
+@options.formats()
+def command(
+    case: str,
+    run: str,
+    devices: tuple[str, ...],
+    budget: float,
+    seed: int | None,
+    suite: Path,
+    threshold: float | None,
+    database: str,
+    output_format: str,
+) -> None:
+    """Measure CASE again: its baseline's stored binary and the run's, in turn.
+
+    Each turn is a fresh process. It ends as soon as the answer is known: the code is to blame, or the board, or nothing
+    that stays.
+    """
+    from perfsvc.report import confirmations as report
+    from perfsvc.service.confirm_case import ConfirmRequest, confirm_case, exit_code
+
+    request = ConfirmRequest(database, case, run, suite, devices, budget_s=budget, threshold=threshold, seed=seed)
+    with output.progress() as progress:
+        confirmations = confirm_case(request, progress)
+    if output_format == "json":
+        output.show_json([report.confirmation_json(one) for one in confirmations])
+    else:
+        output.show(report.confirmations_table(confirmations))
+    sys.exit(exit_code(confirmations))

@@ -1,0 +1,67 @@
+"""What measuring a suspect again says: is its code to blame, its board, or nothing that stays?"""
+
+import math
+
+from perfsvc.judge.causes import MOVES
+from perfsvc.judge.comparison import Comparison
+from perfsvc.model import Cause, Direction, Verdict
+
+LOOKS = (3, 5, 8, 12)
+"""After so many pairs the sides are compared: each look has about half as many pairs again as the one before."""
+
+
+def settled(found: Comparison, direction: Direction, threshold: float) -> bool:
+    """Whether more pairs would be for nothing.
+
+    Either the verdict stands, or the estimate is no suspect's any more: it lies within the threshold, or beyond it on
+    the other side. Stopping there can only clear a suspect, so that it adds nothing to the false alarms; what it costs
+    is changes about as small as the threshold, of which every other one is missed anyway.
+
+    Args:
+        found: the comparison at this look.
+        direction: where the suspect moved.
+        threshold: the smallest relevant change, as a fraction.
+
+    Source:
+        Stopping early for futility, non-binding: C. Jennison and B. W. Turnbull (1999), Group Sequential Methods with
+        Applications to Clinical Trials, Chapman & Hall, chapter 10.
+    """
+    return found.verdict is not Verdict.INCONCLUSIVE or _is_gone(found, direction, threshold)
+
+
+def cause_of(
+    found: Comparison, drift: Comparison | None, *, direction: Direction, threshold: float, same_code: bool
+) -> tuple[Cause, str]:
+    """Why a suspect moved, and how that is known, as a sentence without its full stop.
+
+    - The candidate's binary still differs from the baseline's beside it: its code. Equal code never is.
+    - The difference is gone, and the baseline's binary differs from its own stored level like the suspect: the
+      environment, which moved both.
+    - The difference is gone and the baseline's binary is what it was: noise.
+    - Nothing of that can be said: unconfirmed.
+
+    Args:
+        found: the candidate against the baseline, measured in turn; the last look.
+        drift: the baseline's binary now against its stored level; None where there is none.
+        direction: where the suspect moved.
+        threshold: the smallest relevant change, as a fraction.
+        same_code: both binaries are the same code.
+    """
+    if MOVES.get(found.verdict) is direction and not same_code:
+        return Cause.KERNEL, f"measured in turn, its code is {_moved(found.ratio)} than the baseline's"
+    if same_code or _is_gone(found, direction, threshold):
+        gone = "its code is the baseline's" if same_code else f"beside the baseline's code it is {_moved(found.ratio)}"
+        if drift is not None and MOVES.get(drift.verdict) is direction:
+            return Cause.ENVIRONMENT, f"{gone}, which is now {_moved(drift.ratio)} itself than its stored level"
+        return Cause.NOISE, f"{gone}: the difference did not stay"
+    return Cause.UNCONFIRMED, f"inconclusive: measured in turn it seems {_moved(found.ratio)}, and noise could be why"
+
+
+def _is_gone(found: Comparison, direction: Direction, threshold: float) -> bool:
+    """Whether what was seen does not lie beyond the threshold where the suspect did."""
+    shift = math.log(found.ratio)
+    return (shift if direction is Direction.SLOWER else -shift) <= math.log1p(threshold)
+
+
+def _moved(ratio: float) -> str:
+    return f"{100 * abs(ratio - 1):.1f} % {'slower' if ratio >= 1 else 'faster'}"

@@ -1,0 +1,117 @@
+"""A suspect that a person names, measured again."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsvc import build
+from perfsvc.device import instruments
+from perfsvc.device.find import find
+from perfsvc.errors import NotMeasuredError
+from perfsvc.measure.forks import ForkServers
+from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect, Verdict
+from perfsvc.service.confirm import BUDGET_S, Means
+from perfsvc.service.confirm_all import confirm_all
+from perfsvc.service.planning import usual_sampling
+from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.revisions import resolve
+from perfsvc.service.targets import Target, compile_units, instruments_of
+from perfsvc.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRequest:
+    """The options of ``perfsvc confirm``.
+
+    Attributes:
+        case: its id.
+        run: the run that made it a suspect, as ``perfsvc.service.revisions`` understands it.
+        folder: where git revisions are looked up.
+        devices: where it is measured again.
+        budget_s: seconds for each device and mode of the case.
+        threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
+        seed: decides the order of processes; None for any.
+    """
+
+    database: str
+    case: str
+    run: str
+    folder: Path
+    devices: tuple[str, ...] = ("auto",)
+    budget_s: float = BUDGET_S
+    threshold: float | None = None
+    seed: int | None = None
+
+
+def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> list[Confirmation]:
+    """Measures a case of a run again, on each device and in each mode that it was judged in, and stores it.
+
+    Raises:
+        NotMeasuredError: the run judged no time of the case on these devices.
+        InfrastructureError: no device, no compiler for what it works with, or no database.
+    """
+    progress = progress or Silent()
+    with Store.open(request.database, create=False) as store, ForkServers() as servers:
+        run = resolve(request.run, store, request.folder).id
+        devices = {device.uuid: device for device in find(request.devices)}
+        suspects = _suspects(request, run, store.verdicts(run), devices)
+        means = Means(
+            devices=devices,
+            sampling=usual_sampling,
+            instruments=_instruments(devices.values(), progress),
+            seed=_seed(request.seed),
+            threshold=request.threshold,
+            budget_s=request.budget_s,
+            servers=servers,
+            say=progress.say,
+        )
+        return confirm_all(store, run, suspects, means, progress)
+
+
+def exit_code(confirmations: Iterable[Confirmation]) -> int:
+    """4 where a side has no right result any more, else 1 where a regression is confirmed, else 0."""
+    found = tuple(confirmations)
+    if any(one.failed for one in found):
+        return 4
+    return int(any(one.confirmed and one.verdict is Verdict.REGRESSION for one in found))
+
+
+def _suspect(judgement: Judgement) -> Suspect:
+    """A verdict's series as a suspect, whatever the verdict."""
+    slower = judgement.ratio is None or judgement.ratio >= 1
+    return Suspect(judgement, Shift.LOSS, Direction.SLOWER if slower else Direction.FASTER, judgement.reason)
+
+
+def _seed(asked: int | None) -> int:
+    """The seed that was asked for, or any."""
+    return int.from_bytes(os.urandom(4)) if asked is None else asked
+
+
+def _suspects(
+    request: ConfirmRequest, run: int, judgements: Sequence[Judgement], devices: Mapping[str, DeviceInfo]
+) -> list[Suspect]:
+    timed = [one for one in judgements if one.series.case.id == request.case and one.series.metric == TIME]
+    judged = [one for one in timed if one.baseline_run is not None and one.candidate_run is not None and one.ratio]
+    if not judged:
+        raise NotMeasuredError(
+            f"run {run} compared no time of {request.case} with a baseline", cure=f"perfsvc show '{request.case}'"
+        )
+    here = [_suspect(one) for one in judged if one.series.device in devices]
+    if not here:
+        where = ", ".join(dict.fromkeys(f"{one.series.device_model} ({one.series.device})" for one in judged))
+        raise NotMeasuredError(
+            f"run {run} measured {request.case} on {where}, which is none of the devices asked for",
+            cure="measure it again where it was measured: --device",
+        )
+    return here
+
+
+def _instruments(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
+    """What the devices themselves work with, compiled."""
+    targets = [
+        Target(device, (), build.toolchain_for(device.target), instruments=unit)
+        for device in devices
+        if (unit := instruments.unit(device.kind))
+    ]
+    return instruments_of(targets, compile_units(targets, progress)) if targets else {}

@@ -1,0 +1,216 @@
+"""Confirm before alarm: from a suspect to its cause, to exact numbers."""
+
+import contextlib
+import shutil
+import sqlite3
+
+import pytest
+
+CASE = "scale/beta[n=100]"
+SLOW = {"seconds": 1.05e-4}
+USUAL = {"seconds": 1e-4}
+
+
+@pytest.fixture
+def nights(perfsvc):
+    """A suite of its own, measured once; the second night is for the test to play."""
+    suite = perfsvc.folder / "suite"
+    shutil.copytree(perfsvc.suites / "scale", suite)
+    perfsvc.play({"*": USUAL})
+    perfsvc.fake("--replicas", "2", suite=suite, code=0)
+    return perfsvc, suite
+
+
+def rebuild(suite):
+    """Other binaries of every case."""
+    with (suite / "scale" / "scale.cu").open("a") as source:
+        source.write("// changed\n")
+
+
+def old_binary(perfsvc):
+    """The digest of the module that the case ran in the first night."""
+    ((digest,),) = perfsvc.rows(
+        "select sha256 from binary_files join measurements using (binary_id) join cases on cases.id = case_id "
+        "where role = 'module' and run_id = 1 and replica = 0 and variant = 'beta'"
+    )
+    return digest
+
+
+def by_case(ended):
+    return {one["case"]: one for one in ended.json["confirmations"]}
+
+
+def confirm(perfsvc, *arguments, case=CASE, code=None):
+    """What ``perfsvc confirm`` says of the one suspect."""
+    ended = perfsvc("confirm", case, "--device", f"fake:{perfsvc.script}", "--format", "json", *arguments, code=code)
+    (found,) = ended.json
+    return found
+
+
+def test_a_slower_kernel_is_confirmed(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
+    ended = perfsvc.fake("--confirm", "--format", "json", suite=suite, code=1)
+    assert list(by_case(ended)) == [CASE]
+    found = by_case(ended)[CASE]
+    assert (found["cause"], found["verdict"], found["same_code"]) == ("kernel", "regression", False)
+    assert found["ratio"] == pytest.approx(1.05, rel=1e-9)
+    assert found["drift"] == pytest.approx(1, rel=1e-6)
+    assert (found["pairs"], found["looks"]) == (3, 1)
+    assert {turn["median_s"] for turn in found["baseline"]} == {1e-4}
+    assert {turn["median_s"] for turn in found["candidate"]} == {1.05e-4}
+    assert sorted(turn["turn"] for side in ("baseline", "candidate") for turn in found[side]) == list(range(6))
+
+
+def test_what_was_decided_and_what_it_rests_on_is_stored(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
+    perfsvc.fake("--confirm", "--seed", "5", suite=suite, code=1)
+    assert perfsvc.rows("select run_id, baseline_run_id, cause, seed from confirmations") == [(2, 1, "kernel", 5)]
+    turns = perfsvc.rows("select side, status, sample_count > 0, count(*) from confirmation_turns group by side")
+    assert turns == [("baseline", "ok", 1, 3), ("candidate", "ok", 1, 3)]
+    causes = perfsvc.rows("select name, cause from verdicts join cases on cases.id = case_id where run_id = 2")
+    assert {case for case, cause in causes if cause == "kernel"} == {CASE}
+
+
+def test_a_table_shows_the_decision_and_how_it_is_known(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
+    out = perfsvc.fake("--confirm", suite=suite, code=1).out
+    assert f"kernel {CASE}: measured in turn, its code is 5.0 % slower than the baseline's" in out
+    assert "measured again: 1 confirmed, 0 cleared, 0 unconfirmed" in out
+
+
+def test_a_board_that_is_slow_tonight_is_the_environment_and_no_regression(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": SLOW})
+    found = by_case(perfsvc.fake("--confirm", "--format", "json", suite=suite, code=0))
+    assert [one["cause"] for one in found.values()] == ["environment"] * 3
+    assert found[CASE]["drift"] == pytest.approx(1.05, rel=1e-6)
+    assert perfsvc.rows("select distinct cause from confirmations") == [("environment",)]
+
+
+def test_a_flake_is_noise_and_kept(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})
+    perfsvc.fake(suite=suite, code=1)
+    perfsvc.play({"*": USUAL})
+    found = confirm(perfsvc, code=0)
+    assert (found["cause"], found["verdict"], found["judged"]) == ("noise", "unchanged", "regression")
+    assert perfsvc.rows("select cause, judged_ratio > 1.04 from confirmations") == [("noise", 1)]
+
+
+def test_a_faster_kernel_is_confirmed_and_no_alarm(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": {"seconds": 0.9e-4}, old_binary(perfsvc): USUAL})
+    perfsvc.fake(suite=suite, code=0)
+    found = confirm(perfsvc, code=0)
+    assert (found["cause"], found["verdict"], found["direction"]) == ("kernel", "improvement", "faster")
+
+
+def test_the_same_code_is_never_at_fault_whatever_its_turns_say(nights):
+    perfsvc, suite = nights
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})
+    perfsvc.fake(suite=suite)
+    perfsvc.play({"*": USUAL})
+    turns = confirm(perfsvc, "--seed", "3")["candidate"]
+    unlucky = [1.05e-4 if place in {turn["turn"] for turn in turns} else 1e-4 for place in range(6)]
+    perfsvc.play({"*": {"seconds": unlucky}})
+    found = confirm(perfsvc, "--seed", "3", code=0)
+    assert (found["verdict"], found["same_code"], found["cause"]) == ("regression", True, "noise")
+
+
+def test_a_drift_of_the_board_weighs_on_neither_side(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})
+    perfsvc.fake(suite=suite, code=1)
+    perfsvc.play({"*": {"seconds": [1e-4 * 1.01**turn for turn in range(24)]}})
+    found = confirm(perfsvc, code=0)
+    assert (found["cause"], found["same_code"]) == ("noise", False)
+
+
+def test_more_pairs_are_taken_while_noise_hides_the_answer(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})
+    perfsvc.fake(suite=suite, code=1)
+    noisy = [1.2e-4, 1.05e-4, 1e-4, 1.1e-4, 1.05e-4, 1e-4] + [1.1e-4] * 18
+    perfsvc.play({"*": {"seconds": noisy}, old_binary(perfsvc): USUAL})
+    found = confirm(perfsvc, "--seed", "3")
+    assert found["pairs"] > 3
+    assert found["looks"] > 1
+
+
+def test_where_the_budget_ends_first_nothing_is_said(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})
+    perfsvc.fake(suite=suite, code=1)
+    found = confirm(perfsvc, "--budget", "0.001s", code=0)
+    assert (found["cause"], found["pairs"]) == ("unconfirmed", 0)
+    assert found["reason"].startswith("inconclusive: the budget of 0.001 s ended")
+
+
+def test_an_old_binary_that_crashes_confirms_nothing(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): {"fault": "crash"}})
+    ended = perfsvc.fake("--confirm", "--format", "json", suite=suite, code=1)
+    found = by_case(ended)[CASE]
+    assert found["cause"] == "unconfirmed"
+    assert found["reason"].startswith("the baseline's binary has no right result any more: ")
+    assert [turn["status"] for turn in found["baseline"]] == ["failed"]
+    assert confirm(perfsvc, code=4)["cause"] == "unconfirmed"
+
+
+def test_a_binary_that_is_not_stored_any_more_confirms_nothing(nights):
+    perfsvc, suite = nights
+    rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})
+    perfsvc.fake(suite=suite, code=1)
+    with contextlib.closing(sqlite3.connect(perfsvc.database)) as connection, connection:
+        connection.execute("update measurements set binary_id = null where run_id = 1")
+    found = confirm(perfsvc, code=0)
+    assert (found["cause"], found["same_code"]) == ("unconfirmed", None)
+    assert "run 1 holds no binary" in found["reason"]
+
+
+def test_a_case_is_measured_again_on_the_cpu_from_the_database_alone(perfsvc):
+    suite = perfsvc.folder / "suite"
+    shutil.copytree(perfsvc.suites / "scale", suite)
+    arguments = ("--select", "scale/beta", "--replicas", "2", "--samples", "5")
+    perfsvc.cpu(*arguments, suite=suite, code=0)
+    perfsvc.cpu(*arguments, suite=suite)
+    shutil.rmtree(suite)
+    ended = perfsvc("confirm", CASE, "--device", "cpu", "--budget", "60s", "--format", "json", code=0)
+    (found,) = ended.json
+    assert found["same_code"] is True
+    assert found["cause"] in {"noise", "environment"}
+    assert all(turn["status"] == "ok" for side in ("baseline", "candidate") for turn in found[side])
+
+
+def test_python_variants_cannot_be_measured_again(perfsvc):
+    arguments = ("--select", "kinds/python", "--replicas", "1")
+    for _ in range(2):
+        perfsvc.cpu(*arguments, suite="kinds", code=0)
+    (found,) = perfsvc("confirm", "kinds/python[n=1000]", "--device", "cpu", "--format", "json", code=0).json
+    assert found["cause"] == "unconfirmed"
+    assert "runs Python" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("case", "device", "said"),
+    [("scale/nothing[n=100]", "fake", "compared no time"), (CASE, "cpu", "none of the devices asked for")],
+)
+def test_what_no_run_judged_here_is_a_usage_error(nights, case, device, said):
+    perfsvc, suite = nights
+    perfsvc.fake(suite=suite, code=0)
+    spec = f"fake:{perfsvc.script}" if device == "fake" else device
+    assert said in perfsvc("confirm", case, "--device", spec, code=2).err
