@@ -6,11 +6,12 @@ from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
 from perfsvc.judge.noise import noise
 from perfsvc.judge.sequential import interim
-from perfsvc.judge.thresholds import default_threshold
+from perfsvc.judge.thresholds import ERROR_THRESHOLD, default_threshold
 from perfsvc.judge.verdicts import exit_code, verdicts
 
 __all__ = [
     "COMPARED",
+    "ERROR_THRESHOLD",
     "LOOKS",
     "MOVES",
     "Comparison",

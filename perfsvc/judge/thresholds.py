@@ -15,6 +15,10 @@ THRESHOLDS: Mapping[str, float] = MappingProxyType(
 )
 """The threshold by kind of device, as a fraction of the baseline."""
 
+ERROR_THRESHOLD = 1.0
+"""The threshold of errors, whatever the device: twice the error is one bit of accuracy lost. Below that it changes with
+the order of a sum, and beyond the tolerance the result is wrong in any case."""
+
 
 def default_threshold(device_kind: str) -> float:
     """The relative change that matters on a kind of device (``DeviceInfo.kind``) unless a person says otherwise.

@@ -46,7 +46,7 @@ def verdicts(
     - Everything else is what ``compare`` says.
 
     The metrics of ``model.UNJUDGED`` only say why a time is as it is: they have no row. Energy, which is measured where
-    somebody asks for it, has one where it moved and no other.
+    somebody asks for it, and the error of a result have one where they moved and no other.
 
     Args:
         baseline: the levels to compare with, of one run or of several.

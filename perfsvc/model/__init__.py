@@ -8,7 +8,7 @@ import hashlib
 from perfsvc.model.confirmed import Confirmation
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
-from perfsvc.model.measured import BESIDE, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
+from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
 from perfsvc.model.steps import (
     Arg,
@@ -28,6 +28,7 @@ from perfsvc.model.timed import Array, Buffer, Case, Error, Kind, Mode, Role, To
 
 __all__ = [
     "BESIDE",
+    "MAX_ERROR",
     "TIME",
     "UNJUDGED",
     "Arg",

@@ -14,8 +14,11 @@ TIME: Final = "time"
 UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s"})
 """Metrics that say why a time is as it is: shown and stored, never judged on their own."""
 
-BESIDE: Final = UNJUDGED | {"energy_j"}
-"""All metrics that perfsvc measures beside a time. Energy is judged as times are, and told of only where it moved."""
+MAX_ERROR: Final = "max_error"
+"""The metric of a right result's error."""
+
+BESIDE: Final = UNJUDGED | {"energy_j", MAX_ERROR}
+"""All metrics that perfsvc has beside a time. Energy and error are judged like it, and told of where they moved."""
 
 
 class Status(StrEnum):

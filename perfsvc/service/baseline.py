@@ -3,15 +3,18 @@
 import getpass
 
 from perfsvc.errors import UsageError
-from perfsvc.model import UNJUDGED, Status
+from perfsvc.model import MAX_ERROR, UNJUDGED, Status
 from perfsvc.store import Store
 from perfsvc.suite import Selection
+
+_UNPINNED = UNJUDGED | {MAX_ERROR}
+"""What nobody chooses a baseline for."""
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
     """Makes a run the baseline of its selected series that have a right result, and returns how many those are."""
     levels = store.levels(run)
-    right = [one for one, level in levels.items() if level.status is Status.OK and one.metric not in UNJUDGED]
+    right = [one for one, level in levels.items() if level.status is Status.OK and one.metric not in _UNPINNED]
     selected = selection.filter(series.case for series in right)
     chosen = [series for series in right if series.case in selected]
     if not chosen:

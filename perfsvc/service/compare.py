@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import Judgement, Series, Status, Verdict
+from perfsvc.model import MAX_ERROR, Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.service.sides import sides_of
@@ -81,4 +81,10 @@ def _compared(text: str, store: Store, folder: Path) -> ComparedRun:
 
 def _thresholds(store: Store, threshold: float | None) -> Callable[[Series], float]:
     devices = store.devices()
-    return lambda series: judge.default_threshold(devices[series.device].kind) if threshold is None else threshold
+
+    def of(series: Series) -> float:
+        if series.metric == MAX_ERROR:
+            return judge.ERROR_THRESHOLD
+        return judge.default_threshold(devices[series.device].kind) if threshold is None else threshold
+
+    return of

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, sele
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import TIME, Cause, FindingState, Mode, Series, Status, Verdict
+from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Mode, Series, Status, Verdict
 from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
 from perfsvc.store.lookup import ENDED
@@ -259,7 +259,10 @@ def _first_ok_after(connection: Connection, keys: Iterable[Key], after: int, bef
         .where(Metrics.value.is_not(None))
         .group_by(*of_series, Metrics.name)
     )
+    checked = good.where(Measurements.max_error.is_not(None)).group_by(*of_series)
     found = {(lineage, device, TIME, mode): run for lineage, device, mode, run in connection.execute(timed)}
+    for lineage, device, mode, run in connection.execute(checked):
+        found[lineage, device, MAX_ERROR, mode] = run
     for lineage, device, mode, run, metric in connection.execute(named):
         found[lineage, device, metric, mode] = run
     return found

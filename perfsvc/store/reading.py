@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
+from perfsvc.model import MAX_ERROR, TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
 from perfsvc.store.interning import case_of
 from perfsvc.store.lookup import lineage_of, run
 from perfsvc.store.naming import of_cases, present_cases
@@ -28,7 +28,14 @@ Record = Any
 def levels(connection: Connection, number: int) -> dict[Series, Level]:
     """All series of a run under the present names of their cases; see ``Store.levels``."""
     query = (
-        of_cases(Measurements, Measurements.id, Measurements.status, Measurements.reason, Measurements.samples)
+        of_cases(
+            Measurements,
+            Measurements.id,
+            Measurements.status,
+            Measurements.reason,
+            Measurements.samples,
+            Measurements.max_error,
+        )
         .where(Measurements.run_id == number)
         .order_by(Measurements.replica)
     )
@@ -74,6 +81,8 @@ def _levels_of(
     for row in replicas:
         if row.samples is not None:
             by_metric[TIME].append(_samples(row.samples, case))
+        if row.max_error is not None:
+            by_metric[MAX_ERROR].append((row.max_error,))
         for metric, value in values.get(row.id, {}).items():
             by_metric[metric].append((value,))
     return {series(metric): Level(number, Status.OK, "", tuple(held)) for metric, held in by_metric.items()}

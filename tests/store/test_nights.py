@@ -143,3 +143,27 @@ def test_a_comparison_says_which_runs_its_names_stand_for(story, night, tmp_path
     assert (found.base.asked, found.base.run, found.base.label, found.base.commit) == ("before", 1, "before", "abc1")
     assert (found.new.asked, found.new.run, found.new.commit, found.new.dirty) == ("latest", 2, "def2", True)
     assert compare(story.store, "@baseline", "2", folder=tmp_path, threshold=None).base is None
+
+
+@pytest.mark.parametrize(("factor", "told"), [(1.5, []), (2.5, [Verdict.REGRESSION]), (0.3, [Verdict.IMPROVEMENT])])
+def test_a_right_result_with_twice_the_error_is_told_of_and_a_lesser_change_is_not(story, factor, told):
+    for error in (1e-6, factor * 1e-6):
+        run = story.begin(scope="all")
+        for replica in range(3):
+            story.put(run, story.tiled, replica=replica, samples=(1e-4,) * 5, max_error=error)
+        story.store.end_run(run, State.FINISHED)
+        judged = judge_run(story.store, run, threshold=0.01)
+    assert [one.verdict for one in judged if one.series.metric == "max_error"] == told
+    assert [one.verdict for one in judged if one.series.metric == "time"] == [Verdict.UNCHANGED]
+
+
+def test_an_improved_error_is_the_level_from_then_on(story):
+    for error in (1e-6, 1e-7, 1e-6):
+        run = story.begin(scope="all")
+        for replica in range(3):
+            story.put(run, story.tiled, replica=replica, samples=(1e-4,) * 5, max_error=error)
+        story.store.end_run(run, State.FINISHED)
+        judged = judge_run(story.store, run, threshold=None)
+        story.store.put_verdicts(run, judged)
+    (error,) = [one for one in judged if one.series.metric == "max_error"]
+    assert (error.verdict, error.baseline_run) == (Verdict.REGRESSION, 2)

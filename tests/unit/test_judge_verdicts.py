@@ -192,13 +192,13 @@ def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:
 
 
 def test_another_metric_or_mode_is_another_series() -> None:
-    errors = replace(series(), metric="max_error")
+    errors = replace(series(), metric="hops")
     found = judge({series(): BASE}, {errors: SLOW})
     assert {judgement.verdict for judgement in found} == {Verdict.MISSING, Verdict.NEW}
 
 
 def test_metrics_are_better_when_they_are_lower_and_may_be_zero() -> None:
-    errors = replace(series(), metric="max_error")
+    errors = replace(series(), metric="hops")
     zero, some, more = (Level(1, Status.OK, replicas=((e,), (e,), (e,))) for e in (0.0, 1e-7, 2e-7))
 
     def verdict(before: Level, after: Level) -> Verdict:
