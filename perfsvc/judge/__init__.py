@@ -1,6 +1,7 @@
 """Pure functions on arrays: what a level is, how two compare, what a verdict is (docs/statistics.md)."""
 
 from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
+from perfsvc.judge.change_points import ChangePoint, change_points
 from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
@@ -8,15 +9,20 @@ from perfsvc.judge.noise import noise
 from perfsvc.judge.sequential import interim
 from perfsvc.judge.thresholds import ERROR_THRESHOLD, default_threshold
 from perfsvc.judge.verdicts import exit_code, verdicts
+from perfsvc.judge.watch import watch, watch_many
+from perfsvc.judge.watcher import Alert
 
 __all__ = [
     "COMPARED",
     "ERROR_THRESHOLD",
     "LOOKS",
     "MOVES",
+    "Alert",
+    "ChangePoint",
     "Comparison",
     "Sides",
     "cause_of",
+    "change_points",
     "compare",
     "default_threshold",
     "estimate",
@@ -29,5 +35,7 @@ __all__ = [
     "settled",
     "together",
     "verdicts",
+    "watch",
+    "watch_many",
     "with_causes",
 ]

@@ -1,0 +1,143 @@
+"""What a change looks like: a step, a trend, or another mix of two states."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc.judge.shifts import Floats
+
+Kind = Literal["step", "trend", "mode"]
+Direction = Literal["slower", "faster"]
+
+LEAST_RAMP = 8
+"""A change that took fewer nights than this is a step, whatever its shape."""
+
+APART = 3.0
+"""Two states are told apart where their means differ by so many standard deviations within them, on each side."""
+
+LEAST_SHARE = 0.15
+"""The smallest share of the nights that makes a state of its own; and two nights at least."""
+
+
+SURELY = 1.5
+"""By how much better one shape must explain a change than another before it is surely that, as a log-likelihood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The likeliest change in some nights.
+
+    Attributes:
+        place: of its first night, counted from the first of them.
+        kind: what it looks like.
+        direction: ``slower`` (the values grew) or ``faster``.
+        around: the sum of squares that it leaves unexplained.
+        is_surely_a_step: whether a step explains the nights far better than a trend.
+    """
+
+    place: int
+    kind: Kind
+    direction: Direction
+    around: float
+    is_surely_a_step: bool
+
+
+def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
+    """The likeliest change in the nights of a level.
+
+    Args:
+        values: as measured, shape (nights,), four or more.
+        units: the same, in units of the level's scale, with spikes cut off.
+        surely: a trend is called one only where it explains far more than a step.
+
+    Source:
+        A step against a hinge by what each explains, both having one place, one height and one level: D. V. Hinkley
+        (1971), Inference in two-phase regression, J. Am. Stat. Assoc. 66.
+    """
+    place, around, by_step = split(units)
+    begin, by_ramp = ramp(units)
+    direction: Direction = "slower" if units[place:].mean() > units[:place].mean() else "faster"
+    lead, sure = (by_ramp - by_step) * units.size / 2, SURELY * around
+    if is_mix(values[:place], values[place:]):
+        return Change(place, "mode", direction, around, is_surely_a_step=False)
+    if lead > (sure if surely else 0):
+        return Change(begin, "trend", direction, around + by_step - by_ramp, is_surely_a_step=False)
+    return Change(place, "step", direction, around, is_surely_a_step=lead < -sure)
+
+
+def split(units: Floats) -> tuple[int, float, float]:
+    """Where a step in a level is likeliest: the place of its first night, the variance around it and what it explains.
+
+    Two nights on either side at least.
+
+    Args:
+        units: the values of the level, shape (nights,), four or more.
+
+    Returns:
+        The place; the sum of squares around the two means; by how much that is less than around one.
+    """
+    count = units.size
+    before = np.arange(2, count - 1)
+    head = np.cumsum(units)[before - 1]
+    difference = (units.sum() - head) / (count - before) - head / before
+    explained = difference * difference * before * (count - before) / count
+    best = int(explained.argmax())
+    around = float(((units - units.mean()) ** 2).sum() - explained[best])
+    return int(before[best]), max(around, 0.0), float(explained[best])
+
+
+def ramp(units: Floats) -> tuple[int, float]:
+    """Where a trend that lasts until the latest night most likely began, and what it explains of the squares.
+
+    Args:
+        units: the values of the level, shape (nights,).
+
+    Returns:
+        The place of the first night that lies beyond the level; the sum of squares that the trend explains, 0 where
+        the level is too short for one.
+    """
+    count = units.size
+    begins = np.arange(max(count - LEAST_RAMP, 0) + 1)
+    rise = np.maximum(np.arange(count) - begins[:, None] + 1.0, 0.0)
+    rise -= rise.mean(axis=1, keepdims=True)
+    squares = (rise * rise).sum(axis=1)
+    along = rise @ (units - units.mean())
+    explained = np.divide(along * along, squares, out=np.zeros_like(along), where=squares > 0)
+    best = int(explained.argmax())
+    return int(begins[best]), float(explained[best]) if count > LEAST_RAMP else 0.0
+
+
+def is_mix(before: Floats, after: Floats) -> bool:
+    """Whether the nights before and after a change are of the same two states, only mixed otherwise.
+
+    So it is where all nights together fall into two groups that lie well apart, and at least one side has nights of
+    both. A step has each state on a side of its own.
+
+    Args:
+        before: the values before the change, shape (nights,).
+        after: those since.
+
+    Source:
+        The two groups are those of the largest variance between them: N. Otsu (1979), A threshold selection method from
+        gray-level histograms, IEEE Trans. Syst. Man Cybern. 9(1).
+    """
+    limit = _between_groups(np.concatenate([before, after]))
+    return limit is not None and any(_has_both(side > limit) for side in (before, after))
+
+
+def _between_groups(values: Floats) -> float | None:
+    """A value between the two groups that some values fall into; None where they are one."""
+    ordered = np.sort(values)
+    place, around, _ = split(ordered)
+    low, high = ordered[:place], ordered[place:]
+    within = np.sqrt(around / ordered.size)
+    if high.mean() - low.mean() <= 2 * APART * within:
+        return None
+    return float(low[-1] / 2 + high[0] / 2)
+
+
+def _has_both(states: NDArray[np.bool_]) -> bool:
+    rarer = min(states.sum(), (~states).sum())
+    return bool(rarer >= max(2, LEAST_SHARE * states.size))

@@ -1,0 +1,138 @@
+"""How strongly the latest nights of a series speak for a level that is not the one before them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+WINDOWS: Ints = np.array([*range(2, 13), 14, 16, 19, 22, 26, 30, 35, 41, 48, 56, 65, 76, 88, 102, 118])
+"""How many of the latest nights are held against those before them: one alone may be a spike and is never asked."""
+
+BEFORE = 2
+"""How many nights of the level there must be before a window."""
+
+SPIKED = 8
+"""Windows of up to so many nights must stand without their farthest night."""
+
+PENALTY = 0.5
+"""What the logarithm of a window's length adds to its score: short windows are many and independent, long ones few."""
+
+HEADROOM: Floats = np.where(WINDOWS <= SPIKED, 1 + 0.45 / WINDOWS**1.5, 1.0)
+"""What a window's deviate is multiplied by, for a window that gives up its farthest night deviates less by chance."""
+HEADROOM[0] = 1.21  # of two nights the nearer one speaks for both
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What is known of the level of some series, from the first night of the level to the latest.
+
+    Values are in units of the series' scale, from its centre, cut off where spikes begin.
+
+    Attributes:
+        nights: how many nights the level has, shape (series,).
+        total: the sum of its values, shape (series,).
+        squares: the sum of their squares, shape (series,).
+        windows: the sum of the values of each of ``WINDOWS``, shape (series, windows); any number where it is too long.
+        prior: the degrees of freedom that earlier levels lend to the variance, shape (series,).
+        lent: the sum of squares that comes with them, shape (series,).
+        least: the smallest variance that is believed, shape (series,).
+    """
+
+    nights: Ints
+    total: Floats
+    squares: Floats
+    windows: Floats
+    prior: Floats
+    lent: Floats
+    least: Floats
+
+    def of(self, rows: NDArray[np.bool_]) -> "Sums":
+        """Those of some of the series."""
+        return Sums(
+            self.nights[rows],
+            self.total[rows],
+            self.squares[rows],
+            self.windows[rows],
+            self.prior[rows],
+            self.lent[rows],
+            self.least[rows],
+        )
+
+
+def _differences(sums: Sums) -> tuple[Floats, Floats, Floats, Floats]:
+    """What each window differs by from the nights before it, its weight, and the variance with its degrees of freedom.
+
+    All of shape (series, windows), the last (series, 1). Windows that are too long for their level have weight 0.
+    """
+    before = sums.nights[:, None] - WINDOWS
+    fits = before >= BEFORE
+    before = np.maximum(before, 1)
+    nights = sums.nights[:, None]
+    difference = (sums.windows - sums.total[:, None] * (WINDOWS / nights)) / before
+    difference *= nights / WINDOWS
+    weight = before * fits * (WINDOWS / nights)
+    freedom = (sums.nights - 2 + sums.prior)[:, None]
+    squares = sums.squares + sums.lent - sums.total * sums.total / sums.nights
+    variance = squares[:, None] - difference * difference * weight
+    variance /= freedom
+    return difference, weight, np.maximum(variance, sums.least[:, None], out=variance), freedom
+
+
+def may_reach(sums: Sums, least: float) -> NDArray[np.bool_]:
+    """Which series may have a score of at least ``least``, shape (series,): cheap, and never wrong about a no.
+
+    A deviate is at most Student's t, a shift at most what it is with its farthest night.
+    """
+    difference, weight, variance, _ = _differences(sums)
+    enough = 2 * (least - PENALTY * np.log(WINDOWS)) / HEADROOM**2
+    found: NDArray[np.bool_] = np.any(difference * difference * weight >= enough * variance, axis=1)
+    return found
+
+
+def scores(sums: Sums, latest: Floats, skew: Floats) -> Floats:
+    """How strongly each window speaks for a new level, shape (series, windows): about minus the logarithm of a chance.
+
+    Each window is held against the nights of its level before it by Student's t with the variance of both, as the
+    normal deviate z of equal probability; the score is z² / 2 and a little for the length. Two corrections make chance
+    equally rare in series of any kind: a short window gives up its farthest night, so that no single one decides; and
+    where the level is skewed (two states, of which one is rarer), a sum of few nights is skewed the same way.
+
+    Args:
+        sums: of the series.
+        latest: their latest ``SPIKED`` nights, the last one first, shape (series, SPIKED).
+        skew: the skewness of each series, shape (series,).
+
+    Source:
+        Student (1908), The probable error of a mean, Biometrika 6(1); all windows at once, which is the generalised
+        likelihood ratio: D. Siegmund and E. S. Venkatraman (1995), Using the generalized likelihood ratio statistic for
+        sequential detection of a change-point, Ann. Statist. 23(1); the deviate: D. L. Wallace (1959), Bounds on normal
+        approximations to Student's and the chi-square distributions, Ann. Math. Statist. 30(4); the length's share:
+        G. Walther (2010), Optimal and fast detection of spatial clusters with scan statistics, Ann. Statist. 38(2);
+        skewness: P. Hall (1992), On the removal of skewness by transformation, J. R. Stat. Soc. B 54(1).
+    """
+    difference, weight, variance, freedom = _differences(sums)
+    short = int((WINDOWS <= SPIKED).sum())
+    spikes = np.where(difference[:, :short] > 0, _farthest(latest), -_farthest(-latest))
+    without = difference.copy()
+    without[:, :short] -= spikes / WINDOWS[:short]
+    without[without * difference < 0] = 0.0
+    squared = without * without * weight / variance
+    deviate = np.sqrt(freedom * np.log1p(squared / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
+    towards = np.maximum(skew[:, None] * np.sign(difference), 0.0)
+    uneven = np.maximum(1 - WINDOWS / np.maximum(sums.nights[:, None] - WINDOWS, 1), 0.0)
+    by_skewness = towards * uneven * np.maximum(deviate * deviate - 1, 0.0) / (6 * np.sqrt(WINDOWS))
+    deviate = np.maximum(deviate - by_skewness, 0.0) * HEADROOM
+    found: Floats = np.where(weight > 0, deviate * deviate / 2 + PENALTY * np.log(WINDOWS), 0.0)
+    return found
+
+
+def _farthest(latest: Floats) -> Floats:
+    """By how much the highest night of each short window exceeds the second highest, shape (series, short windows)."""
+    highest = np.maximum.accumulate(latest, axis=1)
+    second = np.maximum.accumulate(np.minimum(highest[:, :-1], latest[:, 1:]), axis=1)
+    lengths = WINDOWS[WINDOWS <= SPIKED]
+    found: Floats = highest[:, lengths - 1] - second[:, lengths - 2]
+    return found

@@ -1,0 +1,72 @@
+"""Smaller versions of what benchmarks/detectors.py shows, with a margin for their size."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from perfsvc.judge import Alert, watch_many
+from perfsvc.judge.watch import RATE, _watched
+from perfsvc.judge.watcher import LEAST_SCORE
+
+Floats = NDArray[np.float64]
+
+SERIES = 300
+LEARNED = 20
+
+
+def each(many: Floats) -> list[list[Alert]]:
+    """What ``watch`` says of each series: test_judge_watch_naive.py holds the two together."""
+    return _watched(many, None, lambda _, found: found >= LEAST_SCORE)
+
+
+def normal(generator: np.random.Generator, series: int, nights: int) -> Floats:
+    return 1 + 0.01 * generator.standard_normal((series, nights))
+
+
+def two_states(generator: np.random.Generator, series: int, nights: int) -> Floats:
+    slow = generator.random((series, nights)) < 0.3
+    return 1 + 0.05 * slow + 0.005 * generator.standard_normal((series, nights))
+
+
+def spiked(generator: np.random.Generator, series: int, nights: int) -> Floats:
+    return normal(generator, series, nights) * np.where(generator.random((series, nights)) < 0.01, 1.1, 1.0)
+
+
+@pytest.mark.parametrize(("flat", "limit"), [(normal, 0.2), (two_states, 0.2), (spiked, 0.4)])
+def test_flat_series_raise_next_to_nothing(flat, limit: float) -> None:
+    """Twice the rate that is claimed: 54,000 nights have few alerts, whose number varies."""
+    many = flat(np.random.default_rng(1), SERIES, 200)
+    alerts = sum(map(len, each(many)))
+    assert 1000 * alerts / (SERIES * (200 - LEARNED)) <= limit
+
+
+@pytest.mark.parametrize(("height", "limit"), [(1, 25), (2, 6), (5, 2)])
+def test_steps_are_found_within_the_nights_that_are_claimed(height: float, limit: float) -> None:
+    many = normal(np.random.default_rng(2), SERIES, 150)
+    many[:, 100:] += 0.01 * height
+    delays = []
+    for alerts in each(many):
+        after = [alert.night for alert in alerts if alert.night >= 100]
+        delays.append(after[0] - 99 if after else np.inf)
+    assert np.median(delays) <= limit
+
+
+def test_few_of_many_discoveries_are_false_and_most_shifts_are_found_on_their_second_night() -> None:
+    generator = np.random.default_rng(3)
+    shares, found = [], []
+    for _ in range(5):
+        many = normal(generator, 1010, 102)
+        many[:10, 100:] += 0.05
+        alerts = watch_many(many)
+        true = sum(any(alert.night >= 100 for alert in one) for one in alerts[:10])
+        false = sum(map(len, alerts[10:]))
+        shares.append(false / max(true + false, 1))
+        found.append(true / 10)
+    assert np.mean(shares) <= 0.05
+    assert np.mean(found) >= 0.9
+
+
+def test_the_rate_of_flat_series_is_the_one_that_discoveries_are_told_by() -> None:
+    many = normal(np.random.default_rng(4), SERIES, 200)
+    raised = sum(map(bool, each(many)))
+    assert raised <= 3 * RATE * SERIES * 180 + 3
