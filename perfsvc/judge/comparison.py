@@ -4,20 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
-from perfsvc.judge.estimates import Floats, exp, replica_medians
+from perfsvc.judge.estimates import exp
+from perfsvc.judge.ratio import RESOLUTION, Side, half_width, side_of
 from perfsvc.model import Verdict
 
-RESOLUTION = 2.0**-23
-"""Levels closer than this are equal: samples are kept as float32, so that a ratio of two is rounded by up to this."""
-
-PRIOR_REPLICAS = 8
-"""How many degrees of freedom a ``between_cv`` known from elsewhere weighs."""
-
-NO_SPREAD = "one replica on each side shows no spread to judge by: measure either side with --replicas 3"
+NO_SPREAD = "one replica on each side shows no spread to judge by: measure both sides with --replicas 3"
+LONE = "one replica alone decides nothing, for it may be the wild one: measure both sides with --replicas 3"
+NO_RATIO = "a ratio needs values above 0 on both sides"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +20,12 @@ class Comparison:
     """Candidate over baseline.
 
     Attributes:
-        ratio: of the levels; above 1 the candidate is slower.
+        ratio: of the levels; above 1 the candidate is slower. Never NaN; infinite where only the baseline is 0.
         low: where the confidence interval of the ratio begins; None where the replicas allow no interval.
         high: where it ends; infinite where the replicas set no bound.
         verdict: regression, improvement, unchanged or inconclusive.
         reason: why, in words for a person.
+        smallest: the smallest change that these replicas could have shown, as a fraction; None where they show none.
     """
 
     ratio: float
@@ -37,6 +33,7 @@ class Comparison:
     high: float | None
     verdict: Verdict
     reason: str
+    smallest: float | None = None
 
 
 def compare(
@@ -46,6 +43,7 @@ def compare(
     threshold: float = 0.01,
     alpha: float = 0.01,
     between_cv: float | None = None,
+    lone: bool = False,
 ) -> Comparison:
     """Compares two levels by their replicas.
 
@@ -54,12 +52,16 @@ def compare(
     replicas.
 
     The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the board, which both
-    sides share; pooling doubles the few degrees of freedom and lets a side of a single replica be judged; and with
-    equally many replicas, the usual case, the pooled interval hardly suffers where the variances do differ.
+    sides share, and pooling doubles the few degrees of freedom. Few replicas agree by chance, the more so where
+    processes have two states. So no side's deviation counts as less than the clock's step, nor, unless the spread is
+    known from elsewhere, than a share of what its own samples differ by.
 
     A change is called when it is significant (the interval excludes 1) and relevant (the ratio lies beyond the
     threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression into
     an improvement. A case is unchanged when the whole interval lies between the limits, and inconclusive otherwise.
+
+    One wild replica decides nothing: among others it widens the interval by more than it moves the ratio, and a side of
+    one replica alone is never called changed.
 
     Args:
         baseline: for each replica its times in seconds, shape (n,).
@@ -68,29 +70,52 @@ def compare(
         alpha: the probability of an interval that misses the true ratio.
         between_cv: the coefficient of variation between replicas known from elsewhere (the series' history, its model's
             boards). It is weighed with the replicas' own spread as ``PRIOR_REPLICAS`` degrees of freedom.
+        lone: whether a side of one replica may be called changed: where what stands for a replica is no process but the
+            level of a board, which has more than one behind it.
 
     Raises:
-        ValueError: a side without replicas or with impossible times, or a parameter out of its range.
+        ValueError: a side without replicas or with times that are not finite or below 0, or a parameter out of range.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1); pooled against Welch: G. E. P. Box (1954), Some
         theorems on quadratic forms applied in the study of analysis of variance problems, Ann. Math. Statist. 25(2);
         the weight of a known variance: G. K. Smyth (2004), Linear models and empirical Bayes methods for assessing
-        differential expression in microarray experiments, Stat. Appl. Genet. Mol. Biol. 3(1), the moderated t;
-        replicas as the unit: T. Kalibera and R. Jones (2013), Rigorous benchmarking in reasonable time, ISMM.
+        differential expression in microarray experiments, Stat. Appl. Genet. Mol. Biol. 3(1), the moderated t; a floor
+        under deviations of few values: V. G. Tusher, R. Tibshirani and G. Chu (2001), Significance analysis of
+        microarrays applied to the ionizing radiation response, PNAS 98(9); replicas as the unit: T. Kalibera and R.
+        Jones (2013), Rigorous benchmarking in reasonable time, ISMM.
     """
     _check(threshold, alpha, between_cv)
-    before, after = replica_medians(baseline), replica_medians(candidate)
+    before, after = side_of(baseline), side_of(candidate)
+    if min(before.medians.min(), after.medians.min()) <= 0:
+        return _of_zeros(before, after)
+    return _compared(before, after, threshold, alpha, between_cv, lone=lone)
+
+
+def _compared(
+    before: Side, after: Side, threshold: float, alpha: float, between_cv: float | None, *, lone: bool
+) -> Comparison:
     # Relative to one median, equal times have logarithms of exactly zero, and a ratio of exactly one.
-    unit = before[0]
-    before, after = np.log(before / unit), np.log(after / unit)
-    shift = float(after.mean() - before.mean())
-    half = _half_width(before, after, alpha, between_cv)
+    unit = before.logs[0]
+    shift = float((after.logs - unit).mean() - (before.logs - unit).mean())
+    half = half_width(before, after, alpha, between_cv)
     if half is None:
         return Comparison(exp(shift), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
     ratio, low, high = exp(shift), exp(shift - half), exp(shift + half)
     verdict = _verdict(ratio, low, high, threshold)
-    return Comparison(ratio, low, high, verdict, _reason(verdict, low, high, half, threshold))
+    if verdict is not Verdict.UNCHANGED and min(len(before.medians), len(after.medians)) == 1 and not lone:
+        return Comparison(ratio, low, high, Verdict.INCONCLUSIVE, LONE)
+    smallest = max(exp(half) - 1, threshold)
+    reason = _reason(verdict, low, high, smallest, threshold)
+    return Comparison(ratio, low, high, verdict, reason, smallest if math.isfinite(smallest) else None)
+
+
+def _of_zeros(before: Side, after: Side) -> Comparison:
+    """What is said where a replica's median is 0, of which there is no logarithm."""
+    old, new = float(before.medians.max()), float(after.medians.max())
+    if old == new == 0:
+        return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
+    return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
 
 
 def _check(threshold: float, alpha: float, between_cv: float | None) -> None:
@@ -100,19 +125,6 @@ def _check(threshold: float, alpha: float, between_cv: float | None) -> None:
         raise ValueError(f"alpha lies between 0 and 1, unlike {alpha:g}")
     if between_cv is not None and not 0 <= between_cv < math.inf:
         raise ValueError(f"a coefficient of variation is a number from 0 up, unlike {between_cv:g}")
-
-
-def _half_width(before: Floats, after: Floats, alpha: float, between_cv: float | None) -> float | None:
-    """Half the interval of the difference of mean logarithms; None where nothing tells the variance."""
-    freedom = len(before) + len(after) - 2
-    squares = ((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum()
-    if between_cv is not None:
-        freedom += PRIOR_REPLICAS
-        squares += PRIOR_REPLICAS * math.log1p(between_cv**2)  # the variance of the logarithm of a lognormal
-    if not freedom:
-        return None
-    error = math.sqrt(squares / freedom * (1 / len(before) + 1 / len(after)))
-    return float(stdtrit(freedom, 1 - alpha / 2)) * error
 
 
 def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
@@ -126,15 +138,14 @@ def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict
     return Verdict.INCONCLUSIVE
 
 
-def _reason(verdict: Verdict, low: float, high: float, half: float, threshold: float) -> str:
+def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"
-    smallest = _percent(max(exp(half) - 1, threshold))
     seen = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"
-    return f"{seen}: the smallest that these replicas could have shown is {smallest}; more replicas narrow it"
+    return f"{seen}: the smallest that these replicas could have shown is {_percent(smallest)}; more replicas narrow it"
 
 
 def _percent(fraction: float) -> str:

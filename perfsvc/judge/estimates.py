@@ -119,11 +119,26 @@ def replica_medians(replicas: Sequence[ArrayLike]) -> Floats:
     """The median of each replica, shape (replicas,); raises ``ValueError`` without replicas and as ``checked`` does."""
     if not len(replicas):
         raise ValueError("no replicas: a level needs the samples of at least one")
-    return np.array([np.median(checked(replica)) for replica in replicas])
+    return np.array([median(checked(replica)) for replica in replicas])
 
 
-def checked(samples: ArrayLike) -> Floats:
-    """The samples as a float64 array of shape (n,); raises ``ValueError`` if they cannot be times."""
+def median(times: Floats) -> float:
+    """The median, and a finite one of finite times: where the sum of the middle two overflows, that of their halves."""
+    with np.errstate(over="ignore"):
+        found = float(np.median(times))
+    return found if math.isfinite(found) else 2 * float(np.median(times / 2))
+
+
+def checked(samples: ArrayLike, *, zero: bool = False) -> Floats:
+    """The samples as a float64 array of shape (n,).
+
+    Args:
+        samples: in any order.
+        zero: whether a sample may be 0.
+
+    Raises:
+        ValueError: they cannot be times.
+    """
     times = np.asarray(samples, dtype=np.float64)
     if times.ndim != 1:
         raise ValueError(f"samples of one replica have one axis, not {times.ndim}")
@@ -131,8 +146,8 @@ def checked(samples: ArrayLike) -> Floats:
         raise ValueError("no samples: a median needs at least one")
     if not np.isfinite(times).all():
         raise ValueError("a sample is not a finite number")
-    if times.min() <= 0:
-        raise ValueError(f"a sample is {times.min():g}, and times are above zero")
+    if times.min() < 0 or (times.min() == 0 and not zero):
+        raise ValueError(f"a sample is {times.min():g}, and times are {'not below' if zero else 'above'} zero")
     return times
 
 

@@ -150,7 +150,7 @@ def _compared(
         return _row(series, Verdict.UNCHANGED, "both are 0", before, after)
     if min(values) <= 0:
         return _row(series, Verdict.INCONCLUSIVE, "a ratio needs values above 0 on both sides", before, after)
-    found = compare(base, candidate, threshold=threshold, alpha=alpha)
+    found = compare(base, candidate, threshold=threshold, alpha=alpha, lone=len(lenders) > 1)
     row = _row(series, found.verdict, found.reason + _borrowed(series, home, len(lenders)), before, after)
     level = estimate_metric([float(np.median(one)) for one in base]).median_s
     return replace(row, ratio=found.ratio, low=found.low, high=found.high, baseline_s=level)

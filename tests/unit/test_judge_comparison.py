@@ -75,6 +75,7 @@ def test_a_change_hidden_by_noise_is_inconclusive_and_says_what_could_have_been_
     assert found.low < 1 < found.high
     smallest = 100 * (found.high / found.ratio - 1)
     assert f"could have shown is {smallest:.3g} %" in found.reason
+    assert found.smallest == pytest.approx(smallest / 100)
     assert found.reason.startswith("noise hides a change")
 
 
@@ -109,14 +110,45 @@ def test_one_replica_on_each_side_cannot_be_judged_and_names_the_cure() -> None:
     assert "--replicas 3" in found.reason
 
 
-def test_one_replica_can_be_judged_against_three() -> None:
-    found = compare([[1.0], [1.001], [0.999]], [[1.1]], threshold=0.03)
-    assert found.verdict is Verdict.REGRESSION
+def test_one_replica_alone_is_never_called_changed_for_it_may_be_the_wild_one() -> None:
+    for sides in [([[1.0], [1.001], [0.999]], [[1.1]]), ([[1.1]], [[1.0], [1.001], [0.999]])]:
+        found = compare(*sides, threshold=0.03)
+        assert found.low is not None
+        assert (found.verdict, found.smallest) == (Verdict.INCONCLUSIVE, None)
+        assert "--replicas 3" in found.reason
 
 
-def test_a_known_spread_supplies_what_single_replicas_lack() -> None:
-    assert compare([[1.0]], [[1.05]], threshold=0.03, between_cv=0.003).verdict is Verdict.REGRESSION
-    assert compare([[1.0]], [[1.05]], threshold=0.03, between_cv=0.03).verdict is Verdict.INCONCLUSIVE
+def test_unless_it_stands_for_more_than_a_process() -> None:
+    assert compare([[1.0], [1.001], [0.999]], [[1.1]], threshold=0.03, lone=True).verdict is Verdict.REGRESSION
+
+
+def test_one_replica_against_three_can_still_be_unchanged() -> None:
+    assert compare([[1.0], [1.001], [0.999]], [[1.0]], threshold=0.03).verdict is Verdict.UNCHANGED
+
+
+def test_a_known_spread_supplies_what_few_replicas_lack() -> None:
+    base, slow = [[1.0], [1.01]], [[1.05], [1.06]]
+    assert compare(base, slow, threshold=0.03).verdict is Verdict.INCONCLUSIVE
+    assert compare(base, slow, threshold=0.03, between_cv=0.003).verdict is Verdict.REGRESSION
+    assert compare(base, slow, threshold=0.03, between_cv=0.03).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_known_spread_takes_the_place_of_what_the_samples_suggest() -> None:
+    generator = np.random.default_rng(6)
+    base = two_level(generator, 3, 50, between=0.001, within=0.05)
+    slow = [1.03 * replica for replica in base]
+    assert compare(base, slow).verdict is Verdict.INCONCLUSIVE
+    assert compare(base, slow, between_cv=0.003).verdict is Verdict.REGRESSION
+
+
+def test_replicas_that_agree_more_closely_than_their_samples_could_are_taken_to_do_so_by_chance() -> None:
+    spread = np.linspace(0.95, 1.05, 101)  # the median of its deviations is 2.5 %
+    base = [spread, spread, spread]
+    found = compare(base, [1.02 * replica for replica in base])
+    assert found.low is not None
+    # t(4, 99.5 %) = 4.60409 on 0.3 of 1.4826 times the median deviation.
+    floor = 0.3 * 1.4826 * np.median(np.abs(np.log(spread)))
+    assert math.log(found.ratio / found.low) == pytest.approx(4.60409 * floor * math.sqrt(2 / 3), rel=1e-4)
 
 
 def test_a_known_spread_restrains_replicas_that_agree_by_chance() -> None:
@@ -142,13 +174,29 @@ def test_replicas_without_any_bound_give_an_infinite_end_rather_than_an_overflow
 )
 def test_parameters_out_of_range_are_refused(options: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        compare([[1.0]], [[1.0]], **options)
+        compare([[1.0]], [[1.0]], **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("baseline", "candidate"), [([], [[1.0]]), ([[1.0]], []), ([[0.0]], [[1.0]]), ([[1.0]], [[]])])
+@pytest.mark.parametrize(
+    ("baseline", "candidate"), [([], [[1.0]]), ([[1.0]], []), ([[-1.0]], [[1.0]]), ([[1.0]], [[]])]
+)
 def test_sides_without_possible_times_are_refused(baseline: Side, candidate: Side) -> None:
-    with pytest.raises(ValueError, match=r"no replicas|no samples|above zero"):
+    with pytest.raises(ValueError, match=r"no replicas|no samples|not below zero"):
         compare(baseline, candidate)
+
+
+@pytest.mark.parametrize("wrong", [math.inf, -math.inf, math.nan])
+def test_times_that_are_no_numbers_are_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="a sample is not a finite number"):
+        compare([[1.0, wrong]], [[1.0]])
+
+
+def test_zeros_are_unchanged_among_themselves_and_have_no_ratio_to_anything_else() -> None:
+    assert compare([[0.0], [0.0]], [[0.0, 0.0]]).verdict is Verdict.UNCHANGED
+    up, down = compare([[0.0]] * 3, [[1.0]] * 3), compare([[1.0]] * 3, [[0.0]] * 3)
+    assert (up.ratio, up.verdict) == (math.inf, Verdict.INCONCLUSIVE)
+    assert (down.ratio, down.verdict) == (0.0, Verdict.INCONCLUSIVE)
+    assert "above 0 on both sides" in up.reason
 
 
 # --- what must not matter --------------------------------------------------------------------------------------------
@@ -172,6 +220,49 @@ def test_swapping_the_sides_inverts_the_ratio_and_its_interval(baseline: Side, c
     if there.low is not None and there.high is not None and back.low is not None and back.high is not None:
         assert there.low * back.high == pytest.approx(1.0)
         assert there.high * back.low == pytest.approx(1.0)
+
+
+@given(sides, sides)
+def test_swapping_the_sides_turns_the_verdict_around(baseline: Side, candidate: Side) -> None:
+    turned = {Verdict.REGRESSION: Verdict.IMPROVEMENT, Verdict.IMPROVEMENT: Verdict.REGRESSION}
+    there, back = compare(baseline, candidate), compare(candidate, baseline)
+    assert turned.get(there.verdict, there.verdict) is back.verdict
+    assert (there.smallest is None) == (back.smallest is None)
+
+
+full = st.lists(st.lists(st.floats(1e-6, 2e-6), min_size=1, max_size=7), min_size=1, max_size=5)
+times = st.one_of(
+    st.just(0.0), st.just(5e-324), st.just(1.7e308), st.floats(0.0, allow_infinity=False, allow_nan=False)
+)
+any_side = st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@given(full, full, st.randoms(use_true_random=False))
+def test_the_order_of_samples_within_a_replica_does_not_matter(
+    baseline: list[list[float]], candidate: list[list[float]], random: object
+) -> None:
+    shuffled = [sorted(replica, key=lambda _: random.random()) for replica in baseline]  # type: ignore[attr-defined]
+    assert compare(baseline, candidate) == compare(shuffled, [replica[::-1] for replica in candidate])
+
+
+@given(full, full, st.lists(st.floats(0.2, 5.0), min_size=2, max_size=6))
+def test_a_larger_effect_never_gets_a_milder_verdict(
+    baseline: list[list[float]], candidate: list[list[float]], factors: list[float]
+) -> None:
+    order = {Verdict.IMPROVEMENT: -1, Verdict.UNCHANGED: 0, Verdict.INCONCLUSIVE: 0, Verdict.REGRESSION: 1}
+    said = [compare(baseline, [factor * np.array(one) for one in candidate]) for factor in sorted(factors)]
+    assert [order[one.verdict] for one in said] == sorted(order[one.verdict] for one in said)
+
+
+@given(any_side, any_side, st.sampled_from([None, 0.0, 0.01]))
+def test_every_possible_time_has_an_answer_without_nan(
+    baseline: list[list[float]], candidate: list[list[float]], between_cv: float | None
+) -> None:
+    found = compare(baseline, candidate, between_cv=between_cv)
+    numbers = [found.ratio, found.low, found.high, found.smallest]
+    assert not any(number is not None and math.isnan(number) for number in numbers)
+    assert found.smallest is None or math.isfinite(found.smallest)
+    assert found.reason
 
 
 @given(sides, sides, st.randoms(use_true_random=False))

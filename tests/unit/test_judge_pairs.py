@@ -1,0 +1,125 @@
+"""``compare`` on real processes: how often it is fooled, and how often it finds what is there.
+
+benchmarks/judge_pairs.py draws more, and prints the rates.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from perfsvc.judge import Comparison, compare
+from perfsvc.model import Verdict
+
+Times = NDArray[np.float64]
+Side = list[Times]
+
+DRAWS = 400
+TICK_S = 32e-9
+CHANGES = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+KERNELS = ["vec_add", "dot", "tr_naive", "tr_pad", "matmul", "vec_add_mid"]
+
+
+@pytest.fixture(scope="module")
+def processes() -> dict[str, Times]:
+    """By kernel and share of extra work: times in seconds, [30 processes, 100 samples]."""
+    with np.load(Path(__file__).parent.parent / "data" / "noise" / "processes.npz") as stored:
+        return {key: stored[key] * TICK_S for key in stored.files}
+
+
+def pairs(before: Times, after: Times, replicas: int) -> Iterator[tuple[Side, Side]]:
+    """Sides of different processes; those of the same work share none."""
+    generator = np.random.default_rng(1)
+    for _ in range(DRAWS):
+        order = generator.permutation(len(before))
+        other = order[replicas:] if before is after else generator.permutation(len(after))
+        yield list(before[order[:replicas]]), list(after[other[:replicas]])
+
+
+def share(said: Iterator[Comparison], which: Callable[[Comparison], bool]) -> float:
+    return sum(map(which, said)) / DRAWS
+
+
+def false_changes(times: Times, replicas: int, threshold: float = 0.01) -> float:
+    said = (compare(*sides, threshold=threshold) for sides in pairs(times, times, replicas))
+    return share(said, lambda one: one.verdict in CHANGES)
+
+
+def found(before: Times, after: Times, replicas: int, threshold: float = 0.01) -> float:
+    said = (compare(*sides, threshold=threshold) for sides in pairs(before, after, replicas))
+    return share(said, lambda one: one.verdict is Verdict.REGRESSION)
+
+
+@pytest.mark.parametrize("replicas", [3, 5])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_same_work_is_called_changed_no_more_often_than_alpha(
+    processes: dict[str, Times], kernel: str, replicas: int
+) -> None:
+    assert false_changes(processes[f"{kernel} 0"], replicas) <= 0.015
+
+
+@pytest.mark.parametrize("kernel", ["vec_add", "dot", "tr_naive"])
+def test_a_fine_threshold_is_not_paid_with_false_changes(processes: dict[str, Times], kernel: str) -> None:
+    assert false_changes(processes[f"{kernel} 0"], 5, threshold=0.005) <= 0.003
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A share of pairs with more work that are to be called regressions."""
+
+    work: str
+    replicas: int
+    threshold: float
+    least: float
+
+
+@pytest.mark.parametrize(
+    "goal", [Goal("0.02", 3, 0.01, 0.9), Goal("0.02", 5, 0.01, 0.99), Goal("0.01", 5, 0.005, 0.85)]
+)
+@pytest.mark.parametrize("kernel", ["vec_add", "dot"])
+def test_more_work_is_found_and_no_less_with_more_samples(processes: dict[str, Times], kernel: str, goal: Goal) -> None:
+    before, after = processes[f"{kernel} 0"], processes[f"{kernel} {goal.work}"]
+    many = found(before, after, goal.replicas, goal.threshold)
+    assert many >= goal.least
+    assert many >= found(before[:, :10], after[:, :10], goal.replicas, goal.threshold) - 0.03
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("slow", [0, 1])
+@pytest.mark.parametrize("between_cv", [None, 0.003])
+def test_one_replica_of_a_starved_host_decides_nothing(
+    processes: dict[str, Times], replicas: int, slow: int, between_cv: float | None
+) -> None:
+    times = processes["dot 0"]
+    for _, sides in zip(range(50), pairs(times, times, replicas), strict=False):
+        sides[slow][0] = 5 * sides[slow][0]
+        said = compare(*sides, threshold=0.005, between_cv=between_cv)
+        assert said.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("few", "many"), [(1, 15), (2, 15), (3, 15)])
+@pytest.mark.parametrize("between_cv", [None, 0.003])
+def test_nor_does_it_beside_many_on_the_other_side(
+    processes: dict[str, Times], few: int, many: int, between_cv: float | None
+) -> None:
+    times = processes["dot 0"]
+    slow = [*times[: few - 1], 5 * times[few]]
+    for sides in [(list(times[-many:]), slow), (slow, list(times[-many:]))]:
+        assert compare(*sides, between_cv=between_cv).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_change_of_one_step_of_the_clock_is_none(processes: dict[str, Times]) -> None:
+    # About a microsecond, of which a step is 3 %: replicas that all agree have not told two steps apart.
+    side = [np.full(100, 31.0) for _ in range(3)]
+    for replica in side:
+        replica[:20] += 1
+    before, after = [TICK_S * replica for replica in side], [TICK_S * (replica + 1) for replica in side]
+    said = compare(before, after)
+    assert said.verdict is Verdict.INCONCLUSIVE
+    assert said.smallest == pytest.approx(
+        np.expm1(4.604 * np.sqrt(2 / 3) * np.hypot(1 / 31, 1 / 32) / np.sqrt(2)), rel=1e-3
+    )
+    assert compare(before, [2 * replica for replica in after]).verdict is Verdict.REGRESSION
