@@ -51,6 +51,11 @@ class Confirmation:
         return self.cause in {Cause.KERNEL, Cause.TOOLCHAIN}
 
     @property
+    def regressed(self) -> bool:
+        """Whether the code is to blame for being slower."""
+        return self.confirmed and self.verdict is Verdict.REGRESSION
+
+    @property
     def cleared(self) -> bool:
         """Whether the board is, or nothing that stays."""
         return self.cause in {Cause.ENVIRONMENT, Cause.NOISE}

@@ -10,7 +10,7 @@ from perfsvc.device import instruments
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError
 from perfsvc.measure.forks import ForkServers
-from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect, Verdict
+from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect
 from perfsvc.service.confirm import BUDGET_S, Means
 from perfsvc.service.confirm_all import confirm_all
 from perfsvc.service.planning import usual_sampling
@@ -74,7 +74,7 @@ def exit_code(confirmations: Iterable[Confirmation]) -> int:
     found = tuple(confirmations)
     if any(one.failed for one in found):
         return 4
-    return int(any(one.confirmed and one.verdict is Verdict.REGRESSION for one in found))
+    return int(any(one.regressed for one in found))
 
 
 def _suspect(judgement: Judgement) -> Suspect:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from perfsvc import build, judge, suite
@@ -13,7 +13,7 @@ from perfsvc.measure import pool, shared
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut, Plan
 from perfsvc.measure.supply import MOST_THREADS
-from perfsvc.model import Confirmation, DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status
+from perfsvc.model import Confirmation, DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status, Verdict
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service import findings, provenance
 from perfsvc.service.compare import judge_run
@@ -69,10 +69,15 @@ class RunOutcome:
         return bool(self.problems) or any(m.status in {Status.FAILED, Status.WRONG} for m in self.measurements)
 
     def exit_code(self, *, strict: bool) -> int:
-        """The command's exit code; what was cleared by measuring it again is no regression."""
+        """The command's exit code.
+
+        What was cleared by measuring it again is no regression; what was confirmed is one, even by its history alone.
+        """
         cleared = {one.suspect.series for one in self.confirmations if one.cleared}
         standing = [judgement for judgement in self.judgements if judgement.series not in cleared]
-        return judge.exit_code(standing, failed=self.failed, strict=strict)
+        confirmed = [one.suspect.judgement for one in self.confirmations if one.regressed]
+        regressed = [replace(one, verdict=Verdict.REGRESSION) for one in confirmed]
+        return judge.exit_code([*standing, *regressed], failed=self.failed, strict=strict)
 
 
 def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
