@@ -1,6 +1,7 @@
 """Confirm before alarm: a suspect is measured again, the baseline's stored binary and the candidate's in turn."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from perfsvc.measure.alternation import Alternation
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut
 from perfsvc.measure.sampler import Sampling
-from perfsvc.model import TIME, Cause, Confirmation, DeviceInfo, Measurement, Status, Suspect
+from perfsvc.model import TIME, Cause, Confirmation, DeviceInfo, Measurement, Shift, Status, Suspect
 from perfsvc.service import replay
 from perfsvc.service.replay import Stored
 from perfsvc.service.sides import sides_of
@@ -94,12 +95,11 @@ class Confirmer:
         """
         began = time.monotonic()
         device = self._means.devices[suspect.series.device]
-        threshold = self._means.threshold
         asked = Confirmation(
             suspect,
             Cause.UNCONFIRMED,
             "",
-            threshold=judge.default_threshold(device.kind) if threshold is None else threshold,
+            threshold=relevant(suspect, device.kind, self._means.threshold),
             seed=self._means.seed,
             budget_s=self._means.budget_s,
         )
@@ -199,6 +199,18 @@ class Confirmer:
         if level is None or not level.replicas:
             return None
         return judge.compare(level.replicas, [one.samples_s for one in turns.baseline], threshold=asked.threshold)
+
+
+def relevant(suspect: Suspect, device_kind: str, asked: float | None) -> float:
+    """The smallest change that matters of a suspect, as a fraction.
+
+    That is what a person asked for, or what is usual on the kind of device. An alert may be of a change too small for
+    any baseline to show: what matters is then half of what it saw, for all of it would be missed every other time.
+    """
+    usual = judge.default_threshold(device_kind) if asked is None else asked
+    if suspect.shift is Shift.LOSS or not suspect.judgement.ratio:
+        return usual
+    return min(usual, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2))
 
 
 def _look(turns: Turns, asked: Confirmation) -> bool:

@@ -37,9 +37,9 @@ def confirm_all(
 
 
 def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirmation]) -> list[Judgement]:
-    """Verdicts with the causes that measuring again found."""
+    """Verdicts with the causes that measuring again found; what a verdict did not see move keeps none."""
     causes = {one.suspect.series: one.cause for one in confirmations}
-    return [replace(one, cause=causes.get(one.series, one.cause)) for one in judgements]
+    return [replace(one, cause=causes.get(one.series, one.cause)) if one.cause else one for one in judgements]
 
 
 def _decided(one: Confirmation) -> Suspect:

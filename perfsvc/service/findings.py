@@ -23,16 +23,20 @@ BACK: Mapping[Direction, frozenset[Verdict]] = {
 def after_run(store: Store, run: int, judgements: Sequence[Judgement]) -> list[Suspect]:
     """Looks at a run that has been judged, and returns the suspects that somebody should measure again.
 
+    The suspects are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``).
     Findings whose series are all back are resolved. What moved at once on a board with unchanged code is raised here
     and now, as one finding of the environment; all else waits for ``raise_from``. A run with uncommitted changes raises
     and resolves nothing: it is an experiment.
     """
-    found = doubts(store, judgements)
-    if not store.run(run).provenance.dirty:
-        store.recover(run, recovered(store.findings(), judgements))
-        for group in found.together:
-            store.raise_finding(run, group, f"{units.count(len(group), 'case')} with unchanged code moved at once")
-    return list(found.to_confirm)
+    found = doubts(store, run, judgements)
+    if store.run(run).provenance.dirty:
+        return list(found.to_confirm)
+    back = recovered(store.findings(), found.judgements)
+    store.recover(run, back)
+    for group in found.together:
+        store.raise_finding(run, group, f"{units.count(len(group), 'case')} with unchanged code moved at once")
+    told = {series for _, series in back}
+    return [suspect for suspect in found.to_confirm if suspect.series not in told]
 
 
 def raise_from(store: Store, run: int, confirmed: Iterable[Suspect]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Suspects: what lost against its baseline tonight."""
+"""Suspects: what lost against its baseline tonight, and what the history of a series raises an alert of."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from perfsvc import judge
 from perfsvc.model import Cause, Direction, Judgement, Shift, Suspect
 from perfsvc.report import units
+from perfsvc.service.alerts import alerts
 from perfsvc.service.sides import sides_of
 from perfsvc.store import Store
 
@@ -17,25 +18,31 @@ class Doubts:
     Attributes:
         to_confirm: what might be the code's doing, for somebody to measure again.
         together: what moved at once with unchanged code, by board and direction.
+        judgements: of the run, with what its alerts say in the place of verdicts that did not see it.
     """
 
     to_confirm: tuple[Suspect, ...]
     together: tuple[tuple[Suspect, ...], ...]
+    judgements: tuple[Judgement, ...]
 
 
-def doubts(store: Store, judgements: Iterable[Judgement]) -> Doubts:
+def doubts(store: Store, run: int, judgements: Iterable[Judgement]) -> Doubts:
     """The suspects of a run that has been judged.
 
-    What ran the same code on both sides is none: it is for the environment, or noise. Neither is an improvement: the
-    verdict has told of it.
+    What ran the same code on both sides is none: it is for the environment, or noise. Neither is an improvement that
+    the verdict has told of already.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    sides = sides_of(store, judged.values())
-    found = {series: _suspect(one) for series, one in judged.items() if one.verdict in judge.MOVES}
-    groups = judge.together(judged.values(), sides).values()
+    raised = alerts(store, run, judged)
+    sides = sides_of(store, [*judged.values(), *(one.judgement for one in raised.values())])
+    caused = judge.with_causes([one.judgement for one in raised.values()], sides)
+    now = judged | {one.series: one for one in caused}
+    found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
+    groups = judge.together(now.values(), sides).values()
     return Doubts(
-        tuple(filter(_to_confirm, found.values())),
+        tuple(one for series, one in found.items() if _to_confirm(one, told=series not in raised)),
         tuple(tuple(_by_environment(found[one.series]) for one in group) for group in groups),
+        tuple(now.values()),
     )
 
 
@@ -43,7 +50,9 @@ def _by_environment(suspect: Suspect) -> Suspect:
     return replace(suspect, judgement=replace(suspect.judgement, cause=Cause.ENVIRONMENT))
 
 
-def _suspect(judgement: Judgement) -> Suspect:
+def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
+    if alert:
+        return replace(alert, judgement=judgement)
     return Suspect(judgement, Shift.LOSS, judge.MOVES[judgement.verdict], _loss(judgement))
 
 
@@ -52,6 +61,7 @@ def _loss(judgement: Judgement) -> str:
     return f"{change}against run {judgement.baseline_run}"
 
 
-def _to_confirm(suspect: Suspect) -> bool:
-    """Whether somebody should measure a suspect again."""
-    return suspect.direction is Direction.SLOWER and suspect.judgement.cause in {Cause.UNCONFIRMED, Cause.TOOLCHAIN}
+def _to_confirm(suspect: Suspect, *, told: bool) -> bool:
+    """Whether somebody should measure a suspect again; ``told`` is what the verdict says already."""
+    wanted = suspect.direction is Direction.SLOWER or not told
+    return wanted and suspect.judgement.cause in {Cause.UNCONFIRMED, Cause.TOOLCHAIN}

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Call, Cause, Direction, FindingState, Kind, Mode, ReplayRecord, Verdict, digest
+from perfsvc.model import Call, Cause, Direction, FindingState, Kind, Mode, ReplayRecord, Shift, Verdict, digest
 from perfsvc.service import findings
 from perfsvc.service.compare import judge_run
 from perfsvc.store import State
@@ -22,14 +23,14 @@ def cases(story):
 def night(story):
     """Measures, judges and looks at a run: cases by the seconds they take; their code, source and environment."""
 
-    def run(seconds, *, code=b"code", source=b"source", bench=BENCH, steps=(), environment=None, **origin):
+    def run(seconds, *, code=b"code", source=b"source", bench=BENCH, steps=(), environment=None, replicas=3, **origin):
         teller = replace(story, environment=replace(story.environment, **(environment or {})))
         number = story.begin(scope="all", **origin)
         story.store.put_device(story.gpu)
         for case, value in seconds.items():
             record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
             binary = story.store.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
-            for replica in range(3):
+            for replica in range(replicas):
                 teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary)
         story.store.end_run(number, State.FINISHED)
         judgements = judge_run(story.store, number, threshold=None)
@@ -198,6 +199,58 @@ def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases,
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
     with pytest.raises(UsageError, match="accepted already"):
         findings.accept(story.store, 1, reason="again")
+
+
+@pytest.fixture
+def nights(night, cases):
+    """Thirty quiet nights of six cases, and what every night raised."""
+    rng = np.random.default_rng(7)
+
+    def noisy(*slow, by=1.0, **how):
+        seconds = {
+            case: value * float(np.exp(rng.normal(0, 0.002))) for case, value in times(cases, *slow, by=by).items()
+        }
+        return night(seconds, replicas=1, **how)
+
+    assert [suspect for _ in range(30) for suspect in noisy()[1]] == []
+    return noisy
+
+
+def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(nights):
+    edited = {"code": b"other", "source": b"edited"}
+    raised = [nights("v0", by=1.02, **edited)[1] for _ in range(6)]
+    (suspect,) = [one for of_night in raised for one in of_night]
+    assert (suspect.series.case.variant, suspect.shift, suspect.direction) == ("v0", Shift.STEP, Direction.SLOWER)
+    assert (suspect.judgement.verdict, suspect.judgement.cause) == (Verdict.REGRESSION, Cause.UNCONFIRMED)
+    assert suspect.judgement.baseline_run == 30
+    assert suspect.judgement.ratio == pytest.approx(1.02, abs=0.015)
+    assert suspect.evidence.endswith("since run 31, a step in its history")
+
+
+def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(story, nights):
+    edited = {"code": b"other", "source": b"edited"}
+    for number in range(31, 37):
+        findings.raise_from(story.store, number, map(confirmed, nights("v0", by=1.02, **edited)[1]))
+    (found,) = story.store.findings()
+    assert (found.cause, found.shift) == (Cause.KERNEL, Shift.STEP)
+    assert [one for _ in range(8) for one in nights(code=b"third", source=b"cured")[1]] == []
+    assert story.store.findings() == []
+
+
+def test_a_step_of_the_same_code_is_no_suspect(nights):
+    assert [one for _ in range(6) for one in nights("v0", by=1.02)[1]] == []
+
+
+def test_a_board_that_steps_at_once_is_one_finding_of_the_environment(story, nights):
+    slow = [f"v{place}" for place in range(6)]
+    assert [one for _ in range(6) for one in nights(*slow, by=1.02)[1]] == []
+    (found,) = story.store.findings()
+    assert (found.cause, found.shift) == (Cause.ENVIRONMENT, Shift.STEP)
+
+
+def test_an_experiment_raises_no_alert(nights):
+    edited = {"code": b"other", "source": b"edited", "dirty": True}
+    assert [one for _ in range(6) for one in nights("v0", by=1.02, **edited)[1]] == []
 
 
 def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night, cases):

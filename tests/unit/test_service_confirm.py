@@ -1,0 +1,38 @@
+"""What measuring a suspect again looks for, and which verdicts it gives a cause."""
+
+import pytest
+
+from perfsvc.model import Case, Cause, Confirmation, Direction, Judgement, Series, Shift, Suspect, Verdict
+from perfsvc.service.confirm import relevant
+from perfsvc.service.confirm_all import with_causes
+
+SERIES = Series(Case("transpose", "tiled"), "GPU-1", "NVIDIA H100")
+
+
+def suspect(shift: Shift, ratio: float | None) -> Suspect:
+    return Suspect(Judgement(SERIES, Verdict.REGRESSION, ratio=ratio), shift, Direction.SLOWER)
+
+
+@pytest.mark.parametrize(
+    ("shift", "ratio", "asked", "looked_for"),
+    [
+        (Shift.LOSS, 1.05, None, 0.03),
+        (Shift.LOSS, 1.05, 0.01, 0.01),
+        (Shift.LOSS, None, None, 0.03),
+        (Shift.STEP, 1.0201, None, 0.01),
+        (Shift.TREND, 1 / 1.0201, None, 0.01),
+        (Shift.STEP, 1.2, None, 0.03),
+        (Shift.STEP, 1.0201, 0.005, 0.005),
+    ],
+)
+def test_of_a_step_below_the_threshold_half_is_looked_for(
+    shift: Shift, ratio: float | None, asked: float | None, looked_for: float
+) -> None:
+    assert relevant(suspect(shift, ratio), "cuda", asked) == pytest.approx(looked_for)
+
+
+def test_a_verdict_that_saw_nothing_move_gets_no_cause() -> None:
+    found = Confirmation(suspect(Shift.STEP, 1.02), Cause.KERNEL, "", threshold=0.01, seed=1, budget_s=60.0)
+    quiet = Judgement(SERIES, Verdict.UNCHANGED)
+    moved = Judgement(SERIES, Verdict.REGRESSION, cause=Cause.UNCONFIRMED)
+    assert [one.cause for one in with_causes([quiet, moved], [found])] == [None, Cause.KERNEL]
