@@ -9,7 +9,7 @@ from perfsvc.judge.discoveries import discoveries
 from perfsvc.judge.shifts import Floats, Ints
 from perfsvc.judge.watcher import LEAST_SCORE, Alert, Watcher
 
-RATE = 7e-5
+RATE = 6e-5
 """How often a flat series has ``LEAST_SCORE``, a night: simulated, not derived."""
 
 STEEPNESS = 1.0
