@@ -153,7 +153,7 @@ def _compared(
     found = compare(base, candidate, threshold=threshold, alpha=alpha, lone=len(lenders) > 1)
     row = _row(series, found.verdict, found.reason + _borrowed(series, home, len(lenders)), before, after)
     level = estimate_metric([float(np.median(one)) for one in base]).median_s
-    return replace(row, ratio=found.ratio, low=found.low, high=found.high, baseline_s=level)
+    return replace(row, ratio=found.ratio, low=found.low, high=found.high, smallest=found.smallest, baseline_s=level)
 
 
 def _borrowed(series: Series, home: Series, boards: int) -> str:

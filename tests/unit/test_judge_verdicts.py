@@ -185,6 +185,13 @@ def test_a_judgement_says_how_many_replicas_it_rests_on() -> None:
     assert (found.baseline_replicas, found.candidate_replicas) == (2, 3)
 
 
+def test_a_judgement_says_what_would_have_shown() -> None:
+    found = judge_one(level(1e-5, 1.02e-5, 0.98e-5), level(1e-5, 1.02e-5, 0.98e-5, run=2))
+    assert found.smallest is not None
+    assert found.smallest > 0.03
+    assert judge_one(BASE, FAILED).smallest is None
+
+
 def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:
     gpu, cpu = series(device="GPU-1", model=H100), series(device="cpu-1", model=CPU)
     found = {judgement.series: judgement.verdict for judgement in judge({gpu: BASE}, {cpu: SLOW})}
