@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.judge.histories import Histories
+from perfsvc.judge.histories import TOGETHER, Histories
 from perfsvc.judge.shapes import Change, Direction, Kind, change_in
 from perfsvc.judge.shifts import Floats, Ints, may_reach, scores
 
@@ -89,6 +89,13 @@ class Watcher:
 
     def _scores(self, rows: Ints) -> Floats:
         """The score of the likeliest window of each series, shape (rows,); 0 where it cannot reach ``LEAST_SCORE``."""
+        found = np.zeros(rows.size)
+        for begin in range(0, rows.size, TOGETHER):
+            some = rows[begin : begin + TOGETHER]
+            found[begin : begin + TOGETHER] = self._scores_of(some)
+        return found
+
+    def _scores_of(self, rows: Ints) -> Floats:
         found = np.zeros(rows.size)
         sums = self._histories.sums(rows)
         hopeful = may_reach(sums, LEAST_SCORE)
