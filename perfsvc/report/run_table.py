@@ -1,7 +1,7 @@
 """The table of a run: its cases device by device, and below them what a reader of its numbers has to know."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from rich.console import Group, RenderableType
@@ -71,7 +71,8 @@ def _device_part(rows: Sequence[ResultRow], roof: Roof | None) -> list[Renderabl
     if roof:
         copied, read = units.rate(roof.copy_bytes_per_s), units.rate(roof.read_bytes_per_s)
         heading.append(f"\nroof: copies {copied}, reads {read}", "dim")
-    notes = [_failure(row) for row in rows if row.status not in {None, Status.OK}]
+    notes = [_failure(row) for row in rows if row.status in {Status.FAILED, Status.WRONG}]
+    notes += _skips(rows)
     if first.device_kind == "cpu":
         notes.append(Text(CPU_NOTE, "italic"))
     notes += _notes(rows)
@@ -198,11 +199,30 @@ def _names(rows: Sequence[ResultRow]) -> Mapping[int, str]:
 
 def _notes(rows: Sequence[ResultRow]) -> list[Text]:
     """What a reader of the times has to know, once for all cases that share it."""
+    shared = _sharing(rows, lambda row: row.notes)
+    return [Text.assemble("! ", (some(names), "bold"), f": {note}") for note, names in shared.items()]
+
+
+def _skips(rows: Sequence[ResultRow]) -> list[Text]:
+    """Why cases were skipped, once for all that share the reason."""
+    shared = _sharing(rows, lambda row: [_why(row)] if row.status is Status.SKIPPED else [])
+    return [
+        Text.assemble(mark(Status.SKIPPED), " ", (some(names), "bold"), f" skipped: {why}")
+        for why, names in shared.items()
+    ]
+
+
+def _why(row: ResultRow) -> str:
+    return f"{row.reason}\n  cure: {row.cure}" if row.cure else row.reason
+
+
+def _sharing(rows: Sequence[ResultRow], words: Callable[[ResultRow], Iterable[str]]) -> dict[str, list[str]]:
+    """The cases that share each word, by what they are called among the others."""
     names, cases = _names(rows), dict[str, list[str]]()
     for place, row in enumerate(rows):
-        for note in row.notes:
-            cases.setdefault(note, []).append(names[place])
-    return [Text.assemble("! ", (some(of_note), "bold"), f": {note}") for note, of_note in cases.items()]
+        for word in words(row):
+            cases.setdefault(word, []).append(names[place])
+    return cases
 
 
 def _absence(row: ResultRow) -> Text:
@@ -210,8 +230,7 @@ def _absence(row: ResultRow) -> Text:
 
 
 def _failure(row: ResultRow) -> Text:
-    line = Text.assemble(mark(row.status), " ", (row.case.id, "bold"), f" {row.status}: {row.reason}")
-    return line.append(f"\n  cure: {row.cure}") if row.cure else line
+    return Text.assemble(mark(row.status), " ", (row.case.id, "bold"), f" {row.status}: {_why(row)}")
 
 
 def _problem(problem: SuiteError) -> Text:

@@ -40,6 +40,15 @@ def percent(ratio: float) -> str:
     return text if text not in {"+0.0 %", "-0.0 %"} else "0.0 %"
 
 
+_DOUBLE = 0.995
+"""What rounds to a change by 100 %."""
+
+
+def change(fraction: float) -> str:
+    """The size of a change with two digits: ``3.1 %``; ``a factor of 12`` where it at least doubles."""
+    return f"{100 * fraction:.2g} %" if fraction < _DOUBLE else f"a factor of {1 + fraction:.2g}"
+
+
 def share(fraction: float) -> str:
     """A share of a whole in per cent: ``93 %``; ``<1 %`` of what is less than one."""
     return f"{100 * fraction:.0f} %" if fraction >= A_PERCENT else "<1 %"

@@ -74,7 +74,7 @@ def _in_full(judgement: Judgement) -> str:
     if counted := replicas(judgement):
         facts.append(f"{counted} replicas")
     if judgement.smallest is not None:
-        facts.append(f"{100 * judgement.smallest:.2g} % would have shown")
+        facts.append(f"{units.change(judgement.smallest)} would have shown")
     if judgement.cause:
         facts.append(f"cause: {judgement.cause}")
     return "; ".join(filter(None, [", ".join(filter(None, facts)), judgement.reason]))
@@ -93,8 +93,9 @@ def _bounds(judgements: Sequence[Judgement]) -> list[Text]:
     bounds = {names[place]: bound for place, one in enumerate(judgements) if (bound := _bound(one)) is not None}
     if not bounds:
         return []
-    least, most = (f"{100 * end(bounds.values()):.2g}" for end in (min, max))
-    above = f"{most} %" if least == most else f"{least} to {most} %"
+    least, most = (units.change(end(bounds.values())) for end in (min, max))
+    both_in_percent = most.endswith(" %")
+    above = most if least == most else f"{least.removesuffix(' %') if both_in_percent else least} to {most}"
     return [
         Text.assemble(verdict_word(Verdict.INCONCLUSIVE), ", ", f"nothing above {above}: ", (some([*bounds]), "bold"))
     ]
