@@ -40,7 +40,7 @@ def test_whatever_else_moved_is_unconfirmed(sides: Sides | None) -> None:
     assert cause(sides) is Cause.UNCONFIRMED
 
 
-@pytest.mark.parametrize("verdict", set(Verdict) - {Verdict.REGRESSION, Verdict.IMPROVEMENT})
+@pytest.mark.parametrize("verdict", sorted(set(Verdict) - {Verdict.REGRESSION, Verdict.IMPROVEMENT}))
 def test_what_did_not_move_has_no_cause(verdict: Verdict) -> None:
     assert cause(SAME, verdict) is None
 
