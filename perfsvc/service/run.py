@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from perfsvc.service.planning import plan, sampling
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
 from perfsvc.service.request import RunRequest
-from perfsvc.service.targets import choose, compile_units
+from perfsvc.service.targets import Target, choose, compile_units
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes
 
@@ -124,12 +124,24 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack,
             confirmations = confirm_all(store, recorder.run, suspects, means, progress)
             judgements = with_causes(judgements, confirmations)
             store.put_verdicts(recorder.run, judgements)
+    return _outcome(request, found, targets, recorder, judgements=judgements, confirmations=confirmations)
+
+
+def _outcome(
+    request: RunRequest,
+    found: suite.Suite,
+    targets: Sequence[Target],
+    recorder: Recorder,
+    *,
+    judgements: Sequence[Judgement],
+    confirmations: Sequence[Confirmation],
+) -> RunOutcome:
     problems, warnings = found.split_problems(request.selection)
     specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}
     return RunOutcome(
         run=recorder.run,
-        devices=tuple(devices),
+        devices=tuple(target.device for target in targets),
         measurements=tuple(recorder.measurements),
         levels=levels(recorder.measurements),
         noises={(device, case.id, mode): one for (device, case, mode), one in noises(recorder.measurements).items()},
