@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Case
 from perfsvc.report import frames, plot
@@ -39,7 +37,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
     here = summary[summary["device"].isin(measured if device is None else [device])]
     records = here.to_dict("records")
     selected = selection.filter(map(_case, records))
-    found = ladders(here[pd.Series([_case(one) in selected for one in records], here.index, dtype="bool")])
+    found = ladders(here.loc[[_case(one) in selected for one in records]])
     if not found:
         where = f" on {device}" if device else ""
         raise NotMeasuredError(
