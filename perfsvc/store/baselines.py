@@ -5,8 +5,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any
 
-from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select
+from sqlalchemy import (
+    Connection,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
@@ -237,32 +249,33 @@ def _first_ok_after(connection: Connection, keys: Iterable[Key], after: int, bef
         other.mode == Measurements.mode,
         other.status != Status.OK,
     )
-    of_series = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
-    clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
     good = (
-        select(*of_series, func.coalesce(clean, func.min(Measurements.run_id)))
+        Cases.lineage_id.in_(_lineages(keys)),
+        Measurements.run_id > after,
+        Measurements.run_id < before_run,
+        Measurements.status == Status.OK,
+        Runs.state.in_(ENDED),
+        ~broken,
+    )
+    timed = _first(literal(TIME)).where(*good, Measurements.sample_count > 0)
+    checked = _first(literal(MAX_ERROR)).where(*good, Measurements.max_error.is_not(None))
+    named = (
+        _first(Metrics.name)
+        .join(Metrics, Metrics.measurement_id == Measurements.id)
+        .where(*good, Metrics.value.is_not(None))
+        .group_by(Metrics.name)
+    )
+    rows: Iterable[Any] = connection.execute(union_all(timed, checked, named))
+    return {(lineage, device, metric, mode): run for lineage, device, mode, metric, run in rows}
+
+
+def _first(metric: Any) -> Any:
+    """Of each series of a metric the first run, of a clean tree if there is any."""
+    series = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
+    return (
+        select(*series, metric, func.coalesce(clean, func.min(Measurements.run_id)))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(
-            Cases.lineage_id.in_(_lineages(keys)),
-            Measurements.run_id > after,
-            Measurements.run_id < before_run,
-            Measurements.status == Status.OK,
-            Runs.state.in_(ENDED),
-            ~broken,
-        )
+        .group_by(*series)
     )
-    timed = good.where(Measurements.sample_count > 0).group_by(*of_series)
-    named = (
-        good.add_columns(Metrics.name)
-        .join(Metrics, Metrics.measurement_id == Measurements.id)
-        .where(Metrics.value.is_not(None))
-        .group_by(*of_series, Metrics.name)
-    )
-    checked = good.where(Measurements.max_error.is_not(None)).group_by(*of_series)
-    found = {(lineage, device, TIME, mode): run for lineage, device, mode, run in connection.execute(timed)}
-    for lineage, device, mode, run in connection.execute(checked):
-        found[lineage, device, MAX_ERROR, mode] = run
-    for lineage, device, mode, run, metric in connection.execute(named):
-        found[lineage, device, metric, mode] = run
-    return found
