@@ -94,7 +94,7 @@ def parse(group: click.Group, arguments: list[str]) -> None:
     """Parses arguments as the command would, without running it; raises ``click.UsageError``."""
     command = group.get_command(click.Context(group), arguments[0])
     assert command is not None, arguments
-    if isinstance(command, click.Group):
+    if isinstance(command, click.Group) and not (arguments[1:] == [] and command.invoke_without_command):
         parse(command, arguments[1:])
     else:
         command.make_parser(click.Context(command)).parse_args(arguments[1:])
