@@ -26,10 +26,9 @@ from perfsvc.report import units
 from perfsvc.report.facts import metric
 from perfsvc.report.frames import parse_point
 from perfsvc.report.layout import DASH, known, spread
+from perfsvc.report.run_table import RIDGE
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMPUTES = 10
-"""Operations for every byte of the work from which flops a second say more than bytes a second."""
 RIGHT = "ok"
 WRITTEN_BY = """\
 Written by `benchmarks/kernels_page.py` from one run, `{command}`. A median is the geometric mean of its replicas'.
@@ -144,7 +143,7 @@ def rungs_of(rows: Iterable[Row]) -> list[Row]:
 def few_columns(row: Row) -> dict[str, str]:
     """A rung as the story shows it."""
     nbytes = row["read_bytes"] + row["written_bytes"]
-    computes = row["flops"] > COMPUTES * nbytes
+    computes = row["flops"] > RIDGE * nbytes
     rate = known(row["flops_per_s"], units.flop_rate) if computes else known(row["bandwidth_bytes_per_s"], units.rate)
     return {
         "variant": named(row),
