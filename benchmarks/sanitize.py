@@ -1,12 +1,12 @@
 """Every variant of a suite under NVIDIA's compute-sanitizer: is it clean, or what is reported of it first?
 
-    python benchmarks/sanitize.py [--tool memcheck] [--select GLOB] [--device cuda:0] [--json FILE] [-- OPTION ...]
+    python benchmarks/sanitize.py [--tool memcheck] [--select GLOB] [--points full] [--json FILE] [-- OPTION ...]
 
-Runs each variant's steps once at the smoke point, all in one process, and compares the result with the reference. There
-is no gate and no timing, and each buffer is an allocation of its own that nothing surrounds, so that memcheck sees the
-first byte beyond it. For initcheck nothing is written to outputs and scratch before. Variants with steps in Python are
-left out unless ``--python`` asks for them: most of them are other people's kernels. Options after ``--`` go to
-compute-sanitizer (pip install 'nvidia-cuda-sanitizer-api>=13.4'), as in ``-- --check-tensor-ops yes``.
+Runs each variant's steps once at the smoke point (or at the full points), all in one process, and compares the result
+with the reference. There is no gate and no timing, and each buffer is an allocation of its own that nothing surrounds,
+so that memcheck sees the first byte beyond it. For initcheck nothing is written to outputs and scratch before. Variants
+with steps in Python are left out unless ``--python`` asks for them: most of them are other people's kernels. Options
+after ``--`` go to compute-sanitizer (pip install 'nvidia-cuda-sanitizer-api>=13.4'), as in ``-- --check-tensor-ops yes``.
 """
 
 import argparse
@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--tool", choices=TOOLS, default=TOOLS[0], help=f"what is checked (default: {TOOLS[0]})")
     parser.add_argument("--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in)")
     parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="these cases alone (repeatable)")
+    parser.add_argument("--points", choices=("smoke", "full"), default="smoke", help="at which (default: smoke)")
     parser.add_argument("--python", action="store_true", help="variants with steps in Python as well")
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
@@ -120,7 +121,7 @@ def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prep
     found = suite.discover(options.suite)
     for problem in found.split_problems(selection)[0]:
         raise problem
-    specs = {spec.case.id: spec for spec in found.resolve(selection, "smoke")}  # one of its modes
+    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)}  # one of its modes
     reasons = {name: suite.unmet(spec, device) for name, spec in specs.items()}
     if not options.python:
         in_python = {name for name, spec in specs.items() if any(isinstance(step, Call) for step in spec.steps)}
