@@ -6,7 +6,7 @@ Runs each variant's steps once at the smoke point (or at the full points), all i
 with the reference. There is no gate and no timing, and each buffer is an allocation of its own that nothing surrounds,
 so that memcheck sees the first byte beyond it. For initcheck nothing is written to outputs and scratch before. Variants
 with steps in Python are left out unless ``--python`` asks for them: most of them are other people's kernels. Options
-after ``--`` go to compute-sanitizer (pip install 'nvidia-cuda-sanitizer-api>=13.4'), as in ``-- --check-tensor-ops yes``.
+after ``--`` go to compute-sanitizer (pip install 'nvidia-cuda-sanitizer-api>=13.4'): ``-- --check-tensor-ops yes``.
 """
 
 import argparse
