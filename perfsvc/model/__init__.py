@@ -10,6 +10,7 @@ from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shif
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
+from perfsvc.model.profiles import Profile, Rule
 from perfsvc.model.steps import (
     Arg,
     BufferArg,
@@ -60,10 +61,12 @@ __all__ = [
     "Mode",
     "Moved",
     "Noise",
+    "Profile",
     "Provenance",
     "ReplayRecord",
     "Role",
     "Roof",
+    "Rule",
     "ScalarArg",
     "Series",
     "Shift",
