@@ -1,1 +1,1 @@
-"""Nsight Compute: its reports, each as a ``Profile`` with what every ``Rule`` found; and why one launch takes longer."""
+"""Nsight Compute: its reports as a ``Profile`` each, with what a ``Rule`` of it found; why one launch takes longer."""
