@@ -6,8 +6,9 @@ from dataclasses import replace
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Confirmation, Judgement, Suspect
 from perfsvc.service import findings
-from perfsvc.service.confirm import Confirmer, Means
+from perfsvc.service.confirm import Confirmer
 from perfsvc.service.progress import Progress
+from perfsvc.service.turns import Means
 from perfsvc.store import Store
 
 

@@ -5,18 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsvc import build
-from perfsvc.device import instruments
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError
 from perfsvc.measure.forks import ForkServers
 from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect
-from perfsvc.service.confirm import BUDGET_S, Means
 from perfsvc.service.confirm_all import confirm_all
 from perfsvc.service.planning import usual_sampling
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
-from perfsvc.service.targets import Target, compile_units, instruments_of
+from perfsvc.service.targets import compile_instruments
+from perfsvc.service.turns import BUDGET_S, Means
 from perfsvc.store import Store
 
 
@@ -59,7 +57,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
         means = Means(
             devices=devices,
             sampling=usual_sampling,
-            instruments=_instruments(devices.values(), progress),
+            instruments=compile_instruments(devices.values(), progress),
             seed=_seed(request.seed),
             threshold=request.threshold,
             budget_s=request.budget_s,
@@ -105,13 +103,3 @@ def _suspects(
             cure="measure it again where it was measured: --device",
         )
     return here
-
-
-def _instruments(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
-    """What the devices themselves work with, compiled."""
-    targets = [
-        Target(device, (), build.toolchain_for(device.target), instruments=unit)
-        for device in devices
-        if (unit := instruments.unit(device.kind))
-    ]
-    return instruments_of(targets, compile_units(targets, progress)) if targets else {}

@@ -17,7 +17,6 @@ from perfsvc.model import Confirmation, DeviceInfo, Judgement, Measurement, Nois
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service import findings, provenance
 from perfsvc.service.compare import judge_run
-from perfsvc.service.confirm import Means
 from perfsvc.service.confirm_all import confirm_all, with_causes
 from perfsvc.service.levels import Levels, levels, noises
 from perfsvc.service.planning import plan, sampling
@@ -25,6 +24,7 @@ from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
 from perfsvc.service.request import RunRequest
 from perfsvc.service.targets import Target, choose, compile_units
+from perfsvc.service.turns import Means
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes
 

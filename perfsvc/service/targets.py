@@ -1,6 +1,6 @@
 """The devices of a run, each with the cases it is to measure, and their binaries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -112,6 +112,16 @@ def instruments_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, b
                     cure="see whether the compiler fits the device: perfsvc doctor",
                 )
     return found
+
+
+def compile_instruments(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
+    """The binaries that devices work with, by UUID, where nothing else is compiled; raises as ``instruments_of``."""
+    targets = [
+        Target(device, (), build.toolchain_for(device.target), instruments=unit)
+        for device in devices
+        if (unit := instruments.unit(device.kind))
+    ]
+    return instruments_of(targets, compile_units(targets, progress)) if targets else {}
 
 
 def prepare(target: Target, spec: CaseSpec, binaries: Binaries) -> Runnable | CaseError:
