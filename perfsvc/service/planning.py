@@ -57,7 +57,7 @@ def plan(
                 case Runnable() as runnable:
                     recorder.put_binary(target.device.uuid, runnable)
                     how = sampling(request, target.device)
-                    tasks.append(_task(target.device, runnable, how, _arrays(spec, inputs)))
+                    tasks.append(task(target.device, runnable, how, arrays(spec, inputs)))
                 case CaseError() as error if _is_to_measure(request, targets, target.device, spec):
                     recorder.put(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
     dealt = spread(tasks, [target.device for target in targets], request.spread)
@@ -97,7 +97,8 @@ def usual_sampling(device: DeviceInfo) -> Sampling:
     return {"cpu": CPU_SAMPLING, "cuda": GPU_SAMPLING}.get(device.kind, Sampling())
 
 
-def _task(device: DeviceInfo, runnable: Runnable, how: Sampling, arrays: Recipe) -> Task:
+def task(device: DeviceInfo, runnable: Runnable, how: Sampling, recipe: Recipe) -> Task:
+    """What measures a case on a device."""
     spec = runnable.spec
     calls = any(isinstance(step, Call) for step in spec.steps)
     return Task(
@@ -107,12 +108,13 @@ def _task(device: DeviceInfo, runnable: Runnable, how: Sampling, arrays: Recipe)
         mode=spec.mode,
         sampling=how,
         tolerance=spec.tolerance,
-        arrays=arrays,
+        arrays=recipe,
         bench=spec.bench_text if calls else "",
     )
 
 
-def _arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
+def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
+    """How a case's inputs and references are made, unless they were made already."""
     return Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
 
 
@@ -123,7 +125,7 @@ def _roofs(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) ->
         for spec in target.roofs:
             match prepare(target, spec, binaries):
                 case Runnable() as runnable:
-                    tasks.append(_task(target.device, runnable, roof.SAMPLING, Recipe(spec.arrays, lambda: ({}, {}))))
+                    tasks.append(task(target.device, runnable, roof.SAMPLING, Recipe(spec.arrays, lambda: ({}, {}))))
                 case CaseError() as error:
                     recorder.roofs.fail(target.device.uuid, error.what)
                     break

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.errors import UsageError
-from perfsvc.service.provenance import git
+from perfsvc.service.provenance import git, git_environment
 
 _LAST_LINE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A suite's folder at a commit."""
+    """A suite's folder at a commit, which may lack it, in a worktree of its repository."""
 
+    root: Path
     suite: Path
     commit: str
 
@@ -55,15 +56,27 @@ def checked_out(suite: Path, revision: str) -> Iterator[Tree]:
             _add(suite, tree, commit)
             if not (tree / inside).is_dir():
                 raise UsageError(f"at {revision} there was no folder {inside}", cure="name a later revision")
-            yield Tree(tree / inside, commit)
+            yield Tree(tree, tree / inside, commit)
         finally:
-            git(suite, "worktree", "remove", "--force", str(tree))
+            git(suite, "worktree", "remove", "--force", "--force", str(tree))  # twice: git locks one that it makes
+
+
+def moved(tree: Tree, commit: str) -> Tree:
+    """The same worktree at another commit: only the files that differ are written; raises ``UsageError``."""
+    _run(tree.root, commit, "checkout", "--quiet", "--force", "--detach", commit)
+    return Tree(tree.root, tree.suite, commit)
 
 
 def _add(suite: Path, tree: Path, commit: str) -> None:
+    _run(suite, commit, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+
+
+def _run(folder: Path, commit: str, *arguments: str) -> None:
     # A hook of the repository's is meant for the checkout of a person.
-    command = ["git", "-C", str(suite), "-c", f"core.hooksPath={os.devnull}", "worktree", "add", "--detach"]
-    done = subprocess.run([*command, str(tree), commit], capture_output=True, text=True, check=False)
+    command = ["git", "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments]
+    done = subprocess.run(
+        command, env=git_environment(), capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"git ended with {done.returncode}"]
         raise UsageError(f"{commit[:10]} cannot be checked out: {said[_LAST_LINE]}", cure="see what git says of it")

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from perfsvc.errors import UsageError
-from perfsvc.service.worktree import checked_out
+from perfsvc.service.worktree import checked_out, moved
 
 
 def git(folder, *arguments):
@@ -43,6 +43,23 @@ def test_the_suite_is_as_it_was_with_all_that_lies_beside_it(suite):
         assert (tree.suite.parent / "beside.cuh").exists()
         assert tree.commit == git(suite, "rev-parse", "HEAD~1")
     assert (suite / "k.cu").read_text() == "being edited"
+
+
+def test_a_worktree_moves_to_where_the_suite_was_not_and_back(suite):
+    with checked_out(suite, "main") as tree:
+        assert not moved(tree, git(suite, "rev-parse", "HEAD~2")).suite.exists()
+        assert (moved(tree, git(suite, "rev-parse", "HEAD~1")).suite / "k.cu").read_text() == "old"
+    assert (suite / "k.cu").read_text() == "new"
+
+
+def test_a_hook_that_asks_has_its_own_index_untouched(suite, monkeypatch):
+    index = suite.parent / ".git" / "index"
+    before = index.read_bytes()
+    monkeypatch.setenv("GIT_DIR", str(suite.parent / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(index))
+    with checked_out(suite, "HEAD~1") as tree:
+        assert (tree.suite / "k.cu").read_text() == "old"
+    assert index.read_bytes() == before
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError])
