@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc import build, suite
 from perfsvc.measure.lock import BoardLock
+from perfsvc.model import digest
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "data" / "nvbench_stand_in"
@@ -147,3 +149,44 @@ def test_two_boards_share_a_plan(benchmark, fake):
     assert set(dealt) < set(everywhere)
     assert set(everywhere.values()) == {1.0}
     assert claims(found)["both, each-board: cases whose median changed"] == (0, True)
+
+
+@pytest.fixture
+def slowed(monkeypatch):
+    """The digest of the fake binary of a slowed variant of benchmarks/nights."""
+
+    def of(case):
+        variant = case.partition("/")[2]
+        monkeypatch.setenv("SLOWED", variant)
+        monkeypatch.setenv("PERCENT", "2")
+        found = suite.discover(ROOT / "benchmarks" / "nights" / "suite")
+        (spec,) = found.resolve(suite.Selection((case,)), "smoke", suite.Inputs())
+        monkeypatch.delenv("SLOWED")
+        return digest(build.toolchain_for("fake").compile(spec.units[0]))
+
+    return of
+
+
+def test_a_slowed_kernel_is_named_on_its_night_and_on_no_other(benchmark, fake, slowed):
+    at_night = {slowed("add/plain"): {"seconds": 1.05e-4}}
+    _, printed, found = benchmark("slowdown", "--device", fake({"*": {"seconds": 1e-4}} | at_night), "--nights", 4)
+    assert [[one["case"] for one in night["moved"]] for night in found["nights"]] == [[], [], [], ["add/plain"]], (
+        printed
+    )
+    assert found["nights"][3]["confirmations"]["add/plain"][0] == "kernel"
+    assert found["nights"][3]["code"] == 1
+    values = [value for value, _ in claims(found).values()]
+    assert values == [
+        0,
+        None,
+        None,
+        None,
+        None,
+    ]  # of the other slowed night, and of a shared board, it has seen nothing
+
+
+def test_nights_for_which_there_is_no_time_show_nothing(benchmark, fake):
+    code, printed, found = benchmark("slowdown", "--device", fake({}), "--budget", 1)
+    assert (code, found["nights"]) == (1, [])
+    assert [value for value, _ in claims(found).values()] == [None] * 5
+    assert "flat: left out" in printed

@@ -27,7 +27,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize"])
+@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown"])
 def test_a_script_says_how_it_is_used(name):
     done = subprocess.run(
         [sys.executable, BENCHMARKS / f"{name}.py", "--help"], capture_output=True, text=True, check=True
