@@ -4,7 +4,8 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
 
     PerfsvcError
     ├── UsageError             2  the command, a selection or a revision cannot be understood
-    │   └── NotMeasuredError   2  the runs asked for hold no such measurement
+    │   ├── NotMeasuredError      the runs asked for hold no such measurement
+    │   └── ReportError           a file that is no report of one launch of the kernel
     ├── SuiteError             4  a bench.py that cannot be used (file and line)
     ├── CaseError              4  one case failed; every other case goes on
     │   ├── CompileError          its source does not compile, or lacks the entry point
@@ -51,6 +52,10 @@ class UsageError(PerfsvcError):
 
 class NotMeasuredError(UsageError):
     """The runs asked for hold no such measurement."""
+
+
+class ReportError(UsageError):
+    """A file that is no report of Nsight Compute, is not whole, or does not hold one launch of the kernel."""
 
 
 class SuiteError(PerfsvcError):

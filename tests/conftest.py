@@ -1,10 +1,11 @@
-"""PostgreSQL for whoever tests against it.
+"""PostgreSQL for whoever tests against it, and reports of Nsight Compute.
 
 The server is the one that PERFSVC_TEST_POSTGRESQL names (a URL whose user may create databases), else a throwaway one
 that is started here, on a socket in a temporary folder. Without any, tests skip on a developer's machine and fail
 in CI. psycopg is imported where it is used: a GPU box needs none of this.
 """
 
+import lzma
 import os
 import pwd
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,3 +134,20 @@ class Databases:
 @pytest.fixture(scope="session")
 def databases(server: str) -> Databases:
     return Databases(server)
+
+
+REPORTS = Path(__file__).parent / "data" / "ncu"
+
+
+@pytest.fixture(scope="session")
+def ncu_report(tmp_path_factory) -> Callable[[str], Path]:
+    """A report of tests/data/ncu by its name, as Nsight Compute wrote it."""
+    folder = tmp_path_factory.mktemp("ncu")
+
+    def unpacked(name: str) -> Path:
+        path = folder / f"{name}.ncu-rep"
+        if not path.exists():
+            path.write_bytes(lzma.decompress((REPORTS / f"{name}.ncu-rep.xz").read_bytes()))
+        return path
+
+    return unpacked

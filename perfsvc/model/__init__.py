@@ -10,7 +10,7 @@ from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shif
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
-from perfsvc.model.profiles import Profile, Rule
+from perfsvc.model.profiles import Evidence, Explanation, Profile, Reason, ReasonKind, Rule
 from perfsvc.model.steps import (
     Arg,
     BufferArg,
@@ -48,6 +48,8 @@ __all__ = [
     "Environment",
     "Error",
     "Estimate",
+    "Evidence",
+    "Explanation",
     "Finding",
     "FindingState",
     "HostFinish",
@@ -63,6 +65,8 @@ __all__ = [
     "Noise",
     "Profile",
     "Provenance",
+    "Reason",
+    "ReasonKind",
     "ReplayRecord",
     "Role",
     "Roof",

@@ -1,0 +1,369 @@
+"""Why a launch takes longer: two real ones, and made ones of which the reason is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.errors import ReportError
+from perfsvc.model import Explanation, Profile, ReasonKind, Rule
+from perfsvc.profile.explain import BRINGS, WORDS, explain
+from perfsvc.profile.metrics import STALLS
+from perfsvc.profile.pair import GROUPS
+from perfsvc.profile.reading import read
+from perfsvc.profile.reasons import REASONS
+
+UNITS, SCHEDULERS, WARPS = 132, 4, 16
+DRAM_PEAK, L2_PEAK = 3.35e12, 5.5e12
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch by what a kernel's author does, with counters that fit each other as a device's do."""
+
+    instructions: float = 40e6
+    cycles: Mapping[str, float] = field(default_factory=lambda: {"long_scoreboard": 40.0, "wait": 2.0, "selected": 1.0})
+    threads: float = 32.0
+    occupancy: float = 1.0
+    filled: float = 0.95  # of the occupancy
+    active: float = 0.97  # of the time
+    clock: float = 1.98e9
+    waves: float = 16.0
+    asked: float = 256e6  # bytes of global memory, half of them loaded
+    used: float = 32.0  # of a sector's bytes
+    missed: float = 1.0  # share of its sectors that reach DRAM
+    local: float = 0.0
+    conflicts: float = 0.0
+    shared: float = 4e6
+    tensor: float = 0.0  # s
+    changes: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def duration_s(self) -> float:
+        return self.active_cycles / self.active / self.clock
+
+    @property
+    def active_cycles(self) -> float:
+        work = self.instructions / (UNITS * SCHEDULERS) * sum(self.cycles.values())
+        return work / (WARPS * self.occupancy * self.filled)
+
+    def profile(self, rules: tuple[Rule, ...] = ()) -> Profile:
+        time, sectors = self.duration_s, self.asked / self.used
+        dram = 32 * (sectors + 4 * self.local) * self.missed
+        metrics: dict[str, float | None] = {
+            "duration_s": time,
+            "sm_clock_hz": self.clock,
+            "sm_active_cycles": self.active_cycles,
+            "sm_elapsed_cycles": self.active_cycles / self.active,
+            "multiprocessors": UNITS,
+            "waves": self.waves,
+            "dram_read_bytes": dram / 2,
+            "dram_write_bytes": dram / 2,
+            "dram_throughput": dram / time / DRAM_PEAK,
+            "l2_sectors": sectors + 4 * self.local,
+            "l2_throughput": 32 * sectors / time / L2_PEAK,
+            "l2_hit_rate": 1 - self.missed,
+            "l1_hit_rate": 0.0,
+            "issue_throughput": self.instructions / (UNITS * SCHEDULERS) / (time * self.clock),
+            "instructions": self.instructions,
+            "threads_per_instruction": self.threads,
+            "theoretical_occupancy": self.occupancy,
+            "achieved_occupancy": self.occupancy * self.filled,
+            "occupancy_limit_registers_blocks": 8.0,
+            "occupancy_limit_shared_blocks": 8.0 * self.occupancy,
+            "shared_bank_conflicts": self.conflicts,
+            "tensor_throughput": self.tensor / time,
+        }
+        for part in ("load", "store"):
+            metrics |= {
+                f"global_{part}_sectors": sectors / 2,
+                f"global_{part}_requests": self.asked / 2 / 128,
+                f"global_{part}_used_bytes_per_sector": self.used,
+                f"local_{part}_requests": self.local / 2,
+                f"shared_{part}_requests": self.shared / 2,
+                f"shared_{part}_wavefronts": self.shared / 2 + (self.conflicts if part == "load" else 0.0),
+            }
+        metrics |= {f"stall_{reason}_cycles": self.cycles.get(reason, 0.0) for reason in STALLS}
+        return Profile("made", {**metrics, **self.changes}, rules)
+
+
+BASE = Launch()
+MEMORY_BOUND = replace(BASE, asked=1.2e9, cycles={"long_scoreboard": 120.0, "wait": 2.0, "selected": 1.0})
+COMPUTING = replace(BASE, cycles={"wait": 8.0, "math_pipe_throttle": 4.0, "not_selected": 6.0, "selected": 1.0})
+
+
+def cycles(launch: Launch, **more: float) -> Mapping[str, float]:
+    return {**launch.cycles, **{reason: launch.cycles.get(reason, 0.0) + each for reason, each in more.items()}}
+
+
+PAIRS: Mapping[str, tuple[ReasonKind, Launch, Launch]] = {
+    "32-way conflicts": (
+        ReasonKind.BANK_CONFLICTS,
+        BASE,
+        replace(BASE, conflicts=62e6, shared=4e6, cycles=cycles(BASE, mio_throttle=80, short_scoreboard=20, barrier=9)),
+    ),
+    "strided, of DRAM": (
+        ReasonKind.UNCOALESCED,
+        MEMORY_BOUND,
+        replace(MEMORY_BOUND, used=4.0, cycles=cycles(MEMORY_BOUND, long_scoreboard=800, lg_throttle=40)),
+    ),
+    "strided, of the L1 cache": (
+        ReasonKind.UNCOALESCED,
+        BASE,
+        replace(BASE, used=8.0, missed=0.25, cycles=cycles(BASE, lg_throttle=70, long_scoreboard=30)),
+    ),
+    "spilled registers": (
+        ReasonKind.SPILLS,
+        COMPUTING,
+        replace(
+            COMPUTING,
+            local=30e6,
+            instructions=80e6,
+            cycles=cycles(COMPUTING, long_scoreboard=20, lg_throttle=20, short_scoreboard=1),
+        ),
+    ),
+    "half the occupancy": (ReasonKind.OCCUPANCY, BASE, replace(BASE, occupancy=0.5)),
+    "half the occupancy, half of it hidden": (
+        ReasonKind.OCCUPANCY,
+        BASE,
+        replace(BASE, occupancy=0.5, cycles={**BASE.cycles, "long_scoreboard": 28.0}),
+    ),
+    "twice the arithmetic": (ReasonKind.INSTRUCTIONS, COMPUTING, replace(COMPUTING, instructions=80e6)),
+    "twice the arithmetic, waiting for each result": (
+        ReasonKind.INSTRUCTIONS,
+        BASE,
+        replace(BASE, instructions=80e6, cycles={"long_scoreboard": 20.0, "wait": 22.0, "selected": 1.0}),
+    ),
+    "twice the traffic": (
+        ReasonKind.TRAFFIC,
+        MEMORY_BOUND,
+        replace(MEMORY_BOUND, asked=2.4e9, instructions=78e6),
+    ),
+    "twice the traffic of DRAM alone, by its latency": (
+        ReasonKind.TRAFFIC,
+        BASE,
+        replace(BASE, asked=512e6, instructions=75e6),
+    ),
+    "misses of the L2 cache": (
+        ReasonKind.HIT_RATE,
+        replace(MEMORY_BOUND, missed=0.2),
+        replace(MEMORY_BOUND, missed=0.9, cycles=cycles(MEMORY_BOUND, long_scoreboard=200)),
+    ),
+    "lower clocks": (ReasonKind.CLOCKS, COMPUTING, replace(COMPUTING, clock=1.4e9)),
+    "one block more than a wave": (
+        ReasonKind.TAIL,
+        replace(BASE, waves=1.0),
+        replace(BASE, waves=1.01, active=0.5, instructions=40.4e6),
+    ),
+    "a wave that is hardly filled": (ReasonKind.TAIL, BASE, replace(BASE, waves=1.1, filled=0.55)),
+    "more barriers": (ReasonKind.STALLS, BASE, replace(BASE, instructions=42e6, cycles=cycles(BASE, barrier=60))),
+    "another latency": (ReasonKind.STALLS, BASE, replace(BASE, cycles=cycles(BASE, long_scoreboard=40))),
+    "no tensor cores": (
+        ReasonKind.TENSOR,
+        replace(COMPUTING, tensor=20e-6),
+        replace(COMPUTING, instructions=400e6, asked=300e6, cycles=cycles(COMPUTING, short_scoreboard=3)),
+    ),
+    "branches that part warps": (ReasonKind.DIVERGENCE, COMPUTING, replace(COMPUTING, instructions=80e6, threads=16.0)),
+}
+"""What is to be found first between two launches."""
+
+
+def kinds(found: Explanation) -> list[ReasonKind]:
+    return [reason.kind for reason in found.reasons]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_first_reason_is_what_was_done(name):
+    expected, fast, slow = PAIRS[name]
+    found = explain(fast.profile(), slow.profile())
+    assert found.factor > 1.1
+    assert kinds(found)[0] is expected, found.reasons
+    assert found.reasons[0].share >= 0.5
+    assert found.reasons[0].evidence
+
+
+def test_every_kind_of_reason_is_found_somewhere():
+    assert {expected for expected, _, _ in PAIRS.values()} == set(ReasonKind) == set(REASONS) == set(WORDS)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_other_way_round_it_is_faster_for_the_same_reasons(name):
+    _, fast, slow = PAIRS[name]
+    slower, faster = explain(fast.profile(), slow.profile()), explain(slow.profile(), fast.profile())
+    assert faster.factor == pytest.approx(1 / slower.factor)
+    assert " slower: " in slower.sentence
+    assert " faster: " in faster.sentence
+    assert [(each.kind, each.share, each.follows) for each in slower.reasons] == [
+        (each.kind, each.share, each.follows) for each in faster.reasons
+    ]
+    for one, other in zip(slower.reasons, faster.reasons, strict=True):
+        assert [(each.metric, each.before, each.after) for each in one.evidence] == [
+            (each.metric, each.after, each.before) for each in other.evidence
+        ]
+
+
+def test_the_padded_transpose_has_no_conflicts_and_the_tiled_one_has_32_way_ones(ncu_report):
+    padded, tiled = (read(ncu_report(f"transpose-{name}")) for name in ("padded", "tiled"))
+    slower, faster = explain(padded, tiled), explain(tiled, padded)
+    assert slower.sentence == (
+        "2.0 × slower: shared-memory bank conflicts (loads 1-way → 32-way) can account for all of it."
+    )
+    assert faster.sentence == (
+        "2.0 × faster: fewer shared-memory bank conflicts (loads 32-way → 1-way) can account for all of it."
+    )
+    first = slower.reasons[0]
+    assert {rule.name for rule in first.rules} == {"SharedMemoryConflicts", "UncoalescedSharedAccess"}
+    assert ("shared_bank_conflicts", 32_645, 16_420_551) in {(e.metric, e.before, e.after) for e in first.evidence}
+    assert [reason.follows for reason in slower.reasons[1:]] == [ReasonKind.BANK_CONFLICTS]
+
+
+def test_one_kernel_twice_takes_as_long(ncu_report):
+    full, small = (read(ncu_report(name)) for name in ("transpose-padded", "transpose-padded-small"))
+    found = explain(full, small)
+    assert found.reasons == ()
+    assert found.sentence == "Both take as long: 43.65 µs before, 43.68 µs after."
+
+
+def test_spills_come_before_the_instructions_and_the_traffic_that_they_bring():
+    _, fast, slow = PAIRS["spilled registers"]
+    found = explain(fast.profile(), slow.profile())
+    brought = {reason.kind: reason.follows for reason in found.reasons[1:]}
+    assert brought[ReasonKind.INSTRUCTIONS] is ReasonKind.SPILLS
+    assert brought[ReasonKind.STALLS] is ReasonKind.SPILLS
+
+
+def test_strided_access_comes_before_the_traffic_that_it_brings():
+    _, fast, slow = PAIRS["strided, of DRAM"]
+    assert all(reason.follows is not None for reason in explain(fast.profile(), slow.profile()).reasons[1:])
+
+
+def test_a_few_spills_do_not_hide_what_else_was_done():
+    slow = replace(COMPUTING, instructions=80e6, local=0.5e6)
+    found = explain(COMPUTING.profile(), slow.profile())
+    assert found.reasons[0].kind is ReasonKind.INSTRUCTIONS
+
+
+def test_two_reasons_that_do_not_come_of_each_other_are_both_named():
+    found = explain(COMPUTING.profile(), replace(COMPUTING, clock=1.4e9, instructions=60e6).profile())
+    assert kinds(found)[:2] == [ReasonKind.INSTRUCTIONS, ReasonKind.CLOCKS]
+    assert found.sentence == (
+        "2.1 × slower: more instructions (40 M → 60 M instructions) can account for 54 % of it, "
+        "lower clocks (multiprocessors 1980 → 1400 MHz) for 46 % of it."
+    )
+
+
+def test_when_nothing_differs_but_the_time_it_says_so():
+    slower = replace(BASE, changes={"duration_s": 1.3 * BASE.duration_s})
+    found = explain(BASE.profile(), slower.profile())
+    assert found.sentence == "1.3 × slower, and nothing that was counted can account for it."
+
+
+def test_a_small_difference_is_told_in_per_cent():
+    found = explain(COMPUTING.profile(), replace(COMPUTING, clock=1.9e9).profile())
+    assert found.sentence.startswith("4.2 % slower: lower clocks")
+
+
+def test_a_rule_that_agrees_goes_first_of_two_that_can_account_for_the_same():
+    slow = replace(BASE, occupancy=0.75, filled=0.95 * 0.75)
+    assert kinds(explain(BASE.profile(), slow.profile()))[:2] == [ReasonKind.OCCUPANCY, ReasonKind.TAIL]
+    agreeing = slow.profile((Rule("WorkloadImbalance", "One multiprocessor works longest.", 0.3),))
+    assert kinds(explain(BASE.profile(), agreeing))[:2] == [ReasonKind.TAIL, ReasonKind.OCCUPANCY]
+
+
+def test_a_rule_that_said_as_much_before_says_nothing():
+    rule = Rule("TheoreticalOccupancy", "More would fit.", 0.3)
+    found = explain(BASE.profile((rule,)), replace(BASE, occupancy=0.5).profile((replace(rule, speedup=0.32),)))
+    assert not found.reasons[0].rules
+
+
+def test_the_limit_of_a_lower_occupancy_is_named():
+    _, fast, slow = PAIRS["half the occupancy"]
+    assert explain(fast.profile(), slow.profile()).reasons[0].detail == "100 % → 50 %, limited by shared memory"
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_without_the_stalls_the_first_reason_is_still_among_the_likeliest(name):
+    expected, fast, slow = PAIRS[name]
+    if expected is ReasonKind.STALLS:
+        return
+    uncounted = {f"stall_{reason}_cycles": None for reason in STALLS}
+    found = explain(*(replace(each, changes={**each.changes, **uncounted}).profile() for each in (fast, slow)))
+    assert expected in kinds(found)[:2]
+
+
+def test_without_a_time_there_is_nothing_to_explain():
+    with pytest.raises(ReportError, match="the profile of made does not say how long it took"):
+        explain(BASE.profile(), replace(BASE, changes={"duration_s": None}).profile())
+
+
+def test_a_profile_of_nothing_but_its_time_is_explained_by_nothing():
+    found = explain(Profile("one", {"duration_s": 1.0}), Profile("two", {"duration_s": 2.0}))
+    assert found.reasons == ()
+
+
+def test_what_a_reason_brings_about_is_ranked_behind_it():
+    order = list(REASONS)
+    assert all(order.index(kind) < order.index(brought) for kind, many in BRINGS.items() for brought in many)
+    assert sorted(reason for group in GROUPS for reason in group) == sorted(STALLS)
+
+
+sizes = st.floats(0.3, 3.0)
+launches = st.builds(
+    lambda i, wait, load, bank, occupancy, asked, used, missed, local, clock: Launch(
+        instructions=40e6 * i,
+        cycles={"wait": 4 * wait, "long_scoreboard": 30 * load, "mio_throttle": 5 * bank, "selected": 1.0},
+        occupancy=occupancy,
+        asked=256e6 * asked,
+        used=used,
+        missed=missed,
+        local=local,
+        conflicts=4e6 * bank,
+        clock=1.98e9 * clock,
+    ),
+    sizes,
+    sizes,
+    sizes,
+    sizes,
+    st.floats(0.1, 1.0),
+    sizes,
+    st.floats(4.0, 32.0),
+    st.floats(0.05, 1.0),
+    st.floats(0.0, 1e7),
+    st.floats(0.5, 1.0),
+)
+
+
+@given(launches, launches)
+def test_shares_are_shares_and_both_directions_agree(one, other):
+    there, back = explain(one.profile(), other.profile()), explain(other.profile(), one.profile())
+    assert all(0 < reason.share <= 1 and isfinite(reason.share) for reason in there.reasons)
+    assert [(each.kind, each.share) for each in there.reasons] == [(each.kind, each.share) for each in back.reasons]
+
+
+@given(launches)
+def test_a_launch_differs_from_itself_in_nothing(one):
+    assert explain(one.profile(), one.profile()).reasons == ()
+
+
+@given(launches, launches, st.floats(0.1, 10.0))
+def test_a_board_that_is_faster_throughout_changes_no_reason(one, other, scale):
+    def scaled(launch: Launch) -> Profile:
+        counted = launch.profile().metrics
+        times = {"duration_s": counted["duration_s"] / scale, "sm_clock_hz": counted["sm_clock_hz"] * scale}
+        return Profile("made", {**counted, **times})
+
+    plain, faster = explain(one.profile(), other.profile()), explain(scaled(one), scaled(other))
+    assert {each.kind: each.share for each in plain.reasons} == pytest.approx(
+        {each.kind: each.share for each in faster.reasons}
+    )
+
+
+@given(launches, launches, st.sets(st.sampled_from(sorted(BASE.profile().metrics)), max_size=12))
+def test_what_was_not_counted_breaks_nothing(one, other, missing):
+    changes = dict.fromkeys(missing - {"duration_s"})
+    found = explain(replace(one, changes=changes).profile(), replace(other, changes=changes).profile())
+    assert found.sentence
+    assert all(0 < reason.share <= 1 for reason in found.reasons)

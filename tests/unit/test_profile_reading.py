@@ -1,0 +1,193 @@
+"""Reading reports of Nsight Compute: real ones of an H100, damaged ones, and files that are none."""
+
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import MissingPackageError, ReportError
+from perfsvc.model import Profile
+from perfsvc.profile.metrics import METRICS, STALLS
+from perfsvc.profile.operations import OPERATIONS, operations
+from perfsvc.profile.reading import read
+
+LENGTH = struct.Struct("<I")
+
+
+@pytest.fixture
+def padded(ncu_report) -> Path:
+    return ncu_report("transpose-padded")
+
+
+@pytest.fixture
+def profile(padded) -> Profile:
+    return read(padded)
+
+
+def forged(path: Path, launches: int) -> Path:
+    """A report with a block for each launch that nobody could read, but count."""
+    header, block = (
+        b"\x08\x07",
+        b"\x08\x00\x10\x01\x28\x04",
+    )  # version 7; no source, one launch, a payload of four bytes
+    blocks = (LENGTH.pack(len(block)) + block + LENGTH.pack(0)) * launches
+    path.write_bytes(b"NVR\0" + LENGTH.pack(len(header)) + header + blocks)
+    return path
+
+
+def test_a_report_says_what_was_launched_where_and_who_counted(profile):
+    assert profile.kernel == "transpose_pad"
+    assert (profile.device, profile.chip) == ("NVIDIA H100 80GB HBM3", "sm_90")
+    assert profile.ncu_version == "2025.3.1.0"
+
+
+def test_every_metric_of_the_table_is_there_and_no_other(profile):
+    assert set(profile.metrics) == {metric.name for metric in METRICS} | set(OPERATIONS)
+    assert len(METRICS) == len({metric.name for metric in METRICS})
+
+
+def test_the_full_set_has_every_metric_but_the_peak_of_tensor_cores_that_nothing_used(profile):
+    assert [name for name, value in profile.metrics.items() if value is None] == ["tensor_peak_flops_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("duration_s", 43.648e-6),  # the report has nanoseconds
+        ("dram_read_bytes", 67_119_360),
+        ("global_load_sectors", 4096 * 4096 * 4 / 32),
+        ("global_load_used_bytes_per_sector", 32),
+        ("blocks", 128 * 128),
+        ("threads_per_block", 256),
+        ("registers", 22),
+        ("shared_static_bytes", 32 * 33 * 4),
+        ("theoretical_occupancy", 1),  # the report has per cent
+        ("achieved_occupancy", 0.92482),
+        ("instructions", 6_815_744),
+        ("spill_requests", 0),
+        ("dram_peak_bytes_per_s", 3.3494e12),
+        ("fp32_peak_flops_per_s", 132 * 128 * 2 * 1.96149e9),
+    ],
+)
+def test_metrics_are_in_base_units_and_fractions(profile, metric, value):
+    assert profile.metrics[metric] == pytest.approx(value, rel=1e-4)
+
+
+def test_what_a_warp_spends_its_cycles_on_adds_up_to_all_of_them(profile):
+    cycles = [profile.metrics[f"stall_{reason}_cycles"] for reason in STALLS]
+    assert sum(cycles) == pytest.approx(94.07, rel=0.03)  # smsp__average_warp_latency_per_inst_issued.ratio
+
+
+def test_what_was_not_counted_is_none_and_never_zero(ncu_report, profile):
+    small = read(ncu_report("transpose-padded-small"))
+    assert small.metrics["fp32_flops"] is None
+    assert profile.metrics["fp32_flops"] == 0
+    assert small.metrics["dram_peak_bytes_per_s"] == pytest.approx(profile.metrics["dram_peak_bytes_per_s"], rel=1e-2)
+
+
+def test_rules_are_plain_text_the_largest_estimate_first(ncu_report):
+    rules = read(ncu_report("transpose-tiled")).rules
+    estimates = [rule.speedup for rule in rules if rule.speedup is not None]
+    assert estimates == sorted(estimates, reverse=True)
+    assert all(0 <= estimate <= 1 for estimate in estimates)
+    (conflicts,) = [rule for rule in rules if rule.name == "SharedMemoryConflicts"]
+    assert "32.3 - way bank conflict" in conflicts.message
+    assert "Check the Source Counters section" in conflicts.message
+    assert not [rule for rule in rules if "@" in rule.message or "\n" in rule.message]
+
+
+def test_a_launch_of_the_expected_kernel_is_read(padded, profile):
+    assert read(padded, kernel="transpose_pad") == profile
+
+
+def test_a_launch_of_another_kernel_is_refused(padded):
+    with pytest.raises(
+        ReportError, match=r"is of the kernel transpose_pad, not of matmul\n  cure: .*--kernel-name mat"
+    ):
+        read(padded, kernel="matmul")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ReportError, match=r"none\.ncu-rep cannot be read: No such file"):
+        read(tmp_path / "none.ncu-rep")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "is empty: Nsight Compute was ended before"),
+        (b"NVR", "is no report of Nsight Compute"),
+        (b"kernel,time\ndot,1\n", "is no report of Nsight Compute"),
+        (b"\x7fELF" + bytes(100), "is no report of Nsight Compute"),
+        (b"NVR\0", "is not a whole report"),
+        (b"NVR\0" + bytes(2), "is not a whole report"),
+        (b"NVR\0\x02\0\0\0\x08\x07", "holds no launch"),
+        (b"NVR\0\x02\0\0\0\x08\x07\x04\0\0\0\xff\xff\xff\xff", "is not a whole report"),
+        (b"NVR\0\x02\0\0\0\x08\x07\x02\0\0\0\x2b\x00", "is not a whole report"),  # a field of a kind that there is not
+        (b"NVR\0\x02\0\0\0\x08\x07\x03\0\0\0\x12\x01\x00", "is not a whole report"),  # text for a number
+    ],
+)
+def test_what_is_no_report_is_refused_with_a_cure(tmp_path, content, what):
+    path = tmp_path / "kernel.ncu-rep"
+    path.write_bytes(content)
+    with pytest.raises(ReportError, match=rf"kernel\.ncu-rep {what}") as refused:
+        read(path)
+    assert refused.value.cure
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.9, 0.999999])
+def test_a_report_that_is_cut_short_is_refused_wherever_it_is_cut(tmp_path, padded, share):
+    content = padded.read_bytes()
+    path = tmp_path / "cut.ncu-rep"
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ReportError, match="is not a whole report"):
+        read(path)
+
+
+@pytest.mark.parametrize(("launches", "told"), [(2, "2 launches"), (5_000, "5,000 launches")])
+def test_a_report_of_several_launches_is_refused(tmp_path, launches, told):
+    with pytest.raises(ReportError, match=rf"holds {told}, and a profile is of one\n  cure: .*--launch-count 1"):
+        read(forged(tmp_path / "many.ncu-rep", launches))
+
+
+def test_a_launch_that_holds_nothing_is_refused(tmp_path):
+    with pytest.raises(ReportError, match="holds a launch without a metric"):
+        read(forged(tmp_path / "one.ncu-rep", 1))
+
+
+def test_without_the_package_the_cure_is_its_extra(monkeypatch, padded):
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'perfsvc\[profile\]'"):
+        read(padded)
+
+
+RAW = {
+    "gpu__time_duration.sum": 2.0,
+    "smsp__cycles_elapsed.avg.per_second": 100.0,
+    "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum.per_cycle_elapsed": 1.0,
+    "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed": 2.0,
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed": 4.0,
+    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": 8.0,
+    "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum": 500.0,
+    "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum.peak_sustained_elapsed.per_second": 1000.0,
+    "sm__ops_path_tensor_op_imma_src_int8_sparsity_off.sum": 7.0,  # no floating point
+    "device__attribute_memory_clock_rate": 3.0,  # kHz
+    "device__attribute_fb_bus_width": 16.0,
+}
+
+
+def test_operations_are_those_of_the_roofline_chart():
+    made = operations(RAW.get, RAW)
+    assert made["fp32_flops"] == (1 + 2 + 2 * 4) * 100 * 2
+    assert made["fp32_peak_flops_per_s"] == 2 * 8 * 100
+    assert (made["tensor_flops"], made["tensor_peak_flops_per_s"]) == (500, 1000)
+    assert made["dram_peak_bytes_per_s"] == 3000 * 2 * 16 / 8
+    assert made["fp64_flops"] is None
+    assert set(made) == set(OPERATIONS)
+
+
+def test_operations_are_unknown_where_a_part_of_them_is():
+    made = operations({**RAW, "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed": None}.get, ())
+    assert made["fp32_flops"] is None
+    assert made["tensor_flops"] is None
