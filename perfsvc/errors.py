@@ -14,10 +14,13 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
     │   ├── DisturbedError        its board was disturbed and did not recover
     │   ├── TimeLimitError        it ran past its time limit
     │   ├── CrashError            its worker process died
+    │   ├── ProfileError          a profiler ran it and brought nothing home
     │   └── UnsupportedError      this device cannot run it: reported as skipped, never as failed
     └── InfrastructureError    5  nothing can be measured or stored
         ├── NoDeviceError
         ├── NoCompilerError
+        ├── NoProfilerError
+        ├── CountersError
         ├── DatabaseError
         └── MissingPackageError
 
@@ -118,6 +121,10 @@ class CrashError(CaseError):
     """The worker process died while it measured the case."""
 
 
+class ProfileError(CaseError):
+    """A profiler ran the case and brought nothing home: it failed, or saw no launch."""
+
+
 class UnsupportedError(CaseError):
     """This device cannot run the case: reported as skipped with the reason, never as failed."""
 
@@ -134,6 +141,14 @@ class NoDeviceError(InfrastructureError):
 
 class NoCompilerError(InfrastructureError):
     """No compiler for the device's binaries was found."""
+
+
+class NoProfilerError(InfrastructureError):
+    """No profiler for the device was found, or one that is too old for it."""
+
+
+class CountersError(InfrastructureError):
+    """The GPU's counters are kept from the profiler: by the driver, or by another one that reads them."""
 
 
 class DatabaseError(InfrastructureError):

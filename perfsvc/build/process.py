@@ -1,4 +1,4 @@
-"""Compiler processes, known while they run so that an interrupted build leaves none behind."""
+"""Compilers and profilers as processes, known while they run so that what is interrupted leaves none behind."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import resource
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,22 +23,36 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a compiler ended, and all it printed; ``timed_out`` where it was killed after ``LIMIT_S``."""
+    """How a program ended, and all it printed; ``timed_out`` where it was killed after its time limit."""
 
     code: int
     output: str
     timed_out: bool = False
 
 
-def run(command: Sequence[str], *, folder: Path) -> Finished:
-    """Runs a compiler in ``folder`` to its end; stdout and stderr come back together, as the compiler ordered them.
+def run(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    limit_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Finished:
+    """Runs a program to its end; stdout and stderr come back together, in the order in which it wrote them.
 
-    Raises ``OSError`` where it cannot be started.
+    Args:
+        command: the program and its arguments.
+        folder: where it runs.
+        limit_s: seconds after which it is killed with all that it started; None for what a compiler may take.
+        environment: its environment variables; None for ours.
+
+    Raises:
+        OSError: it cannot be started.
     """
     # A session of its own: a compiler driver starts further programs, and all of them must end together.
     with subprocess.Popen(
         command,
         cwd=folder,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -53,7 +67,7 @@ def run(command: Sequence[str], *, folder: Path) -> Finished:
                 _kill(process)
         try:
             _limit_processor_time(process)
-            return _finished(process)
+            return _finished(process, LIMIT_S if limit_s is None else limit_s)
         except BaseException:
             _kill(process)
             raise
@@ -75,9 +89,9 @@ def stop() -> None:
             _kill(process)
 
 
-def _finished(process: subprocess.Popen[str]) -> Finished:
+def _finished(process: subprocess.Popen[str], limit_s: float) -> Finished:
     try:
-        output, _ = process.communicate(timeout=LIMIT_S)
+        output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         _kill(process)
         output, _ = process.communicate()

@@ -86,7 +86,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
-                    *_path_options(),
+                    *path_options(),
                     "-m",
                     "perfsvc.measure.forkserver",
                     str(theirs.fileno()),
@@ -185,6 +185,6 @@ class ForkServers:
             server.end()
 
 
-def _path_options() -> list[str]:
+def path_options() -> list[str]:
     """Has modules of the working directory imported only where ours may be: one may be called ``random.py``."""
     return [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]

@@ -28,6 +28,10 @@ class Program:
         modules: the binaries, in the order of ``record.modules``.
         memory: the case's buffers.
         functions: the Python functions that ``Call`` steps name.
+
+    Attributes:
+        timed: the steps of a sample, each with what runs it.
+        calls: whether any of them is a Python function.
     """
 
     def __init__(
@@ -50,9 +54,9 @@ class Program:
         steps = [step for step in record.steps if not isinstance(step, HostMetric)]
         timed = [step for step in steps if not isinstance(step, Call) or step.timed]
         self.calls = any(isinstance(step, Call) for step in timed)
+        self.timed = [(step, self._bind(step)) for step in timed]
         self._all = [self._bind(step) for step in steps]
-        self._timed = [self._bind(step) for step in timed]
-        self._queued = [self._bind(step) for step in timed if not isinstance(step, HostFinish)]
+        self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
 
     @property
     def operations(self) -> int | None:
@@ -73,8 +77,8 @@ class Program:
 
     def sample(self) -> None:
         """Runs every timed step like ``run``: what a ``pipeline`` variant is timed for."""
-        for step in self._timed:
-            step()
+        for _, run in self.timed:
+            run()
         self._device.synchronize()
 
     def queue(self) -> None:

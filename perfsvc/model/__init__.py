@@ -10,6 +10,7 @@ from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shif
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
+from perfsvc.model.profiled import Explained, Profiled
 from perfsvc.model.profiles import Evidence, Explanation, Profile, Reason, ReasonKind, Rule
 from perfsvc.model.steps import (
     Arg,
@@ -48,6 +49,7 @@ __all__ = [
     "Environment",
     "Error",
     "Estimate",
+    "Explained",
     "Evidence",
     "Explanation",
     "Finding",
@@ -64,6 +66,7 @@ __all__ = [
     "Moved",
     "Noise",
     "Profile",
+    "Profiled",
     "Provenance",
     "Reason",
     "ReasonKind",

@@ -80,7 +80,7 @@ def put_binary(
         if role != "source" and digest(content) != name:
             raise ValueError(f"the {role} {name} of {record.case.id} has other bytes than its digest says")
     for sha256, role, content in sorted((digest(content), role, content) for role, _, content in files):
-        _put_artifact(connection, sha256, role, content)  # in one order everywhere, so that two writers cannot deadlock
+        put_artifact(connection, sha256, role, content)  # in one order everywhere, so that two writers cannot deadlock
     insert_new(connection, Binaries, {"digest": digest(text), "record": text.decode()})
     binary = connection.execute(known).scalar_one()
     for role, name, content in files:
@@ -89,7 +89,8 @@ def put_binary(
     return binary
 
 
-def _put_artifact(connection: Connection, sha256: str, kind: str, content: bytes) -> None:
+def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes) -> None:
+    """Stores bytes by the digest of their content, unless they are there."""
     if connection.scalar(select(Artifacts.sha256).where(Artifacts.sha256 == sha256)) is None:
         row = {"sha256": sha256, "kind": kind, "size_bytes": len(content), "content": zlib.compress(content)}
         insert_new(connection, Artifacts, row)

@@ -4,7 +4,7 @@ The first names are what a bench.py is written with (docs/authoring.md); the oth
 """
 
 from perfsvc.model import Tolerance, Work
-from perfsvc.suite.arrays import replay_arrays
+from perfsvc.suite.arrays import replay_arrays, replay_inputs
 from perfsvc.suite.authoring import (
     Benchmark,
     Variant,
@@ -62,6 +62,7 @@ __all__ = [
     "metric",
     "output",
     "replay_arrays",
+    "replay_inputs",
     "replay_tolerance",
     "scratch",
     "tensor_map",

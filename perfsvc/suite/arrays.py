@@ -50,6 +50,14 @@ def replay_arrays(file: BenchFile, point: Point, seed: int, variant: str = "") -
         raise problem.at(file.path) from problem
 
 
+def replay_inputs(file: BenchFile, point: Point, seed: int) -> Arrays:
+    """The inputs of ``replay_arrays`` alone, for who does not look at results; raises ``SuiteError`` likewise."""
+    try:
+        return make_inputs(file.benchmark, point, seed)
+    except Problem as problem:
+        raise problem.at(file.path) from problem
+
+
 def shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
     """Arrays without their elements."""
     return {name: Array(name, array.dtype.name, array.shape) for name, array in arrays.items()}

@@ -11,7 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
-from perfsvc.model import Cause, Mode, Noise, Roof, Status, Verdict
+from perfsvc.model import Cause, Mode, Noise, Roof, Rule, Status, Verdict
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.samples import unpack
@@ -161,3 +161,14 @@ def test_findings_of_revision_0004_are_read(upgraded, dump):
 def test_confirmations_of_revision_0005_are_read(upgraded, dump):
     found = [(one.cause, one.ratio, one.baseline[0].samples_s, one.seed) for one in upgraded.confirmations(2)]
     assert found == [(Cause.KERNEL, 2.0, (0.25, 0.5), 7)] * (dump.stem > "0004")
+
+
+def test_profiles_of_revision_0006_are_read_and_so_is_what_they_explain(upgraded, dump):
+    new = dump.stem > "0005"
+    counted = [(one.id, one.profile.metrics, one.profile.rules) for one in upgraded.profiles(1)]
+    assert counted == [(1, {"duration_s": 0.25, "registers": None}, (Rule("Occupancy", "few warps", 0.5),))] * new
+    assert [one.reason for one in upgraded.profiles(2)] == ["no permission"] * new
+    assert [(one.sentence, one.evidence, one.profiles) for one in upgraded.explained(2)] == [
+        ("fewer warps", ("32 → 16",), (1, 2))
+    ] * new
+    assert not new or upgraded.profile_report(1) == b"report"

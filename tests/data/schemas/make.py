@@ -22,14 +22,18 @@ from perfsvc.model import (
     Direction,
     Environment,
     Estimate,
+    Explained,
     Judgement,
     Kind,
     Measurement,
     Mode,
     Noise,
+    Profile,
+    Profiled,
     Provenance,
     ReplayRecord,
     Roof,
+    Rule,
     Series,
     Shift,
     Slowdown,
@@ -113,6 +117,20 @@ def fill(store: Store) -> None:
         )
     )
     store.pin(first, [series], by="ann", comment="release")
+    put_why(store, first, second, binary)
+
+
+def put_why(store: Store, first: int, second: int, binary: int) -> None:
+    """A profile that counted, one that could not, and what they explain."""
+    profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (Rule("Occupancy", "few warps", 0.5),))
+    counted = Profiled(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
+    numbers = (
+        store.put_profile(counted, b"report"),
+        store.put_profile(replace(counted, run=second, binary=None, profile=None, reason="no permission", cure="ask")),
+    )
+    store.put_explained(
+        Explained(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)
+    )
 
 
 def put(

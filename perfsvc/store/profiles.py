@@ -1,0 +1,271 @@
+"""Profiles of stored binaries, and what they say of a change; the profiler's reports lie among the artifacts."""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, ForeignKey, Index, Select, insert, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import Explained, Profile, Profiled, Rule, digest
+from perfsvc.store.columntypes import number
+from perfsvc.store.engine import transaction
+from perfsvc.store.interning import case_id, case_of, device_id, new_id
+from perfsvc.store.lookup import lineage_of
+from perfsvc.store.tables import Artifacts, Base, Cases, Devices, Free, Key
+from perfsvc.store.writing import put_artifact
+
+REPORT = "report"
+"""The kind of the artifact that a profiler's report is."""
+
+
+class Profiles(Base):
+    """A binary of a run that a profiler looked at; ``reason`` says why there are no metrics, empty where there are."""
+
+    __tablename__ = "profiles"
+    __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
+
+    id: Mapped[Key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
+    profiler: Mapped[str]
+    sections: Mapped[str]
+    kernel: Mapped[Free]
+    launch: Mapped[int | None]
+    chip: Mapped[str]
+    profiler_version: Mapped[str]
+    reason: Mapped[Free]
+    cure: Mapped[Free]
+    report_sha256: Mapped[str | None] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
+    wall_s: Mapped[float]
+    profiled_at: Mapped[datetime]
+
+
+class ProfileMetrics(Base):
+    """A number of a profile under our name for it; NULL where the profiler did not count it."""
+
+    __tablename__ = "profile_metrics"
+
+    profile_id: Mapped[int] = mapped_column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float | None]
+
+
+class ProfileRules(Base):
+    """What a rule of the profiler found; ``speedup`` is the share of the time that it thinks could be saved."""
+
+    __tablename__ = "profile_rules"
+
+    profile_id: Mapped[int] = mapped_column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    message: Mapped[Free]
+    speedup: Mapped[float | None]
+
+
+class Explanations(Base):
+    """Why a case of a run takes longer than that of another; ``evidence`` has a line for each thing it rests on."""
+
+    __tablename__ = "explanations"
+    __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
+
+    id: Mapped[Key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    baseline_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
+    candidate_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
+    sentence: Mapped[Free]
+    evidence: Mapped[Free]
+    factor: Mapped[float | None]
+    reason: Mapped[Free]
+    explained_at: Mapped[datetime]
+
+
+class Looked:
+    """The part of ``Store`` that is about profiles; each method is one transaction."""
+
+    _engine: Engine
+
+    def put_profile(self, profiled: Profiled, report: bytes | None = None) -> int:
+        """Stores what came of a profile, and the profiler's own report of it; returns its number.
+
+        Its run and device must be there.
+        """
+        with transaction(self._engine, writes=True) as connection:
+            return _put(connection, profiled, report)
+
+    def profiles(self, run: int) -> list[Profiled]:
+        """What profilers saw of a run's binaries, in the order in which they looked, failures included."""
+        with transaction(self._engine, writes=False) as connection:
+            return _profiles(connection, Profiles.run_id == run)
+
+    def profiles_of(self, binary: int) -> list[Profiled]:
+        """What profilers counted of a binary, whatever run it was asked for, newest first."""
+        with transaction(self._engine, writes=False) as connection:
+            return _profiles(connection, Profiles.binary_id == binary, Profiles.reason == "")[::-1]
+
+    def profile_report(self, number: int) -> bytes:
+        """The report of a profile as the profiler wrote it; raises ``NotMeasuredError`` where there is none."""
+        with transaction(self._engine, writes=False) as connection:
+            return _report(connection, number)
+
+    def put_explained(self, explained: Explained) -> None:
+        """Stores why a case takes longer, beside what was stored of it before; runs and device must be there."""
+        with transaction(self._engine, writes=True) as connection:
+            _put_explained(connection, explained)
+
+    def explained(self, run: int) -> list[Explained]:
+        """Why cases of a run take longer, in the order in which that was found out."""
+        with transaction(self._engine, writes=False) as connection:
+            return _explained(connection, Explanations.run_id == run)
+
+    def explained_of(self, case: str) -> list[Explained]:
+        """The same of a case by any of its names, of all runs, oldest run first.
+
+        Raises ``NotMeasuredError`` where the case is unknown.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return _explained(connection, Cases.lineage_id == lineage_of(connection, case))
+
+
+def _put(connection: Connection, profiled: Profiled, report: bytes | None) -> int:
+    profile = profiled.profile
+    if report is not None:
+        put_artifact(connection, digest(report), REPORT, report)
+    row = {
+        "run_id": profiled.run,
+        "case_id": case_id(connection, profiled.case),
+        "device_id": device_id(connection, profiled.device),
+        "binary_id": profiled.binary,
+        "profiler": profiled.profiler,
+        "sections": profiled.sections,
+        "kernel": profile.kernel if profile else "",
+        "launch": profiled.launch,
+        "chip": profile.chip if profile else "",
+        "profiler_version": profile.ncu_version if profile else "",
+        "reason": profiled.reason,
+        "cure": profiled.cure,
+        "report_sha256": None if report is None else digest(report),
+        "wall_s": profiled.wall_s,
+        "profiled_at": datetime.now(UTC),
+    }
+    stored = new_id(connection, Profiles, row)
+    if profile and profile.metrics:
+        rows = [{"profile_id": stored, "name": name, "value": number(one)} for name, one in profile.metrics.items()]
+        connection.execute(insert(ProfileMetrics), rows)
+    if profile and profile.rules:
+        connection.execute(insert(ProfileRules), [_rule_row(stored, *rule) for rule in enumerate(profile.rules)])
+    return stored
+
+
+def _rule_row(profile: int, place: int, rule: Rule) -> dict[str, Any]:
+    return {
+        "profile_id": profile,
+        "number": place,
+        "name": rule.name,
+        "message": rule.message,
+        "speedup": number(rule.speedup),
+    }
+
+
+def _placed(of: Any) -> Select[Any]:
+    """A query of rows with their case and device."""
+    return (
+        select(of, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
+        .join(Cases, Cases.id == of.case_id)
+        .join(Devices, Devices.id == of.device_id)
+    )
+
+
+def _profiles(connection: Connection, *where: ColumnElement[bool]) -> list[Profiled]:
+    rows = connection.execute(_placed(Profiles).where(*where).order_by(Profiles.id)).all()
+    numbers = [row.id for row in rows]
+    metrics, rules = _metrics(connection, numbers), _rules(connection, numbers)
+    return [_profiled(row, metrics[row.id], tuple(rules[row.id])) for row in rows]
+
+
+def _metrics(connection: Connection, numbers: Collection[int]) -> Mapping[int, dict[str, float | None]]:
+    found: dict[int, dict[str, float | None]] = defaultdict(dict)
+    query = select(ProfileMetrics.profile_id, ProfileMetrics.name, ProfileMetrics.value)
+    for profile, name, value in connection.execute(query.where(ProfileMetrics.profile_id.in_(numbers))):
+        found[profile][name] = value
+    return found
+
+
+def _rules(connection: Connection, numbers: Collection[int]) -> Mapping[int, list[Rule]]:
+    found: dict[int, list[Rule]] = defaultdict(list)
+    query = select(ProfileRules).where(ProfileRules.profile_id.in_(numbers)).order_by(ProfileRules.number)
+    for row in connection.execute(query):
+        found[row.profile_id].append(Rule(row.name, row.message, row.speedup))
+    return found
+
+
+def _profiled(row: Any, metrics: Mapping[str, float | None], rules: tuple[Rule, ...]) -> Profiled:
+    seen = Profile(row.kernel, metrics, rules, row.model, row.chip, row.profiler_version)
+    return Profiled(
+        case_of(row.benchmark, row.variant, row.point, row.version),
+        run=row.run_id,
+        binary=row.binary_id,
+        device=row.uuid,
+        device_model=row.model,
+        profiler=row.profiler,
+        sections=row.sections,
+        profile=None if row.reason else seen,
+        launch=row.launch,
+        reason=row.reason,
+        cure=row.cure,
+        wall_s=row.wall_s,
+        id=row.id,
+    )
+
+
+def _report(connection: Connection, profile: int) -> bytes:
+    query = select(Artifacts.content).join(Profiles, Profiles.report_sha256 == Artifacts.sha256)
+    content = connection.scalar(query.where(Profiles.id == profile))
+    if content is None:
+        raise NotMeasuredError(f"there is no report of a profile {profile}", cure="perfsvc profile makes one")
+    return zlib.decompress(content)
+
+
+def _put_explained(connection: Connection, explained: Explained) -> None:
+    baseline, candidate = explained.profiles
+    row = {
+        "run_id": explained.candidate_run,
+        "baseline_run_id": explained.baseline_run,
+        "case_id": case_id(connection, explained.case),
+        "device_id": device_id(connection, explained.device),
+        "baseline_profile_id": baseline,
+        "candidate_profile_id": candidate,
+        "sentence": explained.sentence,
+        "evidence": "\n".join(explained.evidence),
+        "factor": number(explained.factor),
+        "reason": explained.reason,
+        "explained_at": datetime.now(UTC),
+    }
+    new_id(connection, Explanations, row)
+
+
+def _explained(connection: Connection, *where: ColumnElement[bool]) -> list[Explained]:
+    query = _placed(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
+    return [
+        Explained(
+            case_of(row.benchmark, row.variant, row.point, row.version),
+            device=row.uuid,
+            device_model=row.model,
+            baseline_run=row.baseline_run_id,
+            candidate_run=row.run_id,
+            sentence=row.sentence,
+            evidence=tuple(row.evidence.split("\n")) if row.evidence else (),
+            factor=row.factor,
+            reason=row.reason,
+            profiles=(row.baseline_profile_id, row.candidate_profile_id),
+        )
+        for row in connection.execute(query)
+    ]
