@@ -161,8 +161,8 @@ class Duration(_ToFloat):
 
 threshold = click.option(
     "--threshold",
-    type=Share("3%", below=MOST),
+    type=Share("1%", below=MOST),
     default=None,
-    show_default="3% on a GPU, 50% on the CPU device",
-    help="The smallest relevant change: 3% or 0.03.",
+    show_default="1% on a GPU, 50% on the CPU device",
+    help="The smallest relevant change: 1% or 0.01.",
 )

@@ -235,7 +235,7 @@ def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
         *(("--precision", bad, "write 0.2% or 0.002") for bad in ("0", "-1%", "100%", "nan", "x")),
         *(("--seconds", bad, "write 2 or 0.5") for bad in ("0", "-1", "nan", "inf", "x")),
         *(("--limit", bad, "write 2 or 0.5") for bad in ("0", "-1", "nan", "inf")),
-        *(("--threshold", bad, "write 3% or 0.03") for bad in ("0", "nan", "x")),
+        *(("--threshold", bad, "write 1% or 0.01") for bad in ("0", "nan", "x")),
         ("--samples", "0", "x>=1"),
         ("--replicas", "0", "x>=1"),
         ("--spread", "some", "'each-board', 'each-model'"),
