@@ -30,6 +30,7 @@ _OF_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})  # it begins with one: pa
 _WORD = struct.Struct("<I")
 _CODE = (".text", ".rodata", ".data", ".nv.constant", ".nv.global", ".nv.shared")
 _INFO = ".nv.info"
+_KERNEL = ".text."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,20 @@ def section_names(code: bytes) -> tuple[str, ...]:
     try:
         sections, names = _sections(code)
         return tuple(_text(code, names.start + section.name) for section in sections)
+    except (struct.error, IndexError) as error:
+        raise ValueError("not a whole ELF file") from error
+
+
+def kernel_texts(code: bytes) -> dict[str, bytes]:
+    """The instructions of every kernel of a cubin, by its symbol; raises ``ValueError`` where it is no whole ELF file."""
+    try:
+        sections, names = _sections(code)
+        named = {_text(code, names.start + section.name): section for section in sections}
+        return {
+            name.removeprefix(_KERNEL): code[section.start : section.start + section.length]
+            for name, section in named.items()
+            if name.startswith(_KERNEL)
+        }
     except (struct.error, IndexError) as error:
         raise ValueError("not a whole ELF file") from error
 

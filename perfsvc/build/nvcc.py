@@ -1,16 +1,14 @@
 """NVIDIA's compiler: CUDA sources to cubins, or to PTX where a unit's options ask for that."""
 
-import importlib.util
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 from perfsvc import elf
-from perfsvc.build import messages, options, process, sources
+from perfsvc.build import messages, options, process, ptxas, sources, tools
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.model import Unit
 
@@ -20,7 +18,8 @@ from perfsvc.model import Unit
 _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
 _ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
-_PTX = ("-ptx", "--ptx")
+PTX = ("-ptx", "--ptx")
+"""The options of a unit that is to become PTX."""
 _ENTRY_OF_PTX = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _TEXT = ".text."
@@ -30,19 +29,7 @@ _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 def find_nvcc() -> Path | None:
     """The nvcc of PATH, else of ``CUDA_HOME``, ``CUDA_PATH``, ``/usr/local/cuda`` or the ``nvidia-cuda-nvcc`` wheel."""
-    return next((path for path in _candidates() if os.access(path, os.X_OK)), None)
-
-
-def _candidates() -> Iterator[Path]:
-    if on_path := shutil.which("nvcc"):
-        yield Path(on_path)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if toolkit := os.environ.get(variable):
-            yield Path(toolkit, "bin", "nvcc")
-    yield Path("/usr/local/cuda/bin/nvcc")
-    wheels = importlib.util.find_spec("nvidia")
-    for folder in (wheels.submodule_search_locations or ()) if wheels else ():
-        yield from sorted(Path(folder).glob("cu*/bin/nvcc"), reverse=True)
+    return tools.find("nvcc")
 
 
 class NvccToolchain:
@@ -96,18 +83,30 @@ class NvccToolchain:
 
     def compile(self, unit: Unit) -> bytes:
         """The binary of a unit; raises ``CompileError`` with nvcc's message, or where an entry is missing from it."""
+        code, _ = self._compiled(unit)
+        return code
+
+    def compile_verbosely(self, unit: Unit) -> tuple[bytes, str]:
+        """The binary of a unit, and what its assembler tells of each kernel (``perfsvc.build.ptxas``).
+
+        The binary's bytes are others than those of ``compile``, for they hold the assembler's options; its code is not.
+        Raises as ``compile`` does.
+        """
+        return self._compiled(unit, ptxas.VERBOSE)
+
+    def _compiled(self, unit: Unit, *further: str) -> tuple[bytes, str]:
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
             output = Path(folder, "code.cubin")
-            finished = self._run(self._arguments(unit, output), folder=unit.source.parent)
+            finished = self._run([*further, *self._arguments(unit, output)], folder=unit.source.parent)
             if finished.timed_out:
                 raise messages.still_compiling(unit, process.LIMIT_S)
             if finished.code:
                 raise self._failure(unit, finished.output)
             code = output.read_bytes()
         _require_entries(unit, code)
-        return code
+        return code, finished.output
 
     def _arguments(self, unit: Unit, output: Path) -> list[str]:
         # Run where the source lies, so that messages name it and its headers as their author knows them.
@@ -116,7 +115,7 @@ class NvccToolchain:
         architecture = [] if chosen else [f"-arch={self.target}"]
         defines = options.definitions(unit)
         rest = [f"-Xcicc={_ANY_FOLDER},{name}", *unit.options, *defines, "-o", str(output), name]
-        phase = [] if any(option in _PTX for option in unit.options) else ["--cubin"]
+        phase = [] if any(option in PTX for option in unit.options) else ["--cubin"]
         return [*phase, *architecture, *rest]
 
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:

@@ -2,6 +2,7 @@
 
 from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
 from perfsvc.judge.change_points import ChangePoint, change_points
+from perfsvc.judge.checks import Held, check_verdicts
 from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
@@ -20,9 +21,11 @@ __all__ = [
     "Alert",
     "ChangePoint",
     "Comparison",
+    "Held",
     "Sides",
     "cause_of",
     "change_points",
+    "check_verdicts",
     "compare",
     "default_threshold",
     "estimate",

@@ -9,7 +9,7 @@ import numpy as np
 from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import compare
 from perfsvc.judge.estimates import estimate_metric
-from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, Judgement, Level, Mode, Series, Status, Verdict
+from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, CheckVerdict, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
     Verdict.REGRESSION,
@@ -76,22 +76,24 @@ def verdicts(
     return sorted(filter(_is_told, judgements), key=_place)
 
 
-def exit_code(judgements: Iterable[Judgement], *, failed: bool, strict: bool) -> int:
+def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, strict: bool) -> int:
     """The exit code of a command that judges.
 
-    4 where a case failed or gave a wrong result, else 1 where something regressed, else 3 where something is
-    inconclusive and ``strict`` asks for it, else 0. A failure comes first, since a run with holes has not been judged
-    in full: cure those, then look at times. Missing, new and improved cases change nothing.
+    4 where a case failed or gave a wrong result, else 1 where something regressed that may be its code's doing, else 3
+    where something is inconclusive and ``strict`` asks for it, else 0. A failure comes first, since a run with holes
+    has not been judged in full: cure those, then look at times. Missing, new and improved cases change nothing, nor
+    does what is slower by its board or by chance: nobody can mend that in the code.
 
     Args:
         judgements: the verdicts of the command.
         failed: something failed that no verdict tells of, such as a benchmark file that cannot be read.
         strict: whether inconclusive is not good enough.
     """
-    seen = {judgement.verdict for judgement in judgements}
+    told = tuple(judgements)
+    seen = {judgement.verdict for judgement in told}
     if failed or Verdict.BROKEN in seen:
         return 4
-    if Verdict.REGRESSION in seen:
+    if any(one.verdict is Verdict.REGRESSION and not (one.cause and one.cause.blameless) for one in told):
         return 1
     return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
 

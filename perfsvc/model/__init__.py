@@ -6,6 +6,7 @@ Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
 import hashlib
 
 from perfsvc.model.confirmed import Confirmation
+from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Limiter, Occupancy
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
@@ -41,6 +42,9 @@ __all__ = [
     "Call",
     "Case",
     "Cause",
+    "Change",
+    "CheckVerdict",
+    "Checked",
     "Conditions",
     "Confirmation",
     "DeviceInfo",
@@ -49,6 +53,7 @@ __all__ = [
     "Environment",
     "Error",
     "Estimate",
+    "Facts",
     "Explained",
     "Evidence",
     "Explanation",
@@ -60,11 +65,13 @@ __all__ = [
     "Kind",
     "Launch",
     "Level",
+    "Limiter",
     "Measurement",
     "Memset",
     "Mode",
     "Moved",
     "Noise",
+    "Occupancy",
     "Profile",
     "Profiled",
     "Provenance",

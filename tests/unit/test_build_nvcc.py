@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import nvcc, process
+from perfsvc import elf
+from perfsvc.build import nvcc, process, ptxas, tools
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.model import Unit
@@ -168,8 +169,8 @@ def without_toolkit(monkeypatch, path):
     monkeypatch.setenv("PATH", path)
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
         monkeypatch.delenv(variable, raising=False)
-    real = nvcc._candidates
-    monkeypatch.setattr(nvcc, "_candidates", lambda: (p for p in real() if "/usr/local" not in str(p)))
+    real = tools._candidates
+    monkeypatch.setattr(tools, "_candidates", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
 
 
 def executable(path):
@@ -194,7 +195,7 @@ def test_nvcc_is_taken_from_path_then_cuda_home_then_cuda_path(monkeypatch, tmp_
 
 
 def test_a_machine_without_nvcc_is_told_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
     with pytest.raises(NoCompilerError, match="nvcc was not found") as raised:
         NvccToolchain("sm_90")
     assert "pip install 'perfsvc[nvcc]'" in raised.value.cure
@@ -204,14 +205,14 @@ def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):
     broken = tmp_path / "nvcc"
     broken.write_bytes(b"\x7fELF no program")
     broken.chmod(0o755)
-    monkeypatch.setattr(nvcc, "_candidates", lambda: iter((broken,)))
+    monkeypatch.setattr(tools, "_candidates", lambda _: iter((broken,)))
     with pytest.raises(NoCompilerError, match="cannot be run"):
         NvccToolchain("sm_90")
 
 
 def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
     hung = executable(tmp_path / "bin" / "nvcc")
-    monkeypatch.setattr(nvcc, "_candidates", lambda: iter((hung,)))
+    monkeypatch.setattr(tools, "_candidates", lambda _: iter((hung,)))
     toolchain = NvccToolchain("sm_90")
     hung.write_text("#!/bin/sh\nsleep 300\n")
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
@@ -220,7 +221,7 @@ def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
 
 
 def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvcc, "_candidates", lambda: iter((executable(tmp_path / "bin" / "nvcc"),)))
+    monkeypatch.setattr(tools, "_candidates", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
     toolchain, unit = NvccToolchain("sm_90"), write(tmp_path / "k")
     before = toolchain.preimage(unit)
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
@@ -239,3 +240,9 @@ def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
     source.write_text("void one(void) {}\nvoid two(void) {}\n")
     subprocess.run(["gcc", "-ffunction-sections", "-c", source, "-o", tmp_path / "a.o"], check=True)
     assert nvcc.entries(Path(tmp_path, "a.o").read_bytes()) == ("one", "two")
+
+
+def test_what_the_assembler_tells_comes_with_a_binary_of_the_same_code(toolchain, unit):
+    code, said = toolchain.compile_verbosely(unit)
+    assert {"f", "g"} < set(ptxas.read(said))
+    assert elf.code_digest(code) == elf.code_digest(toolchain.compile(unit))
