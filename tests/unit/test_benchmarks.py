@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfsvc import suite
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.errors import MissingPackageError
-from perfsvc.model import Array, Buffer, Role
+from perfsvc.model import Array, Buffer, ReasonKind, Role
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -27,7 +29,9 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown"])
+@pytest.mark.parametrize(
+    "name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown", "explain_pairs"]
+)
 def test_a_script_says_how_it_is_used(name):
     done = subprocess.run(
         [sys.executable, BENCHMARKS / f"{name}.py", "--help"], capture_output=True, text=True, check=True
@@ -273,3 +277,29 @@ def test_a_sanitizer_that_is_nowhere_is_missed(script, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     with pytest.raises(MissingPackageError, match="compute-sanitizer was not found"):
         script("sanitize").sanitizer()
+
+
+# --- explain_pairs.py ------------------------------------------------------------------------------------------------
+
+
+def test_the_pairs_are_cases_of_the_suite_and_tell_enough_reasons_apart(script):
+    pairs = script("explain_pairs")
+    cases = {f"{listed.case.benchmark}/{listed.case.variant}" for listed in suite.discover(pairs.SUITE).cases}
+    assert {case for pair in pairs.PAIRS for case in pair.cases} == cases
+    assert len(pairs.PAIRS) >= 10
+    # A script has no clocks to lower.
+    assert {pair.reason for pair in pairs.PAIRS} == set(ReasonKind) - {ReasonKind.CLOCKS}
+
+
+def test_a_folder_of_reports_is_explained_without_a_device(script, ncu_report, tmp_path, monkeypatch, capsys):
+    pairs = script("explain_pairs")
+    for name, report in {"padded": "transpose-padded-small", "unpadded": "transpose-tiled"}.items():
+        shutil.copy(ncu_report(report), tmp_path / f"transpose-{name}.ncu-rep")
+    monkeypatch.setattr(pairs, "PAIRS", pairs.PAIRS[:2])
+    monkeypatch.setattr("sys.argv", ["explain_pairs.py", "--reports", str(tmp_path)])
+    assert pairs.main() == 1  # of one case there is no report, and one is too large
+    told = capsys.readouterr().out
+    assert re.search(r"transpose: padded → unpadded +1\.97 +bank conflicts +bank conflicts +100 %", told)
+    assert "transpose-naive.ncu-rep cannot be read" in told
+    assert "FAIL  pairs not explained by what was done, of 2: 1" in told
+    assert "FAIL  size of the largest report: 1159 kB" in told
