@@ -43,7 +43,6 @@ def compare(
     threshold: float = 0.01,
     alpha: float = 0.01,
     between_cv: float | None = None,
-    lone: bool = False,
 ) -> Comparison:
     """Compares two levels by their replicas.
 
@@ -70,8 +69,6 @@ def compare(
         alpha: the probability of an interval that misses the true ratio.
         between_cv: the coefficient of variation between replicas known from elsewhere (the series' history, its model's
             boards). It is weighed with the replicas' own spread as ``PRIOR_REPLICAS`` degrees of freedom.
-        lone: whether a side of one replica may be called changed: where what stands for a replica is no process but the
-            level of a board, which has more than one behind it.
 
     Raises:
         ValueError: a side without replicas or with times that are not finite or below 0, or a parameter out of range.
@@ -89,25 +86,35 @@ def compare(
     before, after = side_of(baseline), side_of(candidate)
     if min(before.medians.min(), after.medians.min()) <= 0:
         return _of_zeros(before, after)
-    return _compared(before, after, threshold, alpha, between_cv, lone=lone)
+    return _compared(before, after, threshold, alpha, between_cv)
 
 
-def _compared(
-    before: Side, after: Side, threshold: float, alpha: float, between_cv: float | None, *, lone: bool
-) -> Comparison:
+def said(shift: float, half: float, threshold: float) -> Comparison:
+    """What a difference of logarithms says.
+
+    Args:
+        shift: candidate less baseline.
+        half: half of its interval.
+        threshold: the smallest relative change that matters.
+    """
+    ratio, low, high = exp(shift), exp(shift - half), exp(shift + half)
+    verdict = _verdict(ratio, low, high, threshold)
+    smallest = max(exp(half) - 1, threshold)
+    reason = _reason(verdict, low, high, smallest, threshold)
+    return Comparison(ratio, low, high, verdict, reason, smallest if math.isfinite(smallest) else None)
+
+
+def _compared(before: Side, after: Side, threshold: float, alpha: float, between_cv: float | None) -> Comparison:
     # Relative to one median, equal times have logarithms of exactly zero, and a ratio of exactly one.
     unit = before.logs[0]
     shift = float((after.logs - unit).mean() - (before.logs - unit).mean())
     half = half_width(before, after, alpha, between_cv)
     if half is None:
         return Comparison(exp(shift), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
-    ratio, low, high = exp(shift), exp(shift - half), exp(shift + half)
-    verdict = _verdict(ratio, low, high, threshold)
-    if verdict is not Verdict.UNCHANGED and min(len(before.medians), len(after.medians)) == 1 and not lone:
-        return Comparison(ratio, low, high, Verdict.INCONCLUSIVE, LONE)
-    smallest = max(exp(half) - 1, threshold)
-    reason = _reason(verdict, low, high, smallest, threshold)
-    return Comparison(ratio, low, high, verdict, reason, smallest if math.isfinite(smallest) else None)
+    found = said(shift, half, threshold)
+    if found.verdict is not Verdict.UNCHANGED and min(len(before.medians), len(after.medians)) == 1:
+        return Comparison(found.ratio, found.low, found.high, Verdict.INCONCLUSIVE, LONE)
+    return found
 
 
 def _of_zeros(before: Side, after: Side) -> Comparison:

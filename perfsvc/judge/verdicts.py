@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 
+from perfsvc.judge.borrowed import compare_with_boards
 from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import compare
 from perfsvc.judge.estimates import estimate_metric
@@ -144,17 +145,18 @@ def _compared(
 ) -> Judgement:
     """What ``compare`` says of a series with a right result on both sides."""
     home, before = next(iter(lenders.items()))
-    base, candidate = before.replicas, after.replicas
-    if len(lenders) > 1:
-        base, candidate = tuple((_level_of(one),) for one in lenders.values()), ((_level_of(after),),)
-    values = [*chain.from_iterable(base), *chain.from_iterable(candidate)]
+    values = [*chain.from_iterable(chain(*(one.replicas for one in lenders.values()), after.replicas))]
     if not any(values):
         return _row(series, Verdict.UNCHANGED, "both are 0", before, after)
     if min(values) <= 0:
         return _row(series, Verdict.INCONCLUSIVE, "a ratio needs values above 0 on both sides", before, after)
-    found = compare(base, candidate, threshold=threshold, alpha=alpha, lone=len(lenders) > 1)
+    if len(lenders) > 1:
+        boards = [one.replicas for one in lenders.values()]
+        found = compare_with_boards(boards, after.replicas, threshold=threshold, alpha=alpha)
+    else:
+        found = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
     row = _row(series, found.verdict, found.reason + _borrowed(series, home, len(lenders)), before, after)
-    level = estimate_metric([float(np.median(one)) for one in base]).median_s
+    level = estimate_metric([_level_of(one) for one in lenders.values()]).median_s
     return replace(row, ratio=found.ratio, low=found.low, high=found.high, smallest=found.smallest, baseline_s=level)
 
 
