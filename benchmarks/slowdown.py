@@ -4,8 +4,9 @@
 
 Copies a suite of nine variants into a temporary folder, four bound by memory and five by arithmetic, and plays nights:
 ``perfsvc run --confirm`` at the default threshold, each against the first. On some a variant is slowed by a ``-D``; on
-some a process of its own has tensor cores busy, all the time or for a share of it; on one the suite itself has such a
-load beside each second case, which no telemetry can tell from the run's own. Where the board is shared,
+some a process of its own multiplies matrices, all the time or for a share of it, which takes an H100 to its power limit
+and lowers its clocks; on one the suite itself has such products, which no telemetry can tell from the run's own load.
+Where the board is shared,
 
 - nothing may be called the kernel's doing but what was slowed that night;
 - unchanged code that moved is the environment's, or was refused: its batches rejected until the case said so.
@@ -34,13 +35,14 @@ from workbench import Claim, finish, table
 from perfsvc.device.find import find
 from perfsvc.store import Store
 
+SUITE = Path(__file__).resolve().parents[1] / "kernels"
 NIGHTS = Path(__file__).parent / "nights"
 KEEP_BUSY = "while True: pass"
 AT_WORK = "at work"
 OPTIONS = ("--confirm", "--seconds", "0.4", "--limit", "6", "--format", "json")
 """A case that a load makes slow is not sampled for seconds, and one that is refused does not wait for long."""
-FURNACE = "furnace"
-"""The benchmark that heats the board for its neighbours."""
+FURNACE = "matmul_bf16"
+"""The benchmark of the built-in suite whose products take the board to its power limit."""
 LEAST_S = 20.0
 """What a night may take: one is not begun with less time than that."""
 
@@ -237,7 +239,15 @@ def claims(seen: Sequence[Seen]) -> list[Claim]:
         claim("shared nights: kernels blamed that were not slowed", shared, 4, [one.innocent for one in shared]),
         claim("shared nights: slower, unchanged, not environment", unchanged, 3, [one.unnamed for one in unchanged]),
         claim("shared nights of unchanged code that exit with 1", unchanged, 3, [one.code == 1 for one in unchanged]),
+        Claim("slowest clock of a shared night over that of the first one", slowest_clock(seen), 0.98),
     ]
+
+
+def slowest_clock(seen: Sequence[Seen]) -> float | None:
+    """What a load has done to a clock, lest nights pass on which it did nothing; None where no clock is known."""
+    quiet = [one.clock_hz for one in seen if one.night.quiet and one.clock_hz]
+    shared = [one.clock_hz for one in seen if not one.night.quiet and one.clock_hz]
+    return min(shared) / quiet[0] if quiet and shared else None
 
 
 def claim(what: str, seen: Sequence[Seen], nights: int, wrong: Sequence[int]) -> Claim:
@@ -255,6 +265,7 @@ class Theatre:
         self._percent = percent
         self._suite = folder / "suite"
         shutil.copytree(NIGHTS / "suite", self._suite)
+        shutil.copytree(SUITE / FURNACE, self._suite / FURNACE)
 
     def play(self, night: Night) -> Seen:
         """One run, with what goes with it."""
