@@ -58,7 +58,7 @@ class Confirmation:
     @property
     def cleared(self) -> bool:
         """Whether the board is, or nothing that stays."""
-        return self.cause in {Cause.ENVIRONMENT, Cause.NOISE}
+        return self.cause.blameless
 
     @property
     def failed(self) -> bool:

@@ -28,6 +28,11 @@ class Cause(StrEnum):
     NOISE = "noise"  # nothing that stays
     UNCONFIRMED = "unconfirmed"  # nobody measured both sides again, or nobody can
 
+    @property
+    def blameless(self) -> bool:
+        """Whether no code can be at fault: what moved is shown with its cause, and is no alarm."""
+        return self in {Cause.ENVIRONMENT, Cause.NOISE}
+
 
 @dataclass(frozen=True, slots=True)
 class Series:

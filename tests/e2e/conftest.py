@@ -2,6 +2,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -101,6 +102,15 @@ class Workplace:
     def cpu(self, *arguments, suite: str, code: int | None = None) -> Ended:
         """Runs a suite on the CPU device."""
         return self("run", "--device", "cpu", "--suite", SUITES / suite, *arguments, code=code)
+
+    def own(self, suite: str) -> Path:
+        """A suite in this folder, outside any repository: what is not committed is an experiment."""
+        return Path(shutil.copytree(SUITES / suite, self.folder / suite))
+
+    def rebuild(self, suite: Path) -> None:
+        """Other binaries of every case of such a suite, of the same speed."""
+        for source in suite.glob("*/*.cu"):
+            source.write_text(source.read_text() + "// changed\n")
 
     def rows(self, query: str) -> list[tuple]:
         """What a SQL query finds in the database."""

@@ -62,10 +62,10 @@ def test_what_explains_a_time_is_never_judged_and_energy_is_told_of_where_it_mov
     assert {name: metric["verdict"] for name, metric in metrics.items()} == {"sm_cycles": None, "energy_j": None}
     assert workplace.rows("select distinct metric from verdicts") == [("time",)]
     workplace.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1e-4, "energy_j": 99.0}})
-    out = " ".join(workplace.fake("--replicas", "2", "--energy", code=1).out.split())
+    out = " ".join(workplace.fake("--replicas", "2", "--energy", code=0).out.split())
     assert "1 regression, 0 improvements, 3 unchanged" in out
     assert f"regression {CASES['beta']} energy_j: +39500.0 %" in out
-    judged = workplace("compare", "1", "2", "--format", "json", code=1).json["verdicts"]
+    judged = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
     assert {(one["case"], one["metric"]) for one in judged if one["verdict"] == "regression"} == {
         (CASES["beta"], "energy_j")
     }

@@ -14,17 +14,10 @@ USUAL = {"seconds": 1e-4}
 @pytest.fixture
 def nights(perfsvc):
     """A suite of its own, measured once; the second night is for the test to play."""
-    suite = perfsvc.folder / "suite"
-    shutil.copytree(perfsvc.suites / "scale", suite)
+    suite = perfsvc.own("scale")
     perfsvc.play({"*": USUAL})
     perfsvc.fake("--replicas", "2", suite=suite, code=0)
     return perfsvc, suite
-
-
-def rebuild(suite):
-    """Other binaries of every case."""
-    with (suite / "scale" / "scale.cu").open("a") as source:
-        source.write("// changed\n")
 
 
 def old_binary(perfsvc):
@@ -49,7 +42,7 @@ def confirm(perfsvc, *arguments, case=CASE, code=None):
 
 def test_a_slower_kernel_is_confirmed(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
     ended = perfsvc.fake("--confirm", "--format", "json", suite=suite, code=1)
     assert list(by_case(ended)) == [CASE]
@@ -65,7 +58,7 @@ def test_a_slower_kernel_is_confirmed(nights):
 
 def test_what_was_decided_and_what_it_rests_on_is_stored(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
     perfsvc.fake("--confirm", "--seed", "5", suite=suite, code=1)
     assert perfsvc.rows("select run_id, baseline_run_id, cause, seed from confirmations") == [(2, 1, "kernel", 5)]
@@ -77,7 +70,7 @@ def test_what_was_decided_and_what_it_rests_on_is_stored(nights):
 
 def test_a_table_shows_the_decision_and_how_it_is_known(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
     out = perfsvc.fake("--confirm", suite=suite, code=1).out
     assert f"kernel {CASE}: measured in turn, its code is 5.0 % slower than the baseline's" in out
@@ -86,7 +79,7 @@ def test_a_table_shows_the_decision_and_how_it_is_known(nights):
 
 def test_a_board_that_is_slow_tonight_is_the_environment_and_no_regression(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": SLOW})
     found = by_case(perfsvc.fake("--confirm", "--format", "json", suite=suite, code=0))
     assert [one["cause"] for one in found.values()] == ["environment"] * 3
@@ -96,7 +89,7 @@ def test_a_board_that_is_slow_tonight_is_the_environment_and_no_regression(night
 
 def test_a_flake_is_noise_and_kept(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
     perfsvc.play({"*": USUAL})
@@ -107,7 +100,7 @@ def test_a_flake_is_noise_and_kept(nights):
 
 def test_a_faster_kernel_is_confirmed_and_no_alarm(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": {"seconds": 0.9e-4}, old_binary(perfsvc): USUAL})
     perfsvc.fake(suite=suite, code=0)
     found = confirm(perfsvc, code=0)
@@ -128,7 +121,7 @@ def test_the_same_code_is_never_at_fault_whatever_its_turns_say(nights):
 
 def test_a_drift_of_the_board_weighs_on_neither_side(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
     perfsvc.play({"*": {"seconds": [1e-4 * 1.01**turn for turn in range(24)]}})
@@ -138,7 +131,7 @@ def test_a_drift_of_the_board_weighs_on_neither_side(nights):
 
 def test_more_pairs_are_taken_while_noise_hides_the_answer(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
     noisy = [1.2e-4, 1.05e-4, 1e-4, 1.1e-4, 1.05e-4, 1e-4] + [1.1e-4] * 18
@@ -150,7 +143,7 @@ def test_more_pairs_are_taken_while_noise_hides_the_answer(nights):
 
 def test_where_the_budget_ends_first_nothing_is_said(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
     found = confirm(perfsvc, "--budget", "0.001s", code=0)
@@ -160,7 +153,7 @@ def test_where_the_budget_ends_first_nothing_is_said(nights):
 
 def test_an_old_binary_that_crashes_confirms_nothing(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): {"fault": "crash"}})
     ended = perfsvc.fake("--confirm", "--format", "json", suite=suite, code=1)
     found = by_case(ended)[CASE]
@@ -172,7 +165,7 @@ def test_an_old_binary_that_crashes_confirms_nothing(nights):
 
 def test_a_binary_that_is_not_stored_any_more_confirms_nothing(nights):
     perfsvc, suite = nights
-    rebuild(suite)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
     with contextlib.closing(sqlite3.connect(perfsvc.database)) as connection, connection:
@@ -183,8 +176,7 @@ def test_a_binary_that_is_not_stored_any_more_confirms_nothing(nights):
 
 
 def test_a_case_is_measured_again_on_the_cpu_from_the_database_alone(perfsvc):
-    suite = perfsvc.folder / "suite"
-    shutil.copytree(perfsvc.suites / "scale", suite)
+    suite = perfsvc.own("scale")
     arguments = ("--select", "scale/beta", "--replicas", "2", "--samples", "5")
     perfsvc.cpu(*arguments, suite=suite, code=0)
     perfsvc.cpu(*arguments, suite=suite)

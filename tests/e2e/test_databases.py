@@ -115,10 +115,12 @@ def postgresql(databases):
 
 def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
     perfsvc.environment["PERFSVC_DB"] = postgresql
+    suite = perfsvc.own("scale")
     perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake(code=0)
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1.05e-4}})
-    perfsvc.fake(code=1)
+    perfsvc.fake(suite=suite, code=1)
     rows = perfsvc("compare", "latest~1", "latest", "--format", "json", code=1).json["verdicts"]
     assert [row["case"] for row in rows if row["verdict"] == "regression"] == ["scale/beta[n=100]"]
     assert len(perfsvc("report", "--all", "--format", "json", code=0).json) == 18

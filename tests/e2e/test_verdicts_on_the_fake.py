@@ -6,6 +6,11 @@ MICROSECOND = 1e-6
 CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
 
 
+@pytest.fixture
+def suite(perfsvc):
+    return perfsvc.own("scale")
+
+
 def verdicts(ended):
     rows = ended.json.get("results") or ended.json["verdicts"]
     return {row["case"]: row["verdict"] for row in rows}
@@ -22,17 +27,28 @@ def test_two_equal_runs_regress_nothing(perfsvc):
         assert row["median_s"] == pytest.approx(100 * MICROSECOND, rel=1e-6)
 
 
-def test_one_case_made_five_percent_slower_is_named_alone(perfsvc):
+def test_one_case_made_five_percent_slower_is_named_alone(perfsvc, suite):
     perfsvc.play({"*": {"seconds": 100 * MICROSECOND}})
-    perfsvc.fake(code=0)
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": {"seconds": 100 * MICROSECOND}, "scale/beta": {"seconds": 105 * MICROSECOND}})
-    ended = perfsvc.fake("--format", "json", code=1)
+    ended = perfsvc.fake("--format", "json", suite=suite, code=1)
     assert verdicts(ended) == {CASES[0]: "unchanged", CASES[1]: "regression", CASES[2]: "unchanged"}
     compared = perfsvc("compare", "latest~1", "latest", "--format", "json", code=1)
     rows = {row["case"]: row for row in compared.json["verdicts"]}
     assert [case for case, row in rows.items() if row["verdict"] == "regression"] == [CASES[1]]
     assert rows[CASES[1]]["ratio"] == pytest.approx(1.05, rel=1e-6)
     assert "scale/beta[n=100]" in perfsvc("compare", "latest~1", "latest", code=1).out
+
+
+def test_what_is_slower_with_the_same_code_is_shown_and_no_alarm(perfsvc):
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}})
+    perfsvc.fake(code=0)
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}, "scale/beta": {"seconds": 105 * MICROSECOND}})
+    ended = perfsvc.fake("--format", "json", "--strict", code=0)
+    assert verdicts(ended) == {CASES[0]: "unchanged", CASES[1]: "regression", CASES[2]: "unchanged"}
+    assert {row["cause"] for row in ended.json["results"]} == {None, "noise"}
+    assert "regression noise" in perfsvc("compare", "latest~1", "latest", code=0).out
 
 
 def test_an_inconclusive_case_is_no_regression_but_strict_says_so(perfsvc):
@@ -47,23 +63,25 @@ def test_an_inconclusive_case_is_no_regression_but_strict_says_so(perfsvc):
     perfsvc.fake("--strict", code=3)
 
 
-def test_a_regression_stays_one_on_the_next_night(perfsvc):
+def test_a_regression_stays_one_on_the_next_night(perfsvc, suite):
     perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake(code=0)
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/alpha": {"seconds": 1.2e-4}})
-    perfsvc.fake(code=1)
-    perfsvc.fake(code=1)
+    perfsvc.fake(suite=suite, code=1)
+    perfsvc.fake(suite=suite, code=1)
     perfsvc("baseline", "set", "latest", code=0)
-    perfsvc.fake(code=0)
+    perfsvc.fake(suite=suite, code=0)
     perfsvc("baseline", "clear", code=0)
-    perfsvc.fake(code=1)
+    perfsvc.fake(suite=suite, code=1)
 
 
-def test_a_slow_drift_is_compared_with_the_level_it_started_from(perfsvc):
+def test_a_slow_drift_is_compared_with_the_level_it_started_from(perfsvc, suite):
     codes = []
     for step in range(3):
         perfsvc.play({"*": {"seconds": 1e-4 * 1.008**step}})
-        codes.append(perfsvc.fake("--select", "scale/alpha").code)
+        codes.append(perfsvc.fake("--select", "scale/alpha", suite=suite).code)
+        perfsvc.rebuild(suite)
     assert codes == [0, 0, 1]
 
 
@@ -76,11 +94,12 @@ def test_new_missing_and_broken_cases_each_get_a_row(perfsvc):
     assert verdicts(ended) == {CASES[0]: "new", CASES[1]: "broken", CASES[2]: "missing"}
 
 
-def test_the_threshold_decides_what_is_relevant(perfsvc):
+def test_the_threshold_decides_what_is_relevant(perfsvc, suite):
     perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake(code=0)
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.rebuild(suite)
     perfsvc.play({"*": {"seconds": 1.05e-4}})
-    perfsvc.fake("--threshold", "10%", code=0)
+    perfsvc.fake("--threshold", "10%", suite=suite, code=0)
     perfsvc("compare", "1", "2", "--threshold", "0.1", code=0)
     perfsvc("compare", "1", "2", code=1)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perfsvc.judge import exit_code, verdicts
 from perfsvc.judge.verdicts import ORDER
-from perfsvc.model import TIME, UNJUDGED, Case, Judgement, Level, Series, Status, Verdict
+from perfsvc.model import TIME, UNJUDGED, Case, Cause, Judgement, Level, Series, Status, Verdict
 
 H100, CPU = "NVIDIA H100 80GB HBM3", "AMD EPYC 9654"
 
@@ -285,6 +285,22 @@ def test_a_failure_outranks_a_regression_which_outranks_doubt(
     found: tuple[Verdict, ...], failed: bool, strict: bool, code: int
 ) -> None:
     assert exit_code(judged(*found), failed=failed, strict=strict) == code
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (Cause.KERNEL, 1),
+        (Cause.TOOLCHAIN, 1),
+        (Cause.UNCONFIRMED, 1),
+        (None, 1),
+        (Cause.ENVIRONMENT, 0),
+        (Cause.NOISE, 0),
+    ],
+)
+def test_what_is_slower_by_no_code_is_no_alarm(cause: Cause | None, code: int) -> None:
+    (slower,) = judged(Verdict.REGRESSION)
+    assert exit_code([replace(slower, cause=cause)], failed=False, strict=True) == code
 
 
 def test_energy_has_a_verdict_where_it_moved_and_no_other() -> None:
