@@ -16,6 +16,7 @@ COMMANDS = {
     "run": "Measure the suite, store it, and judge it against the baseline.",
     "compare": "Judge one run against another.",
     "confirm": "Measure a suspect again, the baseline's binary and the run's in turn.",
+    "profile": "Have Nsight Compute count what a case does, or Nsight Systems draw it.",
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database.",
     "show": "Show a case's history.",

@@ -35,6 +35,7 @@ class Chosen(TypedDict):
     seed: int | None
     label: str
     confirm: bool
+    profile: bool
     threshold: float | None
     strict: bool
     database: str
@@ -102,6 +103,11 @@ class Chosen(TypedDict):
 @click.option(
     "--confirm", is_flag=True, help="Measure suspects again, the baseline's stored binary and this run's in turn."
 )
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Have Nsight Compute look at both binaries of what --confirm finds slower, and say why.",
+)
 @options.threshold
 @options.strict
 @options.database
@@ -111,10 +117,12 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
     Every measurement is committed as it arrives, so a run that is cut short keeps what it measured.
     """
+    if chosen["profile"] and not chosen["confirm"]:
+        raise click.UsageError("--profile looks at what --confirm finds slower: add --confirm")
     from perfsvc.service.workers import fork_servers
 
     with fork_servers() as servers:  # it imports what workers need while we import the rest
-        from perfsvc.report import confirmations, results, tables
+        from perfsvc.report import confirmations, profiles, results, tables
         from perfsvc.report.rows import Shown
         from perfsvc.service.run import run
 
@@ -140,11 +148,14 @@ def command(**chosen: Unpack[Chosen]) -> None:
     )
     if chosen["output_format"] == "json":
         again = [confirmations.confirmation_json(one) for one in outcome.confirmations]
-        output.show_json(tables.run_json(shown) | {"confirmations": again})
+        why = tables.plain(outcome.explained)
+        output.show_json(tables.run_json(shown) | {"confirmations": again, "explained": why})
     else:
         output.show(tables.run_table(shown))
         if outcome.confirmations:
             output.show("", confirmations.confirmations_table(outcome.confirmations))
+        if outcome.explained:
+            output.show("", profiles.explained_lines(outcome.explained))
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
@@ -169,6 +180,7 @@ def _request(chosen: Chosen) -> "RunRequest":
         seed=chosen["seed"],
         label=chosen["label"],
         confirm=chosen["confirm"],
+        profile=chosen["profile"],
         threshold=chosen["threshold"],
         command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
     )

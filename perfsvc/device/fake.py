@@ -31,6 +31,8 @@ A case's entry is looked up by the SHA-256 digest of one of its binaries, then i
     - ``lost``: the board vanishes. It leaves ``script.json.lost`` beside the script, and is not to be found or opened
       while that is there.
 
+``profiler`` is what ``perfsvc.profile.fake`` plays; without it the device has none.
+
 ``queue_depth`` and ``l2_bytes`` are the board's. Where the launches of a batch and what is queued beside them are more
 than the queue takes, the gate opens by itself. The board's clock, which time caps count, is what samples took, rests
 and waiting at gates that opened by themselves; nothing but ``hang`` ever sleeps.
@@ -127,6 +129,7 @@ class Script:
     l2_bytes: int = 0
     queue_depth: int = 0
     cases: Mapping[str, Entry] = field(default_factory=dict)
+    profiler: Mapping[str, Any] | None = None
 
     def entry(self, case: Case, binaries: Sequence[str] = ()) -> Entry:
         """The entry of a case with binaries of some digests, the most special one first."""

@@ -86,6 +86,7 @@ class Finding:
         reason: why it is in its state; empty while it is open.
         by: who put it there; empty where perfsvc did.
         at: when.
+        why: what its code does slower, by the newest profiles of one of its cases; empty where nobody looked.
     """
 
     id: int
@@ -102,3 +103,4 @@ class Finding:
     by: str
     at: datetime
     moved: tuple[Moved, ...]
+    why: str = ""

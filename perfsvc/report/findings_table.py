@@ -25,6 +25,8 @@ def _heading(finding: Finding) -> Text:
     heading.append(f"\n  on {finding.device_model}  {finding.device}", "dim")
     if finding.evidence:
         heading.append(f"\n  {finding.evidence}")
+    if finding.why:
+        heading.append(f"\n  why: {finding.why}")
     if finding.reason:
         who = f" by {finding.by}" if finding.by else ""
         heading.append(f"\n  {finding.state}{who} at {moment(finding.at)}: {finding.reason}")

@@ -54,7 +54,8 @@ def _history(name: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
             Text(change),
         )
     reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
-    return [heading, line, table, Text(), *reasons, *_details(last)]
+    why = [Text.assemble((f"why in run {row.run}", "bold"), f": {row.why}") for row in rows if row.why][-1:]
+    return [heading, line, table, Text(), *reasons, *_details(last), *why, *([Text()] if why else [])]
 
 
 def _changes(rows: Sequence[HistoryRow]) -> list[str]:

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from perfsvc.model import Case, Judgement
+from perfsvc.model import Case, Explained, Judgement, Profiled
 from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, Shown
 
 
@@ -98,8 +98,8 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _doubt(doubt: Doubt) -> dict[str, Any]:
-    return {**_case(doubt.case), **{name: value for name, value in _fields(doubt).items() if name != "case"}}
+def _of_case(row: Doubt | Profiled | Explained) -> dict[str, Any]:
+    return {**_case(row.case), **{name: value for name, value in _fields(row).items() if name != "case"}}
 
 
 def _judgement(judged: Judgement) -> dict[str, Any]:
@@ -118,6 +118,8 @@ OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     ResultRow: _result,
     MetricRow: _result,
     Judgement: _judgement,
-    Doubt: _doubt,
+    Doubt: _of_case,
+    Profiled: _of_case,
+    Explained: _of_case,
 }
 """How the rows that nest others are made flat."""

@@ -176,6 +176,7 @@ class HistoryRow:
         high_s: where it ends.
         replicas: how many were ok.
         details: what else is known of it; only of the newest run on a device and in a mode.
+        why: what made it slower than its baseline, where both were profiled; else empty.
     """
 
     run: int
@@ -194,6 +195,7 @@ class HistoryRow:
     high_s: float | None
     replicas: int
     details: RunDetails | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

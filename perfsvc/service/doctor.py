@@ -12,8 +12,10 @@ from perfsvc.build import Cache, toolchain_for
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import telemetry
 from perfsvc.device.find import find
-from perfsvc.errors import NoCompilerError, NoDeviceError, PerfsvcError
+from perfsvc.errors import MissingPackageError, NoCompilerError, NoDeviceError, NoProfilerError, PerfsvcError
 from perfsvc.model import DeviceInfo
+from perfsvc.profile import counters
+from perfsvc.profile.ncu import PERMIT, NcuProfiler
 from perfsvc.report.rows import CheckRow
 from perfsvc.service import packages
 
@@ -58,10 +60,7 @@ def checkup(database: str | None) -> list[CheckRow]:
         ("NVML", _nvml),
         ("PyCUDA", lambda: _pycuda(needed=gpu)),
         ("nvcc", lambda: _nvcc(needed=gpu)),
-        (
-            "Nsight Compute",
-            lambda: _program("ncu", "Nsight Compute", "install Nsight Compute to learn why times change"),
-        ),
+        ("Nsight Compute", _ncu),
         ("GPUs", lambda: _gpus(needed=gpu)),
         ("telemetry", _telemetry),
         ("CPU device", _cpu),
@@ -180,6 +179,22 @@ def _telemetry() -> Iterator[CheckRow]:
 def _cpu() -> Iterator[CheckRow]:
     (cpu,) = find(["cpu"])
     yield CheckRow("CPU device", ok=True, found=f"{cpu.model} ({cpu.target})")
+
+
+def _ncu() -> Iterator[CheckRow]:
+    """The profiler, and whether it could read a GPU's counters here; without it nothing but the why is lost."""
+    try:
+        profiler = NcuProfiler()
+    except (NoProfilerError, MissingPackageError) as error:
+        yield CheckRow("Nsight Compute", ok=None, found=error.what, cure=f"to learn why times change: {error.cure}")
+    else:
+        version = profiler.version or "of unknown version"
+        yield CheckRow("Nsight Compute", ok=True, found=f"{version} ({profiler.path})")
+    match counters.readable():
+        case True:
+            yield CheckRow("GPU counters", ok=True, found="this user may read them")
+        case False:
+            yield CheckRow("GPU counters", ok=None, found="the driver keeps them from this user", cure=PERMIT)
 
 
 def _program(command: str, name: str, cure: str) -> Iterator[CheckRow]:

@@ -15,7 +15,8 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     Raises:
         NotMeasuredError: the case is unknown, or was never measured on the device.
     """
-    rows = [_row(one) for one in store.history(case, device)]
+    why = {(one.device, one.candidate_run): one.sentence for one in store.explained_of(case)}
+    rows = [_row(one, why.get((one.device, one.run), "")) for one in store.history(case, device)]
     if device and not rows:
         known = ", ".join(sorted({one.device for one in store.history(case)}))
         raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
@@ -25,7 +26,7 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     return rows
 
 
-def _row(one: CaseInRun) -> HistoryRow:
+def _row(one: CaseInRun, why: str) -> HistoryRow:
     level = judge.level_of(one.times) if one.times else None
     return HistoryRow(
         run=one.run,
@@ -43,6 +44,7 @@ def _row(one: CaseInRun) -> HistoryRow:
         low_s=level.low_s if level else None,
         high_s=level.high_s if level else None,
         replicas=one.replicas,
+        why=why,
     )
 
 

@@ -21,6 +21,7 @@ class RunRequest:
         budget_s: seconds that the run may take on each device; None for as many as it needs.
         limit_s: seconds that a case may take in a replica before its worker is killed.
         confirm: measure suspects again, the baseline's binary and this run's in turn.
+        profile: have a profiler look at both binaries of what is confirmed to be slower.
         threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
     """
 
@@ -40,5 +41,6 @@ class RunRequest:
     seed: int | None = None
     label: str = ""
     confirm: bool = False
+    profile: bool = False
     threshold: float | None = None
     command_line: str = ""

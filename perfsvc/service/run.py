@@ -13,18 +13,31 @@ from perfsvc.measure import pool, shared
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut, Plan
 from perfsvc.measure.supply import MOST_THREADS
-from perfsvc.model import Confirmation, DeviceInfo, Judgement, Measurement, Noise, Provenance, Roof, Status, Verdict
+from perfsvc.model import (
+    Confirmation,
+    DeviceInfo,
+    Explained,
+    Judgement,
+    Measurement,
+    Noise,
+    Provenance,
+    Roof,
+    Status,
+    Verdict,
+)
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service import findings, provenance
 from perfsvc.service.compare import judge_run
 from perfsvc.service.confirm_all import confirm_all, with_causes
 from perfsvc.service.levels import Levels, levels, noises
 from perfsvc.service.planning import plan, sampling
+from perfsvc.service.profile import Under
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
 from perfsvc.service.request import RunRequest
 from perfsvc.service.targets import Target, choose, compile_units
 from perfsvc.service.turns import Means
+from perfsvc.service.why import explain_confirmed
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes
 
@@ -44,6 +57,7 @@ class RunOutcome:
         doubts: declared work that cannot be right.
         judgements: the verdicts.
         confirmations: what came of the suspects that were measured again.
+        explained: why those take longer that are confirmed to.
         problems: what is wrong with benchmarks that the selection reaches.
         warnings: what is wrong with the others.
         specs: the cases.
@@ -59,6 +73,7 @@ class RunOutcome:
     doubts: tuple[Doubt, ...]
     judgements: tuple[Judgement, ...]
     confirmations: tuple[Confirmation, ...]
+    explained: tuple[Explained, ...]
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
     specs: Mapping[Key, CaseSpec]
@@ -118,13 +133,18 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack,
         store.put_verdicts(recorder.run, judgements)
         suspects = findings.after_run(store, recorder.run, judgements)
         confirmations: list[Confirmation] = []
+        explained: list[Explained] = []
         if request.confirm:
             workers.close()  # a board has one worker at a time
             means = _means(request, by_uuid, planned, recorder, servers=servers, say=progress.say)
             confirmations = confirm_all(store, recorder.run, suspects, means, progress)
             judgements = with_causes(judgements, confirmations)
             store.put_verdicts(recorder.run, judgements)
-    return _outcome(request, found, targets, recorder, judgements=judgements, confirmations=confirmations)
+        if request.profile:
+            under = Under(by_uuid, planned.instruments, say=progress.say)
+            explained = explain_confirmed(store, confirmations, under, progress)
+    judged = (judgements, confirmations, explained)
+    return _outcome(request, found, targets, recorder, judged)
 
 
 def _outcome(
@@ -132,10 +152,9 @@ def _outcome(
     found: suite.Suite,
     targets: Sequence[Target],
     recorder: Recorder,
-    *,
-    judgements: Sequence[Judgement],
-    confirmations: Sequence[Confirmation],
+    judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[Explained]],
 ) -> RunOutcome:
+    judgements, confirmations, explained = judged
     problems, warnings = found.split_problems(request.selection)
     specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}
@@ -150,6 +169,7 @@ def _outcome(
         doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),
         confirmations=tuple(confirmations),
+        explained=tuple(explained),
         problems=problems,
         warnings=warnings,
         specs=specs,

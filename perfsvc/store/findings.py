@@ -16,6 +16,7 @@ from perfsvc.model import Direction, Finding, FindingState, Judgement, Moved, Se
 from perfsvc.store.baselines import Key, keys_of
 from perfsvc.store.columntypes import number
 from perfsvc.store.interning import case_id, case_of, new_id
+from perfsvc.store.profiles import Explanations
 from perfsvc.store.tables import Cases, Devices, FindingCases, Findings
 
 STANDING = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
@@ -178,11 +179,28 @@ def findings(connection: Connection, *where: ColumnElement[bool]) -> list[Findin
         .order_by(Findings.id.desc())
     )
     rows = connection.execute(query).all()
-    moved = _moved(connection, {row.id for row in rows})
-    return [_finding(row, moved[row.id]) for row in rows]
+    numbers = {row.id for row in rows}
+    moved, why = _moved(connection, numbers), _why(connection, numbers)
+    return [_finding(row, moved[row.id], why.get(row.id, "")) for row in rows]
 
 
-def _finding(row: Any, moved: Sequence[Moved]) -> Finding:
+def _why(connection: Connection, numbers: set[int]) -> dict[int, str]:
+    """The newest sentence on any of the cases that each finding moved."""
+    shown = Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id)
+    query = (
+        select(Findings.id, Explanations.sentence)
+        .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(
+            Explanations,
+            and_(Explanations.case_id == FindingCases.case_id, Explanations.device_id == Findings.device_id, shown),
+        )
+        .where(Findings.id.in_(numbers), Explanations.sentence != "")
+        .order_by(Explanations.id)
+    )
+    return dict(connection.execute(query).tuples().all())
+
+
+def _finding(row: Any, moved: Sequence[Moved], why: str) -> Finding:
     return Finding(
         id=row.id,
         cause=row.cause,
@@ -198,6 +216,7 @@ def _finding(row: Any, moved: Sequence[Moved]) -> Finding:
         by=row.set_by,
         at=row.set_at,
         moved=tuple(moved),
+        why=why,
     )
 
 

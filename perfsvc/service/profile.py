@@ -1,0 +1,229 @@
+"""Cases of earlier runs under a profiler, made ready from the database alone; what comes of each is stored."""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfsvc import suite
+from perfsvc.errors import LaunchError, NotMeasuredError, PerfsvcError, ProfileError
+from perfsvc.measure import shot
+from perfsvc.measure.lock import BoardLock
+from perfsvc.measure.shared import Arrays
+from perfsvc.model import Case, DeviceInfo, Launch, Profiled, Series
+from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
+from perfsvc.service import replay
+from perfsvc.service.replay import Stored
+from perfsvc.store import Store
+
+LOOK_S = 0.2
+"""Seconds between two looks at a board's lock that another run holds."""
+SECTIONS = "full"
+"""What a profile counts unless somebody asks for less: what tells most reasons apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """What cases are profiled with.
+
+    Attributes:
+        devices: those that can be had, by UUID.
+        instruments: the binaries that they work with, by UUID.
+        sections: the set of sections to count.
+        limit_s: seconds that a profile may take.
+        say: is told what a person should know while waiting.
+    """
+
+    devices: Mapping[str, DeviceInfo]
+    instruments: Mapping[str, bytes]
+    sections: str = SECTIONS
+    limit_s: float = LIMIT_S
+    say: Callable[[str], object] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A case of a run, and where a profiler is to look at it.
+
+    Attributes:
+        binary: the number of its binary in the store.
+        ran_on: the device that it ran on (UUID).
+        device: the one that it is launched on now: that one, or another of the same kind.
+    """
+
+    case: Case
+    run: int
+    binary: int
+    ran_on: str
+    device: DeviceInfo
+
+
+def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceInfo]) -> Subject:
+    """Where a case of a run can be profiled: where it ran, or else on another device that its binary is made for.
+
+    Args:
+        store: holds the run.
+        case: by its id.
+        run: which.
+        devices: those that can be had, by UUID, the preferred ones first.
+
+    Raises:
+        NotMeasuredError: the run has no binary of it, or none that runs on any of these devices.
+    """
+    built = {uuid: (found, one.binary) for (uuid, found, _), one in store.built(run).items() if found.id == case}
+    have = {uuid: (found, binary) for uuid, (found, binary) in built.items() if binary is not None}
+    if not have:
+        raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
+    known = store.devices()
+    same = [(device, device.uuid) for device in devices.values() if device.uuid in have]
+    alike = [(device, uuid) for device in devices.values() for uuid in have if known[uuid].target == device.target]
+    for device, uuid in (*same, *alike):
+        found, binary = have[uuid]
+        return Subject(found, run, binary, uuid, device)
+    where = ", ".join(f"{known[uuid].model} ({uuid})" for uuid in have)
+    raise NotMeasuredError(
+        f"run {run} has a binary of {case} for {where}, and none of the devices asked for can run it",
+        cure="profile it where it was measured: --device",
+    )
+
+
+class Profiling:
+    """Has profilers look at cases of earlier runs, one after the other.
+
+    Args:
+        store: holds their binaries, and keeps what comes of them.
+        under: what they are profiled with.
+    """
+
+    def __init__(self, store: Store, under: Under) -> None:
+        self._store = store
+        self._under = under
+        self._made: tuple[tuple[object, ...], Arrays] | None = None  # of the case before: a pair's sides share them
+
+    def known(self, subject: Subject) -> Profiled | None:
+        """The newest profile of a subject's binary that was made on its device with the same sections."""
+        for one in self._store.profiles_of(subject.binary):
+            if (one.device, one.sections) == (subject.device.uuid, self._under.sections):
+                return one
+        return None
+
+    def profile(self, subject: Subject, like: Profiled | None = None) -> Profiled:
+        """Profiles the longest launch of a case, and stores what comes of it.
+
+        Args:
+            subject: the case.
+            like: another profile of the case: the launch of the same kernel at the same place is looked at, if there
+                is one.
+
+        Raises:
+            NoProfilerError: no profiler looks at its device, or none can; nothing is stored of that.
+            MissingPackageError: there is nothing to read reports with; likewise.
+            PerfsvcError: there is no profile for another reason, which is stored.
+        """
+        profiler = profiler_for(subject.device, self._under.sections)
+        self._store.put_device(subject.device)  # it may be one that never measured
+        began = time.monotonic()
+        asked = Profiled(
+            subject.case,
+            subject.run,
+            subject.binary,
+            subject.device.uuid,
+            subject.device.model,
+            profiler.name,
+            self._under.sections,
+        )
+        try:
+            seen, report = self._look(subject, asked, profiler, like)
+        except (PerfsvcError, OSError) as failure:
+            error = failure if isinstance(failure, PerfsvcError) else _unwritable(failure)
+            failed = replace(asked, reason=error.what, cure=error.cure, wall_s=time.monotonic() - began)
+            self._store.put_profile(failed)
+            raise error from failure
+        seen = replace(seen, wall_s=time.monotonic() - began)
+        return replace(seen, id=self._store.put_profile(seen, report))
+
+    def _look(
+        self, subject: Subject, asked: Profiled, profiler: Profiler, like: Profiled | None
+    ) -> tuple[Profiled, bytes]:
+        with self.shot(subject, like) as folder:
+            report = folder / f"report{profiler.suffix}"
+            run_shot(
+                folder,
+                lambda: profiler.run(
+                    shot.command(folder), report, environment=shot.environment(), limit_s=self._under.limit_s
+                ),
+            )
+            told = shot.told(folder)
+            if told is None:
+                raise ProfileError("the profiled program ended before it launched anything", cure="report it")
+            profile = profiler.read(report, told.kernel)
+            return replace(asked, profile=profile, launch=told.launch), report.read_bytes()
+
+    @contextlib.contextmanager
+    def shot(self, subject: Subject, like: Profiled | None = None) -> Iterator[Path]:
+        """The folder of a shot of a case, while its board is nobody else's; raises what keeps it from running."""
+        series = Series(subject.case, subject.ran_on, "")
+        stored = replay.find(self._store, series, subject.run, subject.ran_on)
+        with tempfile.TemporaryDirectory(prefix="perfsvc-shot-") as name, self._alone(subject.device.uuid):
+            shot.put(
+                Path(name),
+                stored.record,
+                subject.device,
+                modules=stored.modules,
+                instruments=self._under.instruments.get(subject.device.uuid, b""),
+                inputs=self._inputs(stored),
+                launch=_same_launch(stored, like),
+            )
+            yield Path(name)
+
+    def _inputs(self, stored: Stored) -> Arrays:
+        record = stored.record
+        key = (record.bench, record.case.point, record.seed)
+        if self._made is None or self._made[0] != key:
+            file = suite.load_text(stored.bench, record.case.benchmark)
+            self._made = (key, suite.replay_inputs(file, record.case.point, record.seed))
+        return self._made[1]
+
+    @contextlib.contextmanager
+    def _alone(self, uuid: str) -> Iterator[None]:
+        """Keeps other runs from measuring on a board meanwhile."""
+        lock, said = BoardLock(uuid), False
+        while not lock.take():
+            if not said:
+                pid = lock.holder()
+                who = "another perfsvc run" + (f" (pid {pid})" if pid else "")
+                self._under.say(f"{uuid} is in use by {who}: waiting")
+            said = True
+            time.sleep(LOOK_S)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def run_shot(folder: Path, profile: Callable[[], None]) -> None:
+    """Has a profiler run a shot; what the program itself says went wrong goes before what the profiler makes of it."""
+    try:
+        profile()
+    except ProfileError as error:
+        told = shot.told(folder)
+        if told and told.what:
+            raise LaunchError(told.what, cure=told.cure) from error
+        raise
+
+
+def _unwritable(error: OSError) -> ProfileError:
+    return ProfileError(
+        f"what a profiler needs cannot be written: {error.strerror or error}",
+        cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more",
+    )
+
+
+def _same_launch(stored: Stored, like: Profiled | None) -> int | None:
+    """The launch of a case that another profile of it saw; None where it has no such launch."""
+    launches = [step for step in stored.record.steps if isinstance(step, Launch)]
+    if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):
+        return None
+    return like.launch if launches[like.launch].entry == like.profile.kernel else None

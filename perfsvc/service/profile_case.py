@@ -1,0 +1,82 @@
+"""A case that a person names, under a profiler: counted and stored, or as a timeline in a file."""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perfsvc.device.find import find
+from perfsvc.errors import NoProfilerError
+from perfsvc.measure import shot
+from perfsvc.model import Profiled
+from perfsvc.profile import nsys
+from perfsvc.service.profile import SECTIONS, Profiling, Subject, Under, run_shot, subject_of
+from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.revisions import resolve
+from perfsvc.service.targets import compile_instruments
+from perfsvc.store import Store
+
+_NO_NAME = re.compile(r"[^\w.=-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRequest:
+    """The options of ``perfsvc profile``.
+
+    Attributes:
+        case: its id.
+        run: whose binary, as ``perfsvc.service.revisions`` understands it.
+        folder: where git revisions are looked up.
+        devices: where it may be launched: where the run measured it, if that is among them.
+        tool: ``ncu`` counts, ``nsys`` draws a timeline.
+        sections: the set of sections that ncu counts.
+        output: the file that gets the tool's own report; None for none of ncu's, and for a name made of the case of
+            nsys's.
+    """
+
+    database: str
+    case: str
+    run: str
+    folder: Path
+    devices: tuple[str, ...] = ("auto",)
+    tool: Literal["ncu", "nsys"] = "ncu"
+    sections: str = SECTIONS
+    output: Path | None = None
+
+
+def profile_case(request: ProfileRequest, progress: Progress | None = None) -> Profiled | Path:
+    """Profiles a case as it ran in a run; returns what was counted, or the file of the timeline.
+
+    Raises:
+        NotMeasuredError: the run has no binary of it that any of the devices runs.
+        PerfsvcError: there is no profile for another reason.
+    """
+    progress = progress or Silent()
+    with Store.open(request.database, create=False) as store:
+        run = resolve(request.run, store, request.folder).id
+        devices = {device.uuid: device for device in find(request.devices)}
+        subject = subject_of(store, request.case, run, devices)
+        under = Under(devices, compile_instruments([subject.device], progress), request.sections, say=progress.say)
+        progress.begin("profiling", 1)
+        profiling = Profiling(store, under)
+        if request.tool == "nsys":
+            return _timeline(profiling, subject, request.output)
+        found = profiling.profile(subject)
+        if request.output and found.id is not None:
+            request.output.write_bytes(store.profile_report(found.id))
+        return found
+
+
+def _timeline(profiling: Profiling, subject: Subject, output: Path | None) -> Path:
+    """Has Nsight Systems write a timeline of a case; returns its file."""
+    if subject.device.kind != "cuda":
+        raise NoProfilerError(
+            f"Nsight Systems looks at NVIDIA's GPUs, and {subject.device.model} is none", cure="profile a run on a GPU"
+        )
+    output = output or Path(_NO_NAME.sub("-", subject.case.id).strip("-") + nsys.SUFFIX)
+    with profiling.shot(subject) as folder:
+        report = folder / f"report{nsys.SUFFIX}"
+        run_shot(folder, lambda: nsys.run(shot.command(folder), report, environment=shot.environment()))
+        shutil.copyfile(report, output)
+    return output

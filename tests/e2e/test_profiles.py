@@ -1,0 +1,150 @@
+"""Profiles: from a confirmed regression to its sentence, unattended; and of a case that a person names."""
+
+import json
+import shutil
+
+import pytest
+
+CASE = "scale/beta[n=100]"
+USUAL, SLOW = {"seconds": 1e-4}, {"seconds": 2e-4}
+QUICK, HELD_BACK = {"duration_s": 1e-4, "sm_clock_hz": 2e9}, {"duration_s": 2e-4, "sm_clock_hz": 1e9}
+SENTENCE = "2.0 × slower: lower clocks"
+
+
+@pytest.fixture
+def night(perfsvc):
+    """A suite of its own, measured once; the second night finds one case slower, and the test plays its profiler."""
+    suite = perfsvc.folder / "suite"
+    shutil.copytree(perfsvc.suites / "scale", suite)
+    perfsvc.play({"*": USUAL})
+    perfsvc.fake("--replicas", "2", suite=suite, code=0)
+    with (suite / "scale" / "scale.cu").open("a") as source:
+        source.write("// changed\n")
+    ((old,),) = perfsvc.rows(
+        "select sha256 from binary_files join measurements using (binary_id) join cases on cases.id = case_id "
+        "where role = 'module' and run_id = 1 and replica = 0 and variant = 'beta'"
+    )
+
+    def play(**profiler):
+        metrics = {"*": HELD_BACK, old: QUICK}
+        perfsvc.play({"*": USUAL, "scale/beta": SLOW, old: USUAL}, profiler={"metrics": metrics, **profiler})
+
+    play()
+    return perfsvc, suite, play
+
+
+def test_a_confirmed_regression_is_profiled_on_both_sides_and_explained_in_the_same_command(night):
+    perfsvc, suite, _ = night
+    out = perfsvc.fake("--confirm", "--profile", suite=suite, code=1).out
+    assert f"why {CASE}: {SENTENCE}" in out
+    assert "lower clocks 100 %: " in out
+    sides = perfsvc.rows("select run_id, kernel, launch, reason, binary_id is null from profiles order by run_id")
+    assert [side[0] for side in sides] == [1, 2]
+    assert {side[1:] for side in sides} == {("scale", 0, "", 0)}
+    values = (
+        "select run_id, value from profile_metrics join profiles on profiles.id = profile_id where name = 'duration_s'"
+    )
+    assert perfsvc.rows(values + " order by run_id") == [(1, 1e-4), (2, 2e-4)]
+    ((run, baseline, sentence),) = perfsvc.rows("select run_id, baseline_run_id, sentence from explanations")
+    assert (run, baseline) == (2, 1)
+    assert sentence.startswith(SENTENCE)
+
+
+def test_programs_are_told_why_too(night):
+    perfsvc, suite, _ = night
+    ended = perfsvc.fake("--confirm", "--profile", "--format", "json", suite=suite, code=1)
+    (why,) = ended.json["explained"]
+    assert (why["case"], why["baseline_run"], why["candidate_run"], why["factor"]) == (CASE, 1, 2, 2.0)
+    assert why["sentence"].startswith(SENTENCE)
+    assert why["reason"] == ""
+
+
+def test_show_and_findings_say_why(night):
+    perfsvc, suite, _ = night
+    perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
+    assert SENTENCE in perfsvc("findings", code=0).out
+    assert SENTENCE in perfsvc("show", CASE, code=0).out
+    assert SENTENCE in perfsvc("findings", "--format", "json", code=0).json[0]["why"]
+    assert SENTENCE in perfsvc("show", CASE, "--format", "json", code=0).json[-1]["why"]
+
+
+@pytest.mark.parametrize("fault", ["permission", "held", "hang", "nothing"])
+def test_a_failed_profile_fails_no_night_and_is_stored_with_its_reason(night, fault):
+    perfsvc, suite, play = night
+    play(fault=fault)
+    ended = perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
+    assert f"why {CASE}: not explained: " in ended.out
+    ((run, reason, cure),) = perfsvc.rows("select run_id, reason, cure from profiles")
+    assert (run, cure) == (2, "change the script")
+    assert reason in ended.out.replace("\n", " ")
+    ((stored, sentence),) = perfsvc.rows("select reason, sentence from explanations")
+    assert (stored, sentence) == (f"{reason}; {cure}", "")
+
+
+def test_where_nothing_profiles_a_device_that_is_said_once_and_nothing_stored(night):
+    perfsvc, suite, _ = night
+    script = json.loads(perfsvc.script.read_text())
+    del script["profiler"]
+    perfsvc.script.write_text(json.dumps(script))
+    ended = perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
+    (line,) = [line for line in ended.err.splitlines() if "profile" in line]
+    assert line.startswith("nothing is profiled on Fake GPU: ")
+    assert perfsvc.rows("select * from profiles") == []
+
+
+def test_what_was_profiled_before_is_not_profiled_again(night):
+    perfsvc, suite, play = night
+    perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
+    assert perfsvc.rows("select count(*) from profiles") == [(2,)]
+    play(fault="nothing")
+    assert SENTENCE in perfsvc.fake("--confirm", "--profile", suite=suite, code=1).out
+    assert perfsvc.rows("select count(*) from profiles") == [(2,)]
+
+
+def test_profiling_without_confirming_is_a_usage_error(night):
+    perfsvc, suite, _ = night
+    assert "add --confirm" in perfsvc.fake("--profile", suite=suite, code=2).err
+
+
+def test_a_case_of_any_run_is_profiled_from_the_database_alone(night):
+    perfsvc, suite, _ = night
+    shutil.rmtree(suite)
+    device = f"fake:{perfsvc.script}"
+    out = perfsvc("profile", CASE, "--run", "1", "--device", device, code=0).out
+    assert f"{CASE} of run 1: kernel scale" in out
+    assert "100.0 µs" in out
+    found = perfsvc("profile", CASE, "--device", device, "--format", "json", "--output", "beta.rep", code=0).json
+    assert (found["case"], found["profile"]["metrics"]) == (CASE, QUICK)
+    assert json.loads((perfsvc.folder / "beta.rep").read_text())["metrics"] == QUICK
+
+
+def test_the_cpu_has_no_profiler(perfsvc):
+    perfsvc.cpu("--select", "scale/beta", "--replicas", "1", "--samples", "2", suite="scale", code=0)
+    ended = perfsvc("profile", CASE, "--device", "cpu", code=5)
+    assert "looks at NVIDIA's GPUs" in ended.err
+    assert "Nsight Systems looks at" in perfsvc("profile", CASE, "--device", "cpu", "--tool", "nsys", code=5).err
+
+
+def test_a_failure_ends_the_command_with_its_cure(night):
+    perfsvc, _, play = night
+    play(fault="permission")
+    ended = perfsvc("profile", CASE, "--run", "1", "--device", f"fake:{perfsvc.script}", code=5)
+    assert "lets nobody read counters" in ended.err
+    assert "cure: change the script" in ended.err
+    play(fault="nothing")
+    perfsvc("profile", CASE, "--run", "1", "--device", f"fake:{perfsvc.script}", code=4)
+
+
+def test_a_variant_that_runs_python_cannot_be_profiled(perfsvc):
+    perfsvc.cpu("--select", "kinds/python", "--replicas", "1", suite="kinds", code=0)
+    ended = perfsvc("profile", "kinds/python[n=1000]", "--device", "cpu")
+    assert ended.code != 0
+
+
+@pytest.mark.parametrize(
+    ("case", "said"), [("scale/nothing[n=100]", "holds no binary"), (CASE, "none of the devices asked for can run it")]
+)
+def test_what_no_run_has_for_a_device_is_a_usage_error(night, case, said):
+    perfsvc, _, _ = night
+    device = "cpu" if case == CASE else f"fake:{perfsvc.script}"
+    assert said in perfsvc("profile", case, "--device", device, code=2).err
