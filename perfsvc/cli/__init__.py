@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "Judge one run against another.",
     "confirm": "Measure a suspect again, the baseline's binary and the run's in turn.",
     "profile": "Have Nsight Compute count what a case does, or Nsight Systems draw it.",
+    "bisect": "Find the commit that made a case slower.",
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database.",
     "show": "Show a case's history.",

@@ -6,6 +6,7 @@ from perfsvc.judge.checks import Held, check_verdicts
 from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
+from perfsvc.judge.halves import beyond, boundary
 from perfsvc.judge.noise import noise
 from perfsvc.judge.sequential import interim
 from perfsvc.judge.thresholds import ERROR_THRESHOLD, default_threshold
@@ -23,6 +24,8 @@ __all__ = [
     "Comparison",
     "Held",
     "Sides",
+    "beyond",
+    "boundary",
     "cause_of",
     "change_points",
     "check_verdicts",

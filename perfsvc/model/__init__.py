@@ -5,6 +5,7 @@ Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
 
 import hashlib
 
+from perfsvc.model.bisected import Bisection, Commit, Skipped, Trial
 from perfsvc.model.confirmed import Confirmation
 from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Limiter, Occupancy
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
@@ -37,6 +38,7 @@ __all__ = [
     "Arg",
     "Array",
     "Batch",
+    "Bisection",
     "Buffer",
     "BufferArg",
     "Call",
@@ -45,6 +47,7 @@ __all__ = [
     "Change",
     "CheckVerdict",
     "Checked",
+    "Commit",
     "Conditions",
     "Confirmation",
     "DeviceInfo",
@@ -53,10 +56,10 @@ __all__ = [
     "Environment",
     "Error",
     "Estimate",
-    "Facts",
     "Evidence",
     "Explained",
     "Explanation",
+    "Facts",
     "Finding",
     "FindingState",
     "HostFinish",
@@ -84,12 +87,14 @@ __all__ = [
     "ScalarArg",
     "Series",
     "Shift",
+    "Skipped",
     "Slowdown",
     "Status",
     "Step",
     "Suspect",
     "TensorMapArg",
     "Tolerance",
+    "Trial",
     "Unit",
     "Value",
     "Verdict",

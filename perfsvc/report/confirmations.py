@@ -1,16 +1,16 @@
 """What came of suspects that were measured again: a table for people, objects for programs."""
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import Confirmation, Measurement, Verdict
+from perfsvc.model import Confirmation, Verdict
 from perfsvc.report import units
-from perfsvc.report.layout import DASH, VERDICT_STYLES, grid, known, mode_words
+from perfsvc.report.layout import VERDICT_STYLES, grid, known, mode_words
 from perfsvc.report.plain import plain
+from perfsvc.report.turns import interval_text, turn_json
 
 DECIDED = (
     "cause",
@@ -49,7 +49,7 @@ def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType
             _case_cell(one, name, device=several),
             Text(known(one.suspect.judgement.ratio, units.percent)),
             Text(known(one.ratio, units.percent)),
-            Text(_interval(one)),
+            Text(interval_text(one.low, one.high)),
             str(one.pairs),
         )
     reasons = [
@@ -78,18 +78,8 @@ def confirmation_json(one: Confirmation) -> dict[str, Any]:
         "shift": plain(one.suspect.shift),
         "direction": plain(one.suspect.direction),
         **{name: plain(getattr(one, name)) for name in DECIDED},
-        "baseline": [_turn(turn) for turn in one.baseline],
-        "candidate": [_turn(turn) for turn in one.candidate],
-    }
-
-
-def _turn(measured: Measurement) -> dict[str, Any]:
-    return {
-        "turn": measured.replica,
-        "status": plain(measured.status),
-        "reason": measured.reason,
-        "samples": len(measured.samples_s),
-        "median_s": median(measured.samples_s) if measured.samples_s else None,
+        "baseline": [turn_json(turn) for turn in one.baseline],
+        "candidate": [turn_json(turn) for turn in one.candidate],
     }
 
 
@@ -107,9 +97,3 @@ def _cause_word(one: Confirmation) -> Text:
     if one.confirmed:
         return Text(one.cause.value, VERDICT_STYLES[one.verdict or Verdict.REGRESSION])
     return Text(one.cause.value, "dim" if one.cleared else "yellow")
-
-
-def _interval(one: Confirmation) -> str:
-    if one.low is None or one.high is None:
-        return DASH
-    return f"{units.percent(one.low)} to {units.percent(one.high)}"

@@ -48,7 +48,7 @@ def _sides(pair: _Pair, binaries: Mapping[int, BinaryRow], code: "_Code") -> Sid
     old, new, before, after = binaries[pair.old], binaries[pair.new], pair.before, pair.after
     if _calls(old.record) or _calls(new.record):
         return None
-    same_launch = _launch(old.record) == _launch(new.record)
+    same_launch = launch_of(old.record) == launch_of(new.record)
     return Sides(
         code=same_launch and code.same(old.record, new.record),
         source=same_launch and old.sources == new.sources,
@@ -61,7 +61,7 @@ def _calls(record: ReplayRecord) -> bool:
     return any(isinstance(step, Call) for step in record.steps)
 
 
-def _launch(record: ReplayRecord) -> ReplayRecord:
+def launch_of(record: ReplayRecord) -> ReplayRecord:
     """All of a replay record that is not the compiled code; a variant's name is no part of what it does."""
     return replace(record, case=replace(record.case, variant=""), modules=())
 

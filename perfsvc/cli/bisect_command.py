@@ -1,0 +1,68 @@
+"""``perfsvc bisect``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("bisect")
+@click.argument("case")
+@click.option("--good", required=True, metavar="REV", help="A git revision at which the case is as it should be.")
+@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="A later one, at which it is not.")
+@options.devices
+@click.option(
+    "--mode", type=click.Choice(["cold", "warm"]), default=None, show_default="the case's first one", help="Its mode."
+)
+@click.option(
+    "--budget",
+    type=options.Duration(),
+    default="60s",
+    show_default=True,
+    help="What each comparison of two commits may take: 90s, 20m, 1h30m.",
+)
+@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side begins.")
+@options.suite
+@options.threshold
+@options.formats()
+def command(
+    case: str,
+    good: str,
+    bad: str,
+    devices: tuple[str, ...],
+    mode: str | None,
+    budget: float,
+    seed: int | None,
+    suite: Path,
+    threshold: float | None,
+    output_format: str,
+) -> None:
+    """Find the commit that made CASE slower, or faster, between a good and a bad one.
+
+    The case is built at every commit between them, in worktrees that are gone afterwards: your checkout is not
+    touched. Commits of different code are measured in turn with the good one, each time in fresh processes.
+    """
+    from perfsvc.model import Mode
+    from perfsvc.report import bisections as report
+    from perfsvc.service.bisect import BisectRequest, bisect, exit_code
+
+    request = BisectRequest(
+        case,
+        good,
+        bad,
+        suite,
+        devices,
+        mode=Mode(mode) if mode else None,
+        budget_s=budget,
+        threshold=threshold,
+        seed=seed,
+    )
+    with output.progress() as progress:
+        found = bisect(request, progress)
+    if output_format == "json":
+        output.show_json(report.bisection_json(found))
+    else:
+        output.show(report.bisection_text(found))
+    sys.exit(exit_code(found))

@@ -1,0 +1,25 @@
+"""What was measured in turn, wherever it is shown: an interval for people, a process for programs."""
+
+from statistics import median
+from typing import Any
+
+from perfsvc.model import Measurement
+from perfsvc.report import units
+from perfsvc.report.layout import DASH
+from perfsvc.report.plain import plain
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """The interval of a ratio: ``+3.0 % to +7.0 %``; a dash where there is none."""
+    return DASH if low is None or high is None else f"{units.percent(low)} to {units.percent(high)}"
+
+
+def turn_json(measured: Measurement) -> dict[str, Any]:
+    """What one process measured of one side."""
+    return {
+        "turn": measured.replica,
+        "status": plain(measured.status),
+        "reason": measured.reason,
+        "samples": len(measured.samples_s),
+        "median_s": median(measured.samples_s) if measured.samples_s else None,
+    }

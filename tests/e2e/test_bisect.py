@@ -1,0 +1,398 @@
+"""Which commit made a case slower: histories of a suite in git, on scripted times."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from perfsvc.build.fake import FakeToolchain
+from perfsvc.model import digest
+from perfsvc.suite import Selection, discover
+
+CASE = "scale/beta[n=100]"
+SLOW = {"seconds": 1.05e-4}
+USUAL = {"seconds": 1e-4}
+AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+
+
+class History:
+    """A repository whose suite lies in a folder of it, and the times of the binary of each commit."""
+
+    def __init__(self, perfsvc):
+        self.perfsvc = perfsvc
+        self.root = perfsvc.folder / "repository"
+        self.suite = self.root / "gpu" / "kernels"
+        shutil.copytree(perfsvc.suites / "scale", self.suite)
+        self.source = self.suite / "scale" / "scale.cu"
+        self.bench = self.suite / "scale" / "bench.py"
+        self.times = {"*": USUAL}
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *arguments):
+        command = ["git", "-C", self.root, *AUTHOR, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(self, subject, text="", times=None):
+        """Commits a kernel that says ``text`` and takes these times; returns the hash."""
+        if text:
+            kernel = (self.perfsvc.suites / "scale" / "scale" / "scale.cu").read_text()
+            self.source.write_text(f"{kernel}// {text}\n")
+        if times:
+            self.times[self.binary()] = times
+            self.perfsvc.play(self.times)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", subject)
+        return self.git("rev-parse", "HEAD")
+
+    def binary(self, case=CASE):
+        (spec,) = discover(self.suite).resolve(Selection((case,)), "smoke")
+        return digest(FakeToolchain().compile(spec.units[0]))
+
+    def line(self, letters):
+        """A commit a letter, of which equal ones have equal code: capital ones are slow, ``.`` changes no kernel."""
+        for place, letter in enumerate(letters):
+            (self.root / "README").write_text(str(place))
+            text, times = ("", None) if letter == "." else (letter, SLOW if letter.isupper() else USUAL)
+            self.commit(f"commit {place}", text, times)
+
+    def bisect(self, *arguments, good, bad="HEAD", case=CASE, code=None):
+        """What ``perfsvc bisect`` says as JSON."""
+        device = f"fake:{self.perfsvc.script}"
+        places = ("--suite", self.suite, "--device", device, "--format", "json")
+        ended = self.perfsvc("bisect", case, "--good", good, "--bad", bad, *places, *arguments, code=code)
+        return ended.json if ended.out else ended
+
+    def untouched(self):
+        """Whether nothing of a search is left in the repository."""
+        return self.git("worktree", "list", "--porcelain").count("worktree ") == 1
+
+
+@pytest.fixture
+def history(perfsvc):
+    return History(perfsvc)
+
+
+def subjects(found):
+    return [commit["subject"] for commit in found["culprits"]]
+
+
+def test_the_commit_is_named_with_all_that_is_known_of_it(history):
+    history.line("abcdEFGHIJ")
+    found = history.bisect("--seed", "3", good="HEAD~9", code=1)
+    assert subjects(found) == ["commit 4"]
+    (culprit,) = found["culprits"]
+    assert culprit["hash"] == history.git("rev-parse", "HEAD~5")
+    assert (culprit["author"], culprit["parents"]) == ("Ada <ada@example.com>", [history.git("rev-parse", "HEAD~6")])
+    assert (found["verdict"], found["proven"], found["seed"]) == ("regression", True, 3)
+    assert found["proof"]["ratio"] == pytest.approx(1.05, rel=1e-6)
+    assert (found["proof"]["before"], found["proof"]["after"]) == (culprit["parents"][0], culprit["hash"])
+    assert found["changed"] == ["binary"]
+    assert found["files"] == ["gpu/kernels/scale/scale.cu"]
+    assert (found["commits"], found["builds"], found["codes"]) == (9, 10, 10)
+    assert [len(trial["baseline"]) for trial in found["trials"]] == [3] * len(found["trials"])
+    assert len(found["trials"]) <= 6
+    assert history.untouched()
+
+
+def test_commits_that_leave_the_case_alone_are_neither_built_nor_measured(history):
+    history.line("a...b.....C....D..")
+    found = history.bisect(good="HEAD~17", code=1)
+    assert subjects(found) == ["commit 10"]
+    assert (found["commits"], found["builds"], found["codes"]) == (17, 4, 4)
+
+
+def test_where_good_and_bad_are_the_only_codes_one_comparison_is_enough(history):
+    history.line("aaaaaaBBBBB")
+    found = history.bisect(good="HEAD~10", code=1)
+    assert subjects(found) == ["commit 6"]
+    assert (found["builds"], len(found["trials"])) == (2, 1)
+
+
+def test_a_slow_commit_that_was_mended_again_is_not_blamed(history):
+    history.line("aBBaaaBB")
+    found = history.bisect(good="HEAD~7", code=1)
+    assert subjects(found) == ["commit 6"]
+    assert len(found["trials"]) == 1
+
+
+def test_the_table_shows_the_commit_and_what_it_took(history):
+    history.line("aabCC")
+    ended = history.perfsvc(
+        "bisect",
+        CASE,
+        "--good",
+        "HEAD~4",
+        "--suite",
+        history.suite,
+        "--device",
+        f"fake:{history.perfsvc.script}",
+        code=1,
+    )
+    first = history.git("rev-parse", "HEAD~1")
+    assert f"{first[:10]} is the first commit at which {CASE} is slower" in ended.out
+    assert "it is 5 % slower" in ended.out
+    assert "commit 3" in ended.out
+    assert "changed: binary (gpu/kernels/scale/scale.cu)" in ended.out
+    assert "4 commits: 3 built" in ended.out
+    assert "3 comparisons of 18 processes" in ended.out
+
+
+def test_a_commit_that_does_not_compile_is_skipped(history):
+    history.line("abc")
+    history.source.write_text("#error not yet\n")
+    history.commit("half done")
+    history.line("cDD")
+    found = history.bisect(good="HEAD~6", code=1)
+    assert subjects(found) == ["commit 1"]
+    (skipped,) = found["skipped"]
+    assert skipped["subject"] == "half done"
+    assert "does not compile" in skipped["reason"]
+    assert str(history.perfsvc.folder) not in skipped["reason"]
+
+
+def test_skipped_commits_that_may_hide_the_culprit_are_named(history):
+    history.line("ab")
+    history.bench.write_text("benchmark = nothing\n")
+    history.commit("a slip")
+    shutil.rmtree(history.suite)
+    history.commit("moved away")
+    history.git("checkout", "-q", "HEAD~2", "--", ".")
+    history.commit("back, and slow", "c", SLOW)
+    found = history.bisect(good="HEAD~4", code=1)
+    assert subjects(found) == ["a slip", "moved away", "back, and slow"]
+    assert found["proof"]["before"] == history.git("rev-parse", "HEAD~3")
+    assert [one["reason"] for one in found["skipped"]] == [
+        "gpu/kernels/scale/bench.py:1: reading it raised NameError: name 'nothing' is not defined",
+        "no folder gpu/kernels",
+    ]
+    assert not found["proven"]
+
+
+def test_a_commit_with_a_wrong_result_is_skipped(history):
+    history.line("ab")
+    history.commit("wrong", "w", {"fault": "wrong"})
+    history.line("CC")
+    found = history.bisect(good="HEAD~4", code=1)
+    assert subjects(found) == ["wrong", "commit 0"]
+    assert "no right result" in found["skipped"][0]["reason"]
+
+
+def test_a_case_that_was_not_there_yet_is_skipped_and_found_by_its_earlier_name(history):
+    history.bench.write_text(history.bench.read_text().replace('"beta"', '"old"'))
+    history.commit("good", "a", None)
+    history.times[history.binary("scale/old[n=100]")] = USUAL
+    history.bench.write_text(history.bench.read_text().replace('"old"', '"other"'))
+    history.commit("gone for a while")
+    history.bench.write_text(history.bench.read_text().replace('"other"', '"beta", formerly="old"'))
+    history.commit("renamed", "b", USUAL)
+    history.commit("slow", "c", SLOW)
+    found = history.bisect(good="HEAD~3", code=1)
+    assert subjects(found) == ["slow"]
+    assert [one["subject"] for one in found["skipped"]] == ["gone for a while"]
+
+
+def test_a_change_of_the_benchmark_file_is_said(history):
+    history.line("a")
+    history.bench.write_text(history.bench.read_text().replace('{"REPEAT": 1}', '{"REPEAT": 4}'))
+    history.commit("more of it", "a", SLOW)
+    found = history.bisect(good="HEAD~1", code=1)
+    assert found["changed"] == ["binary", "benchmark file"]
+    assert found["files"] == ["gpu/kernels/scale/bench.py"]
+
+
+def test_a_header_beside_the_suite_belongs_to_the_case(history):
+    header = history.root / "gpu" / "shared" / "tile.cuh"
+    header.parent.mkdir()
+    kernel = '#include "../../shared/tile.cuh"\n' + history.source.read_text()
+    for text, times in (("a", USUAL), ("b", USUAL), ("c", SLOW), ("d", SLOW)):
+        header.write_text(f"// {text}\n")
+        history.source.write_text(kernel)
+        history.commit(f"header {text}", "", times)
+    found = history.bisect(good="HEAD~3", code=1)
+    assert (subjects(found), found["files"]) == (["header c"], ["gpu/shared/tile.cuh"])
+
+
+def test_a_branch_that_brought_it_is_searched_and_its_merge_is_not_blamed(history):
+    history.line("ab")
+    history.git("checkout", "-q", "-b", "side")
+    history.line("S")
+    history.commit("on it goes", "T", SLOW)
+    history.git("checkout", "-q", "main")
+    (history.root / "NEWS").write_text("news")
+    history.commit("meanwhile")
+    history.git("merge", "-q", "--no-ff", "-m", "merge side", "side")
+    found = history.bisect(good="HEAD~3", code=1)
+    assert subjects(found) == ["commit 0"]
+
+
+def test_what_came_from_beside_the_good_commit_came_with_its_merge(history):
+    history.line("a")
+    history.git("checkout", "-q", "-b", "side")
+    history.commit("slow", "s", SLOW)
+    history.git("checkout", "-q", "main")
+    (history.root / "NEWS").write_text("news")
+    good = history.commit("good")
+    history.git("merge", "-q", "--no-ff", "-m", "merge side", "side")
+    found = history.bisect(good=good, code=1)
+    assert subjects(found) == ["merge side"]
+
+
+def test_a_commit_that_made_it_faster_is_found_and_no_alarm(history):
+    history.line("abc")
+    history.commit("fast", "f", {"seconds": 0.9e-4})
+    history.commit("still", "g", {"seconds": 0.9e-4})
+    found = history.bisect(good="HEAD~4", code=0)
+    assert (subjects(found), found["verdict"]) == (["fast"], "improvement")
+
+
+def test_commits_that_do_not_differ_end_it(history):
+    history.line("abc")
+    found = history.bisect(good="HEAD~2", code=0)
+    assert (found["verdict"], found["culprits"]) == ("unchanged", [])
+    assert found["reason"].startswith("the case did not move")
+
+
+def test_the_same_code_is_not_even_measured(history):
+    history.line("aBBa")
+    found = history.bisect(good="HEAD~3", code=0)
+    assert (found["verdict"], found["trials"]) == ("unchanged", [])
+
+
+def test_where_noise_hides_the_difference_it_is_inconclusive(history):
+    history.line("ab")
+    wild = [1e-4, 1.3e-4, 0.8e-4, 1.1e-4, 1.4e-4, 0.9e-4, 1.2e-4] * 4
+    history.commit("wild", "c", {"seconds": wild})
+    found = history.bisect("--seed", "1", good="HEAD~2", code=3)
+    assert (found["verdict"], found["culprits"]) == ("inconclusive", [])
+    assert found["trials"][0]["pairs"] == 12
+
+
+def test_of_two_steps_the_first_is_named_with_its_share(history):
+    for text, seconds in (("a", 1e-4), ("b", 1.05e-4), ("c", 1.05e-4), ("d", 1.1e-4)):
+        history.commit(text, text, {"seconds": seconds})
+    found = history.bisect(good="HEAD~3", code=1)
+    assert subjects(found) == ["b"]
+    assert found["proof"]["ratio"] == pytest.approx(1.05, rel=1e-6)
+    assert "look for the rest" in found["reason"]
+
+
+def test_a_change_in_many_small_steps_blames_no_single_one(history):
+    for step in range(10):
+        history.commit(f"step {step}", f"s{step}", {"seconds": 1e-4 * 1.01**step})
+    found = history.bisect("--threshold", "4.5%", good="HEAD~9", code=1)
+    assert subjects(found) == ["step 5"]
+    assert not found["proven"]
+    assert "several small ones" in found["reason"]
+
+
+def test_a_dirty_checkout_is_left_as_it_is(history):
+    history.line("aBB")
+    history.source.write_text("being edited")
+    (history.root / "new").write_text("untracked")
+    before = history.git("status", "--porcelain")
+    history.bisect(good="HEAD~2", code=1)
+    assert history.source.read_text() == "being edited"
+    assert history.git("status", "--porcelain") == before
+    assert history.git("symbolic-ref", "--short", "HEAD") == "main"
+
+
+def test_an_interrupted_search_leaves_nothing_behind(history):
+    history.line("a")
+    history.commit("hangs", "h", {"fault": "hang"})
+    device = f"fake:{history.perfsvc.script}"
+    process = history.perfsvc.start("bisect", CASE, "--good", "HEAD~1", "--suite", history.suite, "--device", device)
+    with process:
+        for line in process.stderr:
+            if line.startswith("measuring"):
+                break
+        time.sleep(0.5)
+        process.send_signal(2)
+        assert process.wait(timeout=60) == 130
+    assert history.untouched()
+
+
+def test_no_worktree_is_left_where_building_is_interrupted(history, monkeypatch):
+    history.line("aB")
+
+    def interrupt(*_):
+        assert not history.untouched()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perfsvc.service.rebuilding.compile_units", interrupt)
+    history.bisect(good="HEAD~1", code=130)
+    assert history.untouched()
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        ("HEAD", "HEAD~1", "they are the wrong way round"),
+        ("main", "HEAD", "are the same commit"),
+        ("nowhere", "HEAD", "'nowhere' is no revision"),
+        ("side", "HEAD", "side is no ancestor of HEAD"),
+    ],
+)
+def test_revisions_that_make_no_history_are_a_usage_error(history, good, bad, said):
+    history.line("ab")
+    history.git("branch", "start", "HEAD~1")
+    history.git("checkout", "-q", "-b", "side", "start")
+    history.commit("elsewhere", "e")
+    history.git("checkout", "-q", "main")
+    assert said in history.bisect(good=good, bad=bad, code=2).err
+
+
+def test_a_suite_outside_a_repository_has_no_revisions(perfsvc):
+    perfsvc.play({"*": USUAL})
+    shutil.copytree(perfsvc.suites / "scale", perfsvc.folder / "suite")
+    perfsvc.environment["GIT_CEILING_DIRECTORIES"] = str(perfsvc.folder.parent)
+    ended = perfsvc("bisect", CASE, "--good", "HEAD~1", "--suite", perfsvc.folder / "suite", "--device", "cpu", code=2)
+    assert "is in no git repository" in ended.err
+
+
+def test_a_case_that_is_not_there_at_either_end_is_a_usage_error(history):
+    history.line("ab")
+    ended = history.bisect(good="HEAD~1", case="scale/bta[n=100]", code=2)
+    assert "at the bad commit" in ended.err
+    assert "scale/beta[n=100]" in ended.err
+
+
+def test_an_end_that_does_not_compile_is_a_failed_case(history):
+    history.source.write_text("#error not yet\n")
+    history.commit("not yet")
+    history.line("ab")
+    ended = history.bisect(good="HEAD~2", code=4)
+    assert "at the good commit" in ended.err
+    assert "does not compile" in ended.err
+
+
+def test_an_end_with_a_wrong_result_is_a_failed_case(history):
+    history.line("a")
+    history.commit("wrong", "w", {"fault": "wrong"})
+    assert "no right result" in history.bisect(good="HEAD~1", code=4).err
+
+
+def test_python_variants_run_what_their_benchmark_file_said(perfsvc):
+    history = History(perfsvc)
+    shutil.rmtree(history.suite)
+    shutil.copytree(perfsvc.suites / "kinds", history.suite)
+    history.commit("good")
+    (history.root / "README").write_text("more")
+    history.commit("bad")
+    places = ("--suite", history.suite, "--device", "cpu", "--format", "json")
+    found = perfsvc("bisect", "kinds/python[n=1000]", "--good", "HEAD~1", *places, code=0).json
+    assert "the same code" in found["reason"]
+
+
+def test_a_kernel_made_slower_by_a_parameter_is_found_on_the_cpu(history):
+    history.bench.write_text(history.bench.read_text().replace('smoke={"n": 100}', 'smoke={"n": 20_000}'))
+    for place, repeat in enumerate((1, 1, 1, 200, 200)):
+        text = history.bench.read_text()
+        start = text.index('{"REPEAT": ')
+        history.bench.write_text(text[:start] + f'{{"REPEAT": {repeat}}}' + text[text.index("}", start) + 1 :])
+        (history.root / "README").write_text(str(place))
+        history.commit(f"repeat {repeat}, {place}")
+    places = ("--suite", history.suite, "--device", "cpu", "--format", "json", "--budget", "5m")
+    found = history.perfsvc("bisect", "scale/beta[n=20000]", "--good", "HEAD~4", *places, code=1).json
+    assert subjects(found) == ["repeat 200, 3"]
+    assert found["proof"]["ratio"] > 2
