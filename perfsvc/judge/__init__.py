@@ -2,7 +2,7 @@
 
 from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
 from perfsvc.judge.change_points import ChangePoint, change_points
-from perfsvc.judge.checks import Held, check_verdicts
+from perfsvc.judge.checks import check_verdicts
 from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
@@ -22,7 +22,6 @@ __all__ = [
     "Alert",
     "ChangePoint",
     "Comparison",
-    "Held",
     "Sides",
     "beyond",
     "boundary",

@@ -11,9 +11,8 @@
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from perfsvc.model import Case, Cause, Change, Checked, CheckVerdict, Facts, Status, Verdict
+from perfsvc.model import Case, Cause, Change, Checked, CheckVerdict, Facts, Held, Status, Verdict
 
 REGISTER_STEP = 8
 """Registers of a thread. A warp is given its registers in pieces of 256, on every architecture since Volta."""
@@ -35,15 +34,6 @@ GONE = "the baseline has it and the candidate does not"
 
 Spot = tuple[Case, str]
 """A case and an architecture."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a kernel is compared with: as it was, by which compiler, and the check that says so, if one does."""
-
-    checked: Checked
-    toolkit: str
-    check: int | None = None
 
 
 def check_verdicts(baseline: Iterable[Held], candidate: Iterable[Checked], toolkit: str) -> list[CheckVerdict]:

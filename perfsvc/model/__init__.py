@@ -7,7 +7,7 @@ import hashlib
 
 from perfsvc.model.bisected import Bisection, Commit, Skipped, Trial
 from perfsvc.model.confirmed import Confirmation
-from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Limiter, Occupancy
+from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Held, Limiter, Occupancy
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
@@ -62,6 +62,7 @@ __all__ = [
     "Facts",
     "Finding",
     "FindingState",
+    "Held",
     "HostFinish",
     "HostMetric",
     "Judgement",

@@ -91,6 +91,15 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a kernel is compared with: as it was, by which compiler, and the number of the check that says so."""
+
+    checked: Checked
+    toolkit: str
+    check: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """A fact that is another one than before, as numbers; ``better`` is None where nobody can say which one is."""
 

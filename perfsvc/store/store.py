@@ -26,6 +26,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import budget, codes, columns, expected, interning, lookup, nights, noise, reading, schema, writing
+from perfsvc.store.checks import StaticallyChecked
 from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
 from perfsvc.store.judged import Judged
@@ -34,7 +35,7 @@ from perfsvc.store.profiles import Looked
 from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store(Judged, Confirmed, Looked):
+class Store(Judged, Confirmed, Looked, StaticallyChecked):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from perfsvc.model import Cause, Direction, FindingState, Mode, Shift, Status, Verdict
+from perfsvc.model import Cause, Direction, FindingState, Limiter, Mode, Shift, Status, Verdict
 from perfsvc.store.columntypes import FreeText, Utc, word
 from perfsvc.store.rows import State
 
@@ -40,6 +40,7 @@ class Base(DeclarativeBase):
         Cause: word(Cause),
         Direction: word(Direction),
         FindingState: word(FindingState),
+        Limiter: word(Limiter),
         Mode: word(Mode),
         Shift: word(Shift),
         State: word(State),

@@ -11,7 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
-from perfsvc.model import Cause, Mode, Noise, Roof, Rule, Status, Verdict
+from perfsvc.model import Case, Cause, Checked, Mode, Noise, Roof, Rule, Status, Verdict
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.samples import unpack
@@ -172,3 +172,11 @@ def test_profiles_of_revision_0006_are_read_and_so_is_what_they_explain(upgraded
         ("fewer warps", ("32 → 16",), (1, 2))
     ] * new
     assert not new or upgraded.profile_report(1) == b"report"
+
+
+def test_static_checks_of_revision_0007_are_read(upgraded, dump):
+    shared = Checked(Case("transpose", "shared", (("n", 64),), formerly=("tiled",)), "sm_90", "tiled")
+    found = upgraded.held([shared], "kernels", "nvcc 13.0.88")
+    assert [(one.check, one.toolkit, one.checked.facts.registers) for one in found] == (
+        [(1, "nvcc 13.0.88", 32)] * (dump.stem > "0006")
+    )

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.judge import Held, check_verdicts
-from perfsvc.model import Case, Cause, Change, Checked, Facts, Limiter, Occupancy, Status, Verdict
+from perfsvc.judge import check_verdicts
+from perfsvc.model import Case, Cause, Change, Checked, Facts, Held, Limiter, Occupancy, Status, Verdict
 
 OLD = "nvcc 13.0.88"
 TILED = Case("transpose", "tiled", (("n", 4096),))

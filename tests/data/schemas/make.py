@@ -16,6 +16,8 @@ from perfsvc.model import (
     Batch,
     Case,
     Cause,
+    Checked,
+    CheckVerdict,
     Conditions,
     Confirmation,
     DeviceInfo,
@@ -23,11 +25,14 @@ from perfsvc.model import (
     Environment,
     Estimate,
     Explained,
+    Facts,
     Judgement,
     Kind,
+    Limiter,
     Measurement,
     Mode,
     Noise,
+    Occupancy,
     Profile,
     Profiled,
     Provenance,
@@ -118,6 +123,7 @@ def fill(store: Store) -> None:
     )
     store.pin(first, [series], by="ann", comment="release")
     put_why(store, first, second, binary)
+    put_check(store, origin)
 
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
@@ -131,6 +137,15 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
     store.put_explained(
         Explained(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)
     )
+
+
+def put_check(store: Store, origin: Provenance) -> None:
+    """A kernel that is new, and one that does not compile."""
+    facts = Facts(32, 0, 0, 0, 4224, 1, (("global", 8),), "aa")
+    kernel = Checked(TILED, "sm_90", "tiled", facts=facts, occupancy=Occupancy(64, 64, Limiter.WARPS), threads=256)
+    failed = Checked(NAIVE, "sm_90", "", Status.FAILED, "does not compile")
+    verdicts = [CheckVerdict(kernel, Verdict.NEW), CheckVerdict(failed, Verdict.BROKEN, reason=failed.reason)]
+    store.put_check(origin, verdicts, toolkit="nvcc 13.0.88", disassembler="nvdisasm 13.5.37")
 
 
 def put(

@@ -1,0 +1,309 @@
+"""Static checks: the facts of kernels, what was judged of them, and what later ones are compared with."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, ForeignKey, Index, func, insert, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from perfsvc.model import (
+    Case,
+    Cause,
+    Checked,
+    CheckVerdict,
+    Facts,
+    Held,
+    Limiter,
+    Occupancy,
+    Provenance,
+    Status,
+    Verdict,
+    digest,
+)
+from perfsvc.store.engine import transaction
+from perfsvc.store.interning import case_id, case_of, insert_new, lineages_of, new_id
+from perfsvc.store.tables import Base, Cases, Free, Key
+
+Place = tuple[int, str, str]
+"""A lineage, an architecture and a kernel."""
+
+_LEVELS = (Verdict.NEW, Verdict.IMPROVEMENT)
+
+
+class Checks(Base):
+    """One execution of ``perfsvc check``; ``accepted`` is why a person made it what later ones are compared with."""
+
+    __tablename__ = "checks"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # people write their numbers down: one is never given twice
+
+    id: Mapped[Key]
+    checked_at: Mapped[datetime]
+    suite: Mapped[Free]
+    scope: Mapped[Free] = mapped_column(index=True)
+    command_line: Mapped[Free]
+    git_commit: Mapped[str] = mapped_column(index=True)
+    git_dirty: Mapped[bool]
+    git_branch: Mapped[str]
+    host: Mapped[str]
+    perfsvc_version: Mapped[str]
+    toolkit: Mapped[str]
+    disassembler: Mapped[str]
+    accepted: Mapped[Free]
+
+
+class KernelFacts(Base):
+    """The facts of a kernel, stored once however many checks find them; ``digest`` is the SHA-256 of all of them."""
+
+    __tablename__ = "facts"
+
+    id: Mapped[Key]
+    digest: Mapped[str] = mapped_column(unique=True)
+    registers: Mapped[int]
+    stack_bytes: Mapped[int]
+    spill_store_bytes: Mapped[int]
+    spill_load_bytes: Mapped[int]
+    shared_bytes: Mapped[int]
+    barriers: Mapped[int]
+    instructions: Mapped[str | None]
+    sass: Mapped[str]
+
+
+class CheckedKernels(Base):
+    """A kernel of a case for an architecture in a check, and the verdict; ``level``: later ones are compared with it.
+
+    ``kernel`` is empty where the case has none to look at.
+    """
+
+    __tablename__ = "checked_kernels"
+    __table_args__ = (Index(None, "case_id", "architecture", "check_id"),)
+
+    check_id: Mapped[int] = mapped_column(ForeignKey("checks.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    architecture: Mapped[str] = mapped_column(primary_key=True)
+    kernel: Mapped[str] = mapped_column(primary_key=True)
+    status: Mapped[Status]
+    reason: Mapped[Free]
+    facts_id: Mapped[int | None] = mapped_column(ForeignKey("facts.id", ondelete="RESTRICT"), index=True)
+    threads: Mapped[int]
+    dynamic_shared_bytes: Mapped[int]
+    warps: Mapped[int | None]
+    most_warps: Mapped[int | None]
+    limiter: Mapped[Limiter | None]
+    source: Mapped[str]
+    verdict: Mapped[Verdict | None]
+    verdict_reason: Mapped[Free]
+    cause: Mapped[Cause | None]
+    baseline_check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="SET NULL"), index=True)
+    level: Mapped[bool]
+
+
+class StaticallyChecked:
+    """The part of ``Store`` that is about static checks; each method is one transaction."""
+
+    _engine: Engine
+
+    def put_check(
+        self,
+        origin: Provenance,
+        verdicts: Sequence[CheckVerdict],
+        others: Iterable[Checked] = (),
+        *,
+        toolkit: str,
+        disassembler: str = "",
+        accepted: str = "",
+    ) -> int:
+        """Stores a check with all its verdicts and returns its number.
+
+        A kernel that is new or better, that another compiler made, or that a person accepted is what later ones are
+        compared with, unless there were uncommitted changes.
+
+        Args:
+            origin: where it comes from.
+            verdicts: on every kernel that there is one on.
+            others: what was looked at in vain.
+            toolkit: the compiler.
+            disassembler: what counted instructions; empty where nothing did.
+            accepted: why a person wants all of it for a baseline; empty where nobody does.
+        """
+        with transaction(self._engine, writes=True) as connection:
+            return _put(connection, origin, verdicts, others, (toolkit, disassembler, accepted))
+
+    def held(self, checked: Iterable[Checked], scope: str, toolkit: str) -> list[Held]:
+        """What kernels are compared with: their newest level by a compiler, else by any.
+
+        Also that of each kernel which the newest check of the scope had and which is not among them. All under the
+        present names of their cases, those of ``checked`` where it has the case.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return _held(connection, list(checked), scope, toolkit)
+
+
+def _put(
+    connection: Connection,
+    origin: Provenance,
+    verdicts: Sequence[CheckVerdict],
+    others: Iterable[Checked],
+    by: tuple[str, str, str],
+) -> int:
+    toolkit, disassembler, accepted = by
+    check = {
+        "checked_at": origin.started,
+        "suite": origin.suite,
+        "scope": origin.scope,
+        "command_line": origin.command_line,
+        "git_commit": origin.commit,
+        "git_dirty": origin.dirty,
+        "git_branch": origin.branch,
+        "host": origin.host,
+        "perfsvc_version": origin.perfsvc_version,
+        "toolkit": toolkit,
+        "disassembler": disassembler,
+        "accepted": accepted,
+    }
+    number = new_id(connection, Checks, check)
+    toolkits = _toolkits(connection, verdicts)
+    rows = [_row(connection, number, one) for one in others]
+    for verdict in verdicts:
+        other_compiler = verdict.baseline_check is not None and toolkits[verdict.baseline_check] != toolkit
+        good = verdict.verdict in _LEVELS or bool(accepted) or other_compiler
+        judged = {
+            "verdict": verdict.verdict,
+            "verdict_reason": verdict.reason,
+            "cause": verdict.cause,
+            "baseline_check_id": verdict.baseline_check,
+        }
+        row = _row(connection, number, verdict.checked, gone=verdict.verdict is Verdict.MISSING) | judged
+        rows.append(row | {"level": good and row["facts_id"] is not None and not origin.dirty and _can_run(verdict)})
+    if rows:
+        connection.execute(insert(CheckedKernels), rows)
+    return number
+
+
+def _can_run(verdict: CheckVerdict) -> bool:
+    return verdict.verdict is not Verdict.BROKEN
+
+
+def _toolkits(connection: Connection, verdicts: Iterable[CheckVerdict]) -> dict[int, str]:
+    wanted = {verdict.baseline_check for verdict in verdicts} - {None}
+    query = select(Checks.id, Checks.toolkit).where(Checks.id.in_(wanted))
+    return {row.id: row.toolkit for row in connection.execute(query)}
+
+
+def _row(connection: Connection, check: int, checked: Checked, *, gone: bool = False) -> dict[str, Any]:
+    """A row without a verdict; of a kernel that is gone without its facts, too."""
+    facts, occupancy = (None, None) if gone else (checked.facts, checked.occupancy)
+    return {
+        "check_id": check,
+        "case_id": case_id(connection, checked.case),
+        "architecture": checked.architecture,
+        "kernel": checked.kernel,
+        "status": Status.SKIPPED if gone else checked.status,
+        "reason": checked.reason,
+        "facts_id": _facts_id(connection, facts) if facts else None,
+        "threads": checked.threads,
+        "dynamic_shared_bytes": checked.dynamic_shared_bytes,
+        "warps": occupancy.warps if occupancy else None,
+        "most_warps": occupancy.most_warps if occupancy else None,
+        "limiter": occupancy.limiter if occupancy else None,
+        "source": checked.source,
+        "verdict": None,
+        "verdict_reason": "",
+        "cause": None,
+        "baseline_check_id": None,
+        "level": False,
+    }
+
+
+def _facts_id(connection: Connection, facts: Facts) -> int:
+    instructions = None if facts.instructions is None else json.dumps(dict(facts.instructions), separators=(",", ":"))
+    row = asdict(facts) | {"instructions": instructions}
+    known = digest(json.dumps(row, sort_keys=True).encode())
+    query = select(KernelFacts.id).where(KernelFacts.digest == known)
+    found = connection.scalar(query)
+    if found is None:
+        insert_new(connection, KernelFacts, row | {"digest": known})
+        found = connection.execute(query).scalar_one()
+    return found
+
+
+def _held(connection: Connection, checked: Sequence[Checked], scope: str, toolkit: str) -> list[Held]:
+    lineages = lineages_of(connection, [one.case for one in checked])
+    present = {lineage: case for case, lineage in lineages.items()}
+    expected = _of_previous(connection, scope)
+    found: dict[Place, Any] = {}
+    for row in _levels(connection, {*present, *(lineage for lineage, _, _ in expected)}):
+        place = (row.lineage_id, row.architecture, row.kernel)
+        before = found.get(place)
+        if before is None or row.toolkit == toolkit or before.toolkit != toolkit:
+            found[place] = row
+    named = {(lineages[one.case], one.architecture, one.kernel) for one in checked if one.case in lineages}
+    return [
+        Held(_checked(row, present.get(row.lineage_id)), row.toolkit, row.check_id)
+        for place, row in found.items()
+        if place in expected or place in named
+    ]
+
+
+def _of_previous(connection: Connection, scope: str) -> set[Place]:
+    """What the newest check of a scope had, one without uncommitted changes."""
+    clean = select(func.max(Checks.id)).where(Checks.scope == scope, Checks.git_dirty.is_(False))
+    query = (
+        select(Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel)
+        .join(Cases, Cases.id == CheckedKernels.case_id)
+        .where(CheckedKernels.check_id == clean.scalar_subquery(), CheckedKernels.facts_id.is_not(None))
+    )
+    return {(lineage, architecture, kernel) for lineage, architecture, kernel in connection.execute(query)}
+
+
+def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
+    """The kernels of some lineages that later ones are compared with, the oldest first, as columns."""
+    query = (
+        select(
+            *(column for column in CheckedKernels.__table__.columns),
+            *(column for column in KernelFacts.__table__.columns if column.name not in {"id", "digest"}),
+            Checks.toolkit,
+            Cases.lineage_id,
+            Cases.benchmark,
+            Cases.variant,
+            Cases.point,
+            Cases.version,
+        )
+        .join(Checks, Checks.id == CheckedKernels.check_id)
+        .join(KernelFacts, KernelFacts.id == CheckedKernels.facts_id)
+        .join(Cases, Cases.id == CheckedKernels.case_id)
+        .where(CheckedKernels.level, Cases.lineage_id.in_(set(lineages)))
+        .order_by(CheckedKernels.check_id)
+    )
+    return connection.execute(query).all()
+
+
+def _checked(row: Any, present: Case | None) -> Checked:
+    return Checked(
+        present or case_of(row.benchmark, row.variant, row.point, row.version),
+        row.architecture,
+        row.kernel,
+        row.status,
+        row.reason,
+        _facts(row._mapping),  # noqa: SLF001 - SQLAlchemy's name for a row as a mapping
+        None if row.warps is None else Occupancy(row.warps, row.most_warps, row.limiter),
+        row.threads,
+        row.dynamic_shared_bytes,
+        row.source,
+    )
+
+
+def _facts(row: Mapping[Any, Any]) -> Facts:
+    instructions = row["instructions"]
+    return Facts(
+        row["registers"],
+        row["stack_bytes"],
+        row["spill_store_bytes"],
+        row["spill_load_bytes"],
+        row["shared_bytes"],
+        row["barriers"],
+        None if instructions is None else tuple(json.loads(instructions).items()),
+        row["sass"],
+    )
