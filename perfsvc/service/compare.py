@@ -8,6 +8,7 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
+from perfsvc.service.clocks import Levels, cycles_of
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.service.sides import sides_of
 from perfsvc.store import Store
@@ -41,10 +42,9 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float
     if base == BASELINE:
         return Comparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold)))
     baseline = _compared(base, store, folder)
-    judgements = judge.verdicts(
-        store.levels(baseline.run), store.levels(candidate.run), threshold=_thresholds(store, threshold)
-    )
-    return Comparison(baseline, candidate, tuple(_with_causes(store, judgements)))
+    levels = cache(store.levels)
+    judgements = judge.verdicts(levels(baseline.run), levels(candidate.run), threshold=_thresholds(store, threshold))
+    return Comparison(baseline, candidate, tuple(_with_causes(store, levels, judgements)))
 
 
 def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgement]:
@@ -55,8 +55,8 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
     (``Store.expected``). So a case that is gone for good is missing once, and neither a smaller selection nor what was
     left out for want of budget misses anything.
     """
-    candidate = store.levels(run)
     levels_of = cache(store.levels)
+    candidate = levels_of(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
     baselines = {
         series: levels_of(earlier)[series]
@@ -64,13 +64,13 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
         if series in levels_of(earlier)
     }
     judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=_thresholds(store, threshold))
-    return _with_causes(store, judgements)
+    return _with_causes(store, levels_of, judgements)
 
 
-def _with_causes(store: Store, judgements: Sequence[Judgement]) -> list[Judgement]:
+def _with_causes(store: Store, levels: Levels, judgements: Sequence[Judgement]) -> list[Judgement]:
     """The judgements with why each series moved; nothing is looked up where none did."""
     moved = any(judgement.verdict in judge.MOVES for judgement in judgements)
-    return judge.with_causes(judgements, sides_of(store, judgements) if moved else {})
+    return judge.with_causes(judgements, sides_of(store, judgements) if moved else {}, cycles_of(levels, judgements))
 
 
 def _compared(text: str, store: Store, folder: Path) -> ComparedRun:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from perfsvc import judge
 from perfsvc.model import Cause, Direction, Judgement, Shift, Suspect
 from perfsvc.report import units
 from perfsvc.service.alerts import alerts
+from perfsvc.service.clocks import cycles_of
 from perfsvc.service.sides import sides_of
 from perfsvc.store import Store
 
@@ -35,7 +37,8 @@ def doubts(store: Store, run: int, judgements: Iterable[Judgement]) -> Doubts:
     judged = {judgement.series: judgement for judgement in judgements}
     raised = alerts(store, run, judged)
     sides = sides_of(store, [*judged.values(), *(one.judgement for one in raised.values())])
-    caused = judge.with_causes([one.judgement for one in raised.values()], sides)
+    alerted = [one.judgement for one in raised.values()]
+    caused = judge.with_causes(alerted, sides, cycles_of(cache(store.levels), alerted))
     now = judged | {one.series: one for one in caused}
     found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
     groups = judge.together(now.values(), sides).values()

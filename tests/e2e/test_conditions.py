@@ -81,3 +81,15 @@ def test_a_board_that_does_not_recover_fails_its_case_and_says_so(perfsvc):
     assert row["status"] == "failed"
     assert row["reason"].startswith("the board did not recover from thermal slowdown within 30 s")
     assert row["cure"]
+
+
+def test_a_slower_clock_is_told_from_slower_code(perfsvc):
+    usual, capped = ({"seconds": 198_000 / hz, "conditions": [{"sm_clock_hz": hz}]} for hz in (1.98e9, 1.89e9))
+    slow_memory = {"seconds": 198_000 / 1.89e9, "conditions": [{"sm_clock_hz": 1.98e9}]}
+    perfsvc.play({"*": usual})
+    perfsvc.fake(code=0)
+    perfsvc.play({"*": usual, "scale/beta": capped, "scale/gamma": slow_memory})
+    perfsvc.fake(code=0)
+    judged = {row["case"]: row for row in perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]}
+    assert [judged[CASES[name]]["cause"] for name in ("alpha", "beta", "gamma")] == [None, "environment", "noise"]
+    assert judged[CASES["beta"]]["reason"].endswith("it took as many cycles as before, of a clock 4.5 % slower")

@@ -1,8 +1,12 @@
 """Why a series moved, as far as both sides tell it without measuring again."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from perfsvc.judge import Sides, together, with_causes
+from perfsvc.judge import Sides, compare, together, with_causes
+from perfsvc.judge.causes import by_the_clock
 from perfsvc.model import TIME, Case, Cause, Direction, Judgement, Series, Verdict
 
 SAME = Sides(code=True, source=True, toolkit=True, board=True)
@@ -94,3 +98,73 @@ def test_an_edited_kernel_is_not_excused_by_the_board() -> None:
     every = [*night(SLOW, SLOW, SLOW, SLOW, SLOW), judgement("edited")]
     sides = {one.series: SAME for one in every[:-1]} | {every[-1].series: EDITED}
     assert with_causes(every, sides)[-1].cause is Cause.UNCONFIRMED
+
+
+# --- the clock -------------------------------------------------------------------------------------------------------
+
+
+def replicas(level: float, *spread: float) -> list[list[float]]:
+    return [[level * (1 + one)] for one in spread or (-0.0005, 0.0, 0.0005)]
+
+
+def timed(ratio: float, verdict: Verdict = Verdict.REGRESSION) -> Judgement:
+    return replace(judgement("tiled", verdict), ratio=ratio)
+
+
+def test_a_case_of_as_many_cycles_is_slower_by_its_clock() -> None:
+    cycles = compare(replicas(198_000), replicas(198_100))
+    one = timed(1.048)
+    [found] = with_causes([one], {one.series: SAME}, {one.series: cycles})
+    assert found.cause is Cause.ENVIRONMENT
+    assert found.reason.endswith(
+        "the code is the same on both sides, and it took as many cycles as before, of a clock 4.5 % slower"
+    )
+    assert by_the_clock(timed(0.954, Verdict.IMPROVEMENT), cycles).endswith("of a clock 4.9 % faster")
+
+
+@pytest.mark.parametrize(
+    ("time", "after"),
+    [
+        (1.048, replicas(198_000 * 1.048)),  # as a case that waits for a slower memory: the clock is what it was
+        (1.048, replicas(198_000 * 1.03)),  # it takes more cycles as well
+        (1.048, replicas(198_000 * 1.03, -0.05, 0.0, 0.05)),  # it seems to, and noise could be why
+        (1.012, replicas(198_000 * 1.009)),  # within the threshold, but most of the change
+        (1.048, replicas(198_000 * 0.95)),  # fewer of a clock slower still: this tells of nothing simple
+    ],
+)
+def test_the_clock_is_not_said_to_be_why_where_cycles_moved(time: float, after: list[list[float]]) -> None:
+    cycles = compare(replicas(198_000), after)
+    assert by_the_clock(timed(time), cycles) == ""
+    one = timed(time)
+    assert with_causes([one], {one.series: SAME}, {one.series: cycles})[0].cause is Cause.NOISE
+
+
+def test_the_clock_acquits_no_other_code_and_is_told_of() -> None:
+    one = timed(1.048)
+    [found] = with_causes([one], {one.series: EDITED}, {one.series: compare(replicas(198_000), replicas(198_100))})
+    assert found.cause is Cause.UNCONFIRMED
+    assert found.reason == "beyond the threshold; it took as many cycles as before, of a clock 4.5 % slower"
+
+
+def test_what_did_not_move_or_counted_no_cycles_is_not_spoken_for() -> None:
+    cycles = compare(replicas(198_000), replicas(198_000))
+    assert by_the_clock(timed(1.048, Verdict.INCONCLUSIVE), cycles) == ""
+    assert by_the_clock(timed(1.048), None) == ""
+    assert by_the_clock(replace(timed(1.048), ratio=None), cycles) == ""
+
+
+def test_code_that_is_slower_is_laid_to_the_clock_no_more_often_than_chance_allows() -> None:
+    rng = np.random.default_rng(1)
+
+    def laid(slower: float, clock: float, times: int = 300) -> float:
+        """How often a case is said to be slower by its clock, of processes that differ by 0.3 %."""
+        said = 0
+        for _ in range(times):
+            base, now = (np.exp(rng.normal(0, 0.003, 3)) for _ in range(2))
+            time = compare([[one] for one in base], [[one * slower / clock] for one in now])
+            cycles = compare([[one] for one in base], [[one * slower] for one in now])
+            said += bool(by_the_clock(timed(time.ratio, time.verdict), cycles))
+        return said / times
+
+    assert laid(1.03, 1.0) <= 0.01
+    assert laid(1.0, 0.95) >= 0.95
