@@ -15,6 +15,7 @@ WRITTEN: Mapping[str, Callable[[float], str]] = {
     "_s": units.seconds,
     "_hz": units.frequency,
     "_bytes": lambda value: units.size(round(value)),
+    **dict.fromkeys(("_throughput", "_rate", "_occupancy"), lambda value: f"{100 * value:.1f} %"),
 }
 """How a metric is written, by how its name ends."""
 GROUPED = 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError
+from perfsvc.errors import MissingPackageError, NoProfilerError
 from perfsvc.profile import reading
 from perfsvc.profile.finding import find as find_program
 from perfsvc.profile.ncu import NcuProfiler

@@ -1,12 +1,15 @@
+import os
 import re
 from dataclasses import replace
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from perfsvc.device import telemetry
 from perfsvc.errors import NoCompilerError, NoDeviceError
 from perfsvc.model import DeviceInfo
+from perfsvc.profile import counters, reading
 from perfsvc.service import doctor, packages
 from perfsvc.store import Store
 
@@ -176,3 +179,48 @@ def test_a_machine_without_gpus_has_the_cpu_and_says_nothing_of_a_toolkit(machin
 def test_every_package_that_perfsvc_requires_is_looked_for():
     required = {re.match(r"[\w.-]+", text)[0] for text in metadata.requires("perfsvc") if "extra ==" not in text}
     assert required == set(packages.REQUIRED)
+
+
+@pytest.fixture
+def stand_in(machine, monkeypatch):
+    """Nsight Compute's stand-in on PATH."""
+    folder = Path(__file__).parents[1] / "data" / "ncu_stand_in"
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_nsight_compute_is_found_with_its_version(stand_in):
+    row = rows()["Nsight Compute"]
+    assert (row.ok, row.found) == (True, f"2025.3.1.0 ({stand_in / 'ncu'})")
+
+
+def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkeypatch):
+    monkeypatch.setattr(reading, "import_module", raising(ImportError("none")))
+    row = rows()["Nsight Compute"]
+    assert row.ok is None
+    assert "pip install 'perfsvc[profile]'" in row.cure
+
+
+@pytest.mark.parametrize(
+    ("restricted", "capabilities", "ok"),
+    [
+        ("0", "0000000000000000", True),
+        ("1", "0000000000200000", True),
+        ("1", "0000004000000000", True),
+        ("1", "00000000a80425fb", None),
+    ],
+)
+def test_whether_this_user_may_read_the_gpus_counters(stand_in, monkeypatch, tmp_path, restricted, capabilities, ok):
+    (tmp_path / "params").write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\nDmaRemapPeerMmio: 1\n")
+    (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n")
+    monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
+    monkeypatch.setattr(counters, "STATUS", tmp_path / "status")
+    row = rows()["GPU counters"]
+    assert row.ok is ok
+    assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in row.cure
+
+
+def test_where_nobody_can_tell_about_counters_nothing_is_said(stand_in, monkeypatch, tmp_path):
+    monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
+    assert counters.readable() is None
+    assert "GPU counters" not in rows()
