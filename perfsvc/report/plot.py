@@ -4,11 +4,11 @@ The same ladders give the same file, byte for byte: the layout is worked out fro
 nothing in the file says when it was drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from math import floor, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.model import Status
@@ -69,18 +69,38 @@ def write(ladders: Sequence[Ladder], title: str, subtitle: str, destination: Pat
         UsageError: the name has no such ending, or cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
-    metadata = METADATA.get(destination.suffix.lower())
-    if metadata is None:
+    require_ending(destination, "ladders.svg")
+    save(lambda: _drawn(ladders, title, subtitle), destination)
+
+
+def require_ending(destination: Path, example: str) -> None:
+    """Raises ``UsageError`` where a file's name does not say which kind of picture it is to be."""
+    if destination.suffix.lower() not in METADATA:
         raise UsageError(
-            f"{destination.name!r} does not say what to draw", cure=f"name it like ladders.svg ({', '.join(METADATA)})"
+            f"{destination.name!r} does not say what to draw", cure=f"name it like {example} ({', '.join(METADATA)})"
         )
+
+
+def save(draw: Callable[[], "Figure"], destination: Path | BinaryIO, ending: str = "") -> None:
+    """Writes a figure that is drawn in the house's look.
+
+    Args:
+        draw: makes it.
+        destination: the file, which is replaced, or an open one.
+        ending: what kind of picture it is to be; of a file by its name.
+
+    Raises:
+        UsageError: the file cannot be written.
+        MissingPackageError: Matplotlib is not installed.
+    """
     require_matplotlib()
     import matplotlib as mpl
     from matplotlib import style
 
+    kind = ending or Path(str(destination)).suffix.lower()
     with style.context("default"), mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK}):
         try:
-            _drawn(ladders, title, subtitle).savefig(destination, dpi=200, metadata=metadata)
+            draw().savefig(destination, dpi=200, metadata=METADATA[kind], format=kind[1:])
         except OSError as error:
             raise UsageError(
                 f"{destination} cannot be written: {error.strerror or error}",
