@@ -197,7 +197,7 @@ def _why(connection: Connection, numbers: set[int]) -> dict[int, str]:
         .where(Findings.id.in_(numbers), Explanations.sentence != "")
         .order_by(Explanations.id)
     )
-    return dict(connection.execute(query).tuples().all())
+    return {row.id: row.sentence for row in connection.execute(query)}
 
 
 def _finding(row: Any, moved: Sequence[Moved], why: str) -> Finding:

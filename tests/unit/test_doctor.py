@@ -210,7 +210,9 @@ def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkey
         ("1", "00000000a80425fb", None),
     ],
 )
-def test_whether_this_user_may_read_the_gpus_counters(stand_in, monkeypatch, tmp_path, restricted, capabilities, ok):
+def test_whether_this_user_may_read_counters(  # noqa: PLR0917 - a row of the table above
+    stand_in, monkeypatch, tmp_path, restricted, capabilities, ok
+):
     (tmp_path / "params").write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\nDmaRemapPeerMmio: 1\n")
     (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n")
     monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")

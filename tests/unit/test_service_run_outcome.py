@@ -37,6 +37,7 @@ def outcome(night, cause, found, status=Status.OK):
         doubts=(),
         judgements=(judged,),
         confirmations=(again,) if cause else (),
+        explained=(),
         problems=(),
         warnings=(),
         specs={},
