@@ -27,7 +27,7 @@ def sums(a):
     return sum(drifted(a + k) for k in range(ACCUMULATORS))
 
 
-def variant(name, entry, reference=curbed, options="", **params):
+def variant(name, entry, reference=curbed, options="", block=BLOCK, **params):
     return Variant(
         name,
         source="arithmetic.cu",
@@ -40,8 +40,8 @@ def variant(name, entry, reference=curbed, options="", **params):
             "TOGETHER": 0,
             **params,
         },
-        grid=lambda n: ceil_div(n, BLOCK),
-        block=BLOCK,
+        grid=lambda n: ceil_div(n, block),
+        block=block,
         args=("b", "a", "n"),
         reference=reference,
         options=options,
@@ -63,7 +63,7 @@ benchmark = Benchmark(
         variant("parted", "branches", either, PARTED=1),
         variant("in_registers", "sums", sums),
         variant("spilled", "sums", sums, "-maxrregcount=32"),
-        variant("by_itself", "turns"),
-        variant("in_step", "turns", TOGETHER=1),
+        variant("by_itself", "turns", block=1024),
+        variant("in_step", "turns", block=1024, TOGETHER=1),
     ],
 )

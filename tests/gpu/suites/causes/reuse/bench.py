@@ -7,7 +7,7 @@ import numpy as np
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
 
-PASSES, SHIFT, BLOCK = 8, 2**20, 256  # 4 MiB apart: an element is read again when 4 MiB more were read
+PASSES, SHIFT, BLOCK = 8, 2**18, 256  # an element is read again when 1 MiB more was read
 
 
 def reference(a):
@@ -27,8 +27,8 @@ def variant(name, spread):
 
 
 benchmark = Benchmark(
-    points=[{"n": 2**25}],
-    smoke={"n": 2**23},
+    points=[{"n": 2**26}],
+    smoke={"n": 2**21},
     inputs=lambda rng, n: {"a": rng.random(n, dtype="float32")},
     outputs={"b": output("float32", lambda n: n)},
     reference=reference,
