@@ -10,7 +10,7 @@ decomposition approach: a guide for implementation", Energy Policy 86, 2015). Wo
 their cycles on, so that its growth is divided among memory, shared memory, computing and barriers by subtraction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -49,6 +49,10 @@ class Pair:
         """A metric of the fast and of the slow one; None where one of them lacks it."""
         fast, slow = self.fast.metrics.get(metric), self.slow.metrics.get(metric)
         return None if fast is None or slow is None else (fast, slow)
+
+    def sizes(self, of: Callable[[Profile], float | None]) -> tuple[float | None, float | None]:
+        """Something made of metrics, of the fast and of the slow one."""
+        return of(self.fast), of(self.slow)
 
     def arrow(self, fast: str, slow: str) -> str:
         """How the two differ, before → after."""

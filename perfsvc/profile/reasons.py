@@ -15,6 +15,8 @@ from perfsvc.profile.pair import COMPUTING, MEMORY, SHARED, Pair, clamp, growth_
 SECTOR_BYTES = 32
 LEAST_GROWTH = 0.02
 """Of a logarithm: what two launches of one kernel may differ by."""
+LEAST_FALL = 0.01
+"""Of a hit rate."""
 LEAST_TENSOR = 0.01
 """Of the tensor cores' peak, below which a kernel does not live by them."""
 LEAST_LOCAL = 0.005
@@ -64,7 +66,7 @@ def tensor(pair: Pair) -> Found | None:
 
 def spills(pair: Pair) -> Found | None:
     """More traffic to local memory, where registers go that do not fit, and arrays whose index is not known."""
-    before, after = (_sum(profile, "local_{}_requests") for profile in (pair.fast, pair.slow))
+    before, after = pair.sizes(lambda profile: _sum(profile, "local_{}_requests"))
     instructions = pair.both("instructions")
     if before is None or after is None or instructions is None or after - before < LEAST_LOCAL * instructions[1]:
         return None
@@ -89,19 +91,10 @@ def spills(pair: Pair) -> Found | None:
 
 def bank_conflicts(pair: Pair) -> Found | None:
     """Threads of a warp that want different words of one bank of shared memory wait for each other."""
-    conflicts, seconds = pair.both("shared_bank_conflicts"), []
-    for profile in (pair.fast, pair.slow):
-        each, units, clock = (
-            profile.metrics.get(name) for name in ("shared_bank_conflicts", "multiprocessors", "sm_clock_hz")
-        )
-        seconds.append(each / (units * clock) if each is not None and units and clock else None)
-    before, after = seconds
-    if (
-        conflicts is None
-        or before is None
-        or after is None
-        or growth_of(*(each + 1 for each in conflicts)) < LEAST_GROWTH
-    ):
+    conflicts, (before, after) = pair.both("shared_bank_conflicts"), pair.sizes(_conflicts_s)
+    if conflicts is None or before is None or after is None:
+        return None
+    if growth_of(*(each + 1 for each in conflicts)) < LEAST_GROWTH:
         return None
     wavefronts = _difference(pair, "shared_{}_wavefronts")
     of_wavefronts = clamp((conflicts[1] - conflicts[0]) / wavefronts) if wavefronts > 0 else 0.0
@@ -112,7 +105,7 @@ def bank_conflicts(pair: Pair) -> Found | None:
 
 def uncoalesced(pair: Pair) -> Found | None:
     """A warp's access touches more sectors than its bytes fill."""
-    fast, slow = (_used(profile) for profile in (pair.fast, pair.slow))
+    fast, slow = pair.sizes(_used)
     grown = growth_of(slow, fast)
     if fast is None or slow is None or grown < LEAST_GROWTH:
         return None
@@ -162,7 +155,7 @@ def occupancy(pair: Pair) -> Found | None:
 
 def tail(pair: Pair) -> Found | None:
     """Multiprocessors idle at the end, or all along, because the grid's last wave does not fill them."""
-    idle = [_idle(profile) for profile in (pair.fast, pair.slow)]
+    idle = pair.sizes(_idle)
     waves = pair.both("waves")
     unfilled = pair.growth("theoretical_occupancy") - pair.growth("achieved_occupancy")
     grown = growth_of(idle[1], idle[0]) + unfilled
@@ -178,27 +171,27 @@ def tail(pair: Pair) -> Found | None:
 
 def hit_rate(pair: Pair) -> Found | None:
     """More of what threads ask for misses the caches."""
-    sectors = [_sum(profile, "global_{}_sectors") for profile in (pair.fast, pair.slow)]
-    asked = growth_of(*sectors)
-    grown = max(pair.growth("l2_sectors"), growth_of(*(_dram(profile) for profile in (pair.fast, pair.slow)))) - asked
-    if not all(sectors) or grown < LEAST_GROWTH:
+    missed = _missed(pair)
+    level = max(missed, key=lambda each: missed[each])
+    grown, rates = sum(missed.values()), pair.both(f"{level}_hit_rate")
+    if rates is None or grown < LEAST_GROWTH:
         return None
-    level = "l2" if -pair.growth("l2_hit_rate") >= -pair.growth("l1_hit_rate") else "l1"
-    rates = pair.both(f"{level}_hit_rate")
-    detail = f"{level.upper()} {pair.arrow(*(_percent(each) for each in rates))}" if rates else "of the caches"
+    detail = f"{level.upper()} {pair.arrow(*(_percent(each) for each in rates))}"
     felt = max(pair.of_group(MEMORY), pair.of_busy(CACHES))
     names = ("l2_hit_rate", "l1_hit_rate", "dram_read_bytes", "dram_write_bytes", "l2_sectors")
     return Found(min(pair.of_log(grown), felt), detail, names)
 
 
 def traffic(pair: Pair) -> Found | None:
-    """Threads ask for more bytes, however they ask."""
-    bytes_of = [_dram(profile) for profile in (pair.fast, pair.slow)]
-    asked = growth_of(*(_asked(profile) for profile in (pair.fast, pair.slow)))
-    grown = min(asked, max(growth_of(*bytes_of), pair.growth("l2_sectors"))) if asked else growth_of(*bytes_of)
-    if grown < LEAST_GROWTH or bytes_of[0] is None or bytes_of[1] is None:
+    """More bytes move for another reason than that caches miss or that a sector's bytes are not used."""
+    moved = {"DRAM": pair.sizes(_dram), "the L2 cache": pair.sizes(_l2)}
+    place = max(moved, key=lambda each: growth_of(*moved[each]))
+    less, more = moved[place]
+    elsewhere = sum(_missed(pair).values()) + max(growth_of(*reversed(pair.sizes(_used))), 0.0)
+    grown = growth_of(less, more) - elsewhere
+    if less is None or more is None or grown < LEAST_GROWTH:
         return None
-    detail = f"{pair.arrow(*(_bytes(each) for each in bytes_of if each is not None))} of DRAM"
+    detail = f"{pair.arrow(_bytes(less), _bytes(more))} of {place}"
     felt = max(pair.of_group(MEMORY), pair.of_busy(CACHES))
     names = ("dram_read_bytes", "dram_write_bytes", "dram_throughput", "l2_sectors", "global_load_requests")
     return Found(min(pair.of_log(grown), felt), detail, (*names, "global_store_requests"))
@@ -252,6 +245,13 @@ def _computing(pair: Pair) -> float:
     return max(pair.of_group(COMPUTING), pair.of_busy(PIPES))
 
 
+def _conflicts_s(profile: Profile) -> float | None:
+    """How long the passes take that conflicts cost: each multiprocessor makes one a cycle."""
+    names = ("shared_bank_conflicts", "multiprocessors", "sm_clock_hz")
+    conflicts, units, clock = (profile.metrics.get(name) for name in names)
+    return conflicts / (units * clock) if conflicts is not None and units and clock else None
+
+
 def _ways(pair: Pair) -> str:
     """How many passes an access takes, of loads or of stores, whichever grew more."""
     found: dict[str, tuple[float, float]] = {}
@@ -272,7 +272,7 @@ def _sum(profile: Profile, name: str) -> float | None:
 
 
 def _difference(pair: Pair, name: str) -> float:
-    before, after = (_sum(profile, name) for profile in (pair.fast, pair.slow))
+    before, after = pair.sizes(lambda profile: _sum(profile, name))
     return 0.0 if before is None or after is None else after - before
 
 
@@ -291,6 +291,25 @@ def _used(profile: Profile) -> float | None:
     """Bytes of a sector that threads asked for, over loads and stores."""
     sectors, asked = _sum(profile, "global_{}_sectors"), _asked(profile)
     return asked / sectors if sectors and asked else None
+
+
+def _missed(pair: Pair) -> dict[str, float]:
+    """By how much traffic grew below each cache because it missed more: a logarithm, 0 where it did not."""
+    asked = growth_of(*pair.sizes(lambda profile: _sum(profile, "global_{}_sectors")))
+    of_l2, of_dram = (growth_of(*pair.sizes(size)) for size in (_l2, _dram))
+    grown = {"l2": of_dram - of_l2, "l1": of_l2 - asked}
+    return {level: max(more, 0.0) if _fell(pair, level) else 0.0 for level, more in grown.items()}
+
+
+def _fell(pair: Pair, level: str) -> bool:
+    rates = pair.both(f"{level}_hit_rate")
+    return rates is not None and rates[0] - rates[1] >= LEAST_FALL
+
+
+def _l2(profile: Profile) -> float | None:
+    """Bytes of the L2 cache, whether it had them or not."""
+    sectors = profile.metrics.get("l2_sectors")
+    return None if sectors is None else SECTOR_BYTES * sectors
 
 
 def _dram(profile: Profile) -> float | None:

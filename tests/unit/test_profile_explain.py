@@ -240,6 +240,14 @@ def test_strided_access_comes_before_the_traffic_that_it_brings():
     assert all(reason.follows is not None for reason in explain(fast.profile(), slow.profile()).reasons[1:])
 
 
+def test_traffic_that_no_load_or_store_asks_for_is_traffic_and_no_miss():
+    counted = BASE.profile().metrics
+    slow = replace(BASE, cycles=cycles(BASE, lg_throttle=40), changes={"l2_sectors": 4 * counted["l2_sectors"]})
+    first = explain(BASE.profile(), slow.profile()).reasons[0]  # atomics, for one
+    assert first.kind is ReasonKind.TRAFFIC
+    assert first.detail == "256 MB → 1.02 GB of the L2 cache"
+
+
 def test_a_few_spills_do_not_hide_what_else_was_done():
     slow = replace(COMPUTING, instructions=80e6, local=0.5e6)
     found = explain(COMPUTING.profile(), slow.profile())
