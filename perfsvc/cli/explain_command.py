@@ -8,26 +8,46 @@ from perfsvc.cli import options, output
 
 
 @click.command("explain")
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
-@click.option("--kernel", metavar="NAME", help="Both have to be of this kernel.")
+@click.argument("before")
+@click.argument("after")
+@click.option("--case", metavar="CASE", help="BEFORE and AFTER are runs, and the case is this one.")
+@click.option("--run", default="latest", show_default=True, help="The run that cases are of, or its label or revision.")
+@click.option("--kernel", metavar="NAME", help="Reports have to be of this kernel.")
 @click.option(
     "--roofline",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     help="Draw both launches under the device's ceilings: FILE.svg, FILE.png, FILE.pdf, or FILE.html with the rest.",
 )
+@options.devices
+@options.suite
+@options.database
 @options.formats()
-def command(before: Path, after: Path, kernel: str | None, roofline: Path | None, output_format: str) -> None:
+def command(
+    before: str,
+    after: str,
+    case: str | None,
+    run: str,
+    kernel: str | None,
+    roofline: Path | None,
+    devices: tuple[str, ...],
+    suite: Path,
+    database: str,
+    output_format: str,
+) -> None:
     """Say why the launch AFTER takes longer than the one BEFORE.
 
-    Each is a report of Nsight Compute with one launch (.ncu-rep). Needs no GPU.
+    Each is a report of Nsight Compute with one launch (.ncu-rep), a case, or with --case a run. Needs no GPU where both
+    are reports or were profiled before.
     """
     from perfsvc.report import explanations
     from perfsvc.service import explain
+    from perfsvc.service.explain_cases import ExplainRequest, explain_two
 
     if roofline:
         explain.require_drawable(roofline)
-    found = explain.explain_reports(before, after, kernel=kernel)
+    request = ExplainRequest(before, after, database, suite, case, run, kernel, devices)
+    with output.progress() as progress:
+        found = explain_two(request, progress)
     if output_format == "json":
         output.show_json(explanations.explanation_json(found.before, found.after, found.explanation))
     else:

@@ -148,3 +148,57 @@ def test_what_no_run_has_for_a_device_is_a_usage_error(night, case, said):
     perfsvc, _, _ = night
     device = "cpu" if case == CASE else f"fake:{perfsvc.script}"
     assert said in perfsvc("profile", case, "--device", device, code=2).err
+
+
+# --- perfsvc explain -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def profiled(night):
+    """Two nights, the second of which was explained."""
+    perfsvc, suite, _ = night
+    perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
+    return perfsvc
+
+
+def test_two_runs_of_a_case_are_explained_by_what_is_stored_of_them_without_any_device(profiled):
+    profiled.script.unlink()
+    assert SENTENCE in profiled("explain", "1", "2", "--case", CASE, "--device", "cpu", code=0).out
+    told = profiled("explain", "2", "latest~1", "--case", CASE, "--format", "json", code=0).json
+    assert told["factor"] == 0.5
+    assert told["sentence"].startswith("2.0 × faster: higher clocks")
+
+
+def test_two_cases_are_profiled_where_they_were_not(night):
+    perfsvc, _, _ = night
+    device = ("--device", f"fake:{perfsvc.script}")
+    alpha = "scale/alpha[n=100]"
+    told = perfsvc("explain", CASE, alpha, "--run", "1", *device, "--format", "json", code=0).json
+    assert (told["factor"], told["before"]["metrics"], told["after"]["metrics"]) == (2.0, QUICK, HELD_BACK)
+    assert perfsvc.rows("select count(*) from profiles") == [(2,)]
+    perfsvc("explain", CASE, alpha, "--run", "1", *device, code=0)
+    assert perfsvc.rows("select count(*) from profiles") == [(2,)]
+
+
+def test_of_two_runs_what_is_missing_is_profiled(profiled):
+    third = "scale/gamma[n=100]"
+    device = ("--device", f"fake:{profiled.script}")
+    profiled("profile", third, "--run", "1", *device, code=0)
+    assert "Both take as long" in profiled("explain", "1", "2", "--case", third, *device, code=0).out
+    runs = profiled.rows("select run_id from profiles join cases on cases.id = case_id where variant = 'gamma'")
+    assert runs == [(1,), (2,)]
+
+
+def test_a_report_is_compared_with_a_case(profiled, ncu_report):
+    report = ncu_report("transpose-tiled")
+    told = profiled("explain", report, CASE, "--run", "1", "--format", "json", code=0).json
+    assert (told["before"]["kernel"], told["after"]["kernel"]) == ("transpose_tiled", "scale")
+    told = profiled("explain", CASE, report, "--run", "1", "--format", "json", code=0).json
+    assert (told["before"]["kernel"], told["after"]["kernel"]) == ("scale", "transpose_tiled")
+
+
+def test_what_was_not_profiled_and_cannot_be_here_says_so(night):
+    perfsvc, _, _ = night
+    ended = perfsvc("explain", "1", "1", "--case", CASE, "--device", "cpu", code=2)
+    assert "none of the devices asked for can run it" in ended.err
+    assert "is no run, label or git revision" in perfsvc("explain", "1", "nothing", "--case", CASE, code=2).err

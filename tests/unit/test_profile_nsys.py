@@ -1,0 +1,76 @@
+"""Nsight Systems' command, by a stand-in on PATH."""
+
+import os
+import sys
+
+import pytest
+
+from perfsvc.errors import NoProfilerError, ProfileError, TimeLimitError
+from perfsvc.profile import finding, nsys
+
+PROGRAM = [sys.executable, "-c", "print('ran')"]
+WRITES = """#!/bin/sh
+for word; do
+  case "$word" in --output=*) report="${word#--output=}" ;; esac
+done
+echo "$@" >"$report"
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Puts a program called nsys on PATH, and nothing else."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(finding, "find_nvcc", lambda: None)
+    monkeypatch.setattr(finding, "TOOLKITS", tmp_path / "none")
+    monkeypatch.setattr(finding, "PACKAGES", tmp_path / "none")
+
+    def put(text):
+        (tmp_path / "nsys").write_text(text)
+        (tmp_path / "nsys").chmod(0o755)
+
+    return put
+
+
+def run(tmp_path, **given):
+    report = tmp_path / f"report{nsys.SUFFIX}"
+    nsys.run(PROGRAM, report, environment=dict(os.environ) | {"PATH": "/usr/bin:/bin"}, **given)
+    return report.read_text()
+
+
+def test_it_traces_cuda_and_our_ranges_and_no_processor(stand_in, tmp_path):
+    stand_in(WRITES)
+    words = run(tmp_path).strip()
+    assert words.startswith("profile --trace=cuda,nvtx --sample=none --cpuctxsw=none ")
+    assert words.endswith(f"report.nsys-rep {' '.join(PROGRAM)}")
+
+
+def test_without_it_there_is_a_cure(stand_in, tmp_path):
+    with pytest.raises(NoProfilerError, match="was not found") as raised:
+        run(tmp_path)
+    assert "install Nsight Systems" in raised.value.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/bin/sh\necho no rights\nexit 1", "wrote no timeline: no rights"),
+        ("#!/bin/sh\nexit 0", "it said nothing"),
+    ],
+)
+def test_no_timeline_is_an_error_with_what_it_said(stand_in, tmp_path, text, said):
+    stand_in(text)
+    with pytest.raises(ProfileError, match=said):
+        run(tmp_path)
+
+
+def test_one_that_hangs_is_killed(stand_in, tmp_path):
+    stand_in("#!/bin/sh\nsleep 100")
+    with pytest.raises(TimeLimitError):
+        run(tmp_path, limit_s=0.5)
+
+
+def test_one_that_cannot_be_started_says_so(stand_in, tmp_path):
+    stand_in("#!/nowhere/sh\n")
+    with pytest.raises(NoProfilerError, match="cannot be run"):
+        run(tmp_path)
