@@ -3,18 +3,15 @@
 import math
 
 
-def boundary(ratio: float, threshold: float) -> float:
-    """The ratio to the good level that parts what is like it from what moved.
+def boundary(ratio: float) -> float:
+    """The ratio to the good level that parts what is like it from what is like the bad one: half the way between them.
 
-    A level that lies beyond the threshold has moved. Where the bad level itself lies hardly farther than that, half the
-    way to it (of the logarithms) is the boundary, so that either is as far from it as can be.
+    Of the logarithms, that is, so that either level is as far from it as can be.
 
     Args:
         ratio: of the bad level to the good one; above 1 it is slower.
-        threshold: the smallest relevant change, as a fraction.
     """
-    limit = min(math.log1p(threshold), abs(math.log(ratio)) / 2)
-    return math.exp(math.copysign(limit, math.log(ratio)))
+    return math.sqrt(ratio)
 
 
 def beyond(low: float | None, high: float | None, limit: float) -> bool | None:

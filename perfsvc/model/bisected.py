@@ -87,7 +87,7 @@ class Bisection:
         builds: at how many of all of them the case was built, the others having the same files.
         compiled: how many binaries the compiler made for that, the others being in the cache.
         codes: how many different codes that gave.
-        boundary: the ratio to the good one from which on a commit counted as like the bad one; None where the two do
+        boundary: the ratio to the good one that is half the way to the bad one, of logarithms; None where the two do
             not differ.
         verdict: of the bad one against the good one.
         reason: what came of it, as a sentence without its full stop.

@@ -98,16 +98,16 @@ def _proof_lines(found: Bisection) -> Iterator[Text]:
 
 def _trials_table(found: Bisection) -> Table:
     table = grid()
-    table.add_column("before", no_wrap=True)
-    table.add_column("after", no_wrap=True)
-    table.add_column("subject", no_wrap=True, overflow="ellipsis", min_width=12)
+    table.add_column("measured", no_wrap=True)
+    table.add_column("against", no_wrap=True)
+    table.add_column("subject", overflow="fold", min_width=12)
     table.add_column("change", justify="right", no_wrap=True)
     table.add_column("interval")
     table.add_column("pairs", justify="right")
     for trial in found.trials:
         table.add_row(
-            trial.before.short,
             trial.after.short,
+            "good" if trial.before == found.good else trial.before.short,
             Text(trial.after.subject),
             Text(known(trial.ratio, units.percent)),
             Text(interval_text(trial.low, trial.high)),

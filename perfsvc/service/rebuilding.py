@@ -11,7 +11,7 @@ from perfsvc import build, suite
 from perfsvc.build import Binary
 from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
-from perfsvc.model import DeviceInfo, Mode, ReplayRecord
+from perfsvc.model import DeviceInfo, Kind, Mode, ReplayRecord
 from perfsvc.service.ancestry import objects
 from perfsvc.service.progress import Progress
 from perfsvc.service.provenance import git
@@ -156,18 +156,27 @@ class Rebuilding:
     def _find(self, found: suite.Suite) -> CaseSpec:
         listed = next((one for name in self._names for one in found.cases if one.case.id == name), None)
         if listed is None:
-            reached, _ = found.split_problems(Selection(self._names[:1]))
-            if reached:
-                raise reached[0]
-            on_gpu = self._target.device.kind == "cuda"
-            found.select(Selection(self._names[:1]), "full" if on_gpu else "smoke")  # says what there is instead
-            raise UsageError(f"there is no case {self._names[0]}")
+            raise self._missing(found)
+        if listed.kind is Kind.HOST:
+            raise UsageError(f"{listed.case.id} has metrics of its own and no time", cure="name a case that is timed")
         specs = found.resolve(Selection((listed.case.id,)), listed.points, self._inputs)
         modes = {spec.mode: spec for spec in specs if spec.case == listed.case}
         mode = self._mode or next(iter(modes))
         if mode not in modes:
             raise UsageError(f"{listed.case.id} is not measured {mode}", cure=f"it is measured {', '.join(modes)}")
         return modes[mode]
+
+    def _missing(self, found: suite.Suite) -> SuiteError | UsageError:
+        """Why a suite does not have the case."""
+        wanted = Selection(self._names[:1])
+        reached, _ = found.split_problems(wanted)
+        if reached:
+            return reached[0]
+        try:
+            found.select(wanted, "full" if self._target.device.kind == "cuda" else "smoke")
+        except UsageError as error:
+            return error  # with what there is instead
+        return UsageError(f"there is no case {self._names[0]}", cure="name one whole: perfsvc list")
 
     def _prepare(self, tree: Tree, spec: CaseSpec, binaries: Binaries) -> Built | Unbuilt:
         """The case with its binaries."""

@@ -66,10 +66,12 @@ class Search:
             raise CaseError(total.reason, cure="name commits at which the case has a right result")
         if total.verdict not in judge.MOVES or total.ratio is None:
             return self._concluded(total.verdict, _unmoved(total))
-        limit = judge.boundary(total.ratio, self._asked.threshold)
-        return self._named(self._halved(limit), limit, total)
+        limit = judge.boundary(total.ratio)
+        relevant = min(self._asked.threshold, math.expm1(abs(math.log(limit))))
+        self._asked = replace(self._asked, verdict=total.verdict, boundary=limit)
+        return self._named(self._halved(limit, relevant), relevant, total)
 
-    def _halved(self, limit: float) -> Left:
+    def _halved(self, limit: float, relevant: float) -> Left:
         """Asks one commit after the other, until there is none left to ask."""
         self._standings = {self._code(self._asked.good): Standing.GOOD, self._code(self._asked.bad): Standing.BAD}
         history = {name: one.parents for name, one in self._commits.items() if name != self._asked.good.hash}
@@ -77,18 +79,21 @@ class Search:
         while (left := narrow(history, self._known(), unchanged)).ask is not None:
             asked, suspects = self._commits[left.ask], units.count(len(left.suspects), "suspect")
             self._progress.say(f"{suspects} left: measuring {asked} and the good commit in turn")
-            self._ask(asked, limit)
+            self._ask(asked, limit, relevant)
         return left
 
-    def _ask(self, commit: Commit, limit: float) -> None:
-        """Measures a commit in turn with the good one."""
+    def _ask(self, commit: Commit, limit: float, relevant: float) -> None:
+        """Measures a commit in turn with the good one.
+
+        What lies neither beyond the boundary nor short of it may be a level in between, of a change in two steps: if it
+        is not the good one's, it moved.
+        """
         trial = self._trial(
-            self._asked.good,
-            commit,
-            _share(limit),
-            lambda found: judge.beyond(found.low, found.high, limit) is not None,
+            self._asked.good, commit, relevant, lambda found: judge.beyond(found.low, found.high, limit) is not None
         )
         moved, code = judge.beyond(trial.low, trial.high, limit), self._code(commit)
+        if moved is None and trial.verdict is self._asked.verdict:
+            moved = True
         self._standings[code] = {True: Standing.BAD, False: Standing.GOOD, None: Standing.SKIPPED}[moved]
         if moved is None:
             self._reasons |= {name: trial.reason for name, one in self._built.items() if one.code == code}
@@ -114,15 +119,14 @@ class Search:
             self._progress.step(after.short)
         return self._trials[codes]
 
-    def _named(self, left: Left, limit: float, total: Trial) -> Bisection:
+    def _named(self, left: Left, relevant: float, total: Trial) -> Bisection:
         """The answer: what is left, and what that does beside the good commit below it."""
         first = self._commits[left.first]
         below = self._asked.good if left.below is None else self._commits[left.below]
-        proof = self._trial(below, first, _share(limit), _is_told)
+        proof = self._trial(below, first, relevant, _is_told)
         proof = replace(proof, before=below, after=first)  # of the same codes, maybe measured at other commits
         return replace(
             self._concluded(total.verdict or Verdict.INCONCLUSIVE, _reason(proof, total, len(left.suspects))),
-            boundary=limit,
             culprits=tuple(self._commits[name] for name in left.suspects),
             proof=proof,
             changed=_changed(self._code(below), self._code(first)),
@@ -143,11 +147,6 @@ class Search:
 
 def _is_told(found: Comparison) -> bool:
     return found.verdict is not Verdict.INCONCLUSIVE
-
-
-def _share(limit: float) -> float:
-    """A boundary as the threshold that it is, a fraction."""
-    return math.expm1(abs(math.log(limit)))
 
 
 def _trial(before: Commit, after: Commit, turns: Turns) -> Trial:

@@ -357,6 +357,20 @@ def test_a_case_that_is_not_there_at_either_end_is_a_usage_error(history):
     assert "scale/beta[n=100]" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("case", "arguments", "said"),
+    [
+        ("scale/beta", (), "there is no case scale/beta"),
+        (CASE, ("--mode", "warm"), "is not measured warm"),
+        ("kinds/reports[n=1000]", (), "no time"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(history, case, arguments, said):
+    shutil.copytree(history.perfsvc.suites / "kinds" / "kinds", history.suite / "kinds")
+    history.line("ab")
+    assert said in history.bisect(*arguments, good="HEAD~1", case=case, code=2).err
+
+
 def test_an_end_that_does_not_compile_is_a_failed_case(history):
     history.source.write_text("#error not yet\n")
     history.commit("not yet")

@@ -22,7 +22,7 @@ from perfsvc.model import (
 from perfsvc.report.bisections import bisection_json, bisection_text, counts
 
 CASE = Case("dot", "tree", (("n", 1000),))
-DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90", 1, 0, 0, 32)
+DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
 
 
 def commit(place, parents=1):
@@ -90,13 +90,16 @@ def test_the_commit_comes_first_with_who_made_it_and_what_it_changed():
 
 def test_every_comparison_has_a_line_and_every_skipped_commit_its_reason():
     said = lines(FOUND)
-    assert "0000000000 0000000000 Commit 9 +6.0 % +5.0 % to +7.0 % 3" in said
+    assert "0000000000 good Commit 9 +6.0 % +5.0 % to +7.0 % 3" in said
+    assert "0000000000 0000000000 Commit 5 +5.0 % +4.0 % to +6.0 % 3" in said
     assert "skipped 0000000000 (Commit 3): dot.cu does not compile: dot.cu:1:2: error" in said
     assert said[-1] == "8 commits: 4 built (2 compiled anew), 3 codes; 3 comparisons of 18 processes"
 
 
-def test_a_narrow_terminal_folds_no_hash():
-    assert any(line.startswith("0000000000 0000000000 Commit") for line in lines(FOUND, width=60))
+def test_a_narrow_terminal_folds_the_subject_and_no_hash():
+    subject = replace(commit(5), subject="Take the padding of the tile for a leftover and remove it")
+    said = lines(replace(FOUND, trials=(replace(trial(4, 5), after=subject),)), width=66)
+    assert any(line.startswith("0000000000 0000000000 Take") for line in said)
 
 
 def test_a_merge_is_called_one():
