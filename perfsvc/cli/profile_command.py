@@ -25,7 +25,7 @@ from perfsvc.cli import options, output
     default="full",
     show_default=True,
     metavar="SET",
-    help="What Nsight Compute counts: a set of its sections (ncu --list-sets).",
+    help="What Nsight Compute counts: a set of its sections (ncu --list-sets), or perfsvc for those of our metrics.",
 )
 @click.option(
     "--output",

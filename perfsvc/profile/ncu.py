@@ -12,7 +12,12 @@ from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, Profile
 from perfsvc.model import Profile
 from perfsvc.profile import reading
 from perfsvc.profile.finding import find
+from perfsvc.profile.metrics import SECTIONS
 from perfsvc.profile.profiler import LIMIT_S
+
+OWN = "perfsvc"
+"""The set of the sections that our metrics come from: smaller reports than ``full`` makes."""
+_OWN_SECTIONS = tuple(word for section in SECTIONS for word in ("--section", section))
 
 INSTALL = "install Nsight Compute (it comes with the CUDA toolkit) and put ncu on PATH"
 UPGRADE = (
@@ -55,11 +60,10 @@ class NcuProfiler:
     """A ``Profiler`` that counts with Nsight Compute.
 
     Args:
-        sections: a set of sections as ``ncu --list-sets`` names them: ``full`` knows most causes.
+        sections: a set of sections as ``ncu --list-sets`` names them: ``full`` has most; or ``OWN``.
 
     Raises:
         NoProfilerError: there is no ncu on this machine.
-        MissingPackageError: there is nothing to read its reports with.
     """
 
     name, suffix = "ncu", ".ncu-rep"
@@ -71,7 +75,6 @@ class NcuProfiler:
                 "ncu was not found on PATH, beside nvcc, in /usr/local/cuda*/bin or in /opt/nvidia/nsight-compute",
                 cure=INSTALL,
             )
-        reading.require_ncu_report()
         self.path = found
         self._sections = sections
 
@@ -96,7 +99,7 @@ class NcuProfiler:
             *("--replay-mode", "kernel"),
             *("--cache-control", "all"),
             *("--clock-control", "none"),
-            *("--set", self._sections),
+            *(_OWN_SECTIONS if self._sections == OWN else ("--set", self._sections)),
             *("--log-file", str(log)),
             *("-f", "-o", str(report)),
             *program,

@@ -58,7 +58,7 @@ def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
 
     Args:
         device: which.
-        sections: a set of sections as ``ncu --list-sets`` names them.
+        sections: the set of sections to count, as ``NcuProfiler`` takes it.
 
     Raises:
         NoProfilerError: there is none on this machine, or none for this kind of device.
@@ -66,8 +66,11 @@ def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
     """
     if device.kind == "cuda":
         from perfsvc.profile.ncu import NcuProfiler
+        from perfsvc.profile.reading import require_ncu_report
 
-        return NcuProfiler(sections)
+        profiler = NcuProfiler(sections)
+        require_ncu_report()  # before it counts for nothing
+        return profiler
     if device.kind == "fake":
         from perfsvc.profile.fake import FakeProfiler
 

@@ -16,6 +16,7 @@ from perfsvc.errors import MissingPackageError, NoCompilerError, NoDeviceError, 
 from perfsvc.model import DeviceInfo
 from perfsvc.profile import counters
 from perfsvc.profile.ncu import PERMIT, NcuProfiler
+from perfsvc.profile.reading import require_ncu_report
 from perfsvc.report.rows import CheckRow
 from perfsvc.service import packages
 
@@ -185,6 +186,7 @@ def _ncu() -> Iterator[CheckRow]:
     """The profiler, and whether it could read a GPU's counters here; without it nothing but the why is lost."""
     try:
         profiler = NcuProfiler()
+        require_ncu_report()
     except (NoProfilerError, MissingPackageError) as error:
         yield CheckRow("Nsight Compute", ok=None, found=error.what, cure=f"to learn why times change: {error.cure}")
     else:

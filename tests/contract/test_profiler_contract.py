@@ -12,6 +12,7 @@ import pytest
 
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.profile.fake import FakeProfiler, Script
+from perfsvc.profile.metrics import SECTIONS
 from perfsvc.profile.ncu import NcuProfiler
 
 DATA = Path(__file__).parents[1] / "data"
@@ -39,10 +40,10 @@ class Ncu:
         monkeypatch.setenv("NCU_STAND_IN_REPORT", str(report))
         monkeypatch.setenv("NCU_STAND_IN_CHILD", str(folder / "child"))
 
-    def profiler(self, fault=None):
+    def profiler(self, fault=None, sections="basic"):
         if fault:
             self._monkeypatch.setenv("NCU_STAND_IN", ON_THE_STAND_IN.get(fault, fault))
-        return NcuProfiler("basic")
+        return NcuProfiler(sections)
 
 
 class Fake:
@@ -133,8 +134,17 @@ def test_the_command_line_is_the_one_that_was_measured(ncu, run, tmp_path, monke
         "cache_control": "all",
         "clock_control": "none",
         "set": "basic",
+        "section": [],
         "f": True,
     }
+
+
+def test_our_own_set_is_of_the_sections_that_our_metrics_come_from(ncu, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("NCU_STAND_IN_ASKED", str(tmp_path / "asked"))
+    run(ncu.profiler(sections="perfsvc"))
+    asked = json.loads((tmp_path / "asked").read_text())
+    assert asked["set"] is None
+    assert asked["section"] == list(SECTIONS)
 
 
 @pytest.mark.parametrize(
