@@ -81,6 +81,27 @@ def test_a_failed_profile_fails_no_night_and_is_stored_with_its_reason(night, fa
     assert (stored, sentence) == (f"{reason}; {cure}", "")
 
 
+@pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2)])
+def test_what_keeps_the_profiler_from_a_board_is_not_tried_for_every_case(night, fault, looked):
+    perfsvc, suite, play = night
+    play(fault=fault)
+    script = json.loads(perfsvc.script.read_text())
+    script["cases"]["*"] = SLOW
+    script["cases"] |= dict.fromkeys(old_modules(perfsvc), USUAL)
+    perfsvc.script.write_text(json.dumps(script))
+    perfsvc.fake("--confirm", "--profile", "--exclude", "scale/gamma", suite=suite, code=1)
+    assert perfsvc.rows("select count(*) from profiles") == [(looked,)]
+    assert perfsvc.rows("select count(*), sum(sentence = '') from explanations") == [(2, 2)]
+
+
+def old_modules(perfsvc):
+    query = (
+        "select distinct sha256 from binary_files join measurements using (binary_id) "
+        "where role = 'module' and run_id = 1"
+    )
+    return [digest for (digest,) in perfsvc.rows(query)]
+
+
 def test_where_nothing_profiles_a_device_that_is_said_once_and_nothing_stored(night):
     perfsvc, suite, _ = night
     script = json.loads(perfsvc.script.read_text())
@@ -136,9 +157,11 @@ def test_a_failure_ends_the_command_with_its_cure(night):
 
 
 def test_a_variant_that_runs_python_cannot_be_profiled(perfsvc):
-    perfsvc.cpu("--select", "kinds/python", "--replicas", "1", suite="kinds", code=0)
-    ended = perfsvc("profile", "kinds/python[n=1000]", "--device", "cpu")
-    assert ended.code != 0
+    perfsvc.play({"*": USUAL}, profiler={})
+    perfsvc.fake("--select", "kinds/python", "--replicas", "1", suite="kinds", code=0)
+    ended = perfsvc("profile", "kinds/python[n=1000]", "--device", f"fake:{perfsvc.script}", code=4)
+    assert "runs Python, and the packages that it called in run 1 are not stored" in ended.err
+    assert [reason for (reason,) in perfsvc.rows("select reason from profiles") if "runs Python" in reason]
 
 
 @pytest.mark.parametrize(
