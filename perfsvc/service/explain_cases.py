@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.device.find import find
-from perfsvc.errors import NotMeasuredError
 from perfsvc.model import DeviceInfo, Profile, Profiled
 from perfsvc.profile.reading import read
 from perfsvc.service.explain import ExplainedProfiles, explain_profiles, explain_reports
-from perfsvc.service.profile import Profiling, Subject, Under, subject_of
+from perfsvc.service.profile import Profiling, Subject, Under, counted, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.targets import compile_instruments
@@ -77,7 +76,7 @@ def _with_a_report(
     """Compares a report with a case, whichever comes first."""
     side = _side(store, request, request.after if before else request.before)
     known = next(_stored(store, side), None)
-    seen = _of(known or _Maker(store, request, progress).made(side))
+    seen = counted(known or _Maker(store, request, progress).made(side))
     if before:
         return explain_profiles(read(before, kernel=request.kernel), seen)
     return explain_profiles(seen, read(after or Path(), kernel=request.kernel))
@@ -127,13 +126,7 @@ def _made_pair(
         last = maker.made(after, first if before.case == after.case else None)
         first = None if first and _how(first) != _how(last) else first
     first = first or maker.made(before, last if before.case == after.case else None)
-    return _of(first), _of(last)
-
-
-def _of(profiled: Profiled) -> Profile:
-    if profiled.profile is None:
-        raise NotMeasuredError(f"{profiled.case.id} has no profile: {profiled.reason}", cure=profiled.cure)
-    return profiled.profile
+    return counted(first), counted(last)
 
 
 class _Maker:

@@ -12,7 +12,7 @@ from perfsvc.errors import LaunchError, NotMeasuredError, PerfsvcError, ProfileE
 from perfsvc.measure import shot
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.shared import Arrays
-from perfsvc.model import Case, DeviceInfo, Launch, Profiled, Series
+from perfsvc.model import Case, DeviceInfo, Launch, Profile, Profiled, Series
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
 from perfsvc.service import replay
 from perfsvc.service.replay import Stored
@@ -201,6 +201,13 @@ class Profiling:
             yield
         finally:
             lock.release()
+
+
+def counted(profiled: Profiled) -> Profile:
+    """What was counted; raises ``ProfileError`` where nothing was."""
+    if profiled.profile is None:
+        raise ProfileError(f"{profiled.case.id} has no profile: {profiled.reason}", cure=profiled.cure)
+    return profiled.profile
 
 
 def run_shot(folder: Path, profile: Callable[[], None]) -> None:

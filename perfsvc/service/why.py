@@ -7,7 +7,7 @@ from perfsvc.errors import InfrastructureError, MissingPackageError, NoProfilerE
 from perfsvc.model import TIME, Confirmation, DeviceInfo, Explained, Judgement, Profiled, Reason
 from perfsvc.profile.explain import explain
 from perfsvc.report import units
-from perfsvc.service.profile import Profiling, Subject, Under, subject_of
+from perfsvc.service.profile import Profiling, Subject, Under, counted, subject_of
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
@@ -61,9 +61,7 @@ class Why:
     def explain(self, sides: Sides) -> Explained:
         """Why the candidate takes longer, not stored; raises ``PerfsvcError`` where nobody can tell."""
         baseline, candidate = self.profiles(sides)
-        if baseline.profile is None or candidate.profile is None:
-            raise AssertionError  # ``profiles`` hands out none without
-        found = explain(baseline.profile, candidate.profile)
+        found = explain(counted(baseline), counted(candidate))
         return Explained(
             sides.candidate.case,
             sides.candidate.device.uuid,
