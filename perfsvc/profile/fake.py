@@ -72,7 +72,7 @@ class FakeProfiler:
         """Runs the program, and writes what the script says of it."""
         if self._script.fault:
             raise _scripted(self._script.fault)
-        ended = process.run(program, folder=report.parent, limit_s=limit_s, environment=environment)
+        ended = process.run(program, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         if ended.timed_out:
             raise _scripted("hang")
         if ended.code:

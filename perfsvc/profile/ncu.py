@@ -81,7 +81,7 @@ class NcuProfiler:
     @cached_property
     def version(self) -> str:
         """As ``2025.3.1.0``; empty where it does not say."""
-        found = _VERSION.search(self._started([str(self.path), "--version"], Path.cwd(), None, LIMIT_S).output)
+        found = _VERSION.search(self._started([str(self.path), "--version"], None, LIMIT_S).output)
         return found[1] if found else ""
 
     def command(self, program: Sequence[str], report: Path, log: Path) -> list[str]:
@@ -112,7 +112,7 @@ class NcuProfiler:
         log = report.with_suffix(".log")
         for old in (log, report):
             old.unlink(missing_ok=True)
-        finished = self._started(self.command(program, report, log), report.parent, environment, limit_s)
+        finished = self._started(self.command(program, report, log), environment, limit_s)
         said = (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "") + finished.output
         if failure := _failure(finished, said, limit_s):
             raise failure
@@ -126,11 +126,9 @@ class NcuProfiler:
         """What a report holds of a kernel."""
         return reading.read(report, kernel=kernel)
 
-    def _started(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None, limit_s: float
-    ) -> Finished:
-        try:
-            return process.run(command, folder=folder, limit_s=limit_s, environment=environment)
+    def _started(self, command: Sequence[str], environment: Mapping[str, str] | None, limit_s: float) -> Finished:
+        try:  # where we are: the program may have to import us from there
+            return process.run(command, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         except OSError as error:
             raise NoProfilerError(f"{self.path} cannot be run: {error.strerror}", cure=INSTALL) from error
 

@@ -48,9 +48,7 @@ def run(program: Sequence[str], report: Path, *, environment: Mapping[str, str],
             cure="install Nsight Systems and put nsys on PATH",
         )
     try:
-        ended = process.run(
-            command(nsys, program, report), folder=report.parent, limit_s=limit_s, environment=environment
-        )
+        ended = process.run(command(nsys, program, report), folder=Path.cwd(), limit_s=limit_s, environment=environment)
     except OSError as error:
         raise NoProfilerError(f"{nsys} cannot be run: {error.strerror}", cure="install Nsight Systems anew") from error
     if ended.timed_out:

@@ -82,6 +82,14 @@ def test_it_runs_the_program_and_reads_what_it_wrote_of_it(kind, run, tmp_path):
     assert profile.ncu_version
 
 
+def test_the_program_runs_where_we_are_since_it_may_import_us_from_there(kind, run, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(os.getcwd())"
+    run(kind.profiler(), [sys.executable, "-c", write])
+    assert (tmp_path / "ran").read_text() == str(tmp_path / "here")
+
+
 def test_it_says_who_it_is(kind):
     profiler = kind.profiler()
     assert profiler.name in {"ncu", "fake"}

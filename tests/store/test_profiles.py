@@ -5,7 +5,21 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Explained, Kind, Profile, Profiled, ReplayRecord, Rule, digest
+from perfsvc.model import (
+    Cause,
+    Direction,
+    Explained,
+    Judgement,
+    Kind,
+    Profile,
+    Profiled,
+    ReplayRecord,
+    Rule,
+    Shift,
+    Suspect,
+    Verdict,
+    digest,
+)
 
 REPORT = b"NVR\0" + bytes(5000)
 
@@ -124,3 +138,29 @@ def test_profiles_and_explanations_go_with_their_run_and_outlive_the_other(story
     story.execute("DELETE FROM runs WHERE id = 2")
     for table in ("profiles", "profile_metrics", "profile_rules", "explanations"):
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
+
+
+def raise_finding(story, run):
+    judged = Judgement(
+        story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=Cause.KERNEL
+    )
+    story.store.raise_finding(run, [Suspect(judged, Shift.LOSS, Direction.SLOWER)], "the old one is faster")
+
+
+def test_a_finding_tells_the_newest_sentence_of_its_cases_and_of_its_time(story, explained):
+    story.store.put_explained(replace(explained, candidate_run=1, sentence="of another time"))
+    raise_finding(story, 2)
+    assert [one.why for one in story.store.findings()] == [""]
+    for sentence in ("first", "second", ""):
+        story.store.put_explained(replace(explained, sentence=sentence))
+    assert [one.why for one in story.store.findings()] == ["second"]
+    story.run(story.tiled)
+    raise_finding(story, 3)
+    assert [(one.last_run, one.why) for one in story.store.findings()] == [(3, "second")]
+
+
+def test_what_is_said_of_a_case_on_another_board_is_not_said_of_this_one(story, explained):
+    raise_finding(story, 2)
+    story.store.put_device(replace(story.gpu, uuid="GPU-2"))
+    story.store.put_explained(replace(explained, device="GPU-2"))
+    assert [one.why for one in story.store.findings()] == [""]
