@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import cached_property
 
 from perfsvc import elf
-from perfsvc.build import instruction_classes, ptxas
+from perfsvc.build import instruction_classes, ptxas, sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
 from perfsvc.build.disassembly import Disassembler
@@ -59,6 +59,11 @@ def facts_of_all(
 def is_ptx(unit: Unit) -> bool:
     """Whether a unit becomes PTX, of which a driver makes the binary."""
     return any(option in PTX for option in unit.options)
+
+
+def source_digest(unit: Unit) -> str:
+    """The SHA-256 hex digest of all that decides a unit's binary but compiler and target; raises ``CompileError``."""
+    return digest(sources.preimage(unit, target="", version=""))
 
 
 class TellingToolchain:

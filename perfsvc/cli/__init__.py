@@ -19,6 +19,7 @@ COMMANDS = {
     "bisect": "Find the commit that made a case slower.",
     "profile": "Have Nsight Compute count what a case does, or Nsight Systems draw it.",
     "explain": "Say why one launch takes longer than another, from Nsight Compute's reports.",
+    "check": "Check the suite's kernels without a GPU.",
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database.",
     "show": "Show a case's history.",

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Judgement, Mode, Status, Verdict
+from perfsvc.model import CheckVerdict, Judgement, Mode, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.rows import Key
 
@@ -95,7 +95,7 @@ def spread(median: float | None, low: float | None, high: float | None) -> str:
     return f"±{50 * (high - low) / abs(median):.1f} %"
 
 
-def counts(judgements: Iterable[Judgement]) -> str:
+def counts(judgements: Iterable[Judgement | CheckVerdict]) -> str:
     """``1 regression, 0 improvements, 8 unchanged``, and the other verdicts where there are any."""
     found = Counter(judgement.verdict for judgement in judgements)
     return ", ".join(

@@ -1,0 +1,170 @@
+"""``perfsvc check``."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+
+import click
+
+from perfsvc.cli import options, output
+
+if TYPE_CHECKING:
+    from perfsvc.report.check_lines import CheckShown
+    from perfsvc.service.check import CheckOutcome, CheckRequest
+
+Format = Literal["table", "json", "markdown", "junit", "github"]
+FORMATS: tuple[Format, ...] = ("table", "json", "markdown", "junit", "github")
+
+
+class Chosen(TypedDict):
+    """The options of ``perfsvc check`` as click parsed them."""
+
+    suite: Path
+    select: tuple[str, ...]
+    exclude: tuple[str, ...]
+    architectures: tuple[str, ...]
+    points: Literal["smoke", "full"]
+    base: str
+    accept: str
+    also_run: bool
+    everything: bool
+    strict: bool
+    database: str
+    output_format: Format
+    file: Path | None
+
+
+@click.command("check")
+@options.suite
+@options.select
+@options.exclude
+@click.option(
+    "--arch",
+    "architectures",
+    multiple=True,
+    metavar="ARCH",
+    show_default="sm_80, sm_86, sm_89, sm_90, sm_100, sm_120",
+    help="An architecture to compile for. May be repeated.",
+)
+@click.option(
+    "--points",
+    type=click.Choice(["smoke", "full"]),
+    default="full",
+    show_default=True,
+    help="The small smoke point of each benchmark, or its full points.",
+)
+@click.option(
+    "--base",
+    default="",
+    metavar="REV",
+    help="Compare with the suite at this git revision, without a database, instead of with the baseline.",
+)
+@click.option(
+    "--accept", default="", metavar="REASON", help="Make all that is found the baseline from now on, and say why."
+)
+@click.option("--run", "also_run", is_flag=True, help="Run the cases on the CPU device, too, and check their results.")
+@click.option("--all", "everything", is_flag=True, help="Show every kernel on every architecture with all its facts.")
+@options.strict
+@options.database
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="A table for people, or JSON, Markdown, JUnit's XML, or annotations for GitHub.",
+)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    default=None,
+    show_default="standard output",
+    help="Where to write it; the table is then printed as well.",
+)
+def command(**chosen: Unpack[Chosen]) -> None:
+    """Check the suite's kernels without a GPU: registers, spills, shared memory, occupancy, instructions.
+
+    Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
+    """
+    from perfsvc.service.check import check
+
+    options.tell_suite(chosen["suite"])
+    with output.progress() as progress:
+        outcome = check(_request(chosen), progress)
+    output.warn(outcome.warnings)
+    shown = _shown(outcome)
+    written = _written(shown, chosen["output_format"])
+    if chosen["file"] and written is not None:
+        chosen["file"].write_text(written, encoding="utf-8")
+    if written is None or chosen["file"]:
+        _show_table(shown, chosen)
+    else:
+        click.echo(written, nl=False)
+    sys.exit(outcome.exit_code(strict=chosen["strict"]))
+
+
+def _request(chosen: Chosen) -> "CheckRequest":
+    from perfsvc.service.check import ARCHITECTURES, CheckRequest
+    from perfsvc.suite import Selection
+
+    if chosen["base"] and chosen["accept"]:
+        raise click.UsageError("--accept is for the baseline in the database, which --base does without.")
+    if chosen["file"] and chosen["output_format"] == "table":
+        raise click.UsageError("--output wants a --format other than table.")
+    return CheckRequest(
+        database=chosen["database"],
+        suite=chosen["suite"],
+        architectures=chosen["architectures"] or ARCHITECTURES,
+        selection=Selection(chosen["select"], chosen["exclude"]),
+        points=chosen["points"],
+        base=chosen["base"],
+        accept=chosen["accept"],
+        run=chosen["also_run"],
+        command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
+    )
+
+
+def _shown(outcome: "CheckOutcome") -> "CheckShown":
+    from perfsvc.report.check_lines import CheckShown
+
+    return CheckShown(
+        outcome.check,
+        outcome.against,
+        outcome.toolkit,
+        outcome.disassembler,
+        outcome.checked,
+        outcome.verdicts,
+        outcome.sources,
+        outcome.problems,
+        outcome.wrong,
+        outcome.accepted,
+    )
+
+
+def _written(shown: "CheckShown", output_format: Format) -> str | None:
+    """What is written for programs; None for the table."""
+    import json
+
+    from perfsvc.report import check_formats
+
+    match output_format:
+        case "json":
+            return json.dumps(check_formats.check_json(shown), indent=2, allow_nan=False) + "\n"
+        case "markdown":
+            return check_formats.check_markdown(shown)
+        case "junit":
+            return check_formats.check_junit(shown)
+        case "github":
+            return check_formats.check_github(shown)
+        case "table":
+            return None
+
+
+def _show_table(shown: "CheckShown", chosen: Chosen) -> None:
+    from perfsvc.report.check_table import check_table
+
+    output.show(check_table(shown, everything=chosen["everything"]))
+    if not shown.disassembler:
+        output.warn(["nobody counted instructions: there is no nvdisasm (pip install 'perfsvc[nvcc]')"])

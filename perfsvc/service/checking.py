@@ -1,0 +1,195 @@
+"""The kernels of a suite as a compiler made them for some architectures, whatever devices there are."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Literal
+
+from perfsvc import build, suite
+from perfsvc.build import Cache
+from perfsvc.build.disassembly import Disassembler, find_nvdisasm
+from perfsvc.build.facts import Found, TellingToolchain, facts_of_all, is_ptx, source_digest
+from perfsvc.build.occupancy import occupancy
+from perfsvc.errors import CaseError, CompileError, SuiteError, UsageError
+from perfsvc.measure.supply import MOST_THREADS
+from perfsvc.model import Case, Checked, DeviceInfo, Facts, Launch, Status, Unit, digest
+from perfsvc.service.progress import Progress
+from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, unmet
+
+_ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What there is in a suite.
+
+    Attributes:
+        checked: every kernel of every selected case, for each architecture.
+        problems: what is wrong with benchmarks that the selection reaches.
+        warnings: what is wrong with the others.
+        sources: the file that each kernel is in, or that fails, by case and kernel.
+    """
+
+    checked: tuple[Checked, ...] = ()
+    problems: tuple[SuiteError, ...] = ()
+    warnings: tuple[SuiteError, ...] = ()
+    sources: Mapping[tuple[Case, str], Path] = field(default_factory=dict)
+
+
+class Looker:
+    """Looks at suites with one compiler and one disassembler.
+
+    Args:
+        architectures: ``sm_90``; each once.
+        progress: is told how far it is.
+
+    Attributes:
+        toolkit: the compiler and its version.
+        disassembler: likewise; empty where there is none.
+
+    Raises:
+        UsageError: the compiler does not build for one of the architectures.
+        NoCompilerError: there is no compiler, or a disassembler that does not work.
+    """
+
+    def __init__(self, architectures: Sequence[str], progress: Progress) -> None:
+        self._cache = Cache()
+        self._progress = progress
+        self._toolchains = {name: TellingToolchain(name) for name in dict.fromkeys(architectures)}
+        first = next(iter(self._toolchains.values()))
+        _require_known(self._toolchains, first)
+        found = find_nvdisasm()
+        self._disassembler = Disassembler(found, self._cache) if found else None
+        self.toolkit = first.version
+        self.disassembler = self._disassembler.version if self._disassembler else ""
+
+    def look(self, folder: Path, selection: Selection, points: Literal["smoke", "full"]) -> Looked:
+        """The kernels of a suite's selected cases.
+
+        Raises:
+            UsageError: a selection matches nothing, or the suite is empty.
+            InfrastructureError: the cache cannot be written.
+        """
+        found = suite.discover(folder)
+        known = KnownShapes(build.default_folder() / "shapes")
+        specs = _each_once(found.resolve(selection, points, Inputs(threads=MOST_THREADS, known=known)))
+        wanted = {name: _units(specs, device_of(name)) for name in self._toolchains}
+        self._progress.begin("compiling", sum(map(len, wanted.values())))
+        digests = {unit: _source(unit) for unit in {unit for units in wanted.values() for unit in units}}
+        checked = [
+            one
+            for name, units in wanted.items()
+            for facts in [self._facts(name, units)]
+            for spec in specs
+            for one in _checked(spec, name, facts, digests)
+        ]
+        problems, warnings = found.split_problems(selection)
+        sources = {(spec.case, name): unit.source for spec in specs for unit in spec.units for name in unit.entries}
+        first = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
+        return Looked(tuple(checked), problems, warnings, first | sources)
+
+    def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, Found]:
+        return facts_of_all(
+            units,
+            self._toolchains[architecture],
+            self._cache,
+            self._disassembler,
+            on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}"),
+        )
+
+
+def device_of(architecture: str) -> DeviceInfo:
+    """A device of an architecture, as far as what a case requires can be told by that."""
+    found = _ARCHITECTURE.fullmatch(architecture)
+    capability = f"{found[1]}.{found[2]}" if found else ""
+    return DeviceInfo("cuda", architecture, architecture, architecture, architecture, capability)
+
+
+def _require_known(architectures: Iterable[str], toolchain: TellingToolchain) -> None:
+    unknown = [name for name in architectures if name not in toolchain.targets or not _ARCHITECTURE.fullmatch(name)]
+    if unknown:
+        plain = [name for name in toolchain.targets if _ARCHITECTURE.fullmatch(name)]
+        raise UsageError(
+            f"{toolchain.version} does not build for {', '.join(unknown)}",
+            cure=f"name some of {', '.join(plain)}; what requires sm_90a is compiled for that wherever sm_90 is named",
+        )
+
+
+def _each_once(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
+    """One spec a case: the modes of a case are made of the same code."""
+    return tuple({spec.case: spec for spec in specs}.values())
+
+
+def _units(specs: Iterable[CaseSpec], device: DeviceInfo) -> tuple[Unit, ...]:
+    able = (spec for spec in specs if not unmet(spec, device))
+    return tuple(dict.fromkeys(unit for spec in able for unit in spec.units if not is_ptx(unit)))
+
+
+def _source(unit: Unit) -> str:
+    try:
+        return source_digest(unit)
+    except CompileError:  # which compiling it tells
+        return ""
+
+
+def _checked(
+    spec: CaseSpec, architecture: str, found: Mapping[Unit, Found], sources: Mapping[Unit, str]
+) -> Iterator[Checked]:
+    """The kernels of a case for an architecture, or why there are none."""
+    units = [unit for unit in spec.units if not is_ptx(unit)]
+    if reason := _nothing(spec, units) or unmet(spec, device_of(architecture)):
+        yield Checked(spec.case, architecture, "", Status.SKIPPED, reason)
+        return
+    facts: dict[Unit, Mapping[str, Facts]] = {}
+    for unit in units:
+        match found[unit]:
+            case CaseError() as error:
+                yield Checked(spec.case, architecture, "", Status.FAILED, error.what)
+                return
+            case of_kernels:
+                facts[unit] = of_kernels
+    for unit, of_kernels in facts.items():
+        launches = _launches(spec, unit)
+        for kernel in launches or of_kernels:
+            one = Checked(spec.case, architecture, kernel, facts=of_kernels[kernel], source=sources[unit])
+            yield _tightest(one, launches[kernel]) if launches else one
+
+
+def _nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
+    """Why there is nothing to look at; empty where there is something."""
+    if not spec.units:
+        return "nvcc compiles nothing of it"
+    return "" if units else "it is PTX, of which the driver makes the binary"
+
+
+def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
+    """The launches of a unit's kernels, by kernel; none where Python launches them."""
+    found: dict[str, list[Launch]] = {}
+    for step in spec.steps:
+        if isinstance(step, Launch) and spec.units[step.module] == unit:
+            found.setdefault(step.entry, []).append(step)
+    return found
+
+
+def _tightest(checked: Checked, launches: Iterable[Launch]) -> Checked:
+    """A kernel as that of its launches has it which leaves the least room."""
+    return min((_launched(checked, launch) for launch in launches), key=_room)
+
+
+def _launched(checked: Checked, launch: Launch) -> Checked:
+    threads, shared = prod(launch.block), launch.shared_bytes
+    facts = checked.facts
+    return replace(
+        checked,
+        occupancy=occupancy(checked.architecture, facts, threads, shared) if facts else None,
+        threads=threads,
+        dynamic_shared_bytes=shared,
+        source=digest(f"{checked.source} {threads} {shared}".encode()),
+    )
+
+
+def _room(checked: Checked) -> tuple[float, int, int]:
+    share = checked.occupancy.share if checked.occupancy else 0.0
+    return share, -checked.dynamic_shared_bytes, -checked.threads

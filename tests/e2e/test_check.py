@@ -1,0 +1,310 @@
+"""Checking without a GPU: what is planted in the built-in suite is found, named, and ends with the right exit code."""
+
+import json
+import shutil
+import subprocess
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from perfsvc.build.disassembly import find_nvdisasm
+from perfsvc.build.nvcc import find_nvcc
+from perfsvc.resources import folder
+
+pytestmark = [
+    pytest.mark.skipif(
+        find_nvcc() is None or shutil.which("g++") is None, reason="needs nvcc (pip install 'perfsvc[nvcc]') and g++"
+    ),
+    pytest.mark.timeout(300),
+]
+
+BENCH = """
+from perfsvc.suite import Benchmark, Tolerance, Variant, output
+
+def variant(name, **given):
+    return Variant(name, source="scale.cu", entry="scale", grid=1, block=256, args=("y", "x"), **given)
+
+benchmark = Benchmark(
+    axes={"n": (512, 1024)},
+    smoke={"n": 256},
+    inputs=lambda rng, n: {"x": rng.random(n, dtype="float32")},
+    outputs={"y": output("float32", lambda n: n)},
+    reference=lambda x: 2.0 * x.astype("float64"),
+    tolerance=Tolerance(1e-6, 1e-6),
+    variants=[
+        variant("plain"),
+        variant("exact", requires="sm_90a"),
+        variant("text", options="-ptx"),
+        variant("shared", shared_bytes=SHARED),
+    ],
+)
+"""
+KERNEL = """// Twice x.
+extern "C" __global__ void scale(float *y, const float *x) {
+    y[threadIdx.x] = 2 * x[threadIdx.x];
+}
+"""
+SPILLING = """// Twice x, and far too many values at once.
+extern "C" __global__ void __launch_bounds__(1024) scale(float *y, const float *x) {
+    float held[80];
+#pragma unroll
+    for (int i = 0; i < 80; ++i) held[i] = x[(threadIdx.x + i * 7) % 256];
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 80; ++i) sum += held[i] * held[(i * 3 + 1) % 80];
+    y[threadIdx.x] = sum > 1e9f ? sum : 2 * x[threadIdx.x];
+#pragma unroll
+    for (int i = 0; i < 80; ++i) if (sum > 1e9f + i) y[i] = held[i];
+}
+"""
+
+
+def git(where, *arguments):
+    who = ["-c", "user.name=ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", where, *who, *arguments], check=True, capture_output=True)
+
+
+class Repository:
+    """A suite in a git repository of its own."""
+
+    def __init__(self, suite):
+        self.suite = suite
+        git(suite, "init", "-q", "-b", "main")
+        self.commit()
+
+    def commit(self):
+        git(self.suite, "add", "-A")
+        git(self.suite, "commit", "-q", "-m", "as it is")
+
+    def plant(self, name, old, new):
+        """Changes a file, and makes sure that it did."""
+        path = self.suite / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def repository(perfsvc):
+    where = perfsvc.folder / "own" / "scale"
+    where.mkdir(parents=True)
+    (where / "scale.cu").write_text(KERNEL)
+    (where / "bench.py").write_text(BENCH.replace("SHARED", "16384"))
+    return Repository(where.parent)
+
+
+@pytest.fixture
+def check(perfsvc, repository):
+    """Checks the small suite for one architecture."""
+    return lambda *arguments, code=0: perfsvc(
+        "check", "--suite", repository.suite, "--arch", "sm_90", *arguments, code=code
+    )
+
+
+# --- what the built-in suite is watched for --------------------------------------------------------------------------
+
+MORE_VALUES = """float held[24];
+#pragma unroll
+        for (int i = 0; i < 24; ++i) held[i] = a[(y + i) * n + x];
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < 24; ++i) sum = sum * held[i] + held[23 - i];
+        b[x * n + y] = sum;"""
+PLANTS = [
+    ("matmul/registers.cu", "__launch_bounds__(threads)", "__launch_bounds__(threads, 4)"),
+    ("transpose/naive.cu", "b[x * n + y] = a[y * n + x];", MORE_VALUES),
+    ("transpose/tiled.cu", "float tile[TILE][TILE + PAD];", "float tile[9 * TILE][TILE + PAD];"),
+]
+
+
+def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in_suite(perfsvc):
+    repository = Repository(shutil.copytree(folder("kernels"), perfsvc.folder / "kernels"))
+    for plant in PLANTS:
+        repository.plant(*plant)
+    chosen = ["--select", "matmul/registers", "--select", "transpose/naive", "--select", "transpose/tiled-*"]
+    chosen += ["--select", "vector_add/guarded", "--arch", "sm_80", "--arch", "sm_90"]
+    ended = perfsvc("check", "--suite", repository.suite, "--base", "HEAD", *chosen, "--format", "json", code=1)
+    found = {
+        (one["case"].partition("[")[0], one["architecture"]): {
+            change["fact"] for change in one["changes"] if change["better"] is False
+        }
+        for one in ended.json["verdicts"]
+        if one["verdict"] == "regression" and one["cause"] == "kernel"
+    }
+    for architecture in ("sm_80", "sm_90"):
+        assert {"spill_bytes", "stack_bytes"} <= found.pop(("matmul/registers", architecture))
+        assert "registers" in found.pop(("transpose/naive", architecture))
+        for pad in (0, 1):
+            assert found.pop((f"transpose/tiled-TILE32-PAD{pad}", architecture)) == {"occupancy"}
+    assert found == {}
+    assert not perfsvc.database.exists()
+    table = perfsvc("check", "--suite", repository.suite, "--base", "HEAD", *chosen, code=1).out
+    assert "regression kernel" in table
+    assert "matmul/registers" in table
+    assert "(shared memory)" in table
+
+
+# --- against a revision ----------------------------------------------------------------------------------------------
+
+
+def test_an_unchanged_suite_is_unchanged_and_leaves_no_worktree(check, repository):
+    found = check("--base", "main", "--format", "json").json
+    assert found["counts"] == {"unchanged": 6}
+    assert found["against"] == "main (" + head(repository)[:10] + ")"
+    listed = subprocess.run(["git", "-C", repository.suite, "worktree", "list"], capture_output=True, check=True)
+    assert len(listed.stdout.splitlines()) == 1
+
+
+def head(repository):
+    done = subprocess.run(["git", "-C", repository.suite, "rev-parse", "HEAD"], capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+def test_a_launch_with_more_dynamic_shared_memory_loses_occupancy(check, repository):
+    repository.plant("scale/bench.py", "16384", "65536")
+    (one,) = [one for one in check("--base", "HEAD", "--format", "json", code=1).json["verdicts"] if one["changes"]][:1]
+    assert (one["verdict"], one["found"]["limiter"]) == ("regression", "shared memory")
+    assert {change["fact"] for change in one["changes"]} == {"occupancy", "dynamic_shared_bytes"}
+
+
+def test_a_launch_that_no_multiprocessor_can_hold_is_broken(check, repository):
+    repository.plant("scale/bench.py", "16384", "300000")
+    out = check("--base", "HEAD", code=4).out
+    assert "no block of it can run: too much of shared memory" in " ".join(out.split())
+
+
+def test_a_kernel_that_does_not_compile_any_more_is_broken(check, repository):
+    repository.plant("scale/scale.cu", "2 *", "nothing *")
+    ended = check("--base", "HEAD", "--format", "json", code=4)
+    assert {one["verdict"] for one in ended.json["verdicts"]} == {"broken"}
+    assert "scale.cu does not compile" in ended.json["verdicts"][0]["reason"]
+
+
+def test_a_renamed_variant_is_compared_with_its_former_self(check, repository):
+    repository.plant("scale/bench.py", 'variant("plain")', 'variant("simple", formerly="plain")')
+    assert check("--base", "HEAD", "--format", "json").json["counts"] == {"unchanged": 6}
+
+
+def test_a_benchmark_that_the_revision_lacks_is_new(check, repository):
+    shutil.copytree(repository.suite / "scale", repository.suite / "second")
+    assert check("--base", "HEAD", "--select", "second", "--format", "json").json["counts"] == {"new": 6}
+
+
+def test_a_broken_benchmark_file_ends_with_4(check, repository):
+    (repository.suite / "broken").mkdir()
+    (repository.suite / "broken" / "bench.py").write_text("nonsense\n")
+    found = check("--base", "HEAD", "--format", "json", code=4).json
+    assert len(found["problems"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--base", "nowhere"], "is no revision"),
+        (["--arch", "sm_1"], "does not build for sm_1"),
+        (["--arch", "sm_90a"], "wherever sm_90 is named"),
+        (["--select", "nothing"], "nothing"),
+        (["--base", "HEAD", "--accept", "so be it"], "--accept"),
+        (["--output", "x.txt"], "--output"),
+    ],
+)
+def test_what_cannot_be_understood_ends_with_2(check, arguments, message):
+    assert message in check(*arguments, code=2).err
+
+
+# --- against the baseline in the database ----------------------------------------------------------------------------
+
+
+def test_a_baseline_is_kept_until_something_better_or_accepted_comes(check, repository, perfsvc):
+    assert "nothing to compare with yet" in check().out
+    assert check("--format", "json").json["counts"] == {"unchanged": 6}
+    repository.plant("scale/bench.py", "16384", "65536")
+    repository.commit()
+    for _ in range(2):  # a regression does not become the baseline by itself
+        assert check("--format", "json", code=1).json["counts"] == {"regression": 2, "unchanged": 4}
+    assert "accepted: it is faster" in check("--accept", "it is faster").out
+    assert check("--format", "json").json["counts"] == {"unchanged": 6}
+    assert perfsvc.rows("SELECT count(*), max(accepted) FROM checks") == [(6, "it is faster")]
+
+
+def test_uncommitted_changes_are_judged_and_never_accepted(check, repository):
+    check()
+    repository.plant("scale/bench.py", "16384", "65536")
+    check(code=1)
+    assert "uncommitted" in check("--accept", "please", code=2).err
+
+
+def test_a_variant_that_is_gone_is_missing_once(check, repository):
+    check()
+    repository.plant("scale/bench.py", '        variant("plain"),\n', "")
+    repository.commit()
+    assert check("--format", "json").json["counts"] == {"missing": 2, "unchanged": 4}
+    assert check("--format", "json").json["counts"] == {"unchanged": 4}
+
+
+def test_what_an_architecture_cannot_run_is_skipped_with_the_reason(check):
+    found = check("--arch", "sm_80", "--format", "json").json
+    reasons = {(one["case"], one["architecture"]): one["reason"] for one in found["skipped"]}
+    assert reasons["scale/exact[n=512]", "sm_80"] == "requires sm_90a: this device is sm_80"
+    assert ("scale/exact[n=512]", "sm_90") not in reasons
+    assert "PTX" in reasons["scale/text[n=512]", "sm_90"]
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spilling(repository):
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING)
+
+
+def test_everything_is_shown_on_demand(check, spilling):
+    out = check("--base", "HEAD", "--all", code=1).out
+    assert "local memory" in out
+    row = next(line for line in out.splitlines() if line.startswith("scale/shared"))
+    assert "16384" in row
+    if find_nvdisasm():
+        assert int(row.split()[-1]) > 100
+
+
+def test_json_holds_all_facts(check):
+    (first, *_) = check("--base", "HEAD", "--format", "json").json["verdicts"]
+    assert first["found"] == first["baseline"]
+    assert first["found"].keys() >= {"registers", "spill_store_bytes", "sass", "occupancy", "limiter", "instructions"}
+
+
+def test_markdown_tells_a_reviewer(check, spilling, perfsvc):
+    ended = check("--base", "HEAD", "--format", "markdown", "--output", "check.md", code=1)
+    text = (perfsvc.folder / "check.md").read_text()
+    assert text.startswith("### 6 regressions, 0 improvements, 0 unchanged\n")
+    assert "| regression | `scale/plain` | sm_90 | spills 0 → " in text
+    assert "regression kernel" in ended.out  # the table is printed as well
+
+
+def test_junit_fails_a_test_for_each_regression(check, spilling):
+    root = ET.fromstring(check("--base", "HEAD", "--format", "junit", code=1).out)  # noqa: S314 - our own
+    (suite,) = root
+    assert suite.attrib == {"name": "sm_90", "tests": "8", "failures": "6", "skipped": "2"}
+    failure = suite.find("testcase[@name='scale/plain[n=512] scale']/failure")
+    assert failure.get("type") == "regression"
+    assert "spills 0 →" in failure.text
+
+
+def test_annotations_stand_at_the_kernel(check, spilling, perfsvc):
+    lines = check("--base", "HEAD", "--format", "github", code=1).out.splitlines()
+    assert lines[0].startswith("::error file=own/scale/scale.cu,line=2,title=regression%3A scale/")
+    assert "spills 0 → " in lines[0]
+    assert lines[-1] == "::notice title=perfsvc check::6 regressions, 0 improvements, 0 unchanged"
+
+
+# --- results on the CPU device ---------------------------------------------------------------------------------------
+
+
+def test_results_are_checked_on_the_cpu_where_that_is_asked_for(check, repository):
+    ran = ["--exclude", "scale/exact", "--exclude", "scale/text", "--run", "--format", "json"]
+    assert check("--base", "HEAD", *ran).json["wrong"] == []
+    repository.plant("scale/scale.cu", "2 *", "3 *")
+    found = check("--base", "HEAD", *ran, code=4).json
+    assert {one["status"] for one in found["wrong"]} == {"wrong"}
+    assert json.dumps(found["wrong"])
