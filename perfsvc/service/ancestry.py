@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Commit
-from perfsvc.service.provenance import git
+from perfsvc.service.git import git
 from perfsvc.service.worktree import commit_of
 
 _BETWEEN = "\x01"  # in no name, and no white space, which is stripped

@@ -1,6 +1,5 @@
 """Which commit moved a case: the history between a good and a bad one is built, and halved by measuring in turn."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from perfsvc.service import planning
 from perfsvc.service.ancestry import ancestry, changed
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.rebuilding import Built, Rebuilding, Rebuilt
+from perfsvc.service.request import seed_of
 from perfsvc.service.search import Measure, Search
 from perfsvc.service.targets import compile_instruments
 from perfsvc.service.turns import Means, Turns, take_turns
@@ -128,7 +128,7 @@ def _means(request: BisectRequest, device: DeviceInfo, servers: ForkServers, pro
         devices={device.uuid: device},
         sampling=planning.usual_sampling,
         instruments=compile_instruments([device], progress),
-        seed=int.from_bytes(os.urandom(4)) if request.seed is None else request.seed,
+        seed=seed_of(request.seed),
         threshold=request.threshold,
         budget_s=request.budget_s,
         servers=servers,

@@ -1,6 +1,5 @@
 """A suspect that a person names, measured again."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, 
 from perfsvc.service.confirm_all import confirm_all
 from perfsvc.service.planning import usual_sampling
 from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.request import seed_of
 from perfsvc.service.revisions import resolve
 from perfsvc.service.targets import compile_instruments
 from perfsvc.service.turns import BUDGET_S, Means
@@ -30,6 +30,7 @@ class ConfirmRequest:
         budget_s: seconds for each device and mode of the case.
         threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
         seed: decides the order of processes; None for any.
+        metric: what is measured again.
     """
 
     database: str
@@ -40,13 +41,14 @@ class ConfirmRequest:
     budget_s: float = BUDGET_S
     threshold: float | None = None
     seed: int | None = None
+    metric: str = TIME
 
 
 def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> list[Confirmation]:
     """Measures a case of a run again, on each device and in each mode that it was judged in, and stores it.
 
     Raises:
-        NotMeasuredError: the run judged no time of the case on these devices.
+        NotMeasuredError: the run judged no such metric of the case on these devices.
         InfrastructureError: no device, no compiler for what it works with, or no database.
     """
     progress = progress or Silent()
@@ -58,7 +60,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
             devices=devices,
             sampling=usual_sampling,
             instruments=compile_instruments(devices.values(), progress),
-            seed=_seed(request.seed),
+            seed=seed_of(request.seed),
             threshold=request.threshold,
             budget_s=request.budget_s,
             servers=servers,
@@ -81,19 +83,15 @@ def _suspect(judgement: Judgement) -> Suspect:
     return Suspect(judgement, Shift.LOSS, Direction.SLOWER if slower else Direction.FASTER, judgement.reason)
 
 
-def _seed(asked: int | None) -> int:
-    """The seed that was asked for, or any."""
-    return int.from_bytes(os.urandom(4)) if asked is None else asked
-
-
 def _suspects(
     request: ConfirmRequest, run: int, judgements: Sequence[Judgement], devices: Mapping[str, DeviceInfo]
 ) -> list[Suspect]:
-    timed = [one for one in judgements if one.series.case.id == request.case and one.series.metric == TIME]
-    judged = [one for one in timed if one.baseline_run is not None and one.candidate_run is not None and one.ratio]
+    asked = [one for one in judgements if (one.series.case.id, one.series.metric) == (request.case, request.metric)]
+    judged = [one for one in asked if one.baseline_run is not None and one.candidate_run is not None and one.ratio]
     if not judged:
         raise NotMeasuredError(
-            f"run {run} compared no time of {request.case} with a baseline", cure=f"perfsvc show '{request.case}'"
+            f"run {run} compared no {request.metric} of {request.case} with a baseline",
+            cure=f"perfsvc show '{request.case}'",
         )
     here = [_suspect(one) for one in judged if one.series.device in devices]
     if not here:

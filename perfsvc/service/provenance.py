@@ -1,10 +1,8 @@
 """Where a run comes from: commit, host, versions."""
 
-import os
 import platform
 import shlex
 import socket
-import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +11,8 @@ from perfsvc import __version__
 from perfsvc.device.cpu import describe as describe_cpu
 from perfsvc.model import Provenance
 from perfsvc.service import packages
+from perfsvc.service.git import git
 from perfsvc.suite import Selection
-
-OF_ONE_CHECKOUT = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"})
-"""The variables by which git tells its hooks where they are: another folder than the one that is meant here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +69,3 @@ def revision_of(folder: Path) -> Revision:
     untracked = git(folder, "ls-files", "--others", "--exclude-standard", ".")
     branch = git(folder, "symbolic-ref", "--short", "-q", "HEAD")
     return Revision(commit, bool(changed or untracked), branch or "")
-
-
-def git(folder: Path, *arguments: str, typed: str | None = None) -> str | None:
-    """What a git command prints, stripped; None where it fails or there is no git. ``typed`` is its standard input."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            env=git_environment(),
-            input=typed,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def git_environment() -> dict[str, str]:
-    """This process's environment without what a hook is told of the checkout that it runs for."""
-    return {name: value for name, value in os.environ.items() if name not in OF_ONE_CHECKOUT}

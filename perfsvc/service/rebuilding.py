@@ -13,8 +13,8 @@ from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
 from perfsvc.model import DeviceInfo, Kind, Mode, ReplayRecord
 from perfsvc.service.ancestry import objects
+from perfsvc.service.git import git
 from perfsvc.service.progress import Progress
-from perfsvc.service.provenance import git
 from perfsvc.service.sides import launch_of
 from perfsvc.service.targets import Binaries, Runnable, Target, compile_units, prepare
 from perfsvc.service.worktree import Tree, checked_out, moved

@@ -1,5 +1,6 @@
 """What a person or cron asks a run for."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -44,3 +45,8 @@ class RunRequest:
     profile: bool = False
     threshold: float | None = None
     command_line: str = ""
+
+
+def seed_of(asked: int | None) -> int:
+    """The seed that somebody asked for, or any."""
+    return int.from_bytes(os.urandom(4)) if asked is None else asked

@@ -1,7 +1,6 @@
 """One run: resolve the suite, compile, measure, store, judge."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +33,7 @@ from perfsvc.service.planning import plan, sampling
 from perfsvc.service.profile import Under
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.record import Recorder
-from perfsvc.service.request import RunRequest
+from perfsvc.service.request import RunRequest, seed_of
 from perfsvc.service.targets import Target, choose, compile_units
 from perfsvc.service.turns import Means
 from perfsvc.service.why import explain_confirmed
@@ -214,6 +213,6 @@ def _origin(request: RunRequest) -> Provenance:
         command_line=request.command_line,
         label=request.label,
         scope=provenance.scope_of(request.suite, request.selection, request.points),
-        seed=int.from_bytes(os.urandom(4)) if request.seed is None else request.seed,
+        seed=seed_of(request.seed),
         replicas=request.replicas,
     )

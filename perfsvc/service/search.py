@@ -126,7 +126,7 @@ class Search:
         proof = self._trial(below, first, relevant, _is_told)
         proof = replace(proof, before=below, after=first)  # of the same codes, maybe measured at other commits
         return replace(
-            self._concluded(total.verdict or Verdict.INCONCLUSIVE, _reason(proof, total, len(left.suspects))),
+            self._concluded(self._asked.verdict, _reason(proof, total, len(left.suspects))),
             culprits=tuple(self._commits[name] for name in left.suspects),
             proof=proof,
             changed=_changed(self._code(below), self._code(first)),

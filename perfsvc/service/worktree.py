@@ -1,15 +1,13 @@
 """The suite as it was at another revision: a git worktree in a temporary folder, gone however its user ends."""
 
 import contextlib
-import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.errors import UsageError
-from perfsvc.service.provenance import git, git_environment
+from perfsvc.service.git import git, run
 
 _LAST_LINE = -1
 
@@ -63,20 +61,16 @@ def checked_out(suite: Path, revision: str) -> Iterator[Tree]:
 
 def moved(tree: Tree, commit: str) -> Tree:
     """The same worktree at another commit: only the files that differ are written; raises ``UsageError``."""
-    _run(tree.root, commit, "checkout", "--quiet", "--force", "--detach", commit)
+    _checkout(tree.root, commit, "checkout", "--quiet", "--force", "--detach", commit)
     return Tree(tree.root, tree.suite, commit)
 
 
 def _add(suite: Path, tree: Path, commit: str) -> None:
-    _run(suite, commit, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+    _checkout(suite, commit, "worktree", "add", "--quiet", "--detach", str(tree), commit)
 
 
-def _run(folder: Path, commit: str, *arguments: str) -> None:
-    # A hook of the repository's is meant for the checkout of a person.
-    command = ["git", "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments]
-    done = subprocess.run(
-        command, env=git_environment(), capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
+def _checkout(folder: Path, commit: str, *arguments: str) -> None:
+    done = run(folder, *arguments)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"git ended with {done.returncode}"]
         raise UsageError(f"{commit[:10]} cannot be checked out: {said[_LAST_LINE]}", cure="see what git says of it")
