@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from perfsvc.errors import UsageError
+from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.model import Commit
-from perfsvc.service.git import git
+from perfsvc.service.git import git, run
 from perfsvc.service.worktree import commit_of
 
 _BETWEEN = "\x01"  # in no name, and no white space, which is stripped
@@ -27,12 +27,9 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
     Raises:
         UsageError: the folder is in no repository, one of the revisions is not there, or the one is no ancestor of the
             other.
+        InfrastructureError: there is no git.
     """
-    if git(folder, "rev-parse", "--git-dir") is None:
-        raise UsageError(
-            f"{folder} is in no git repository, so it has no revisions",
-            cure="name the suite's folder in its repository: --suite FOLDER",
-        )
+    _require_repository(folder)
     oldest, newest = commit_of(folder, good), commit_of(folder, bad)
     if oldest == newest:
         raise UsageError(f"{good} and {bad} are the same commit, {oldest[:10]}", cure="name two: --good REV --bad REV")
@@ -67,6 +64,19 @@ def changed(folder: Path, before: str, after: str, paths: Collection[str]) -> tu
     pathspecs = [f":(top,literal){path}" for path in paths]
     told = git(folder, "diff", "--name-only", "--no-ext-diff", "-z", before, after, "--", *pathspecs) or ""
     return tuple(name for name in told.split("\0") if name)
+
+
+def _require_repository(folder: Path) -> None:
+    try:
+        done = run(folder, "rev-parse", "--git-dir")
+    except OSError as error:
+        raise InfrastructureError(f"git cannot be started: {error.strerror}", cure="install git") from error
+    if done.returncode:
+        said = done.stderr.strip().partition("\n")[0].removeprefix("fatal: ")
+        raise UsageError(
+            f"{folder} is in no git repository that can be read: {said}",
+            cure="name the suite's folder in its repository: --suite FOLDER",
+        )
 
 
 def _log(folder: Path, *arguments: str) -> tuple[Commit, ...]:

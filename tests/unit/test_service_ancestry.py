@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.errors import UsageError
+from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.service.ancestry import ancestry, changed, objects
 
 
@@ -106,4 +106,15 @@ def test_the_files_that_changed_are_named_from_the_root_whatever_their_names_are
 def test_a_folder_outside_a_repository_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UsageError, match="is in no git repository"):
+        ancestry(tmp_path, "HEAD~1", "HEAD")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot change to"):
+        ancestry(tmp_path / "nowhere", "HEAD~1", "HEAD")
+
+
+def test_without_git_there_is_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="git cannot be started"):
         ancestry(tmp_path, "HEAD~1", "HEAD")
