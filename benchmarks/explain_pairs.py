@@ -4,11 +4,13 @@
     python benchmarks/explain_pairs.py --reports reports      # explains what was profiled, without a GPU
 
 The kernels are those of tests/gpu/suites/causes. Each is launched once by a process of its own under ncu, with the
-sections that perfsvc's metrics come from; the reports stay in the folder. A case's profile takes some six seconds.
+sections that perfsvc's metrics come from; the reports stay in the folder, compressed. A case's profile takes some six
+seconds on an H100. tests/data/ncu/pairs has the reports of one.
 """
 
 import argparse
 import contextlib
+import lzma
 import sys
 import tempfile
 import time
@@ -23,16 +25,15 @@ from perfsvc.errors import PerfsvcError
 from perfsvc.measure import shot
 from perfsvc.measure.plan import Task
 from perfsvc.measure.sampler import Sampling
-from perfsvc.model import Explanation, ReasonKind
+from perfsvc.model import Explanation, Profile, ReasonKind
 from perfsvc.profile.explain import explain
-from perfsvc.profile.metrics import SECTIONS
-from perfsvc.profile.ncu import NcuProfiler
+from perfsvc.profile.ncu import OWN, NcuProfiler
 from perfsvc.profile.reading import read
 
 SUITE = Path(__file__).parent.parent / "tests" / "gpu" / "suites" / "causes"
-SUFFIX = ".ncu-rep"
+SUFFIX = ".ncu-rep.xz"
 MOST_BYTES = 300_000
-"""Of a report that is to be kept."""
+"""Of a compressed report that is to be kept."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,6 @@ PAIRS = (
     Pair("arithmetic", "by_itself", "in_step", ReasonKind.STALLS),
 )
 """The surest first: where time runs out, the last are left out."""
-
-
-class Counting(NcuProfiler):
-    """Nsight Compute with the sections that perfsvc's metrics come from, so that a report stays small."""
-
-    def command(self, program: Sequence[str], report: Path, log: Path) -> list[str]:
-        """The command line."""
-        command = super().command(program, report, log)
-        at = command.index("--set")
-        command[at : at + 2] = [word for section in SECTIONS for word in ("--section", section)]
-        return command
 
 
 def main() -> int:
@@ -131,11 +121,12 @@ def profile_one(made: Ready, task: Task, report: Path) -> str:
     began = time.monotonic()
     try:
         with folder_of(made, task) as folder:
-            Counting().run(shot.command(folder), report.resolve(), environment=shot.environment())
+            made_by_ncu = folder / "launch.ncu-rep"
+            NcuProfiler(OWN).run(shot.command(folder), made_by_ncu, environment=shot.environment())
+            report.write_bytes(lzma.compress(made_by_ncu.read_bytes()))
     except PerfsvcError as error:
         return str(error)
-    size = report.stat().st_size
-    print(f"  {task.record.case.id}: {size / 1e3:.0f} kB in {time.monotonic() - began:.1f} s", flush=True)
+    print(f"  {task.record.case.id}: {time.monotonic() - began:.1f} s", flush=True)
     return ""
 
 
@@ -164,10 +155,18 @@ def explained(pairs: Sequence[Pair], folder: Path) -> tuple[dict[Pair, Explanati
     found, unread = {}, {}
     for pair in pairs:
         try:
-            found[pair] = explain(*(read(report_of(case, folder)) for case in pair.cases))
-        except PerfsvcError as error:
+            found[pair] = explain(*(profile_of(report_of(case, folder)) for case in pair.cases))
+        except (PerfsvcError, FileNotFoundError) as error:
             unread[" → ".join(pair.cases)] = str(error)
     return found, unread
+
+
+def profile_of(report: Path) -> Profile:
+    """What a compressed report holds."""
+    with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
+        unpacked = Path(folder, report.stem)
+        unpacked.write_bytes(lzma.decompress(report.read_bytes()))
+        return read(unpacked)
 
 
 def row(pair: Pair, found: Explanation | None) -> list[str]:

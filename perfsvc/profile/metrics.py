@@ -89,7 +89,12 @@ _THROUGHPUT = (
 _MEMORY = (
     _metric("dram_read_bytes", "read from DRAM", "dram__bytes_read.sum", "dram__bytes_op_read.sum"),
     _metric("dram_write_bytes", "written to DRAM", "dram__bytes_write.sum", "dram__bytes_op_write.sum"),
-    _metric("l2_sectors", "sectors of 32 bytes that the L2 cache was asked for", "lts__t_sectors.sum"),
+    _metric(
+        "l2_sectors",
+        "sectors of 32 bytes that the multiprocessors asked the L2 cache for",
+        "lts__t_sectors_srcunit_tex.sum",
+        "lts__t_sectors.sum",
+    ),
     _metric("l2_hit_rate", "share of them that it had", "lts__t_sector_hit_rate.pct"),
     _metric("l1_hit_rate", "share of its sectors that the L1 cache had", "l1tex__t_sector_hit_rate.pct"),
     _metric(

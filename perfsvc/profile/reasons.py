@@ -13,6 +13,7 @@ from perfsvc.profile.metrics import STALLS
 from perfsvc.profile.pair import COMPUTING, MEMORY, SHARED, Pair, clamp, growth_of
 
 SECTOR_BYTES = 32
+WARP = 32
 LEAST_GROWTH = 0.02
 """Of a logarithm: what two launches of one kernel may differ by."""
 LEAST_FALL = 0.01
@@ -100,7 +101,7 @@ def bank_conflicts(pair: Pair) -> Found | None:
     of_wavefronts = clamp((conflicts[1] - conflicts[0]) / wavefronts) if wavefronts > 0 else 0.0
     share = max(pair.of_lost(after - before), pair.of_group(SHARED) * of_wavefronts)
     names = ("shared_bank_conflicts", "shared_load_wavefronts", "shared_store_wavefronts", "stall_mio_throttle_cycles")
-    return Found(share, _ways(pair), names)
+    return Found(share, _ways(pair, conflicts), names)
 
 
 def uncoalesced(pair: Pair) -> Found | None:
@@ -124,7 +125,7 @@ def divergence(pair: Pair) -> Found | None:
     if threads is None or grown < LEAST_GROWTH:
         return None
     fast, slow = (f"{each:.0f}" for each in threads)
-    detail = f"{pair.arrow(fast, slow)} of 32 threads take part in an instruction"
+    detail = f"{pair.arrow(fast, slow)} of {WARP} threads take part in an instruction"
     names = ("threads_per_instruction", "divergent_branches", "instructions", "issue_throughput")
     return Found(min(pair.of_log(grown), _computing(pair)), detail, names)
 
@@ -162,7 +163,7 @@ def tail(pair: Pair) -> Found | None:
     if waves is None or idle[0] is None or idle[1] is None or grown < LEAST_GROWTH:
         return None
     detail = (
-        f"{pair.arrow(*(f'{each:.2f}' for each in waves))} waves of blocks, "
+        f"{pair.arrow(*(f'{each:.4g}' for each in waves))} waves of blocks, "
         f"multiprocessors at work {pair.arrow(*(_percent(each) for each in idle if each is not None))} of the time"
     )
     names = ("waves", "blocks", "sm_active_cycles", "sm_elapsed_cycles", "achieved_occupancy")
@@ -252,17 +253,20 @@ def _conflicts_s(profile: Profile) -> float | None:
     return conflicts / (units * clock) if conflicts is not None and units and clock else None
 
 
-def _ways(pair: Pair) -> str:
-    """How many passes an access takes, of loads or of stores, whichever grew more."""
+def _ways(pair: Pair, conflicts: tuple[float, float]) -> str:
+    """How many passes an access takes, of loads or of stores, whichever grew more.
+
+    A warp's threads need no more than one each; what is counted beyond that is other units' turns.
+    """
     found: dict[str, tuple[float, float]] = {}
     for part in PARTS:
         requests, wavefronts = pair.both(f"shared_{part}_requests"), pair.both(f"shared_{part}_wavefronts")
         if requests and wavefronts and min(requests) > 0:
             found[part] = (wavefronts[0] / requests[0], wavefronts[1] / requests[1])
     if not found:
-        return "of shared memory"
+        return f"{pair.arrow(*(_count(each) for each in conflicts))} of them"
     part = max(found, key=lambda each: found[each][1] - found[each][0])
-    return f"{part}s {pair.arrow(*(f'{ways:.0f}-way' for ways in found[part]))}"
+    return f"{part}s {pair.arrow(*(f'{min(ways, WARP):.0f}-way' for ways in found[part]))}"
 
 
 def _sum(profile: Profile, name: str) -> float | None:

@@ -18,8 +18,10 @@ from perfsvc import suite
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.errors import MissingPackageError
 from perfsvc.model import Array, Buffer, ReasonKind, Role
+from perfsvc.profile.explain import explain
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+H100 = Path(__file__).parents[1] / "data" / "ncu" / "pairs"
 
 
 @pytest.fixture
@@ -291,15 +293,32 @@ def test_the_pairs_are_cases_of_the_suite_and_tell_enough_reasons_apart(script):
     assert {pair.reason for pair in pairs.PAIRS} == set(ReasonKind) - {ReasonKind.CLOCKS}
 
 
-def test_a_folder_of_reports_is_explained_without_a_device(script, ncu_report, tmp_path, monkeypatch, capsys):
-    pairs = script("explain_pairs")
-    for name, report in {"padded": "transpose-padded-small", "unpadded": "transpose-tiled"}.items():
-        shutil.copy(ncu_report(report), tmp_path / f"transpose-{name}.ncu-rep")
-    monkeypatch.setattr(pairs, "PAIRS", pairs.PAIRS[:2])
-    monkeypatch.setattr("sys.argv", ["explain_pairs.py", "--reports", str(tmp_path)])
-    assert pairs.main() == 1  # of one case there is no report, and one is too large
+def test_pairs_profiled_on_an_h100_are_explained_by_what_was_done(script, monkeypatch, capsys, tmp_path):
+    pairs, path = script("explain_pairs"), tmp_path / "found.json"
+    monkeypatch.setattr("sys.argv", ["explain_pairs.py", "--reports", str(H100), "--json", str(path)])
+    assert pairs.main() == 0
     told = capsys.readouterr().out
-    assert re.search(r"transpose: padded → unpadded +1\.97 +bank conflicts +bank conflicts +100 %", told)
-    assert "transpose-naive.ncu-rep cannot be read" in told
-    assert "FAIL  pairs not explained by what was done, of 2: 1" in told
-    assert "FAIL  size of the largest report: 1159 kB" in told
+    assert re.search(r"transpose: padded → unpadded +2\.02 +bank conflicts +bank conflicts +100 %", told)
+    assert "PASS  pairs not explained by what was done, of 12: 0" in told
+    assert [each["reasons"][0]["kind"] for each in json.loads(path.read_text())["pairs"]] == [
+        pair.reason.value for pair in pairs.PAIRS
+    ]
+
+
+def test_pairs_the_other_way_round_are_faster_for_the_same_reason(script):
+    pairs = script("explain_pairs")
+    for pair in pairs.PAIRS:
+        before, after = (pairs.profile_of(pairs.report_of(case, H100)) for case in reversed(pair.cases))
+        found = explain(before, after)
+        assert found.factor < 1
+        assert pairs.kind_of(found) is pair.reason
+
+
+def test_a_report_that_is_missing_is_told_and_fails_the_claim(script, monkeypatch, capsys, tmp_path):
+    pairs = script("explain_pairs")
+    monkeypatch.setattr("sys.argv", ["explain_pairs.py", "--reports", str(tmp_path), "--only", "product"])
+    assert pairs.main() == 1
+    told = capsys.readouterr().out
+    assert "No such file or directory" in told
+    assert "FAIL  pairs not explained by what was done, of 1: 1" in told
+    assert "FAIL  size of the largest report: not measured" in told
