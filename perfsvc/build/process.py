@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,15 @@ class Finished:
     code: int
     output: str
     timed_out: bool = False
+
+
+def python_module(name: str) -> list[str]:
+    """The command line of a module of ours in a process of its own: Python by its full path.
+
+    Modules of the working directory are imported there only where ours may be: one may be called ``random.py``.
+    """
+    path = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
+    return [sys.executable, *path, "-m", name]
 
 
 def run(
@@ -74,6 +84,11 @@ def run(
         finally:
             with _lock:
                 _running.discard(process)
+
+
+def how(code: int) -> str:
+    """How a program ended, in words: ``SIGSEGV``, ``exit status 1``."""
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
 def allow() -> None:

@@ -5,12 +5,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from perfsvc.build.process import python_module
 from perfsvc.device import VISIBLE
 from perfsvc.measure.forkserver import FATE
 
@@ -84,14 +83,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    *path_options(),
-                    "-m",
-                    "perfsvc.measure.forkserver",
-                    str(theirs.fileno()),
-                    str(os.getpid()),
-                ],
+                [*python_module("perfsvc.measure.forkserver"), str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 env={**QUIET, VISIBLE: "", **os.environ},
                 stdin=subprocess.DEVNULL,
@@ -183,8 +175,3 @@ class ForkServers:
         for server in [one for one in self._servers if one.status == 0]:
             self._servers.remove(server)
             server.end()
-
-
-def path_options() -> list[str]:
-    """Has modules of the working directory imported only where ours may be: one may be called ``random.py``."""
-    return [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]

@@ -7,7 +7,6 @@ reach through every one of them.
 import mmap
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from perfsvc import codec
-from perfsvc.measure.forks import QUIET, path_options
+from perfsvc.build.process import python_module
+from perfsvc.measure.forks import QUIET
 from perfsvc.measure.job import Placed
 from perfsvc.measure.shared import Arrays, share
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord
@@ -119,7 +119,7 @@ def told(folder: Path) -> Told | None:
 
 def command(folder: Path) -> list[str]:
     """The command line of the process, without any profiler's: Python by its full path."""
-    return [sys.executable, *path_options(), "-m", "perfsvc.measure.once", str(folder)]
+    return [*python_module("perfsvc.measure.once"), str(folder)]
 
 
 def environment() -> Mapping[str, str]:

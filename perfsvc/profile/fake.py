@@ -8,7 +8,7 @@ It is what the device's script (``perfsvc.device.fake``) says under ``profiler``
     By the SHA-256 digest of a file in the folder that the profiled program is given (a case's binary), or ``*``.
 ``fault``
     What goes wrong: ``permission`` and ``held`` (the counters are kept from it), ``old``, ``hang`` (past the time
-    limit), ``nothing`` (it sees no launch).
+    limit), ``nothing`` (it sees no launch), ``unread`` (its report is, and cannot be read).
 
 The program is run for real.
 """
@@ -21,17 +21,25 @@ from typing import ClassVar, Literal, Self
 from perfsvc import codec
 from perfsvc.build import process
 from perfsvc.device import fake
-from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
+from perfsvc.errors import (
+    CountersError,
+    InfrastructureError,
+    NoProfilerError,
+    PerfsvcError,
+    ProfileError,
+    TimeLimitError,
+)
 from perfsvc.model import DeviceInfo, Profile, Rule, digest
 from perfsvc.profile.profiler import LIMIT_S
 
-Fault = Literal["permission", "held", "old", "hang", "nothing"]
+Fault = Literal["permission", "held", "old", "hang", "nothing", "unread"]
 
 FAULTS: Mapping[Fault, tuple[type[PerfsvcError], str]] = {
     "permission": (CountersError, "the script lets nobody read counters"),
     "held": (CountersError, "the script has another profiler hold the counters"),
     "old": (NoProfilerError, "the script has a profiler that is too old"),
     "hang": (TimeLimitError, "time limit: the script has the profiler hang"),
+    "unread": (InfrastructureError, "the script has the reader of reports die"),
     "nothing": (ProfileError, "the script lets the profiler see no launch"),
 }
 
@@ -70,7 +78,7 @@ class FakeProfiler:
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
         """Runs the program, and writes what the script says of it."""
-        if self._script.fault:
+        if self._script.fault and self._script.fault != "unread":
             raise _scripted(self._script.fault)
         ended = process.run(program, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         if ended.timed_out:
@@ -87,6 +95,8 @@ class FakeProfiler:
 
     def read(self, report: Path, kernel: str) -> Profile:
         """What ``run`` wrote."""
+        if self._script.fault == "unread":
+            raise _scripted("unread")
         return replace(codec.decode(Profile, report.read_bytes()), kernel=kernel)
 
 

@@ -10,7 +10,7 @@ from perfsvc.build.process import Finished
 from perfsvc.device import NVTX_DOMAIN, NVTX_PROFILED
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.model import Profile
-from perfsvc.profile import reading
+from perfsvc.profile import apart
 from perfsvc.profile.finding import find
 from perfsvc.profile.metrics import SECTIONS
 from perfsvc.profile.profiler import LIMIT_S
@@ -124,7 +124,7 @@ class NcuProfiler:
 
     def read(self, report: Path, kernel: str) -> Profile:
         """What a report holds of a kernel."""
-        return reading.read(report, kernel=kernel)
+        return apart.read(report, kernel=kernel)
 
     def _started(self, command: Sequence[str], environment: Mapping[str, str] | None, limit_s: float) -> Finished:
         try:  # where we are: the program may have to import us from there

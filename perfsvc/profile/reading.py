@@ -6,6 +6,7 @@ NVIDIA's ``ncu_report`` does the reading: the package ``ncu-report``, which read
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,15 @@ _LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")  # the word
 
 
 def require_ncu_report() -> None:
-    """Raises ``MissingPackageError`` where there is nothing to read with."""
-    _ncu_report()
+    """Raises ``MissingPackageError`` where there is nothing to read with; loads nothing."""
+    if find_spec("ncu_report") is None:
+        raise _missing()
+
+
+def _missing() -> MissingPackageError:
+    return MissingPackageError(
+        "reports of Nsight Compute are read with the package ncu-report, which is missing", cure=INSTALL
+    )
 
 
 def read(path: Path, *, kernel: str | None = None) -> Profile:
@@ -73,9 +81,7 @@ def _ncu_report() -> Any:
     try:
         return import_module("ncu_report")
     except ImportError as error:
-        raise MissingPackageError(
-            "reports of Nsight Compute are read with the package ncu-report, which is missing", cure=INSTALL
-        ) from error
+        raise _missing() from error
 
 
 def _launch(context: Any) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from perfsvc.errors import UsageError
 from perfsvc.model import Explanation, Profile
 from perfsvc.profile.explain import explain
-from perfsvc.profile.reading import read
+from perfsvc.profile.apart import read
 from perfsvc.report import plot, roofline
 from perfsvc.report.explanations import explanation_page
 

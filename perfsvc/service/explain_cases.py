@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfsvc.device.find import find
 from perfsvc.model import DeviceInfo, Profile, Profiled
-from perfsvc.profile.reading import read
+from perfsvc.profile.apart import read
 from perfsvc.service.explain import ExplainedProfiles, explain_profiles, explain_reports
 from perfsvc.service.profile import Profiling, Subject, Under, counted, subject_of
 from perfsvc.service.progress import Progress, Silent

@@ -134,32 +134,33 @@ class Profiling:
             profiler.name,
             self._under.sections,
         )
+        report: bytes | None = None  # kept also where it cannot be read
         try:
-            seen, report = self._look(subject, asked, profiler, like)
+            with self.shot(subject, like) as folder:
+                told, file = self._count(folder, profiler)
+                report = file.read_bytes()
+                profile = profiler.read(file, told.kernel)
         except (PerfsvcError, OSError) as failure:
             error = failure if isinstance(failure, PerfsvcError) else _unwritable(failure)
             failed = replace(asked, reason=error.what, cure=error.cure, wall_s=time.monotonic() - began)
-            self._store.put_profile(failed)
+            self._store.put_profile(failed, report)
             raise error from failure
-        seen = replace(seen, wall_s=time.monotonic() - began)
+        seen = replace(asked, profile=profile, launch=told.launch, wall_s=time.monotonic() - began)
         return replace(seen, id=self._store.put_profile(seen, report))
 
-    def _look(
-        self, subject: Subject, asked: Profiled, profiler: Profiler, like: Profiled | None
-    ) -> tuple[Profiled, bytes]:
-        with self.shot(subject, like) as folder:
-            report = folder / f"report{profiler.suffix}"
-            run_shot(
-                folder,
-                lambda: profiler.run(
-                    shot.command(folder), report, environment=shot.environment(), limit_s=self._under.limit_s
-                ),
-            )
-            told = shot.told(folder)
-            if told is None:
-                raise ProfileError("the profiled program ended before it launched anything", cure="report it")
-            profile = profiler.read(report, told.kernel)
-            return replace(asked, profile=profile, launch=told.launch), report.read_bytes()
+    def _count(self, folder: Path, profiler: Profiler) -> tuple[shot.Told, Path]:
+        """Has a profiler run a shot; what the shot told, and the profiler's report."""
+        report = folder / f"report{profiler.suffix}"
+        run_shot(
+            folder,
+            lambda: profiler.run(
+                shot.command(folder), report, environment=shot.environment(), limit_s=self._under.limit_s
+            ),
+        )
+        told = shot.told(folder)
+        if told is None:
+            raise ProfileError("the profiled program ended before it launched anything", cure="report it")
+        return told, report
 
     @contextlib.contextmanager
     def shot(self, subject: Subject, like: Profiled | None = None) -> Iterator[Path]:

@@ -81,6 +81,14 @@ def test_a_failed_profile_fails_no_night_and_is_stored_with_its_reason(night, fa
     assert (stored, sentence) == (f"{reason}; {cure}", "")
 
 
+def test_a_report_that_cannot_be_read_is_kept_beside_its_reason(night):
+    perfsvc, suite, play = night
+    play(fault="unread")
+    assert "the reader of reports die" in perfsvc.fake("--confirm", "--profile", suite=suite, code=1).out
+    rows = perfsvc.rows("select reason, kind from profiles join artifacts on sha256 = report_sha256")
+    assert rows == [("the script has the reader of reports die", "report")]
+
+
 @pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2)])
 def test_what_keeps_the_profiler_from_a_board_is_not_tried_for_every_case(night, fault, looked):
     perfsvc, suite, play = night

@@ -195,7 +195,7 @@ def test_nsight_compute_is_found_with_its_version(stand_in):
 
 
 def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkeypatch):
-    monkeypatch.setattr(reading, "import_module", raising(ImportError("none")))
+    monkeypatch.setattr(reading, "find_spec", lambda _: None)
     row = rows()["Nsight Compute"]
     assert row.ok is None
     assert "pip install 'perfsvc[profile]'" in row.cure

@@ -1,0 +1,69 @@
+"""Reports are read in a process of their own, whose end is an error and no more."""
+
+import os
+import sys
+
+import pytest
+
+from perfsvc.errors import InfrastructureError, MissingPackageError, ReportError
+from perfsvc.profile import apart, reading
+
+ENDS = {
+    "SIGSEGV": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    "exit status 3": "import os; os._exit(3)",
+}
+
+
+def test_a_report_is_read_as_it_is_in_this_process(ncu_report):
+    report = ncu_report("transpose-tiled")
+    assert apart.read(report) == reading.read(report)
+    assert apart.read(report, kernel="transpose_tiled").kernel == "transpose_tiled"
+
+
+def test_what_is_wrong_with_a_report_is_told_as_it_is_in_this_process(ncu_report, tmp_path):
+    (tmp_path / "empty.ncu-rep").write_bytes(b"")
+    for path, kernel in ((ncu_report("transpose-tiled"), "another"), (tmp_path / "empty.ncu-rep", None)):
+        with pytest.raises(ReportError) as here:
+            reading.read(path, kernel=kernel)
+        with pytest.raises(ReportError) as there:
+            apart.read(path, kernel=kernel)
+        assert (there.value.what, there.value.cure) == (here.value.what, here.value.cure)
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """Puts a library of the test's own in the place of NVIDIA's, in the process that reads."""
+
+    def put(text):
+        (tmp_path / "ncu_report.py").write_text(text)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+
+    return put
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_library_that_ends_its_process_is_an_error_with_a_cure(ncu_report, library, how):
+    library(ENDS[how])
+    with pytest.raises(InfrastructureError, match=f"died \\({how}\\) while it read transpose-tiled") as raised:
+        apart.read(ncu_report("transpose-tiled"))
+    assert "pip install --upgrade 'perfsvc[profile]'" in raised.value.cure
+
+
+def test_one_that_does_not_come_to_an_end_is_killed(ncu_report, library, monkeypatch):
+    monkeypatch.setattr(apart, "LIMIT_S", 1.0)
+    library("import time; time.sleep(100)")
+    with pytest.raises(InfrastructureError, match="did not end within 1 s"):
+        apart.read(ncu_report("transpose-tiled"))
+
+
+def test_one_that_cannot_be_loaded_counts_as_missing(ncu_report, library):
+    library("raise ImportError('GLIBC_2.99 not found')")
+    with pytest.raises(MissingPackageError, match="ncu-report"):
+        apart.read(ncu_report("transpose-tiled"))
+
+
+def test_without_it_nothing_is_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(reading, "find_spec", lambda _: None)
+    monkeypatch.setattr(apart.process, "run", None)
+    with pytest.raises(MissingPackageError):
+        apart.read(tmp_path / "none.ncu-rep")
