@@ -90,9 +90,7 @@ def check_markdown(shown: CheckShown) -> str:
             cells = (line.verdict.value, f"`{line.what}`", on(line.architectures, shown), line.text, line.cause or "")
             parts.append(f"| {' | '.join(map(_cell, cells))} |")
         parts.append("")
-    notes = [
-        f"- local memory: `{what}` ({on(archs, shown)}): {text}" for what, archs, text in remarkable(shown.checked)
-    ]
+    notes = [f"- local memory: `{what}` ({on(archs, shown)}): {text}" for what, archs, text in remarkable(shown)]
     notes += [f"- {problem}" for problem in shown.problems]
     notes += [f"- {one.status.value}: `{one.case.id}` on the CPU device: {one.reason}" for one in shown.wrong]
     notes += [f"- skipped: {some(which)} ({on(archs, shown)}): {why}" for why, which, archs in skipped(shown.checked)]

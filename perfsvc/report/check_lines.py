@@ -18,6 +18,8 @@ WORDS = {
 SHOWN = (Verdict.BROKEN, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.MISSING, Verdict.IMPROVEMENT)
 """The verdicts that are always told."""
 
+LOCAL = frozenset({"spill_bytes", "stack_bytes"})
+"""The facts that tell of local memory."""
 OF_CLASS = " instructions"
 ARROW = "→"
 BUT = ": this device"
@@ -105,17 +107,24 @@ def limiter_of(occupancy: Occupancy | None) -> str:
     return f" ({occupancy.limiter})" if occupancy and occupancy.share < 1 else ""
 
 
-def remarkable(checked: Iterable[Checked]) -> list[tuple[str, tuple[str, ...], str]]:
-    """Kernels that use local memory, whether they always did or not: what, on which architectures, and how much."""
-    every = list(checked)
-    names = names_of(every)
+def remarkable(shown: CheckShown) -> list[tuple[str, tuple[str, ...], str]]:
+    """Kernels that use local memory as they did before: what, on which architectures, and how much.
+
+    Where that changed a verdict tells it.
+    """
+    names = names_of(shown.checked)
+    told = {_place(one.checked) for one in shown.verdicts if {change.fact for change in one.changes} & LOCAL}
     found: dict[tuple[str, str], list[Checked]] = {}
-    for one in every:
-        if one.facts and (one.facts.spill_bytes or one.facts.stack_bytes):
+    for one in shown.checked:
+        if one.facts and (one.facts.spill_bytes or one.facts.stack_bytes) and _place(one) not in told:
             used = {"spills": one.facts.spill_bytes, "stack": one.facts.stack_bytes}
             text = ", ".join(f"{word} {size} B" for word, size in used.items() if size)
             found.setdefault((names[one.case, one.kernel], text), []).append(one)
     return [(what, _of(kernels), text) for (what, text), kernels in found.items()]
+
+
+def _place(checked: Checked) -> tuple[Case, str, str]:
+    return checked.case, checked.architecture, checked.kernel
 
 
 def skipped(checked: Iterable[Checked]) -> list[tuple[str, list[str], tuple[str, ...]]]:

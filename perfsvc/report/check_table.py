@@ -1,6 +1,7 @@
 """A static check for people: what changed and what is worth a look, or all there is."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -26,10 +27,12 @@ LAYOUTS = (
     ("registers", "spills", "stack", "shared", "dynamic", "barriers", "threads", "occupancy", "instructions"),
     ("registers", "spills", "stack", "shared", "dynamic", "occupancy", "instructions"),
     ("registers", "spills", "shared", "occupancy"),
+    ("registers", "spills"),
 )
 """The columns of all facts, for ever narrower terminals; sizes are bytes."""
-MANY = 3
-"""Architectures that are named; more are counted where all of them are meant."""
+WIDEST = 20
+"""Characters of a row for its architectures; more of them go to the next line."""
+INDENT = 2
 
 
 def check_table(shown: CheckShown, *, everything: bool = False) -> RenderableType:
@@ -39,7 +42,9 @@ def check_table(shown: CheckShown, *, everything: bool = False) -> RenderableTyp
         shown: the check.
         everything: show every kernel for every architecture with all its facts.
     """
-    found = lines(shown.verdicts, tuple(Verdict) if everything and shown.against else SHOWN)
+    found = [
+        line for line in lines(shown.verdicts, tuple(Verdict) if everything and shown.against else SHOWN) if _says(line)
+    ]
     parts: list[RenderableType] = [Text(heading(shown), "bold"), Text()]
     if everything:
         parts += [_facts(shown), Text()]
@@ -69,17 +74,25 @@ def on(architectures: Sequence[str], shown: CheckShown) -> str:
 
 
 def _changes(found: Sequence[Line], shown: CheckShown) -> RenderableType:
-    table = grid()
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("variant", overflow="fold", min_width=16)
-    table.add_column("architectures", min_width=6)
-    table.add_column("what changed", overflow="fold", min_width=24)
-    for line in found:
-        word = verdict_word(line.verdict)
-        if line.cause:
-            word.append(f" {line.cause}", "dim")
-        table.add_row(word, Text(line.what), Text(on(line.architectures, shown)), Text(line.text))
-    return table
+    """Each variant with its verdict, and below it what changed, a row for the architectures where that is the same."""
+    where = {id(line): on(line.architectures, shown) for line in found}
+    width = min(max(map(len, where.values())), WIDEST)
+    parts: list[RenderableType] = []
+    for (verdict, cause, what), group in groupby(found, lambda line: (line.verdict, line.cause, line.what)):
+        parts.append(Text.assemble(verdict_word(verdict), (f" {cause}" if cause else "", "dim"), " ", (what, "bold")))
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(width=INDENT)
+        rows.add_column(width=width)
+        rows.add_column(overflow="fold")
+        for line in group:
+            rows.add_row("", Text(where[id(line)]), Text(line.text))
+        parts.append(rows)
+    return Group(*parts)
+
+
+def _says(line: Line) -> bool:
+    """What is unchanged in every fact needs no line."""
+    return line.verdict is not Verdict.UNCHANGED or bool(line.text)
 
 
 def _facts(shown: CheckShown) -> RenderableType:
@@ -130,7 +143,7 @@ def _written(checked: Checked, facts: Facts, column: str) -> str:
 def _remarkable(shown: CheckShown) -> list[Text]:
     return [
         Text.assemble(("local memory", "yellow"), " ", (what, "bold"), f" ({on(architectures, shown)}): {text}")
-        for what, architectures, text in remarkable(shown.checked)
+        for what, architectures, text in remarkable(shown)
     ]
 
 
