@@ -261,7 +261,7 @@ def spilling(repository):
 
 def test_everything_is_shown_on_demand(check, spilling):
     out = check("--base", "HEAD", "--all", code=1).out
-    assert "local memory" in out
+    assert "spills 0 → " in out
     row = next(line for line in out.splitlines() if line.startswith("scale/shared"))
     assert "16384" in row
     if find_nvdisasm():
