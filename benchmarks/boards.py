@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbench import Claim, Ran, finish, ready, run, table
+from workbench import SUITE, Claim, Ran, finish, ready, run, table
 
 from perfsvc import judge
 from perfsvc.device.find import find
@@ -26,7 +26,6 @@ from perfsvc.judge import Comparison
 from perfsvc.measure.sampler import Sampling
 from perfsvc.model import Verdict
 
-SUITE = Path(__file__).resolve().parents[1] / "kernels"
 CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
 FIRST, SECOND, DEALT, EVERYWHERE = "first board", "second board", "both, each-model", "both, each-board"
 

@@ -15,11 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from workbench import Claim, Ran, finish, ready, run, table
+from workbench import SUITE, Claim, Ran, finish, ready, run, table
 
 from perfsvc.measure.sampler import Sampling
-
-SUITE = Path(__file__).resolve().parents[1] / "kernels"
 
 
 def main() -> int:

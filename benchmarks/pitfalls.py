@@ -1,4 +1,4 @@
-"""What moves the time of a kernel and is not the kernel: four effects that perfsvc's way of timing keeps out.
+"""What moves the time of a kernel and is not the kernel: five effects that perfsvc's way of timing keeps out.
 
     python benchmarks/pitfalls.py [--device cuda:0] [--json FILE]
 
@@ -6,6 +6,7 @@
 2. Places: one transposition by columns, its two matrices at different places of one allocation.
 3. Kept lines: a kernel that asks the L2 cache to keep what it reads, after an ordinary eviction and a thorough one.
 4. Time between the eviction of the cache and the launch: none, and 1 ms.
+5. The load before: a product of matrices after a second at the board's power limit, and rests of several lengths.
 
 Works on the device's own stream, below perfsvc's own timing: it shows what that is built against.
 """
@@ -21,29 +22,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from workbench import NVBENCH_SUITE, finish, ready, table
+from workbench import NVBENCH_SUITE, Prepared, finish, power_hungry, ready, table
 
 from perfsvc import build
 from perfsvc.build import Binary, Cache
 from perfsvc.device.find import open_device
-from perfsvc.measure.memory import Memory
 from perfsvc.measure.plan import Task
-from perfsvc.measure.program import Program
 from perfsvc.measure.sampler import Sampling
 from perfsvc.model import BufferArg, Launch, Role, Unit
 
 KEEP = Unit(Path(__file__).resolve().parents[1] / "tests" / "gpu" / "kernels.cu", ("keep",))
 SHORT, PADDED, NAIVE = "vec_add/plain[n=65536]", "transpose/padded[n=4096]", "transpose/naive[n=4096]"
+TILED = "matmul/tiled[n=1024]"
 MIB = 1 << 20
 SAMPLES = 60
 TOGETHER = 20
+LOAD_S, RESTS_S = 1.0, (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
 PLACES_MIB = ((0, 66), (0, 68), (0, 100), (0, 132), (2, 130), (100, 300))
 
 Sample = Callable[[], None]
 
 
 def main() -> int:
-    """Shows all four."""
+    """Shows all five."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
@@ -60,6 +61,7 @@ def main() -> int:
             "places": lambda: bench.places(tasks[NAIVE]),
             "kept lines": lambda: [bench.kept_lines()],
             "time after eviction": lambda: [bench.after_eviction(tasks[case]) for case in (SHORT, PADDED)],
+            "load before": lambda: bench.load_before(tasks[TILED], power_hungry(options.device).tasks[0]),
         }.items():
             found[name] = show()
             print(f"\n{name}\n" + table(list(found[name][0]), [list(map(str, row.values())) for row in found[name]]))
@@ -175,29 +177,29 @@ class Bench:
             "change": f"{medians[1] / medians[0] - 1:+.2%}",
         }
 
+    def load_before(self, task: Task, load: Task) -> list[dict[str, Any]]:
+        """A case on a board that has idled, and after a load and each rest: its time, and the clock meanwhile."""
+        rows = []
+        with Prepared(self.device, task) as sample, Prepared(self.device, load) as burn:
+            for rest_s in (None, *RESTS_S):
+                end = time.monotonic() + (LOAD_S if rest_s is not None else 0.0)
+                while time.monotonic() < end:
+                    burn()
+                    self._stream.synchronize()
+                time.sleep(LOAD_S if rest_s is None else rest_s)
+                batch = self._watch.batch(sample, TOGETHER, evict_bytes=self._nbytes, gated=True)
+                rows.append(
+                    {
+                        "before": "idle" if rest_s is None else f"load, {rest_s:g} s of rest",
+                        "median µs": f"{statistics.median(batch.samples_s) * 1e6:.2f}",
+                        "clock GHz": f"{(batch.conditions.sm_clock_hz or 0) / 1e9:.3f}",
+                    }
+                )
+        return rows
+
     def _median_us(self, sample: Sample) -> float:
         batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, gated=True)
         return statistics.median(batch.samples_s) * 1e6
-
-
-class Prepared:
-    """A case whose inputs lie on the device; ``with`` gives what queues one sample of it."""
-
-    def __init__(self, device: Any, task: Task) -> None:
-        self._device = device
-        self._task = task
-        self._memory = Memory(device, task.record.buffers)
-
-    def __enter__(self) -> Sample:
-        memory = self._memory.__enter__()
-        program = Program(self._device, self._task.record, self._task.modules, memory, {})
-        inputs, _ = self._task.arrays.make()
-        memory.reset(lambda name, address: self._device.upload(address, inputs[name]))
-        program.run()
-        return program.queue
-
-    def __exit__(self, *ended: object) -> None:
-        self._memory.__exit__(*ended)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
-from workbench import Claim, alone_on, finish
+from workbench import SUITE, Claim, alone_on, finish
 
 from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
@@ -40,7 +40,6 @@ from perfsvc.measure.program import Program
 from perfsvc.model import Buffer, Call, DeviceInfo, Role, Unit, digest
 from perfsvc.suite import CaseSpec, Selection
 
-SUITE = Path(__file__).resolve().parents[1] / "kernels"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 REPORTED = 9
 """The sanitizer's exit status where it has reported something."""

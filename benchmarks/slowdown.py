@@ -30,12 +30,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from workbench import Claim, finish, table
+from workbench import SUITE, Claim, finish, table
 
 from perfsvc.device.find import find
 from perfsvc.store import Store
 
-SUITE = Path(__file__).resolve().parents[1] / "kernels"
 NIGHTS = Path(__file__).parent / "nights"
 KEEP_BUSY = "while True: pass"
 AT_WORK = "at work"
@@ -293,7 +292,7 @@ class Theatre:
     @contextlib.contextmanager
     def _load(self, duty: float) -> Iterator[None]:
         """Others at work while the block lasts: on the GPU, or on all cores of the host; none beside a fake device."""
-        script = [str(NIGHTS / "load.py"), "--device", self._device, "--duty", str(duty)]
+        script = [str(Path(__file__).with_name("competing_load.py")), "--device", self._device, "--duty", str(duty)]
         gpu, cores = self._kind == "cuda", len(os.sched_getaffinity(0))
         commands = [script] if gpu else [["-c", KEEP_BUSY]] * (cores if self._kind == "cpu" else 0)
         pipe = subprocess.PIPE

@@ -7,8 +7,8 @@ import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,19 @@ from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
 from perfsvc.device import instruments
 from perfsvc.device.find import find
+from perfsvc.device.protocol import Device
 from perfsvc.measure.lock import BoardLock
+from perfsvc.measure.memory import Memory
 from perfsvc.measure.plan import Task
+from perfsvc.measure.program import Program
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
 from perfsvc.measure.supply import MOST_THREADS
-from perfsvc.model import DeviceInfo, digest
+from perfsvc.model import Call, DeviceInfo, digest
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
 
+SUITE = Path(__file__).resolve().parents[1] / "kernels"
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
 """The eight kernels that NVBench is compared on."""
 CASES_FAILED = 4
@@ -45,15 +49,16 @@ class Ready:
     instruments: bytes
 
 
-def ready(folder: Path, device: str, sampling: Sampling) -> Ready:
-    """Compiles every case of a suite that its device can run: at the full points on a GPU, else at the smoke points.
+def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] = ()) -> Ready:
+    """Compiles the cases of a suite that its device can run, all or those selected.
 
-    A ``perfsvc run`` that follows finds the binaries in the cache, and the shapes of all inputs.
+    They are at the full points on a GPU, else at the smoke points. A ``perfsvc run`` that follows finds the binaries in
+    the cache, and the shapes of all inputs.
     """
     (info,) = find([device])
     toolchain = build.toolchain_for(info.target)
     inputs = Inputs(threads=MOST_THREADS, known=KnownShapes(build.default_folder() / "shapes"))
-    specs = suite.discover(folder).resolve(Selection(), "full" if info.kind == "cuda" else "smoke", inputs)
+    specs = suite.discover(folder).resolve(Selection(tuple(select)), "full" if info.kind == "cuda" else "smoke", inputs)
     specs = tuple(spec for spec in specs if not suite.unmet(spec, info))
     ours = instruments.unit(info.kind)
     units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
@@ -78,6 +83,36 @@ def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling
         tolerance=spec.tolerance,
         arrays=Recipe(spec.arrays, partial(suite.make_arrays, spec), partial(suite.make_fresh, spec)),
     )
+
+
+def power_hungry(device: str) -> Ready:
+    """The last rung of the built-in suite's products in bf16 that the device can run.
+
+    On an H100 it takes all the power that the board may have, which lowers the clocks.
+    """
+    cases = ready(SUITE, device, Sampling(), ["matmul_bf16"])
+    ours = [task for task in cases.tasks if not any(isinstance(step, Call) for step in task.record.steps)]
+    return replace(cases, tasks=tuple(ours[-1:]))
+
+
+class Prepared:
+    """A case whose inputs lie on the device; ``with`` gives what queues one sample of it."""
+
+    def __init__(self, device: Device, task: Task) -> None:
+        self._device = device
+        self._task = task
+        self._memory = Memory(device, task.record.buffers)
+
+    def __enter__(self) -> Callable[[], None]:
+        memory = self._memory.__enter__()
+        program = Program(self._device, self._task.record, self._task.modules, memory, {})
+        inputs, _ = self._task.arrays.make()
+        memory.reset(lambda name, address: self._device.upload(address, inputs[name]))
+        program.run()
+        return program.queue
+
+    def __exit__(self, *ended: object) -> None:
+        self._memory.__exit__(*ended)  # type: ignore[arg-type]
 
 
 # --- whole runs ------------------------------------------------------------------------------------------------------

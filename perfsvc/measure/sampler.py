@@ -13,7 +13,7 @@ from perfsvc.measure import beside
 from perfsvc.measure.batches import Batches
 from perfsvc.measure.disturbance import Recovery, disturbances
 from perfsvc.measure.stopping import Precision, Rule, SampleCap, TimeCap, first_reached
-from perfsvc.model import Batch, Mode
+from perfsvc.model import Batch, Mode, Slowdown
 
 WARM_BATCH = 5
 """Samples between two looks at whether times are stable yet."""
@@ -23,6 +23,8 @@ WARM_SHARE = 0.25
 """Of the time cap: what the warm-up may take, and each one after a wait for the board."""
 DISTURBED_IN_A_ROW = 3
 """Batches, after which a case waits for its board to recover."""
+SETTLE_S = 0.1
+"""What a board needs to raise its clocks again after a load that took it to its power limit (an H100: 0.05 to 0.1 s)."""
 UNKNOWN_CACHE_BYTES = 128 << 20
 """Taken for the L2 cache of a device that does not say: no GPU has more (B200: 126 MB)."""
 
@@ -148,7 +150,10 @@ class _Sampler:
 
     def take(self) -> Samples:
         """Warms up and samples."""
-        self._warmup.append(self._batches.take(1))  # tells how long a sample takes
+        first = self._batches.take(1)  # tells how long a sample takes
+        self._warmup.append(first)
+        if Slowdown.POWER_CAP in first.conditions.slowdowns:  # by the case before: this one has hardly begun
+            self._device.rest(SETTLE_S)
         self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
         stopped = self._sample()
         return Samples(

@@ -32,7 +32,11 @@ def script(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown", "explain_pairs"]
+    "name",
+    [
+        *("side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown", "explain_pairs"),
+        "competing_load",
+    ],
 )
 def test_a_script_says_how_it_is_used(name):
     done = subprocess.run(
