@@ -17,6 +17,12 @@ from perfsvc.cli import options, output
     show_default=True,
     help="The run that raised doubts of it, or its label or revision.",
 )
+@click.option(
+    "--metric",
+    default="time",
+    show_default=True,
+    help="What the run compared and is measured again: time, energy_j, max_error or one of the case's own.",
+)
 @options.devices
 @click.option(
     "--budget",
@@ -33,6 +39,7 @@ from perfsvc.cli import options, output
 def command(
     case: str,
     run: str,
+    metric: str,
     devices: tuple[str, ...],
     budget: float,
     seed: int | None,
@@ -49,7 +56,9 @@ def command(
     from perfsvc.report import confirmations as report
     from perfsvc.service.confirm_case import ConfirmRequest, confirm_case, exit_code
 
-    request = ConfirmRequest(database, case, run, suite, devices, budget_s=budget, threshold=threshold, seed=seed)
+    request = ConfirmRequest(
+        database, case, run, suite, devices, budget_s=budget, threshold=threshold, seed=seed, metric=metric
+    )
     with output.progress() as progress:
         confirmations = confirm_case(request, progress)
     if output_format == "json":

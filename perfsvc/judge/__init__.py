@@ -9,7 +9,7 @@ from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, l
 from perfsvc.judge.halves import beyond, boundary
 from perfsvc.judge.noise import noise
 from perfsvc.judge.sequential import interim
-from perfsvc.judge.thresholds import ERROR_THRESHOLD, default_threshold
+from perfsvc.judge.thresholds import ERROR_THRESHOLD, default_threshold, threshold_of
 from perfsvc.judge.verdicts import exit_code, verdicts
 from perfsvc.judge.watch import watch, watch_many
 from perfsvc.judge.watcher import Alert
@@ -38,6 +38,7 @@ __all__ = [
     "level_of",
     "noise",
     "settled",
+    "threshold_of",
     "together",
     "verdicts",
     "watch",

@@ -4,7 +4,7 @@ import math
 
 from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import Comparison
-from perfsvc.model import Cause, Direction, Verdict
+from perfsvc.model import TIME, Cause, Direction, Verdict
 
 LOOKS = (3, 5, 8, 12)
 """After so many pairs the sides are compared: each look has about half as many pairs again as the one before."""
@@ -30,7 +30,13 @@ def settled(found: Comparison, direction: Direction, threshold: float) -> bool:
 
 
 def cause_of(
-    found: Comparison, drift: Comparison | None, *, direction: Direction, threshold: float, same_code: bool
+    found: Comparison,
+    drift: Comparison | None,
+    *,
+    direction: Direction,
+    threshold: float,
+    same_code: bool,
+    metric: str = TIME,
 ) -> tuple[Cause, str]:
     """Why a suspect moved, and how that is known, as a sentence without its full stop.
 
@@ -46,22 +52,36 @@ def cause_of(
         direction: where the suspect moved.
         threshold: the smallest relevant change, as a fraction.
         same_code: both binaries are the same code.
+        metric: what was measured.
     """
+    moved = _moved(found.ratio, metric)
     if MOVES.get(found.verdict) is direction and not same_code:
-        return Cause.KERNEL, f"measured in turn, its code is {_moved(found.ratio)} than the baseline's"
+        return Cause.KERNEL, f"measured in turn, {_of('its code', metric)} is {moved} than the baseline's"
     if same_code or _is_gone(found, direction, threshold):
-        gone = "its code is the baseline's" if same_code else f"beside the baseline's code it is {_moved(found.ratio)}"
+        gone = (
+            "its code is the baseline's" if same_code else f"beside the baseline's code {_of('it', metric)} is {moved}"
+        )
         if drift is not None and MOVES.get(drift.verdict) is direction:
-            return Cause.ENVIRONMENT, f"{gone}, which is now {_moved(drift.ratio)} itself than its stored level"
+            now = _moved(drift.ratio, metric)
+            return Cause.ENVIRONMENT, f"{gone}, and {_of('that', metric)} is now {now} itself than its stored level"
         return Cause.NOISE, f"{gone}: the difference did not stay"
-    return Cause.UNCONFIRMED, f"inconclusive: measured in turn it seems {_moved(found.ratio)}, and noise could be why"
+    return (
+        Cause.UNCONFIRMED,
+        f"inconclusive: measured in turn {_of('it', metric)} seems {moved}, and noise could be why",
+    )
 
 
 def _is_gone(found: Comparison, direction: Direction, threshold: float) -> bool:
     """Whether what was seen does not lie beyond the threshold where the suspect did."""
-    shift = math.log(found.ratio)
+    shift = math.log(found.ratio) if found.ratio else -math.inf
     return (shift if direction is Direction.SLOWER else -shift) <= math.log1p(threshold)
 
 
-def _moved(ratio: float) -> str:
-    return f"{100 * abs(ratio - 1):.1f} % {'slower' if ratio >= 1 else 'faster'}"
+def _moved(ratio: float, metric: str) -> str:
+    more, less = ("slower", "faster") if metric == TIME else ("higher", "lower")
+    return f"{100 * abs(ratio - 1):.1f} % {more if ratio >= 1 else less}"
+
+
+def _of(whose: str, metric: str) -> str:
+    """What is slower, or of which metric: ``its code``, ``the energy_j of its code``."""
+    return whose if metric == TIME else f"the {metric} of {whose}"

@@ -30,6 +30,7 @@ def verdicts(
     *,
     threshold: Callable[[Series], float] | float,
     alpha: float = 0.01,
+    every: bool = False,
 ) -> list[Judgement]:
     """One judgement for each series in either mapping whose metric is judged, regressions first.
 
@@ -54,6 +55,7 @@ def verdicts(
         candidate: the levels of the run to judge.
         threshold: the smallest relative change that matters, or a function that gives it for a series of the candidate.
         alpha: the probability of an interval that misses the true ratio.
+        every: with a row of what is otherwise told of where it moved alone.
     """
     baseline, candidate = _judged(baseline), _judged(candidate)
     judgements = []
@@ -74,7 +76,7 @@ def verdicts(
             lenders = {home: baseline[home] for home in homes}
             judgements.append(_compared(series, lenders, level, threshold=limit, alpha=alpha))
     judgements += [_missing(series, level, None) for series, level in _absent(baseline, candidate, pairs).items()]
-    return sorted(filter(_is_told, judgements), key=_place)
+    return sorted((one for one in judgements if every or _is_told(one)), key=_place)
 
 
 def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, strict: bool) -> int:

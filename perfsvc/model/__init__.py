@@ -10,7 +10,18 @@ from perfsvc.model.confirmed import Confirmation
 from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Held, Limiter, Occupancy
 from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
-from perfsvc.model.measured import BESIDE, MAX_ERROR, TIME, UNJUDGED, Batch, Estimate, Measurement, Noise, Status
+from perfsvc.model.measured import (
+    BESIDE,
+    ENERGY,
+    MAX_ERROR,
+    TIME,
+    UNJUDGED,
+    Batch,
+    Estimate,
+    Measurement,
+    Noise,
+    Status,
+)
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
 from perfsvc.model.profiled import Explained, Profiled
 from perfsvc.model.profiles import Evidence, Explanation, Profile, Reason, ReasonKind, Rule
@@ -32,6 +43,7 @@ from perfsvc.model.timed import Array, Buffer, Case, Error, Kind, Mode, Role, To
 
 __all__ = [
     "BESIDE",
+    "ENERGY",
     "MAX_ERROR",
     "TIME",
     "UNJUDGED",

@@ -11,13 +11,16 @@ from perfsvc.model.timed import Case, Mode
 TIME: Final = "time"
 """The metric of a case's samples."""
 
-UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s"})
+UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s", "registers"})
 """Metrics that say why a time is as it is: shown and stored, never judged on their own."""
 
 MAX_ERROR: Final = "max_error"
 """The metric of a right result's error."""
 
-BESIDE: Final = UNJUDGED | {"energy_j", MAX_ERROR}
+ENERGY: Final = "energy_j"
+"""The metric of a sample's energy, in joules, which is measured where somebody asks for it."""
+
+BESIDE: Final = UNJUDGED | {ENERGY, MAX_ERROR}
 """All metrics that perfsvc has beside a time. Energy and error are judged like it, and told of where they moved."""
 
 
@@ -88,6 +91,13 @@ class Measurement:
     check_s: float = 0.0
     sampling_s: float = 0.0
     busy_s: float = 0.0
+
+    def values_of(self, metric: str) -> tuple[float, ...]:
+        """What it has of a metric: of the time its samples in seconds, of any other one value, or none."""
+        if metric == TIME:
+            return self.samples_s
+        value = self.max_error if metric == MAX_ERROR else self.metrics.get(metric)
+        return () if value is None else (value,)
 
 
 @dataclass(frozen=True, slots=True)

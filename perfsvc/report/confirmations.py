@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import Confirmation, Verdict
+from perfsvc.model import TIME, Confirmation, Measurement, Verdict
 from perfsvc.report import units
 from perfsvc.report.layout import VERDICT_STYLES, grid, known, mode_words
 from perfsvc.report.plain import plain
@@ -34,7 +34,7 @@ DECIDED = (
 def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType:
     """A line a suspect, how each decision is known, and how many were confirmed and cleared."""
     modes = mode_words(map(_key, confirmations))
-    names = [f"{one.suspect.series.case.id} {modes[_key(one)]}".rstrip() for one in confirmations]
+    names = [" ".join(filter(None, (_key(one)[1], modes[_key(one)], _metric(one)))) for one in confirmations]
     several = len({one.suspect.series.device for one in confirmations}) > 1
     table = grid()
     table.add_column("cause", no_wrap=True)
@@ -78,14 +78,26 @@ def confirmation_json(one: Confirmation) -> dict[str, Any]:
         "shift": plain(one.suspect.shift),
         "direction": plain(one.suspect.direction),
         **{name: plain(getattr(one, name)) for name in DECIDED},
-        "baseline": [turn_json(turn) for turn in one.baseline],
-        "candidate": [turn_json(turn) for turn in one.candidate],
+        "baseline": [_turn(turn, one) for turn in one.baseline],
+        "candidate": [_turn(turn, one) for turn in one.candidate],
     }
+
+
+def _turn(turn: Measurement, of: Confirmation) -> dict[str, Any]:
+    """What a process measured, and what it had of a metric that is not the time."""
+    metric = _metric(of)
+    return turn_json(turn) | {"value": next(iter(turn.values_of(metric)), None) if metric else None}
 
 
 def _key(one: Confirmation) -> tuple[str, str, Any]:
     series = one.suspect.series
     return series.device, series.case.id, series.mode
+
+
+def _metric(one: Confirmation) -> str:
+    """The metric that was measured again; empty of the time."""
+    metric = one.suspect.series.metric
+    return "" if metric == TIME else metric
 
 
 def _case_cell(one: Confirmation, name: str, *, device: bool) -> Text:

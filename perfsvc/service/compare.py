@@ -1,12 +1,12 @@
 """Judging one run against another, or against the baseline of each series."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, Judgement, Series, Status, Verdict
+from perfsvc.model import Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.clocks import Levels, cycles_of
 from perfsvc.service.revisions import BASELINE, resolve
@@ -58,13 +58,25 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
     levels_of = cache(store.levels)
     candidate = levels_of(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
-    baselines = {
-        series: levels_of(earlier)[series]
-        for series, earlier in store.baselines(measured, run).items()
-        if series in levels_of(earlier)
-    }
+    baselines = _baselines(store, levels_of, measured, run)
     judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=_thresholds(store, threshold))
     return _with_causes(store, levels_of, judgements)
+
+
+def judge_quiet(store: Store, run: int, series: Iterable[Series]) -> list[Judgement]:
+    """What a run says of some series against their baselines, also of metrics that have a row only where they moved."""
+    levels_of = cache(store.levels)
+    candidate = {one: levels_of(run)[one] for one in series if one in levels_of(run)}
+    if not candidate:
+        return []
+    baselines = _baselines(store, levels_of, list(candidate), run)
+    return judge.verdicts(baselines, candidate, threshold=_thresholds(store, None), every=True)
+
+
+def _baselines(store: Store, levels_of: Levels, series: Sequence[Series], run: int) -> dict[Series, Level]:
+    """The level that each series of a run is compared with, as far as it has one."""
+    found = store.baselines(series, run).items()
+    return {one: levels_of(earlier)[one] for one, earlier in found if one in levels_of(earlier)}
 
 
 def _with_causes(store: Store, levels: Levels, judgements: Sequence[Judgement]) -> list[Judgement]:
@@ -83,8 +95,6 @@ def _thresholds(store: Store, threshold: float | None) -> Callable[[Series], flo
     devices = store.devices()
 
     def of(series: Series) -> float:
-        if series.metric == MAX_ERROR:
-            return judge.ERROR_THRESHOLD
-        return judge.default_threshold(devices[series.device].kind) if threshold is None else threshold
+        return judge.threshold_of(series.metric, devices[series.device].kind, threshold)
 
     return of

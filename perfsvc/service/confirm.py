@@ -9,7 +9,7 @@ from perfsvc import judge
 from perfsvc.errors import CaseError, SuiteError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.plan import Task
-from perfsvc.model import TIME, Cause, Confirmation, Shift, Suspect
+from perfsvc.model import ENERGY, Cause, Confirmation, Shift, Suspect
 from perfsvc.service import replay
 from perfsvc.service.sides import sides_of
 from perfsvc.service.turns import Means, Turns, take_turns
@@ -50,20 +50,19 @@ class Confirmer:
         except (CaseError, SuiteError, UsageError) as error:
             return replace(asked, reason=f"it cannot be measured again: {error.what}")
         enough = partial(judge.settled, direction=suspect.direction, threshold=asked.threshold)
-        turns = take_turns(sides, self._means, threshold=asked.threshold, enough=enough)
+        turns = take_turns(sides, self._means, threshold=asked.threshold, enough=enough, metric=suspect.series.metric)
         return replace(self._concluded(asked, turns), wall_s=time.monotonic() - began)
 
     def _sides(self, suspect: Suspect) -> tuple[Task, Task]:
         """What measures the baseline's case and the candidate's as they ran; raises what keeps them from it."""
         series, judged = suspect.series, suspect.judgement
-        if series.metric != TIME:
-            raise UsageError("times alone are measured again")
         if judged.baseline_run is None or judged.candidate_run is None:
             raise UsageError("it has no baseline")
         lent = series not in self._levels(judged.baseline_run)
         baseline = replay.find(self._store, series, judged.baseline_run, None if lent else series.device)
         candidate = replay.find(self._store, series, judged.candidate_run, series.device)
-        sampling = self._means.sampling(self._means.devices[series.device])
+        usual = self._means.sampling(self._means.devices[series.device])
+        sampling = replace(usual, energy=series.metric == ENERGY)
         return replay.task(baseline, series, sampling), replay.task(candidate, series, sampling)
 
     def _concluded(self, asked: Confirmation, turns: Turns) -> Confirmation:
@@ -78,6 +77,9 @@ class Confirmer:
         )
         if side:
             return replace(measured, reason=f"the {side}'s binary has no right result any more: {why}")
+        metric = asked.suspect.series.metric
+        if lacking := [one for one in (*turns.baseline, *turns.candidate) if not one.values_of(metric)]:
+            return replace(measured, reason=f"measured again it has no {metric}: {lacking[0].note or 'none was told'}")
         if turns.found is None:
             few = f"inconclusive: the budget of {asked.budget_s:g} s ended after {turns.pairs} pairs, too few to tell"
             return replace(measured, reason=few)
@@ -88,6 +90,7 @@ class Confirmer:
             direction=asked.suspect.direction,
             threshold=asked.threshold,
             same_code=bool(measured.same_code),
+            metric=metric,
         )
         if cause is Cause.KERNEL and asked.suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
@@ -112,16 +115,18 @@ class Confirmer:
         level = self._levels(judged.baseline_run).get(judged.series)
         if level is None or not level.replicas:
             return None
-        return judge.compare(level.replicas, [one.samples_s for one in turns.baseline], threshold=asked.threshold)
+        now = [one.values_of(judged.series.metric) for one in turns.baseline]
+        return judge.compare(level.replicas, now, threshold=asked.threshold)
 
 
 def relevant(suspect: Suspect, device_kind: str, asked: float | None) -> float:
     """The smallest change that matters of a suspect, as a fraction.
 
-    That is what a person asked for, or what is usual on the kind of device. An alert may be of a change too small for
-    any baseline to show: what matters is then half of what it saw, for all of it would be missed every other time.
+    That is what a person asked for, or what is usual on the kind of device; of an error it is always the same. An alert
+    may be of a change too small for any baseline to show: what matters is then half of what it saw, for all of it would
+    be missed every other time.
     """
-    usual = judge.default_threshold(device_kind) if asked is None else asked
+    usual = judge.threshold_of(suspect.series.metric, device_kind, asked)
     if suspect.shift is Shift.LOSS or not suspect.judgement.ratio:
         return usual
     return min(usual, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2))

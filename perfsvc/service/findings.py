@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import log
 
-from perfsvc.model import Cause, Direction, Finding, Judgement, Moved, Series, Suspect, Verdict
+from perfsvc.model import BESIDE, Cause, Direction, Finding, Judgement, Moved, Series, Suspect, Verdict
 from perfsvc.report import units
+from perfsvc.service.compare import judge_quiet
 from perfsvc.service.suspects import doubts
 from perfsvc.store import Store
 
@@ -31,7 +32,8 @@ def after_run(store: Store, run: int, judgements: Sequence[Judgement]) -> list[S
     found = doubts(store, run, judgements)
     if store.run(run).provenance.dirty:
         return list(found.to_confirm)
-    back = recovered(store.findings(), found.judgements)
+    standing = store.findings()
+    back = recovered(standing, [*found.judgements, *judge_quiet(store, run, _untold(standing, found.judgements))])
     store.recover(run, back)
     for group in found.together:
         store.raise_finding(run, group, f"{units.count(len(group), 'case')} with unchanged code moved at once")
@@ -88,6 +90,13 @@ def recovered(findings: Iterable[Finding], judgements: Iterable[Judgement]) -> l
         and moved.series in tonight
         and _is_back(moved, tonight[moved.series], finding.direction)
     ]
+
+
+def _untold(findings: Iterable[Finding], judgements: Iterable[Judgement]) -> list[Series]:
+    """The series of findings that have no row tonight since they are told of only where they moved."""
+    told = {judgement.series for judgement in judgements}
+    moved = (one.series for finding in findings for one in finding.moved if one.recovered_run is None)
+    return [series for series in moved if series.metric in BESIDE and series not in told]
 
 
 def _is_back(moved: Moved, tonight: Judgement, direction: Direction) -> bool:

@@ -11,7 +11,7 @@ from perfsvc.measure.alternation import Alternation
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut, Task
 from perfsvc.measure.sampler import Sampling
-from perfsvc.model import DeviceInfo, Measurement, Status
+from perfsvc.model import TIME, DeviceInfo, Measurement, Status
 
 BUDGET_S = 20.0
 """Seconds for one answer at most: on a GPU all the pairs there may be, of whose time opening the device takes most."""
@@ -67,17 +67,23 @@ class Turns:
 
 
 def take_turns(
-    sides: tuple[Task, Task], means: Means, *, threshold: float, enough: Callable[[Comparison], bool]
+    sides: tuple[Task, Task],
+    means: Means,
+    *,
+    threshold: float,
+    enough: Callable[[Comparison], bool],
+    metric: str = TIME,
 ) -> Turns:
     """Measures a baseline and a candidate in turn, and compares them at each of ``judge.LOOKS``.
 
-    It ends when a look is enough, when a side has no right result, or when the budget does.
+    It ends when a look is enough, when a side has no right result or none of the metric, or when the budget does.
 
     Args:
         sides: the baseline and the candidate, both on one device.
         means: what they are measured with.
         threshold: the smallest relevant change, as a fraction.
         enough: whether a look is the last one.
+        metric: what is compared.
 
     Raises:
         NoDeviceError: the device cannot be opened.
@@ -98,21 +104,21 @@ def take_turns(
             if isinstance(one, LeftOut):
                 continue
             (turns.baseline if one.replica in baseline else turns.candidate).append(one)
-            if one.status is not Status.OK:
+            if one.status is not Status.OK or not one.values_of(metric):
                 return turns
-            if turns.pairs == judge.LOOKS[turns.looks] and enough(_look(turns, threshold)):
+            if turns.pairs == judge.LOOKS[turns.looks] and enough(_look(turns, threshold, metric)):
                 return turns
     if turns.looks and turns.pairs > judge.LOOKS[turns.looks - 1]:
-        _look(turns, threshold)  # the budget ended between two looks
+        _look(turns, threshold, metric)  # the budget ended between two looks
     return turns
 
 
-def _look(turns: Turns, threshold: float) -> Comparison:
+def _look(turns: Turns, threshold: float, metric: str) -> Comparison:
     """Compares both sides once more."""
     turns.looks += 1
     turns.found = judge.interim(
-        [one.samples_s for one in turns.baseline],
-        [one.samples_s for one in turns.candidate],
+        [one.values_of(metric) for one in turns.baseline],
+        [one.values_of(metric) for one in turns.candidate],
         look=turns.looks,
         looks=len(judge.LOOKS),
         threshold=threshold,

@@ -1,5 +1,6 @@
 """What perfsvc remembers: the only room that knows SQLAlchemy and Alembic."""
 
+from perfsvc.store.naming import Place
 from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, Pin, RunRow, SchemaState, State, Upgrade
 from perfsvc.store.store import Store
 
@@ -10,6 +11,7 @@ __all__ = [
     "Night",
     "Past",
     "Pin",
+    "Place",
     "RunRow",
     "SchemaState",
     "State",

@@ -9,6 +9,8 @@ from sqlalchemy import Connection, Engine, ForeignKey, Index, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from perfsvc.model import (
+    MAX_ERROR,
+    TIME,
     Case,
     Cause,
     Confirmation,
@@ -77,6 +79,7 @@ class Turns(Base):
     reason: Mapped[Free]
     samples: Mapped[bytes | None]
     sample_count: Mapped[int]
+    value: Mapped[float | None]
     wall_s: Mapped[float]
     sm_clock_hz: Mapped[float | None]
     temperature_c: Mapped[float | None]
@@ -98,8 +101,8 @@ class Confirmed:
     def confirmations(self, run: int) -> list[Confirmation]:
         """What came of the suspects of a run, in the order they were measured again, cleared ones included.
 
-        Of each process there are samples (rounded to float32), status and reason; of the suspect its runs, verdict and
-        ratio.
+        Of each process there are samples (rounded to float32), what it had of another metric that was in doubt, status
+        and reason; of the suspect its runs, verdict and ratio.
         """
         with transaction(self._engine, writes=False) as connection:
             return _of_run(connection, run)
@@ -134,12 +137,13 @@ def _put(connection: Connection, confirmation: Confirmation) -> None:
         "confirmed_at": datetime.now(UTC),
     }
     stored = new_id(connection, Confirmations, row)
-    turns = [_turn(stored, side, one) for side in SIDES for one in getattr(confirmation, side)]
+    turns = [_turn(stored, side, one, series.metric) for side in SIDES for one in getattr(confirmation, side)]
     if turns:
         connection.execute(insert(Turns), turns)
 
 
-def _turn(confirmation: int, side: str, measurement: Measurement) -> dict[str, Any]:
+def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -> dict[str, Any]:
+    value = None if metric == TIME else next(iter(measurement.values_of(metric)), None)
     return {
         "confirmation_id": confirmation,
         "number": measurement.replica,
@@ -148,6 +152,7 @@ def _turn(confirmation: int, side: str, measurement: Measurement) -> dict[str, A
         "reason": measurement.reason,
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
         "sample_count": len(measurement.samples_s),
+        "value": number(value),
         "wall_s": measurement.wall_s,
         **batches.summary(measurement.batches),
     }
@@ -202,6 +207,7 @@ def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
 
 def _measured(turn: Any, case: Case, series: Series) -> Measurement:
     samples = () if turn.samples is None else unpack(turn.samples)
+    named = turn.value is not None and series.metric != MAX_ERROR
     return Measurement(
         case,
         series.device,
@@ -210,5 +216,7 @@ def _measured(turn: Any, case: Case, series: Series) -> Measurement:
         series.mode,
         reason=turn.reason,
         samples_s=samples,
+        max_error=None if named else turn.value,
+        metrics={series.metric: turn.value} if named else {},
         wall_s=turn.wall_s,
     )

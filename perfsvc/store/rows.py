@@ -81,16 +81,16 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """A case in one run of its nights.
+    """A metric of a case in one run of its nights.
 
     Attributes:
         segment: the id of the environment it ran in.
-        medians_s: of its replicas; none where any of them is not ok.
+        values: of its replicas, of the time their medians in seconds; none where any of them is not ok.
     """
 
     run: int
     segment: int
-    medians_s: tuple[float, ...]
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,11 +322,12 @@ class Store(Judged, Confirmed, Looked, StaticallyChecked):
         with transaction(self._engine, writes=False) as connection:
             return reading.replay(connection, case_id, run, device)
 
-    def nights(self, run: int, last: int) -> dict[Place, list[Night]]:
-        """What the nights up to a run, itself included, say of all that it measured, oldest first.
+    def nights(self, run: int, last: int) -> dict[tuple[Place, str], list[Night]]:
+        """What the nights up to a run, itself included, say of all that it measured and that is judged, oldest first.
 
         Nights are the newest ``last`` runs of its scope that have ended, those with uncommitted changes left out. Each
-        case is followed through its renames; a night that did not measure it is absent.
+        case is followed through its renames; a night that did not measure it is absent. Beside the place stands the
+        metric: ``time``, ``max_error`` and the named ones.
         """
         with transaction(self._engine, writes=False) as connection:
             return nights.nights(connection, run, last)

@@ -206,3 +206,27 @@ def test_what_no_run_judged_here_is_a_usage_error(nights, case, device, said):
     perfsvc.fake(suite=suite, code=0)
     spec = f"fake:{perfsvc.script}" if device == "fake" else device
     assert said in perfsvc("confirm", case, "--device", spec, code=2).err
+
+
+def test_energy_is_measured_again_with_the_energy(nights):
+    perfsvc, suite = nights
+    usual, hungry = ({"seconds": 1e-4, "energy_j": joules} for joules in (0.25, 0.3))
+    perfsvc.play({"*": usual})
+    perfsvc.fake("--replicas", "2", "--energy", suite=suite, code=0)
+    perfsvc.rebuild(suite)
+    perfsvc.play({"*": usual, "scale/beta": hungry, old_binary(perfsvc): usual})
+    ended = perfsvc.fake("--energy", "--confirm", "--format", "json", suite=suite, code=1)
+    (found,) = ended.json["confirmations"]
+    assert (found["case"], found["metric"], found["cause"]) == (CASE, "energy_j", "kernel")
+    assert found["reason"] == "measured in turn, the energy_j of its code is 20.0 % higher than the baseline's"
+    assert {turn["value"] for turn in found["candidate"]} == {0.3}
+    assert perfsvc.rows("select side, value, count(*) from confirmation_turns group by side") == [
+        ("baseline", 0.25, 3),
+        ("candidate", 0.3, 3),
+    ]
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    again = confirm(perfsvc, "--metric", "energy_j", code=0)
+    assert (again["cause"], again["reason"]) == (
+        "unconfirmed",
+        "measured again it has no energy_j: this device does not count energy",
+    )

@@ -23,7 +23,19 @@ def cases(story):
 def night(story):
     """Measures, judges and looks at a run: cases by the seconds they take; their code, source and environment."""
 
-    def run(seconds, *, code=b"code", source=b"source", bench=BENCH, steps=(), environment=None, replicas=3, **origin):
+    def run(
+        seconds,
+        *,
+        code=b"code",
+        source=b"source",
+        bench=BENCH,
+        steps=(),
+        environment=None,
+        replicas=3,
+        joules=None,
+        error=1e-7,
+        **origin,
+    ):
         teller = replace(story, environment=replace(story.environment, **(environment or {})))
         number = story.begin(scope="all", **origin)
         story.store.put_device(story.gpu)
@@ -31,7 +43,8 @@ def night(story):
             record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
             binary = story.store.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
             for replica in range(replicas):
-                teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary)
+                told = {} if joules is None else {"metrics": {"energy_j": joules}}
+                teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **told)
         story.store.end_run(number, State.FINISHED)
         judgements = judge_run(story.store, number, threshold=None)
         story.store.put_verdicts(number, judgements)
@@ -261,3 +274,41 @@ def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night,
     row = story.store.binaries([built.binary])[built.binary]
     assert row.sources == {("tiled.cu", digest(b"source"))}
     assert story.store.modules(row.record.modules) == {digest(b"code"): b"code"}
+
+
+EDITED = {"code": b"other", "source": b"edited"}
+
+
+def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_themselves(story, night, cases):
+    night(times(cases[:1]), joules=0.25)
+    _, suspects = night(times(cases[:1]), joules=0.3, error=3e-7, **EDITED)
+    assert [(one.series.metric, one.direction) for one in suspects] == [
+        ("max_error", Direction.SLOWER),
+        ("energy_j", Direction.SLOWER),
+    ]
+    assert len(findings.raise_from(story.store, 2, map(confirmed, suspects))) == 1
+    night(times(cases[:1]), joules=0.25, **EDITED)
+    (found,) = story.store.findings(every=True)
+    assert {moved.series.metric: moved.recovered_run for moved in found.moved} == {"energy_j": 3, "max_error": 3}
+    assert found.state is FindingState.RESOLVED
+
+
+def test_the_history_of_energy_is_watched_like_that_of_times(night, cases):
+    rng = np.random.default_rng(11)
+
+    def noisy(joules, **how):
+        return night(times(cases[:1]), replicas=1, joules=joules * float(np.exp(rng.normal(0, 0.002))), **how)[1]
+
+    assert [one for _ in range(30) for one in noisy(0.25)] == []
+    (suspect,) = [one for _ in range(6) for one in noisy(0.2575, **EDITED)]
+    assert (suspect.series.metric, suspect.shift, suspect.direction) == ("energy_j", Shift.STEP, Direction.SLOWER)
+    assert suspect.judgement.baseline_run == 30
+    assert suspect.judgement.cause is Cause.UNCONFIRMED
+
+
+@pytest.mark.parametrize(("error", "raised"), [(1.5e-7, set()), (4e-7, {"max_error"})])
+def test_an_error_that_changes_by_less_than_a_bit_raises_nothing(night, cases, error, raised):
+    for _ in range(24):
+        night(times(cases[:1]), replicas=1)
+    found = [one for _ in range(6) for one in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
+    assert {one.series.metric for one in found} == raised

@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 
-from perfsvc.model import Mode, Status
+from perfsvc.model import TIME, Mode, Status
 from perfsvc.store import State
 
 
-def medians(nights):
-    return [(night.run, night.medians_s) for night in nights]
+def told(nights):
+    return [(night.run, night.values) for night in nights]
+
+
+def times(story, run, last=9):
+    """The nights of each place's time."""
+    return {place: nights for (place, metric), nights in story.store.nights(run, last).items() if metric == TIME}
 
 
 def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
@@ -17,9 +22,9 @@ def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
     story.store.end_run(first, State.FINISHED)
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     second = story.run(renamed, scope="all")
-    ((place, nights),) = story.store.nights(second, 9).items()
+    ((place, nights),) = times(story, second).items()
     assert place == ("GPU-1", renamed, Mode.COLD)
-    assert medians(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
+    assert told(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
 
 
 def test_a_night_on_which_any_replica_was_wrong_has_no_time(story):
@@ -27,8 +32,8 @@ def test_a_night_on_which_any_replica_was_wrong_has_no_time(story):
     story.put(first, story.tiled)
     story.put(first, story.tiled, replica=1, status=Status.WRONG)
     story.store.end_run(first, State.FINISHED)
-    ((_, nights),) = story.store.nights(story.run(scope="all"), 9).items()
-    assert medians(nights)[0] == (first, ())
+    ((_, nights),) = times(story, story.run(scope="all")).items()
+    assert told(nights)[0] == (first, ())
 
 
 def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_measure_has_none(story):
@@ -36,7 +41,7 @@ def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_mea
     story.run(dirty=True, scope="all")
     story.run(scope="some")
     last = story.run(scope="all")
-    nights = story.store.nights(last, 9)
+    nights = times(story, last)
     assert {case.variant: [night.run for night in of_case] for (_, case, _), of_case in nights.items()} == {
         "tiled": [first, last]
     }
@@ -44,7 +49,7 @@ def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_mea
 
 def test_only_the_newest_nights_are_looked_at(story):
     runs = [story.run(scope="all") for _ in range(4)]
-    ((_, nights),) = story.store.nights(runs[2], 2).items()
+    ((_, nights),) = times(story, runs[2], 2).items()
     assert [night.run for night in nights] == runs[1:3]
 
 
@@ -53,6 +58,21 @@ def test_a_night_is_in_the_segment_of_its_environment(story):
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
     elsewhere.run(scope="all")
     last = elsewhere.run(scope="all")
-    ((_, nights),) = story.store.nights(last, 9).items()
+    ((_, nights),) = times(story, last).items()
     first, second, third = (night.segment for night in nights)
     assert first != second == third
+
+
+def test_each_metric_that_is_judged_has_its_nights(story):
+    joules = [{"energy_j": value, "sm_cycles": 1e5} for value in (0.25, 0.5)]
+    first = story.begin(scope="all")
+    for replica, metrics in enumerate(joules):
+        story.put(first, story.tiled, replica=replica, metrics=metrics, max_error=1e-7)
+    story.store.end_run(first, State.FINISHED)
+    last = story.begin(scope="all")
+    story.put(last, story.tiled, metrics={"energy_j": 0.5})
+    story.store.end_run(last, State.FINISHED)
+    by_metric = {metric: told(nights) for (_, metric), nights in story.store.nights(last, 9).items()}
+    assert by_metric["energy_j"] == [(first, (0.25, 0.5)), (last, (0.5,))]
+    assert by_metric["max_error"][0] == (first, (1e-7, 1e-7))
+    assert by_metric.keys() == {"time", "energy_j", "max_error"}

@@ -1,6 +1,7 @@
 """What people and programs are shown of suspects that were measured again."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -85,4 +86,14 @@ def test_programs_get_the_decision_and_each_turn():
     found = confirmation_json(confirmation(Cause.KERNEL))
     assert (found["case"], found["cause"], found["verdict"], found["pairs"]) == (CASE.id, "kernel", "regression", 1)
     assert (found["judged_ratio"], found["ratio"]) == (1.04, 1.05)
-    assert found["candidate"] == [{"turn": 1, "status": "ok", "reason": "", "samples": 3, "median_s": 2e-4}]
+    known = {"turn": 1, "status": "ok", "reason": "", "samples": 3, "median_s": 2e-4, "value": None}
+    assert found["candidate"] == [known]
+
+
+def test_another_metric_is_named_and_each_turn_has_its_value():
+    timed = confirmation(Cause.KERNEL)
+    judged = replace(timed.suspect.judgement, series=replace(timed.suspect.series, metric="energy_j"))
+    turn = replace(timed.candidate[0], metrics={"energy_j": 0.5})
+    one = replace(timed, suspect=replace(timed.suspect, judgement=judged), candidate=(turn,))
+    assert confirmation_json(one)["candidate"][0]["value"] == 0.5
+    assert f"{CASE.id} energy_j" in shown(one)

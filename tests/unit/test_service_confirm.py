@@ -16,13 +16,13 @@ def suspect(shift: Shift, ratio: float | None) -> Suspect:
 @pytest.mark.parametrize(
     ("shift", "ratio", "asked", "looked_for"),
     [
-        (Shift.LOSS, 1.05, None, 0.03),
-        (Shift.LOSS, 1.05, 0.01, 0.01),
-        (Shift.LOSS, None, None, 0.03),
-        (Shift.STEP, 1.0201, None, 0.01),
-        (Shift.TREND, 1 / 1.0201, None, 0.01),
-        (Shift.STEP, 1.2, None, 0.03),
-        (Shift.STEP, 1.0201, 0.005, 0.005),
+        (Shift.LOSS, 1.05, None, 0.01),
+        (Shift.LOSS, 1.05, 0.03, 0.03),
+        (Shift.LOSS, None, None, 0.01),
+        (Shift.STEP, 1.0201, 0.03, 0.01),
+        (Shift.TREND, 1 / 1.0201, 0.03, 0.01),
+        (Shift.STEP, 1.008016, None, 0.004),
+        (Shift.STEP, 1.2, None, 0.01),
     ],
 )
 def test_of_a_step_below_the_threshold_half_is_looked_for(

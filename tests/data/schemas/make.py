@@ -121,6 +121,11 @@ def fill(store: Store) -> None:
             candidate=(Measurement(SHARED, "GPU-1", 0, Status.OK, samples_s=(0.5, 1.0)),),
         )
     )
+    again = Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.25,), metrics={"energy_j": 0.5})
+    judged = replace(suspect.judgement, series=replace(series, metric="energy_j"))
+    store.put_confirmation(
+        Confirmation(replace(suspect, judgement=judged), Cause.NOISE, "", 0.01, 7, 20.0, baseline=(again,))
+    )
     store.pin(first, [series], by="ann", comment="release")
     put_why(store, first, second, binary)
     put_check(store, origin)
