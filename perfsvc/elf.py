@@ -25,8 +25,12 @@ _PARAMETERS_SIZE = 0x19
 _PARAMETER_VALUE = struct.Struct("<IHHI")  # _, which one, its offset, and above 18 other bits its size
 _SIZE_SHIFT = 18
 _API_VERSION = 0x37
+_REGISTERS = 0x2F
+_REGISTERS_VALUE = struct.Struct("<II")  # a kernel's symbol, how many
 _EXTERNS = 0x0F  # the value is a list of symbols' numbers
-_OF_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})  # it begins with one: parameters' bank, frame, stacks, registers
+_OF_SYMBOL = frozenset(
+    {0x0A, 0x11, 0x12, 0x23, _REGISTERS}
+)  # it begins with one: parameters' bank, frame, stacks, registers
 _WORD = struct.Struct("<I")
 _CODE = (".text", ".rodata", ".data", ".nv.constant", ".nv.global", ".nv.shared")
 _INFO = ".nv.info"
@@ -52,7 +56,7 @@ def section_names(code: bytes) -> tuple[str, ...]:
 
 
 def kernel_texts(code: bytes) -> dict[str, bytes]:
-    """The instructions of every kernel of a cubin, by its symbol; raises ``ValueError`` where it is no whole ELF file."""
+    """The instructions of every kernel of a cubin, by its symbol; raises ``ValueError`` for what is no ELF file."""
     try:
         sections, names = _sections(code)
         named = {_text(code, names.start + section.name): section for section in sections}
@@ -60,6 +64,28 @@ def kernel_texts(code: bytes) -> dict[str, bytes]:
             name.removeprefix(_KERNEL): code[section.start : section.start + section.length]
             for name, section in named.items()
             if name.startswith(_KERNEL)
+        }
+    except (struct.error, IndexError) as error:
+        raise ValueError("not a whole ELF file") from error
+
+
+def kernel_registers(code: bytes) -> dict[str, int]:
+    """The registers of a thread of every kernel of a cubin, by its symbol; nothing of what is no cubin.
+
+    Raises ``ValueError`` for an ELF file that was cut short.
+    """
+    if not code.startswith(_MAGIC):
+        return {}
+    try:
+        sections, names = _sections(code)
+        symbols = _symbols(code, sections)
+        infos = [section for section in sections if _text(code, names.start + section.name) == _INFO]
+        return {
+            symbols[number].decode(): count
+            for section in infos
+            for attribute, _, at in _attributes(code[section.start : section.start + section.length])
+            if attribute == _REGISTERS
+            for number, count in [_REGISTERS_VALUE.unpack_from(code, section.start + at)]
         }
     except (struct.error, IndexError) as error:
         raise ValueError("not a whole ELF file") from error

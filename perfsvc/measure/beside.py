@@ -3,9 +3,10 @@
 import statistics
 from collections.abc import Callable, Sequence
 
+from perfsvc import elf
 from perfsvc.device.protocol import Device
 from perfsvc.measure.batches import Batches
-from perfsvc.model import Batch
+from perfsvc.model import Batch, Launch, ReplayRecord
 
 SHORT_S = 10e-6
 """Below this what the clock itself costs shows in a time."""
@@ -23,6 +24,14 @@ def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
     """``sm_cycles`` of a sample by the clocks that the batches saw; nothing where none saw any."""
     clocks = [batch.conditions.sm_clock_hz for batch in batches if batch.conditions.sm_clock_hz]
     return {"sm_cycles": median_s * statistics.median(clocks)} if clocks else {}
+
+
+def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float]:
+    """``registers`` of a thread of the case's hungriest kernel, by its binary; nothing where that does not tell it."""
+    launches = [step for step in record.steps if isinstance(step, Launch)]
+    of_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
+    told = [of_module[step.module][step.entry] for step in launches if step.entry in of_module[step.module]]
+    return {"registers": max(told)} if told else {}
 
 
 def of_a_short_kernel(

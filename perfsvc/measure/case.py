@@ -12,7 +12,7 @@ import numpy as np
 
 from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, SuiteError
-from perfsvc.measure import sampler
+from perfsvc.measure import beside, sampler
 from perfsvc.measure.check import Check
 from perfsvc.measure.job import Job, Measured
 from perfsvc.measure.memory import Memory
@@ -40,6 +40,7 @@ def measure(device: Device, job: Job, modules: Sequence[bytes], arrays: Mapped, 
             program = Program(device, job.record, modules, memory, _functions(job))
             check = Check(device, job, arrays, vault, memory, program)
             measurement = _measure(device, job, program, check)
+            measurement = _with_registers(measurement, job, modules)
             measurement = replace(measurement, wall_s=time.monotonic() - started)
             return Measured(measurement, usable=True, known=check.known)
     except (CaseError, SuiteError) as error:
@@ -91,6 +92,13 @@ def _measure(device: Device, job: Job, program: Program, check: Check) -> Measur
         mean_error=error.mean if error else None,
         check_s=check.seconds,
     )
+
+
+def _with_registers(measurement: Measurement, job: Job, modules: Sequence[bytes]) -> Measurement:
+    """The measurement with what its binary tells beside a time."""
+    if job.record.kind is not Kind.KERNEL:
+        return measurement
+    return replace(measurement, metrics={**beside.registers(job.record, modules), **measurement.metrics})
 
 
 def _sample(device: Device, job: Job, program: Program) -> sampler.Samples:

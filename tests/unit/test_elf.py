@@ -127,3 +127,23 @@ def test_what_is_no_elf_file_is_told_by_its_bytes():
 def test_a_file_that_was_cut_short_has_no_code(library):
     with pytest.raises(ValueError, match="whole"):
         elf.code_digest(library[: len(library) // 2])
+
+
+def test_a_cubin_tells_the_registers_of_its_kernels(cubin, compiled):
+    told = elf.kernel_registers(cubin)
+    assert set(told) == {"none", "large", "plain", "maps"}
+    assert all(0 < count <= 255 for count in told.values())
+    assert elf.kernel_registers(compiled(KERNEL, "-maxrregcount=16"))["first"] <= 16
+
+
+@needs_gcc
+def test_what_is_no_cubin_tells_no_registers(library):
+    assert elf.kernel_registers(library) == elf.kernel_registers(b"// PTX") == elf.kernel_registers(b"") == {}
+
+
+def test_a_cubin_has_the_instructions_of_its_kernels(compiled):
+    texts = elf.kernel_texts(compiled(KERNEL))
+    assert set(texts) == {"first", "second"}
+    assert all(text and len(text) % 16 == 0 for text in texts.values())
+    with pytest.raises(ValueError, match="64-bit"):
+        elf.kernel_texts(b"fake")

@@ -9,6 +9,7 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
+from perfsvc.measure import beside
 from perfsvc.measure import case as measuring
 from perfsvc.measure.case import measure
 from perfsvc.measure.job import Job, Known
@@ -285,3 +286,15 @@ def test_a_benchmark_file_that_cannot_be_read_fails_the_case_and_keeps_the_devic
     assert (found.measurement.status, found.usable) == (Status.FAILED, True)
     assert reason in found.measurement.reason
     assert found.measurement.cure
+
+
+def test_the_registers_of_the_hungriest_kernel_stand_beside_a_time(monkeypatch):
+    monkeypatch.setattr(beside.elf, "kernel_registers", lambda code: {"double": 16, "other": 40, "idle": 64})
+    record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE, replace(DOUBLE, entry="other")), (), "", 0)
+    assert beside.registers(record, [b"cubin"]) == {"registers": 40}
+    assert beside.registers(replace(record, steps=(replace(DOUBLE, entry="unknown"),)), [b"cubin"]) == {}
+
+
+def test_a_binary_that_is_no_cubin_tells_no_registers():
+    record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE,), (), "", 0)
+    assert beside.registers(record, [b"fake"]) == {}
