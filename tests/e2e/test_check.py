@@ -7,8 +7,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from perfsvc.build import tools
 from perfsvc.build.disassembly import find_nvdisasm
-from perfsvc.build.nvcc import find_nvcc
+from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.resources import folder
 
 pytestmark = [
@@ -249,6 +250,36 @@ def test_what_an_architecture_cannot_run_is_skipped_with_the_reason(check):
     assert reasons["scale/exact[n=512]", "sm_80"] == "requires sm_90a: this device is sm_80"
     assert ("scale/exact[n=512]", "sm_90") not in reasons
     assert "PTX" in reasons["scale/text[n=512]", "sm_90"]
+
+
+def test_another_compiler_is_told_from_another_source_and_has_a_baseline_of_its_own(
+    check, repository, perfsvc, monkeypatch
+):
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace("__launch_bounds__(1024) ", ""))
+    repository.commit()
+    check()
+    monkeypatch.setattr(NvccToolchain, "_version", lambda _: "99.9")
+    perfsvc.environment["NVCC_APPEND_FLAGS"] = "-maxrregcount=32"
+    found = check("--format", "json", code=1).json
+    assert {(one["verdict"], one["cause"]) for one in found["verdicts"]} == {("regression", "toolchain")}
+    assert check("--format", "json").json["counts"] == {"unchanged": 6}
+    monkeypatch.undo()
+    del perfsvc.environment["NVCC_APPEND_FLAGS"]
+    assert check("--format", "json").json["counts"] == {"unchanged": 6}
+
+
+def test_without_a_disassembler_everything_but_instructions_is_there(check, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.checking.find_nvdisasm", lambda: None)
+    ended = check("--base", "HEAD")
+    assert "6 unchanged" in ended.out
+    assert "nobody counted instructions" in ended.err
+
+
+def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
+    monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
+    ended = check(code=5)
+    assert "nvcc was not found" in ended.err
+    assert "pip install 'perfsvc[nvcc]'" in ended.err
 
 
 # --- what is written -------------------------------------------------------------------------------------------------

@@ -244,5 +244,7 @@ def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
 
 def test_what_the_assembler_tells_comes_with_a_binary_of_the_same_code(toolchain, unit):
     code, said = toolchain.compile_verbosely(unit)
-    assert {"f", "g"} < set(ptxas.read(said))
+    told = ptxas.read(said)
+    assert {name: one.registers for name, one in told.items()} == elf.kernel_registers(code)
+    assert {"f", "g"} < set(told)
     assert elf.code_digest(code) == elf.code_digest(toolchain.compile(unit))
