@@ -59,7 +59,7 @@ def explanation_page(before: Profile, after: Profile, found: Explanation, drawn:
     return environment.get_template("explanation.html.j2").render(
         heading=_heading(before, after).plain.splitlines(),
         sentence=found.sentence,
-        reasons=[(units.share(reason.share), *_told(reason)) for reason in found.reasons],
+        reasons=[(units.share(each.share), *_told(each), each.follows) for each in found.reasons],
         evidence=[_written(each) for each in evidence_of(found)],
         rules=[_rule(rule).plain for rule in rules_of(found)],
         drawn=drawn,
@@ -67,14 +67,14 @@ def explanation_page(before: Profile, after: Profile, found: Explanation, drawn:
 
 
 def evidence_of(found: Explanation) -> list[Evidence]:
-    """The time, and the metrics of the reasons that stand for themselves, each once."""
+    """The metrics of the reasons that stand for themselves, each once."""
     every = [each for reason in found.reasons if reason.follows is None for each in reason.evidence]
     return list({each.metric: each for each in every}.values())
 
 
 def rules_of(found: Explanation) -> list[Rule]:
-    """The rules that say the same as a reason, each once."""
-    return list(dict.fromkeys(rule for reason in found.reasons for rule in reason.rules))
+    """The rules that say the same as a reason that stands for itself, each once."""
+    return list(dict.fromkeys(rule for each in found.reasons if each.follows is None for rule in each.rules))
 
 
 def _heading(before: Profile, after: Profile) -> Text:

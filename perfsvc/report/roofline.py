@@ -7,6 +7,7 @@ architectures", Communications of the ACM 52 (4), 2009. Work and ceilings are Ns
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import atan2, degrees, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,8 @@ def _drawn(found: Roofline, title: str) -> "Figure":
     _draw_ceilings(axes, found)
     _draw_points(axes, found)
     _draw_ticks(axes)
+    figure.draw_without_rendering()  # settles the layout, by which the slope has its angle
+    _draw_bandwidth(axes, found)
     return figure
 
 
@@ -145,12 +148,21 @@ def _draw_ceilings(axes: "Axes", found: Roofline) -> None:
     left, right = min([*reached, *ridges]) / ROOM, max([*reached, *ridges]) * ROOM
     top = max(found.ceilings.values())
     axes.plot([left, max(ridges)], [left * found.bandwidth, top], color=INK, linewidth=1.4)
-    _label(axes, f"DRAM {units.rate(found.bandwidth)}", (left, left * found.bandwidth), (8, -2), ha="left", va="top")
     for name, peak in found.ceilings.items():
         axes.plot([peak / found.bandwidth, right], [peak, peak], color=INK, linewidth=1.4)
         _label(axes, f"{name} {units.flop_rate(peak)}", (right, peak), (-4, 4), ha="right", va="bottom")
     lowest = min([left * found.bandwidth, *(point.flops_per_s for point in found.points)])
     axes.set(xlim=(left, right), ylim=(lowest / 2, top * ROOM))
+
+
+def _draw_bandwidth(axes: "Axes", found: Roofline) -> None:
+    """What the slope is, along it, in the middle of what lies below the lowest ceiling."""
+    first, last = axes.get_xlim()[0], min(found.ceilings.values()) / found.bandwidth
+    ends = axes.transData.transform([(x, x * found.bandwidth) for x in (first, last)])
+    angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))
+    middle = sqrt(first * last)
+    look = {"rotation": angle, "rotation_mode": "anchor", "ha": "center", "va": "bottom"}
+    _label(axes, f"DRAM {units.rate(found.bandwidth)}", (middle, middle * found.bandwidth), (-4, 4), **look)
 
 
 def _draw_points(axes: "Axes", found: Roofline) -> None:
