@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from perfsvc.build import Cache, toolchain_for
+from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import telemetry
 from perfsvc.device.find import find
@@ -61,6 +62,7 @@ def checkup(database: str | None) -> list[CheckRow]:
         ("NVML", _nvml),
         ("PyCUDA", lambda: _pycuda(needed=gpu)),
         ("nvcc", lambda: _nvcc(needed=gpu)),
+        ("nvdisasm", _nvdisasm),
         ("Nsight Compute", _ncu),
         ("GPUs", lambda: _gpus(needed=gpu)),
         ("telemetry", _telemetry),
@@ -151,6 +153,15 @@ def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
         ok = target in compiler.targets
         cure = "" if ok else "install a CUDA toolkit that knows this GPU and put its nvcc on PATH"
         yield CheckRow(f"nvcc for {target}", ok=ok, found="supported" if ok else "not supported", cure=cure)
+
+
+def _nvdisasm() -> Iterator[CheckRow]:
+    """The disassembler; without it nothing but the counts of instructions is lost."""
+    if found := find_nvdisasm():
+        yield CheckRow("nvdisasm", ok=True, found=f"{Disassembler(found, Cache()).version} ({found})")
+    else:
+        cure = "to count instructions in perfsvc check: pip install 'perfsvc[nvcc]'"
+        yield CheckRow("nvdisasm", ok=None, found="not found", cure=cure)
 
 
 def _gpus(*, needed: bool) -> Iterator[CheckRow]:

@@ -226,3 +226,14 @@ def test_where_nobody_can_tell_about_counters_nothing_is_said(stand_in, monkeypa
     monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
     assert counters.readable() is None
     assert "GPU counters" not in rows()
+
+
+def test_a_disassembler_is_found_and_nobody_needs_one(machine, monkeypatch, tmp_path):
+    program = tmp_path / "nvdisasm"
+    program.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.5, V13.5.37'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(doctor, "find_nvdisasm", lambda: program)
+    assert (rows()["nvdisasm"].ok, rows()["nvdisasm"].found) == (True, f"nvdisasm 13.5.37 ({program})")
+    monkeypatch.setattr(doctor, "find_nvdisasm", lambda: None)
+    assert rows()["nvdisasm"].ok is None
+    assert "perfsvc[nvcc]" in rows()["nvdisasm"].cure
