@@ -78,7 +78,9 @@ def spills(pair: Pair) -> Found | None:
     share = max(
         waiting + pair.of_group(COMPUTING) * of_instructions, of_requests * pair.of_busy((*CACHES, "l1_throughput"))
     )
-    detail = f"{pair.arrow(_count(before), _count(after))} accesses to local memory"
+    by_arrays = pair.slow.metrics.get("spill_requests") == 0
+    where = "local memory, for arrays and not for registers" if by_arrays else "local memory"
+    detail = f"{pair.arrow(_count(before), _count(after))} accesses to {where}"
     names = (
         "local_load_requests",
         "local_store_requests",

@@ -235,6 +235,16 @@ def test_spills_come_before_the_instructions_and_the_traffic_that_they_bring():
     assert brought[ReasonKind.STALLS] is ReasonKind.SPILLS
 
 
+@pytest.mark.parametrize(
+    ("spilled", "told"), [(None, "memory"), (30e6, "memory"), (0.0, "for arrays and not for registers")]
+)
+def test_local_memory_that_holds_no_spilled_register_is_told_apart(spilled, told):
+    _, fast, slow = PAIRS["spilled registers"]
+    first = explain(fast.profile(), replace(slow, changes={"spill_requests": spilled}).profile()).reasons[0]
+    assert first.kind is ReasonKind.SPILLS
+    assert first.detail.endswith(told)
+
+
 def test_strided_access_comes_before_the_traffic_that_it_brings():
     _, fast, slow = PAIRS["strided, of DRAM"]
     assert all(reason.follows is not None for reason in explain(fast.profile(), slow.profile()).reasons[1:])
