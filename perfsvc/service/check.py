@@ -119,10 +119,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
 def _against_revision(request: CheckRequest, looker: Looker, found: Looked) -> tuple[str, list[CheckVerdict]]:
     """The verdicts against the suite as it was at a revision, made by the same compiler."""
     with checked_out(request.suite, request.base) as tree:
-        try:
-            before = looker.look(tree.suite, request.selection, request.points).checked
-        except UsageError:  # of what is selected now there was nothing then
-            before = ()
+        before = looker.look_back(tree.suite, request.selection, request.points, found.checked).checked
     held = _under_present_names(before, found.checked, looker.toolkit)
     named = f"{request.base} ({tree.commit[:10]})" if not tree.commit.startswith(request.base) else request.base
     return named, judge.check_verdicts(held, found.checked, looker.toolkit)
@@ -140,7 +137,7 @@ def _stored(
     request: CheckRequest, looker: Looker, found: Looked, say: Callable[[str], object]
 ) -> tuple[int, str, list[CheckVerdict]]:
     """The verdicts against the baseline of each kernel, stored with all that was found."""
-    chosen = [f"--arch={name}" for name in sorted(request.architectures)]
+    chosen = [f"--arch={name}" for name in sorted(set(request.architectures))]
     scope = " ".join([provenance.scope_of(request.suite, request.selection, request.points), *chosen])
     origin = provenance.collect(
         request.suite, command_line=request.command_line, label="", scope=scope, seed=0, replicas=0

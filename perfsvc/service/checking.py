@@ -72,7 +72,29 @@ class Looker:
             UsageError: a selection matches nothing, or the suite is empty.
             InfrastructureError: the cache cannot be written.
         """
-        found = suite.discover(folder)
+        return self._look(suite.discover(folder), selection, points)
+
+    def look_back(
+        self, folder: Path, selection: Selection, points: Literal["smoke", "full"], now: Iterable[Checked]
+    ) -> Looked:
+        """The same of an older suite, of which a selection of today may find less, or by other names.
+
+        Args:
+            folder: of the older suite.
+            selection: which cases.
+            points: at which points.
+            now: what the suite of today has.
+
+        Raises:
+            InfrastructureError: the cache cannot be written.
+        """
+        try:
+            found = suite.discover(folder)
+            return self._look(found, _of_then(found, selection, points, now), points)
+        except UsageError:  # of all that is asked for there was nothing then
+            return Looked()
+
+    def _look(self, found: suite.Suite, selection: Selection, points: Literal["smoke", "full"]) -> Looked:
         known = KnownShapes(build.default_folder() / "shapes")
         specs = _each_once(found.resolve(selection, points, Inputs(threads=MOST_THREADS, known=known)))
         wanted = {name: _units(specs, device_of(name)) for name in self._toolchains}
@@ -98,6 +120,17 @@ class Looker:
             self._disassembler,
             on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}"),
         )
+
+
+def _of_then(found: suite.Suite, selection: Selection, points: str, now: Iterable[Checked]) -> Selection:
+    """A selection as an older suite can understand it: what takes nothing there is left out, former names are taken."""
+    there = [listed.case for listed in found.cases if listed.points == points]
+    former = {replace(one.case, variant=name).id: None for one in now for name in one.case.formerly}
+    unwanted = tuple(glob for glob in selection.exclude if Selection((glob,)).filter(there))
+    if not selection.select:
+        return Selection(exclude=unwanted)
+    wanted = tuple(glob for glob in (*selection.select, *former) if Selection((glob,)).filter(there))
+    return Selection(wanted or selection.select, unwanted)
 
 
 def device_of(architecture: str) -> DeviceInfo:

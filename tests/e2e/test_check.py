@@ -192,6 +192,15 @@ def test_a_benchmark_that_the_revision_lacks_is_new(check, repository):
     assert check("--base", "HEAD", "--select", "second", "--format", "json").json["counts"] == {"new": 6}
 
 
+def test_what_the_revision_lacks_hides_no_regression_of_what_it_has(check, repository):
+    repository.plant("scale/bench.py", "16384", "65536")
+    repository.plant("scale/bench.py", 'variant("plain")', 'variant("added"), variant("simple", formerly="plain")')
+    chosen = ["--select", "scale/added", "--select", "scale/simple", "--select", "scale/shared"]
+    found = check("--base", "HEAD", *chosen, "--exclude", "scale/exact", "--format", "json", code=1).json
+    verdicts = {one["case"].partition("[")[0]: one["verdict"] for one in found["verdicts"]}
+    assert verdicts == {"scale/added": "new", "scale/simple": "unchanged", "scale/shared": "regression"}
+
+
 def test_a_broken_benchmark_file_ends_with_4(check, repository):
     (repository.suite / "broken").mkdir()
     (repository.suite / "broken" / "bench.py").write_text("nonsense\n")
