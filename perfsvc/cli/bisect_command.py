@@ -17,6 +17,13 @@ from perfsvc.cli import options, output
     "--mode", type=click.Choice(["cold", "warm"]), default=None, show_default="the case's first one", help="Its mode."
 )
 @click.option(
+    "--metric",
+    default="time",
+    show_default=True,
+    metavar="NAME",
+    help="What is compared: time, energy_j, max_error or one of the case's own.",
+)
+@click.option(
     "--budget",
     type=options.Duration(),
     default="60s",
@@ -33,6 +40,7 @@ def command(
     bad: str,
     devices: tuple[str, ...],
     mode: str | None,
+    metric: str,
     budget: float,
     seed: int | None,
     suite: Path,
@@ -55,10 +63,12 @@ def command(
         suite,
         devices,
         mode=Mode(mode) if mode else None,
+        metric=metric,
         budget_s=budget,
         threshold=threshold,
         seed=seed,
     )
+    options.tell_suite(suite)
     with output.progress() as progress:
         found = bisect(request, progress)
     if output_format == "json":

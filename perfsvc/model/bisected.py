@@ -83,6 +83,7 @@ class Bisection:
         bad: a descendant, where it is not.
         threshold: the smallest relevant change, as a fraction.
         seed: decided the order of the processes.
+        metric: what was compared.
         commits: how many there are after the good one, up to the bad one.
         builds: at how many of all of them the case was built, the others having the same files.
         compiled: how many binaries the compiler made for that, the others being in the cache.
@@ -108,6 +109,7 @@ class Bisection:
     bad: Commit
     threshold: float
     seed: int
+    metric: str
     commits: int
     builds: int
     compiled: int

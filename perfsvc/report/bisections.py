@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Bisection, Commit, Trial, Verdict
+from perfsvc.model import TIME, Bisection, Commit, Trial, Verdict
 from perfsvc.report import units
 from perfsvc.report.layout import VERDICT_STYLES, grid, known, moment, some, verdict_word
 from perfsvc.report.plain import plain
-from perfsvc.report.turns import interval_text, turn_json
+from perfsvc.report.turns import interval_text, moved_word, turn_json
 
 NAMED = 12
 """How many commits are named of those that were skipped."""
@@ -38,7 +38,7 @@ def counts(found: Bisection) -> str:
 
 def bisection_json(found: Bisection) -> dict[str, Any]:
     """The answer for ``--format json``: the commits, the proof, and what each process measured."""
-    facts = ("mode", "threshold", "boundary", "seed", "verdict", "reason", "proven", "changed", "files")
+    facts = ("mode", "metric", "threshold", "boundary", "seed", "verdict", "reason", "proven", "changed", "files")
     costs = ("commits", "builds", "compiled", "codes", "wall_s")
     return {
         "case": found.case.id,
@@ -48,8 +48,8 @@ def bisection_json(found: Bisection) -> dict[str, Any]:
         "good": plain(found.good),
         "bad": plain(found.bad),
         "culprits": plain(found.culprits),
-        "proof": found.proof and _trial_json(found.proof),
-        "trials": [_trial_json(trial) for trial in found.trials],
+        "proof": found.proof and _trial_json(found.proof, found.metric),
+        "trials": [_trial_json(trial, found.metric) for trial in found.trials],
         "skipped": [{**plain(one.commit), "reason": one.reason} for one in found.skipped],
         **{name: plain(getattr(found, name)) for name in costs},
     }
@@ -57,17 +57,18 @@ def bisection_json(found: Bisection) -> dict[str, Any]:
 
 def _answer(found: Bisection) -> Iterator[Text]:
     """The commit, or those that cannot be told apart, or why there is none."""
-    slower = "faster" if found.verdict is Verdict.IMPROVEMENT else "slower"
+    slower = moved_word(found.metric, 0 if found.verdict is Verdict.IMPROVEMENT else 2)
+    subject = found.case.id if found.metric == TIME else f"{found.metric} of {found.case.id}"
     match found.culprits:
         case ():
             yield Text.assemble(verdict_word(found.verdict), f": {found.reason}")
             return
         case (culprit,):
             style = VERDICT_STYLES[found.verdict] if found.proven else "yellow"
-            first = f"is the first commit at which {found.case.id} is {slower}"
+            first = f"is the first commit at which {subject} is {slower}"
             yield Text.assemble((culprit.short, style), " ", (first, "bold"))
         case several:
-            yield Text(f"one of {len(several)} commits made {found.case.id} {slower}", "bold")
+            yield Text(f"one of {len(several)} commits made {subject} {slower}", "bold")
     for culprit in found.culprits:
         yield Text()
         yield from _commit_lines(culprit)
@@ -124,12 +125,12 @@ def _skipped_lines(found: Bisection) -> Iterator[Text]:
         yield Text(f"and {len(found.skipped) - NAMED} more skipped", "yellow")
 
 
-def _trial_json(trial: Trial) -> dict[str, Any]:
+def _trial_json(trial: Trial, metric: str) -> dict[str, Any]:
     facts = ("verdict", "reason", "ratio", "low", "high", "pairs", "looks")
     return {
         "before": trial.before.hash,
         "after": trial.after.hash,
         **{name: plain(getattr(trial, name)) for name in facts},
-        "baseline": [turn_json(turn) for turn in trial.baseline],
-        "candidate": [turn_json(turn) for turn in trial.candidate],
+        "baseline": [turn_json(turn, metric) for turn in trial.baseline],
+        "candidate": [turn_json(turn, metric) for turn in trial.candidate],
     }

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import TIME, Confirmation, Measurement, Verdict
+from perfsvc.model import TIME, Confirmation, Verdict
 from perfsvc.report import units
 from perfsvc.report.layout import VERDICT_STYLES, grid, known, mode_words
 from perfsvc.report.plain import plain
@@ -78,15 +78,9 @@ def confirmation_json(one: Confirmation) -> dict[str, Any]:
         "shift": plain(one.suspect.shift),
         "direction": plain(one.suspect.direction),
         **{name: plain(getattr(one, name)) for name in DECIDED},
-        "baseline": [_turn(turn, one) for turn in one.baseline],
-        "candidate": [_turn(turn, one) for turn in one.candidate],
+        "baseline": [turn_json(turn, one.suspect.series.metric) for turn in one.baseline],
+        "candidate": [turn_json(turn, one.suspect.series.metric) for turn in one.candidate],
     }
-
-
-def _turn(turn: Measurement, of: Confirmation) -> dict[str, Any]:
-    """What a process measured, and what it had of a metric that is not the time."""
-    metric = _metric(of)
-    return turn_json(turn) | {"value": next(iter(turn.values_of(metric)), None) if metric else None}
 
 
 def _key(one: Confirmation) -> tuple[str, str, Any]:

@@ -11,7 +11,7 @@ from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import Task
-from perfsvc.model import Bisection, Commit, DeviceInfo, Mode, Verdict
+from perfsvc.model import ENERGY, TIME, Bisection, Commit, DeviceInfo, Mode, Verdict
 from perfsvc.service import planning
 from perfsvc.service.ancestry import ancestry, changed
 from perfsvc.service.progress import Progress, Silent
@@ -37,6 +37,7 @@ class BisectRequest:
         folder: the suite, in its repository.
         devices: where it is measured: on the first that they name.
         mode: which of its modes; None for its first one.
+        metric: what is compared.
         budget_s: seconds for each comparison of two commits.
         threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
         seed: decides the order of processes; None for any.
@@ -48,6 +49,7 @@ class BisectRequest:
     folder: Path
     devices: tuple[str, ...] = ("auto",)
     mode: Mode | None = None
+    metric: str = TIME
     budget_s: float = BUDGET_S
     threshold: float | None = None
     seed: int | None = None
@@ -69,12 +71,20 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
         progress.say(f"measuring on {device.model} ({device.uuid}) alone, the first of {len(others) + 1} devices")
     inputs = Inputs(known=KnownShapes(build.default_folder() / "shapes"))
     with ForkServers() as servers:
-        rebuilding = Rebuilding(request.folder, request.case, request.mode, device, inputs=inputs, progress=progress)
-        rebuilt = rebuilding.at([commit.hash for commit in commits])
         means = _means(request, device, servers, progress)
-        asked = _asked(commits, rebuilt, means)
+        rebuilding = Rebuilding(
+            request.folder,
+            request.case,
+            request.mode,
+            device,
+            metric=request.metric,
+            inputs=inputs,
+            progress=progress,
+        )
+        rebuilt = rebuilding.at([commit.hash for commit in commits])
+        asked = _asked(request, commits, rebuilt, means)
         progress.begin("measuring", 1 + len(commits).bit_length())
-        found = Search(asked, commits, rebuilt, _measure(device, means, inputs), progress).answer()
+        found = Search(asked, commits, rebuilt, _measure(asked, means, inputs), progress).answer()
     return replace(found, files=_files(request.folder, found, rebuilt), wall_s=time.monotonic() - began)
 
 
@@ -83,7 +93,7 @@ def exit_code(found: Bisection) -> int:
     return {Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}.get(found.verdict, 0)
 
 
-def _asked(commits: Sequence[Commit], rebuilt: Rebuilt, means: Means) -> Bisection:
+def _asked(request: BisectRequest, commits: Sequence[Commit], rebuilt: Rebuilt, means: Means) -> Bisection:
     """What is known before anything is measured; raises what keeps the case from being measured at either end."""
     good, bad = commits[0], commits[-1]
     spec = _built(bad, "bad", rebuilt).runnable.spec
@@ -95,8 +105,9 @@ def _asked(commits: Sequence[Commit], rebuilt: Rebuilt, means: Means) -> Bisecti
         mode=spec.mode,
         good=good,
         bad=bad,
-        threshold=judge.default_threshold(device.kind) if means.threshold is None else means.threshold,
+        threshold=judge.threshold_of(request.metric, device.kind, request.threshold),
         seed=means.seed,
+        metric=request.metric,
         commits=len(commits) - 1,
         builds=rebuilt.builds,
         compiled=rebuilt.compiled,
@@ -111,14 +122,16 @@ def _built(commit: Commit, which: str, rebuilt: Rebuilt) -> Built:
     raise kind(f"at the {which} commit, {commit.short}: {found.reason}", cure=found.error.cure)
 
 
-def _measure(device: DeviceInfo, means: Means, inputs: Inputs) -> Measure:
+def _measure(asked: Bisection, means: Means, inputs: Inputs) -> Measure:
+    sampling = replace(means.sampling(asked.device), energy=asked.metric == ENERGY)
+
     def task(built: Built) -> Task:
         recipe = planning.arrays(built.runnable.spec, inputs)
-        return planning.task(device, built.runnable, means.sampling(device), recipe)
+        return planning.task(asked.device, built.runnable, sampling, recipe)
 
     def measure(sides: tuple[Built, Built], *, threshold: float, enough: Callable[[Comparison], bool]) -> Turns:
         before, after = sides
-        return take_turns((task(before), task(after)), means, threshold=threshold, enough=enough)
+        return take_turns((task(before), task(after)), means, threshold=threshold, enough=enough, metric=asked.metric)
 
     return measure
 
@@ -129,7 +142,6 @@ def _means(request: BisectRequest, device: DeviceInfo, servers: ForkServers, pro
         sampling=planning.usual_sampling,
         instruments=compile_instruments([device], progress),
         seed=seed_of(request.seed),
-        threshold=request.threshold,
         budget_s=request.budget_s,
         servers=servers,
         say=progress.say,

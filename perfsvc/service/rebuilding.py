@@ -11,7 +11,7 @@ from perfsvc import build, suite
 from perfsvc.build import Binary
 from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
-from perfsvc.model import DeviceInfo, Kind, Mode, ReplayRecord
+from perfsvc.model import TIME, DeviceInfo, Kind, Mode, ReplayRecord
 from perfsvc.service.ancestry import objects
 from perfsvc.service.git import git
 from perfsvc.service.progress import Progress
@@ -75,17 +75,27 @@ class Rebuilding:
         case: its id at the newest commit.
         mode: which of its modes; None for its first one there.
         device: where it is to run.
+        metric: what is to be measured of it.
         inputs: tells the shapes of its inputs.
         progress: is told how far it is.
     """
 
     def __init__(
-        self, folder: Path, case: str, mode: Mode | None, device: DeviceInfo, *, inputs: Inputs, progress: Progress
+        self,
+        folder: Path,
+        case: str,
+        mode: Mode | None,
+        device: DeviceInfo,
+        *,
+        metric: str,
+        inputs: Inputs,
+        progress: Progress,
     ) -> None:
         self._folder = folder
         self._inside = (git(folder, "rev-parse", "--show-prefix") or "").rstrip("/")
         self._names: tuple[str, ...] = (case,)
         self._mode = mode
+        self._metric = metric
         self._target = Target(device, (), build.toolchain_for(device.target))
         self._progress = progress
         self._inputs = inputs
@@ -157,8 +167,8 @@ class Rebuilding:
         listed = next((one for name in self._names for one in found.cases if one.case.id == name), None)
         if listed is None:
             raise self._missing(found)
-        if listed.kind is Kind.HOST:
-            raise UsageError(f"{listed.case.id} has metrics of its own and no time", cure="name a case that is timed")
+        if listed.kind is Kind.HOST and self._metric == TIME:
+            raise UsageError(f"{listed.case.id} has metrics of its own and no time", cure="name one of them: --metric")
         specs = found.resolve(Selection((listed.case.id,)), listed.points, self._inputs)
         modes = {spec.mode: spec for spec in specs if spec.case == listed.case}
         mode = self._mode or next(iter(modes))

@@ -10,6 +10,7 @@ from perfsvc.errors import CaseError
 from perfsvc.judge import Comparison
 from perfsvc.model import Bisection, Commit, Skipped, Trial, Verdict
 from perfsvc.report import units
+from perfsvc.report.turns import moved_word
 from perfsvc.service.halving import Left, Standing, narrow
 from perfsvc.service.progress import Progress
 from perfsvc.service.rebuilding import Built, Code, Rebuilt, Unbuilt
@@ -115,7 +116,8 @@ class Search:
         codes = self._code(before), self._code(after)
         if codes not in self._trials:
             sides = self._built[before.hash], self._built[after.hash]
-            self._trials[codes] = _trial(before, after, self._measure(sides, threshold=threshold, enough=enough))
+            turns = self._measure(sides, threshold=threshold, enough=enough)
+            self._trials[codes] = _trial(before, after, turns, self._asked.metric)
             self._progress.step(after.short)
         return self._trials[codes]
 
@@ -126,7 +128,7 @@ class Search:
         proof = self._trial(below, first, relevant, _is_told)
         proof = replace(proof, before=below, after=first)  # of the same codes, maybe measured at other commits
         return replace(
-            self._concluded(self._asked.verdict, _reason(proof, total, len(left.suspects))),
+            self._concluded(self._asked.verdict, _reason(proof, total, len(left.suspects), self._asked.metric)),
             culprits=tuple(self._commits[name] for name in left.suspects),
             proof=proof,
             changed=_changed(self._code(below), self._code(first)),
@@ -149,12 +151,15 @@ def _is_told(found: Comparison) -> bool:
     return found.verdict is not Verdict.INCONCLUSIVE
 
 
-def _trial(before: Commit, after: Commit, turns: Turns) -> Trial:
+def _trial(before: Commit, after: Commit, turns: Turns, metric: str) -> Trial:
     measured = Trial(before, after, looks=turns.looks, baseline=tuple(turns.baseline), candidate=tuple(turns.candidate))
     side, why = turns.fault
     if side:
         commit = {"baseline": before, "candidate": after}[side]
         return replace(measured, reason=f"at {commit.short} it has no right result: {why}")
+    for commit, measurements in ((before, turns.baseline), (after, turns.candidate)):
+        if not all(one.values_of(metric) for one in measurements):
+            return replace(measured, reason=f"at {commit.short} it has no {metric}")
     found = turns.found
     if found is None:
         few = f"the budget ended after {turns.pairs} pairs, too few to tell"
@@ -181,7 +186,7 @@ def _unmoved(total: Trial) -> str:
     return f"it cannot be told whether the case moved between the two commits: {total.reason}"
 
 
-def _reason(proof: Trial, total: Trial, suspects: int) -> str:
+def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
     """What the commits that are left do, beside the good one below them."""
     if suspects > 1:
         return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
@@ -190,8 +195,8 @@ def _reason(proof: Trial, total: Trial, suspects: int) -> str:
     if proof.verdict is not total.verdict:
         alone = f"beside {proof.before.short} below it, it moves the case by {units.percent(proof.ratio)} alone"
         return f"the first that is like the bad commit, but {alone}: the change may have come in several small ones"
-    slower = "slower" if proof.ratio > 1 else "faster"
-    told = f"beside the commit below it, {proof.before.short}, it is {units.change(abs(proof.ratio - 1))} {slower}"
+    change = f"{units.change(abs(proof.ratio - 1))} {moved_word(metric, proof.ratio)}"
+    told = f"beside the commit below it, {proof.before.short}, it is {change}"
     return f"{told}; there is more to the change: look for the rest from here on" if _is_part(proof, total) else told
 
 

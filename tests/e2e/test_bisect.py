@@ -398,6 +398,23 @@ def test_python_variants_run_what_their_benchmark_file_said(perfsvc):
     assert "the same code" in found["reason"]
 
 
+def test_a_metric_that_a_case_returns_is_searched_as_a_time_is(perfsvc):
+    history = History(perfsvc)
+    shutil.rmtree(history.suite)
+    shutil.copytree(perfsvc.suites / "kinds", history.suite)
+    bench = history.suite / "kinds" / "bench.py"
+    text = bench.read_text()
+    for latency in (2, 2.01, 3, 3.01):
+        bench.write_text(text.replace('"KINDS_LATENCY", "2"', f'"KINDS_LATENCY", "{latency}"'))
+        history.commit(f"latency {latency}")
+    places = ("--suite", history.suite, "--device", "cpu", "--format", "json", "--threshold", "5%")
+    metric = ("--metric", "latency_ms")
+    found = perfsvc("bisect", "kinds/reports[n=1000]", "--good", "HEAD~3", *metric, *places, code=1).json
+    assert subjects(found) == ["latency 3"]
+    assert {turn["value"] for turn in found["proof"]["candidate"]} == {3.0}
+    assert "higher" in found["reason"]
+
+
 def test_a_kernel_made_slower_by_a_parameter_is_found_on_the_cpu(history):
     history.bench.write_text(history.bench.read_text().replace('smoke={"n": 100}', 'smoke={"n": 20_000}'))
     for place, repeat in enumerate((1, 1, 1, 200, 200)):

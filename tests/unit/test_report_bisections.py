@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from perfsvc.model import (
+    TIME,
     Bisection,
     Case,
     Commit,
@@ -47,6 +48,7 @@ FOUND = Bisection(
     commit(9),
     threshold=0.03,
     seed=7,
+    metric=TIME,
     commits=8,
     builds=4,
     compiled=2,
@@ -118,6 +120,13 @@ def test_several_that_cannot_be_told_apart_are_all_named(verdict, word):
     assert {"Commit 4", "Commit 5"} <= set(said)
 
 
+@pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "higher"), (Verdict.IMPROVEMENT, "lower")])
+def test_another_metric_than_time_is_named(verdict, word):
+    found = replace(FOUND, metric="energy_j", verdict=verdict)
+    assert lines(found)[2] == f"0000000000 is the first commit at which energy_j of dot/tree[n=1000] is {word}"
+    assert bisection_json(found)["metric"] == "energy_j"
+
+
 def test_without_a_culprit_the_reason_is_the_answer():
     said = lines(replace(FOUND, verdict=Verdict.INCONCLUSIVE, culprits=(), proof=None, reason="noise", skipped=()))
     assert said[2] == "inconclusive: noise"
@@ -155,6 +164,7 @@ def test_programs_get_the_commit_the_proof_and_each_turn():
         "reason": "",
         "samples": 3,
         "median_s": 2e-4,
+        "value": None,
     }
     assert found["skipped"][0]["reason"].startswith("dot.cu does not compile")
 

@@ -9,6 +9,7 @@ import pytest
 from perfsvc import judge
 from perfsvc.errors import CaseError, CompileError
 from perfsvc.model import (
+    TIME,
     Bisection,
     Case,
     Commit,
@@ -71,7 +72,7 @@ def build(module):
     return Built(None, (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "bench", 0), (module,)), ())
 
 
-def search(modules, board, threshold=0.03):
+def search(modules, board, threshold=0.03, metric=TIME):
     """What is found in a line of commits with these modules."""
     date = datetime(2026, 11, 21, tzinfo=UTC)
     commits = [
@@ -79,7 +80,8 @@ def search(modules, board, threshold=0.03):
         for place, module in enumerate(modules)
     ]
     ends = (commits[0], commits[-1])
-    asked = Bisection(CASE, DEVICE, Mode.COLD, *ends, threshold, seed=1, commits=len(modules) - 1, builds=0, compiled=0)
+    counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
+    asked = Bisection(CASE, DEVICE, Mode.COLD, *ends, threshold, seed=1, metric=metric, **counts)
     rebuilt = Rebuilt({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
     return Search(asked, commits, rebuilt, board, Silent()).answer()
 
@@ -134,6 +136,11 @@ def test_a_commit_of_which_nothing_is_right_is_skipped():
 def test_an_end_without_a_right_result_ends_it():
     with pytest.raises(CaseError, match="at c2 it has no right result: off by 1"):
         search(["1.0 a", "1.0 b", "1.1 c"], Board(faulty=("1.1 c",)))
+
+
+def test_an_end_without_the_metric_ends_it():
+    with pytest.raises(CaseError, match="at c0 it has no energy_j"):
+        search(["1.0 a", "1.1 b"], Board(), metric="energy_j")
 
 
 def test_where_the_budget_ends_before_the_first_look_nothing_is_known():
