@@ -65,8 +65,11 @@ def change_points(values: ArrayLike) -> list[ChangePoint]:
     measured = series[nights]
     if measured.size < 2 * SHORTEST:
         return []
-    edges = [0, *_divided(_in_units(measured)), measured.size]
-    levels = [float(np.median(measured[begin:end])) for begin, end in pairwise(edges)]
+    # A power of two changes no digit, and within 1 no sum or square is beyond what a float can be.
+    _, exponent = np.frexp(np.abs(measured).max())
+    small = np.ldexp(measured, -exponent)
+    edges = [0, *_divided(_in_units(small)), measured.size]
+    levels = [float(np.ldexp(np.median(small[begin:end]), exponent)) for begin, end in pairwise(edges)]
     return [
         ChangePoint(int(nights[edge]), before, after)
         for edge, (before, after) in zip(edges[1:], pairwise(levels), strict=False)

@@ -27,6 +27,9 @@ LEAST_SCALE = 3e-4
 """The smallest standard deviation that is believed, as a fraction of the level: medians of equal processes differ by
 0.03 % and more."""
 
+TINY = 2.0**-300
+"""What a deviation is at least, even of a level of zeros: one may divide by its square."""
+
 TOGETHER = 1000
 """How many series are computed at a time: so many fit the processor's cache."""
 
@@ -35,6 +38,10 @@ LENT = 50
 
 SKEW_ERRORS = 2.0
 """How many standard errors of the skewness are taken for chance."""
+
+
+PERSISTENCE_ERRORS = 1.25
+"""How many standard errors of the autocorrelation are taken for chance."""
 
 
 class Histories:
@@ -57,7 +64,7 @@ class Histories:
         self._due = np.full(series, LEARNING)
         self._learned = np.zeros(series, bool)
         self._center, self._scale = np.zeros(series), np.ones(series)
-        self._cut, self._skew = np.full(series, CUT), np.zeros(series)
+        self._cut, self._skew, self._persistence = np.full(series, CUT), np.zeros(series), np.zeros(series)
         self._prior, self._lent, self._least = np.zeros(series), np.zeros(series), np.ones(series)
         # Of a level only differences of sums are used, so that they may begin anywhere.
         self._sums, self._squares = np.zeros((series, nights + 1)), np.zeros((series, nights + 1))
@@ -117,7 +124,7 @@ class Histories:
         if around is not None:
             freedom += self.filled[row] - self.first[row] - 2
             variance = max((around + self._lent[row]) / freedom, self._least[row])
-        self._scale[row] *= np.sqrt(variance)
+        self._scale[row] = max(self._scale[row] * np.sqrt(variance), TINY)
         self._least[row] /= variance
         self._prior[row] = self._lent[row] = min(freedom, LENT)
         self.first[row] = place
@@ -151,6 +158,10 @@ class Histories:
         """The skewness of some series beyond what is chance, shape (series,)."""
         return self._skew[rows]
 
+    def persistence(self, rows: Ints) -> Floats:
+        """The autocorrelation of some series from night to night beyond what is chance, shape (series,)."""
+        return self._persistence[rows]
+
     def level(self, row: int) -> Floats:
         """The values of the present level of one series, shape (nights,)."""
         return self.values[row, self.first[row] : self.filled[row]]
@@ -180,14 +191,15 @@ class Histories:
         _, values, inside = self._level(rows)
         center, scale = center_and_scale(values, inside)
         # A level of zeros has no scale of its own: whatever is not zero then lies beyond the cut.
-        least = np.where(center == 0, np.finfo(float).tiny, LEAST_SCALE * np.abs(center))
+        least = np.where(center == 0, TINY, LEAST_SCALE * np.abs(center))
         scale = np.maximum(scale, least)
         beyond = (np.abs(values - center[:, None]) > SPIKE * scale[:, None]) & inside
         self._center[rows], self._scale[rows] = center, scale
         self._cut[rows] = np.where(beyond.any(axis=1), CUT_SPIKED, CUT)
-        self._least[rows] = (least / scale) ** 2
+        self._least[rows] = np.maximum(least / scale, TINY) ** 2
         self._prior[rows] = self._lent[rows] = 0.0  # it has nights enough of its own
-        self._skew[rows] = skewness(self._units(rows, values), inside)
+        units = self._units(rows, values)
+        self._skew[rows], self._persistence[rows] = skewness(units, inside), persistence(units, inside)
         self._sum_up(rows)
 
     def _sum_up(self, rows: Ints) -> None:
@@ -239,3 +251,21 @@ def skewness(units: Floats, inside: NDArray[np.bool_]) -> Floats:
     skew = (deviates**3).sum(axis=1) / count
     found: Floats = np.sign(skew) * np.maximum(np.abs(skew) - SKEW_ERRORS * np.sqrt(6 / count), 0.0)
     return found
+
+
+def persistence(units: Floats, inside: NDArray[np.bool_]) -> Floats:
+    """The autocorrelation of each row from one night to the next beyond its standard error, shape (series,).
+
+    0 where there is no more than chance: where nights alternate, they are taken as independent.
+
+    Source:
+        M. S. Bartlett (1946), On the theoretical specification and sampling properties of autocorrelated time-series,
+        Suppl. J. R. Stat. Soc. 8(1) (the error, √(1 / n)).
+    """
+    count = inside.sum(axis=1)
+    mean = np.where(inside, units, 0.0).sum(axis=1) / count
+    offsets = np.where(inside, units - mean[:, None], 0.0)
+    squares, products = (offsets**2).sum(axis=1), (offsets[:, 1:] * offsets[:, :-1]).sum(axis=1)
+    found = np.divide(products, squares, out=np.zeros_like(squares), where=squares > 0)
+    beyond: Floats = np.maximum(found + 1 / count - PERSISTENCE_ERRORS / np.sqrt(count), 0.0)
+    return beyond

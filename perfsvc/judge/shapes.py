@@ -20,9 +20,11 @@ APART = 3.0
 LEAST_SHARE = 0.15
 """The smallest share of the nights that makes a state of its own; and two nights at least."""
 
+LIKELY = 0.5
+"""By how much better a trend must explain a change than a step before it is called one, as a log-likelihood."""
 
-SURELY = 1.5
-"""By how much better one shape must explain a change than another before it is surely that, as a log-likelihood."""
+SURELY = 1.0
+"""The same before a step that was raised is called a trend after all, or a change within a trend a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,12 @@ def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
     place, around, by_step = split(units)
     begin, by_ramp = ramp(units)
     direction: Direction = "slower" if units[place:].mean() > units[:place].mean() else "faster"
-    lead, sure = (by_ramp - by_step) * units.size / 2, SURELY * around
+    lead = (by_ramp - by_step) * units.size / 2
     if is_mix(values[:place], values[place:]):
         return Change(place, "mode", direction, around, is_surely_a_step=False)
-    if lead > (sure if surely else 0):
+    if lead > (SURELY if surely else LIKELY) * around:
         return Change(begin, "trend", direction, around + by_step - by_ramp, is_surely_a_step=False)
-    return Change(place, "step", direction, around, is_surely_a_step=lead < -sure)
+    return Change(place, "step", direction, around, is_surely_a_step=lead < -SURELY * around)
 
 
 def split(units: Floats) -> tuple[int, float, float]:
@@ -100,10 +102,11 @@ def ramp(units: Floats) -> tuple[int, float]:
     """
     count = units.size
     begins = np.arange(max(count - LEAST_RAMP, 0) + 1)
-    rise = np.maximum(np.arange(count) - begins[:, None] + 1.0, 0.0)
-    rise -= rise.mean(axis=1, keepdims=True)
-    squares = (rise * rise).sum(axis=1)
-    along = rise @ (units - units.mean())
+    nights = count - begins  # it rises by one each: 1, 2, ... nights
+    risen = nights * (nights + 1) / 2
+    squares = risen * (2 * nights + 1) / 3 - risen * risen / count
+    offsets = units - units.mean()
+    along = offsets[::-1].cumsum().cumsum()[::-1][: begins.size]
     explained = np.divide(along * along, squares, out=np.zeros_like(along), where=squares > 0)
     best = int(explained.argmax())
     return int(begins[best]), float(explained[best]) if count > LEAST_RAMP else 0.0

@@ -92,18 +92,20 @@ def may_reach(sums: Sums, least: float) -> NDArray[np.bool_]:
     return found
 
 
-def scores(sums: Sums, latest: Floats, skew: Floats) -> Floats:
+def scores(sums: Sums, latest: Floats, skew: Floats, persistence: Floats) -> Floats:
     """How strongly each window speaks for a new level, shape (series, windows): about minus the logarithm of a chance.
 
     Each window is held against the nights of its level before it by Student's t with the variance of both, as the
-    normal deviate z of equal probability; the score is z² / 2 and a little for the length. Two corrections make chance
-    equally rare in series of any kind: a short window gives up its farthest night, so that no single one decides; and
-    where the level is skewed (two states, of which one is rarer), a sum of few nights is skewed the same way.
+    normal deviate z of equal probability; the score is z² / 2 and a little for the length. Corrections make chance
+    about as rare in series of any kind: a short window gives up its farthest night, so that no single one decides;
+    where the level is skewed (two states, of which one is rarer), a sum of few nights is skewed the same way; where a
+    night resembles the one before, a mean of several varies more than that of as many independent ones.
 
     Args:
         sums: of the series.
         latest: their latest ``SPIKED`` nights, the last one first, shape (series, SPIKED).
         skew: the skewness of each series, shape (series,).
+        persistence: their autocorrelation from one night to the next, 0 or above, shape (series,).
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1); all windows at once, which is the generalised
@@ -111,7 +113,8 @@ def scores(sums: Sums, latest: Floats, skew: Floats) -> Floats:
         sequential detection of a change-point, Ann. Statist. 23(1); the deviate: D. L. Wallace (1959), Bounds on normal
         approximations to Student's and the chi-square distributions, Ann. Math. Statist. 30(4); the length's share:
         G. Walther (2010), Optimal and fast detection of spatial clusters with scan statistics, Ann. Statist. 38(2);
-        skewness: P. Hall (1992), On the removal of skewness by transformation, J. R. Stat. Soc. B 54(1).
+        skewness: P. Hall (1992), On the removal of skewness by transformation, J. R. Stat. Soc. B 54(1); resemblance:
+        M. S. Bartlett (1935), Some aspects of the time-correlation problem, J. R. Stat. Soc. 98(3).
     """
     difference, weight, variance, freedom = _differences(sums)
     short = int((WINDOWS <= SPIKED).sum())
@@ -119,13 +122,33 @@ def scores(sums: Sums, latest: Floats, skew: Floats) -> Floats:
     without = difference.copy()
     without[:, :short] -= spikes / WINDOWS[:short]
     without[without * difference < 0] = 0.0
-    squared = without * without * weight / variance
+    squared = without * without * weight / (variance * _inflation(sums, persistence))
     deviate = np.sqrt(freedom * np.log1p(squared / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
     towards = np.maximum(skew[:, None] * np.sign(difference), 0.0)
     uneven = np.maximum(1 - WINDOWS / np.maximum(sums.nights[:, None] - WINDOWS, 1), 0.0)
     by_skewness = towards * uneven * np.maximum(deviate * deviate - 1, 0.0) / (6 * np.sqrt(WINDOWS))
     deviate = np.maximum(deviate - by_skewness, 0.0) * HEADROOM
     found: Floats = np.where(weight > 0, deviate * deviate / 2 + PENALTY * np.log(WINDOWS), 0.0)
+    return found
+
+
+def _inflation(sums: Sums, persistence: Floats) -> Floats:
+    """By what factor a difference of means varies more than one of independent nights, shape (series, windows).
+
+    The mean of n nights, each of which repeats a share r of what the night before was off by, has the variance of that
+    of independent ones times (1 + r) / (1 - r) - 2r (1 - rⁿ) / (n (1 - r)²).
+    """
+    if not persistence.any():
+        return np.ones((1, 1))
+    share = persistence[:, None]
+    before = np.maximum(sums.nights[:, None] - WINDOWS, 1)
+
+    def of_mean(nights: Ints) -> Floats:
+        ends = 2 * share * (1 - share**nights) / (nights * (1 - share) ** 2)
+        found: Floats = (1 + share) / (1 - share) - ends
+        return found
+
+    found: Floats = (of_mean(WINDOWS) / WINDOWS + of_mean(before) / before) / (1 / WINDOWS + 1 / before)
     return found
 
 

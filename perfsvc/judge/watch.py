@@ -9,15 +9,18 @@ from perfsvc.judge.discoveries import discoveries
 from perfsvc.judge.shifts import Floats, Ints
 from perfsvc.judge.watcher import LEAST_SCORE, Alert, Watcher
 
-RATE = 6e-5
+RATE = 7e-5
 """How often a flat series has ``LEAST_SCORE``, a night: simulated, not derived."""
 
 STEEPNESS = 1.0
 """By what factor, as a logarithm, a score higher by one is rarer; simulated."""
 
-FALSE_SHARE = 0.002
+FALSE_SHARE = 0.003
 """The share of false alerts that is borne in one night of many series: far below the 5 % that are borne in
 all, for most nights have no true alert and may still have a false one."""
+
+LARGEST = 2.0**400
+"""What a night may be, in units of the first one's order: sums of its squares are numbers still."""
 
 
 def watch(values: ArrayLike, segments: ArrayLike | None = None) -> list[Alert]:
@@ -40,7 +43,20 @@ def watch(values: ArrayLike, segments: ArrayLike | None = None) -> list[Alert]:
     series = np.asarray(values, dtype=np.float64)
     if series.ndim != 1:
         raise ValueError(f"the values of one series have one axis, not {series.ndim}")
-    return _watched(series[None, :], segments, lambda _, found: found >= LEAST_SCORE)[0]
+    return watch_each(series[None, :], segments)[0]
+
+
+def watch_each(matrix: ArrayLike, segments: ArrayLike | None = None) -> list[list[Alert]]:
+    """What ``watch`` says of each of many series: the same, a hundred times as fast.
+
+    Args:
+        matrix: one value a series and night, shape (series, nights); NaN where a series was not measured.
+        segments: an id a night, shape (nights,), or a night and series, shape (series, nights).
+
+    Raises:
+        ValueError: an infinite value, or arrays of other shapes.
+    """
+    return _watched(_many(matrix), segments, lambda _, found: found >= LEAST_SCORE)
 
 
 def watch_many(
@@ -65,9 +81,7 @@ def watch_many(
     Source:
         See ``watch`` and ``discoveries.discoveries``.
     """
-    many = np.asarray(matrix, dtype=np.float64)
-    if many.ndim != len(("series", "nights")):
-        raise ValueError(f"the values of many series have two axes, series and nights, not {many.ndim}")
+    many = _many(matrix)
     if groups is not None and len(groups) != len(many):
         raise ValueError(f"{len(many)} series have as many groups, not {len(groups)}")
 
@@ -76,6 +90,13 @@ def watch_many(
         return (found >= LEAST_SCORE) & discoveries(_chance(found), theirs, FALSE_SHARE)
 
     return _watched(many, segments, believed)
+
+
+def _many(matrix: ArrayLike) -> Floats:
+    many = np.asarray(matrix, dtype=np.float64)
+    if many.ndim != len(("series", "nights")):
+        raise ValueError(f"the values of many series have two axes, series and nights, not {many.ndim}")
+    return many
 
 
 def _chance(found: Floats) -> Floats:
@@ -92,10 +113,24 @@ def _watched(
     begins = _begins(matrix, segments)
     series, nights = matrix.shape
     watcher = Watcher(series, nights, believed)
-    for night, values in enumerate(matrix.T):
+    for night, values in enumerate(_in_range(matrix).T):
         watcher.forget(np.flatnonzero(begins[:, night]))
         watcher.see(night, values)
     return watcher.alerts
+
+
+def _in_range(matrix: Floats) -> Floats:
+    """Each series over the power of two of its first measured night, so that no square of it overflows.
+
+    That changes no digit, and knows nothing of later nights. What is then beyond ``LARGEST`` counts as that.
+    """
+    if not matrix.size:
+        return matrix
+    first = matrix[np.arange(len(matrix)), (~np.isnan(matrix)).argmax(axis=1)]
+    _, exponents = np.frexp(np.nan_to_num(first))
+    with np.errstate(over="ignore"):
+        scaled: Floats = np.clip(np.ldexp(matrix, -exponents[:, None]), -LARGEST, LARGEST)
+    return scaled
 
 
 def _begins(matrix: Floats, segments: ArrayLike | None) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from perfsvc.judge.histories import TOGETHER, Histories
 from perfsvc.judge.shapes import Change, Direction, Kind, change_in
 from perfsvc.judge.shifts import Floats, Ints, may_reach, scores
 
-LEAST_SCORE = 11.3
+LEAST_SCORE = 11.1
 """The score of an alert."""
 
 LEAST_GROWTH = 0.03
@@ -19,11 +19,8 @@ LEAST_GROWTH = 0.03
 LATEST = 3
 """How many nights of a trend the next level begins with."""
 
-DOUBTED = 30
-"""For how many nights a step may turn out to be the beginning of a trend."""
-
-LOOK = 2
-"""Every how many nights that is looked at."""
+LOOKS = frozenset({2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 100})
+"""After how many nights a step that was raised is looked at again: it may turn out to be the beginning of a trend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A step that may be the beginning of a trend: where the level before it began, and until which place to look."""
+    """A step that may be the beginning of a trend: the first place of the level before it, and the end when raised."""
 
     first: int
-    until: int
+    raised: int
 
 
 class Watcher:
@@ -96,13 +93,13 @@ class Watcher:
         return found
 
     def _scores_of(self, rows: Ints) -> Floats:
-        found = np.zeros(rows.size)
-        sums = self._histories.sums(rows)
+        found, histories = np.zeros(rows.size), self._histories
+        sums = histories.sums(rows)
         hopeful = may_reach(sums, LEAST_SCORE)
         if hopeful.any():
             some = rows[hopeful]
-            latest, skew = self._histories.latest(some), self._histories.skew(some)
-            found[hopeful] = scores(sums.of(hopeful), latest, skew).max(axis=1)
+            latest, skew, persistence = (of(some) for of in (histories.latest, histories.skew, histories.persistence))
+            found[hopeful] = scores(sums.of(hopeful), latest, skew, persistence).max(axis=1)
         return found
 
     def _changed(self, row: int, night: int) -> None:
@@ -117,21 +114,21 @@ class Watcher:
             doubt = self._doubts.get(row)
             since = doubt.first if doubt and change.direction == self.alerts[row][-1].direction else first
             self._raise(row, first, night, change)
-            if change.kind == "step" and end - first - change.place >= LOOK:
-                self._doubts[row] = _Doubt(since, end + DOUBTED)
+            if change.kind == "step":
+                self._doubts[row] = _Doubt(since, end)
         histories.restart(row, end - LATEST if change.kind == "trend" else first + change.place, change.around)
 
     def _doubted(self, row: int, night: int) -> None:
         """Raises a trend where a step that was raised has turned out to have been one."""
         doubt, end = self._doubts[row], int(self._histories.filled[row])
-        if (doubt.until - end) % LOOK:
+        if end - doubt.raised not in LOOKS:
             return
         level = self._histories.values[row, doubt.first : end]
         change = change_in(level, self._histories.in_units(row, level), surely=True)
         if change.kind == "trend" and change.direction == self.alerts[row][-1].direction:
             self._raise(row, doubt.first, night, change)
             self._histories.restart(row, end - LATEST, None)
-        elif end >= doubt.until:
+        elif end - doubt.raised == max(LOOKS):
             del self._doubts[row]
 
     def _goes_on(self, row: int, change: Change) -> bool:

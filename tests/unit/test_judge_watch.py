@@ -157,6 +157,41 @@ def test_an_alert_names_measured_nights_of_the_past_in_order(series: Floats) -> 
         assert not np.isnan(series[[alert.index, alert.night]]).any()
 
 
+possible = st.sampled_from([0.0, 5e-324, 1e-300, 1.0, 1.7e308, -1.7e308, np.nan]) | st.floats(allow_infinity=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(possible, max_size=8), st.lists(possible, min_size=1, max_size=40), st.data())
+def test_every_possible_history_has_an_answer(few: list[float], many: list[float], data: st.DataObject) -> None:
+    for series in (many, few + 30 * many[:1] + many, 20 * few[:1] + 20 * many[:1] + few):
+        alerts = watch(series)
+        for alert in alerts:
+            assert 0 <= alert.index < alert.night < len(series)
+            assert not np.isnan([series[alert.index], series[alert.night]]).any()
+        end = data.draw(st.integers(0, len(series)))
+        assert watch(series[:end]) == [alert for alert in alerts if alert.night < end]
+
+
+@pytest.mark.parametrize("constant", [0.0, 5e-324, 1e-300, 3.2e-8, 1.0, 1.7e308])
+def test_a_constant_of_any_size_raises_nothing_and_one_night_is_none(constant: float) -> None:
+    assert watch([constant]) == watch(np.full(60, constant)) == []
+    if constant:
+        assert watch(np.repeat([constant, constant / 2], 30)) == [Alert(30, 31, "step", "faster")] or constant == 5e-324
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.floats(0.05, 3.0), min_size=2, max_size=5))
+def test_a_larger_step_is_never_found_later(seed: int, heights: list[float]) -> None:
+    noise = 0.01 * np.random.default_rng(seed).standard_normal(80)
+
+    def night(height: float) -> float:
+        raised = watch(1 + noise + height * (np.arange(80) >= 40))
+        return next((alert.night for alert in raised if alert.night >= 40 and alert.direction == "slower"), np.inf)
+
+    nights = [night(height) for height in sorted(heights)]
+    assert nights == sorted(nights, reverse=True)
+
+
 # --- many series -----------------------------------------------------------------------------------------------------
 
 
@@ -182,3 +217,15 @@ def test_the_alerts_of_many_are_append_only_as_well() -> None:
     assert sum(map(len, whole)) >= 6
     for end in (40, 52, 54, 60, 75):
         assert watch_many(matrix[:, :end], groups) == [[one for one in row if one.night < end] for row in whole]
+
+
+def test_the_order_of_the_series_does_not_matter() -> None:
+    generator = np.random.default_rng(7)
+    matrix = 1 + 0.01 * generator.standard_normal((30, 90))
+    matrix[:8, 50:] += 0.05
+    groups = [row % 7 for row in range(30)]
+    order = generator.permutation(30)
+    shuffled = watch_many(matrix[order], [groups[row] for row in order])
+    whole = watch_many(matrix, groups)
+    assert any(whole)
+    assert shuffled == [whole[row] for row in order]

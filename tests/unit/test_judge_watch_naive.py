@@ -12,9 +12,19 @@ from scipy import stats
 from perfsvc.judge import watch, watch_many
 from perfsvc.judge.change_points import PRICE, _divided, change_points
 from perfsvc.judge.discoveries import discoveries
-from perfsvc.judge.histories import CUT, CUT_SPIKED, LEARNING, Histories, center_and_scale, skewness
+from perfsvc.judge.histories import (
+    CUT,
+    CUT_SPIKED,
+    LEARNING,
+    PERSISTENCE_ERRORS,
+    Histories,
+    center_and_scale,
+    persistence,
+    skewness,
+)
 from perfsvc.judge.shapes import ramp, split
 from perfsvc.judge.shifts import HEADROOM, PENALTY, SPIKED, WINDOWS, may_reach, scores
+from perfsvc.judge.watch import watch_each
 
 seeds = st.integers(0, 2**32)
 
@@ -30,7 +40,17 @@ def filled(series: np.ndarray) -> Histories:
     return histories
 
 
-def naive_score(units: np.ndarray, window: int, skew: float) -> float:
+def naive_inflation(before: int, window: int, share: float) -> float:
+    """The variance of a difference of means over that of independent nights, covariance by covariance."""
+
+    def of_mean(nights: int) -> float:
+        places = np.arange(nights)
+        return float((share ** np.abs(places - places[:, None])).mean())
+
+    return (of_mean(before) + of_mean(window)) / (1 / before + 1 / window)
+
+
+def naive_score(units: np.ndarray, window: int, skew: float, persistence: float) -> float:
     """Student's t of a window against the nights before it, as a score."""
     before, after = units[:-window], units[-window:]
     if len(before) < 2:
@@ -44,6 +64,7 @@ def naive_score(units: np.ndarray, window: int, skew: float) -> float:
         difference = sign * np.mean([*ordered[:-1], ordered[-2]]) - before.mean()
     if difference * sign <= 0:
         return PENALTY * math.log(window)
+    variance *= naive_inflation(len(before), window, persistence)
     t = abs(difference) / math.sqrt(variance * (1 / len(before) + 1 / len(after)))
     deviate = -stats.norm.ppf(stats.t.sf(t, freedom))
     uneven = max(1 - window / len(before), 0)
@@ -57,14 +78,16 @@ def naive_score(units: np.ndarray, window: int, skew: float) -> float:
 def test_scores_are_students_of_every_window(seed: int, nights: int, step: float, spikes: float) -> None:
     generator = np.random.default_rng(seed)
     series = 1 + 0.01 * generator.standard_normal((3, nights))
+    series[1:] += 0.02 * np.sin(np.arange(nights))  # of which a night resembles the one before
     series[:, -4:] += step
     series[generator.random(series.shape) < spikes] *= 1.1
     histories, rows = filled(series), np.arange(3)
-    fast = scores(histories.sums(rows), histories.latest(rows), histories.skew(rows))
+    skew, persistence = histories.skew(rows), histories.persistence(rows)
+    fast = scores(histories.sums(rows), histories.latest(rows), skew, persistence)
     for row in rows:
         units = histories.units(row)
         for place, window in enumerate(WINDOWS):
-            expected = naive_score(units, window, histories.skew(rows)[row])
+            expected = naive_score(units, window, skew[row], persistence[row])
             assert fast[row, place] == pytest.approx(expected, abs=0.02, rel=0.01)
 
 
@@ -75,7 +98,7 @@ def test_what_is_said_to_be_hopeless_is(seed: int, nights: int, step: float) -> 
     series[:, -5:] += step
     histories, rows = filled(series), np.arange(20)
     sums = histories.sums(rows)
-    reached = scores(sums, histories.latest(rows), histories.skew(rows)).max(axis=1)
+    reached = scores(sums, histories.latest(rows), histories.skew(rows), histories.persistence(rows)).max(axis=1)
     for least in (4.0, 8.0, 11.0):
         assert (may_reach(sums, least) | (reached < least)).all()
 
@@ -101,6 +124,18 @@ def test_a_split_and_a_ramp_explain_what_least_squares_explain(seed: int, nights
         assert ramps[begin] == pytest.approx(by_ramp)
     else:
         assert by_ramp == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds, st.integers(1, 6))
+def test_what_is_said_of_each_of_many_is_what_is_said_of_it_alone(seed: int, series: int) -> None:
+    generator = np.random.default_rng(seed)
+    matrix = 10.0 ** generator.integers(-9, 9, (series, 1)) * (1 + 0.01 * generator.standard_normal((series, 80)))
+    matrix[:, 40:] *= generator.uniform(1, 1.1, (series, 1))
+    matrix[generator.random(matrix.shape) < 0.15] = np.nan
+    segments = (np.arange(80) >= generator.integers(20, 160, (series, 1))).astype(int)
+    alone = [watch(row, ids) for row, ids in zip(matrix, segments, strict=True)]
+    assert watch_each(matrix, segments) == alone
 
 
 @settings(max_examples=15, deadline=None)
@@ -131,7 +166,7 @@ def test_a_few_spikes_do_not_count_and_a_second_state_does() -> None:
     assert of_states[0] * CUT_SPIKED > 5
 
 
-def test_only_what_is_inside_counts_for_centre_scale_and_skewness() -> None:
+def test_only_what_is_inside_counts_for_what_is_learned() -> None:
     values = np.random.default_rng(2).exponential(size=(2, 50))
     inside = np.arange(50) < np.array([[50], [30]])
     center, scale = center_and_scale(values, inside)
@@ -141,6 +176,16 @@ def test_only_what_is_inside_counts_for_centre_scale_and_skewness() -> None:
     units = np.clip(values, -CUT, CUT)
     beyond = stats.skew(units[1, :30]) - 2 * math.sqrt(6 / 30)
     assert skewness(units, inside)[1] == pytest.approx(max(beyond, 0))
+    assert persistence(units, inside)[1] == persistence(units[1:, :30], inside[1:, :30])
+
+
+def test_nights_that_resemble_the_one_before_are_told_from_independent_ones() -> None:
+    noise = np.random.default_rng(3).standard_normal((200, 400))
+    alike = noise[:, 1:] + 0.5 * noise[:, :-1]  # its autocorrelation is 0.5 / 1.25
+    found = persistence(alike, np.ones(alike.shape, bool))
+    assert found.mean() == pytest.approx(0.4 - PERSISTENCE_ERRORS / math.sqrt(399), abs=0.01)
+    alone = persistence(noise, np.ones(noise.shape, bool))
+    assert (alone == 0).mean() == pytest.approx(stats.norm.cdf(PERSISTENCE_ERRORS), abs=0.08)
 
 
 # --- discoveries -----------------------------------------------------------------------------------------------------
