@@ -54,21 +54,17 @@ def cause_of(
         same_code: both binaries are the same code.
         metric: what was measured.
     """
-    moved = _moved(found.ratio, metric)
+    moved, it = _moved(found.ratio, metric), "it" if metric == TIME else f"its {metric}"
     if MOVES.get(found.verdict) is direction and not same_code:
-        return Cause.KERNEL, f"measured in turn, {_of('its code', metric)} is {moved} than the baseline's"
+        code = "its code" if metric == TIME else f"its code's {metric}"
+        return Cause.KERNEL, f"measured in turn, {code} is {moved} than the baseline's"
     if same_code or _is_gone(found, direction, threshold):
-        gone = (
-            "its code is the baseline's" if same_code else f"beside the baseline's code {_of('it', metric)} is {moved}"
-        )
+        gone = "its code is the baseline's" if same_code else f"beside the baseline's code {it} is {moved}"
         if drift is not None and MOVES.get(drift.verdict) is direction:
-            now = _moved(drift.ratio, metric)
-            return Cause.ENVIRONMENT, f"{gone}, and {_of('that', metric)} is now {now} itself than its stored level"
+            which = "which is itself" if metric == TIME else f"and the baseline's {metric} is"
+            return Cause.ENVIRONMENT, f"{gone}, {which} now {_moved(drift.ratio, metric)} than its stored level"
         return Cause.NOISE, f"{gone}: the difference did not stay"
-    return (
-        Cause.UNCONFIRMED,
-        f"inconclusive: measured in turn {_of('it', metric)} seems {moved}, and noise could be why",
-    )
+    return Cause.UNCONFIRMED, f"inconclusive: measured in turn {it} seems {moved}, and noise could be why"
 
 
 def _is_gone(found: Comparison, direction: Direction, threshold: float) -> bool:
@@ -80,8 +76,3 @@ def _is_gone(found: Comparison, direction: Direction, threshold: float) -> bool:
 def _moved(ratio: float, metric: str) -> str:
     more, less = ("slower", "faster") if metric == TIME else ("higher", "lower")
     return f"{100 * abs(ratio - 1):.1f} % {more if ratio >= 1 else less}"
-
-
-def _of(whose: str, metric: str) -> str:
-    """What is slower, or of which metric: ``its code``, ``the energy_j of its code``."""
-    return whose if metric == TIME else f"the {metric} of {whose}"

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -24,16 +26,14 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, list
     ).all()
     cases = present_cases(tonight)
     places = {(row.lineage_id, row.device_id, row.mode): (row.uuid, cases[row.case_id], row.mode) for row in tonight}
-    found: dict[Spot, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for row in connection.execute(_measured(numbers)):
-        spot = row.lineage_id, row.device_id, row.mode
-        if spot in places:
-            found[spot][row.run_id].append(row)
     named = _named(connection, numbers)
     histories: dict[Watched, list[Night]] = defaultdict(list)
-    for spot, by_run in found.items():
-        for night, rows in by_run.items():
-            for metric, values in _values(rows, named):
+    for night, measured in groupby(connection.execute(_measured(numbers)), attrgetter("run_id")):
+        replicas: dict[Spot, list[Any]] = defaultdict(list)
+        for row in measured:
+            replicas[row.lineage_id, row.device_id, row.mode].append(row)
+        for spot, rows in replicas.items():
+            for metric, values in _values(rows, named) if spot in places else ():
                 histories[places[spot], metric].append(Night(night, rows[0].environment_id, values))
     return dict(histories)
 

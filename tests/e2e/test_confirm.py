@@ -218,7 +218,7 @@ def test_energy_is_measured_again_with_the_energy(nights):
     ended = perfsvc.fake("--energy", "--confirm", "--format", "json", suite=suite, code=1)
     (found,) = ended.json["confirmations"]
     assert (found["case"], found["metric"], found["cause"]) == (CASE, "energy_j", "kernel")
-    assert found["reason"] == "measured in turn, the energy_j of its code is 20.0 % higher than the baseline's"
+    assert found["reason"] == "measured in turn, its code's energy_j is 20.0 % higher than the baseline's"
     assert {turn["value"] for turn in found["candidate"]} == {0.3}
     assert perfsvc.rows("select side, value, count(*) from confirmation_turns group by side") == [
         ("baseline", 0.25, 3),

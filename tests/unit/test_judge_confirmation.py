@@ -39,6 +39,7 @@ SMALL = found(1.02, Verdict.INCONCLUSIVE)
         (OPEN, EQUAL, SLOWER, False, Cause.UNCONFIRMED),
         (OPEN, REGRESSED, SLOWER, False, Cause.UNCONFIRMED),
         (OPEN, EQUAL, SLOWER, True, Cause.NOISE),
+        (found(0.0, Verdict.INCONCLUSIVE), None, SLOWER, False, Cause.NOISE),  # an error that is none any more
     ],
 )
 def test_the_cause_follows_from_both_sides_and_the_stored_level(pairs, drift, direction, same_code, cause):
@@ -47,7 +48,18 @@ def test_the_cause_follows_from_both_sides_and_the_stored_level(pairs, drift, di
 
 def test_the_reason_says_what_moved():
     _, why = judge.cause_of(EQUAL, REGRESSED, direction=SLOWER, threshold=0.03, same_code=False)
-    assert "5.0 % slower itself than its stored level" in why
+    assert "which is itself now 5.0 % slower than its stored level" in why
+
+
+def test_another_metric_is_higher_and_not_slower():
+    how = {"direction": SLOWER, "threshold": 0.03, "same_code": False, "metric": "energy_j"}
+    assert judge.cause_of(REGRESSED, None, **how)[1] == (
+        "measured in turn, its code's energy_j is 5.0 % higher than the baseline's"
+    )
+    assert judge.cause_of(EQUAL, REGRESSED, **how)[1] == (
+        "beside the baseline's code its energy_j is 0.0 % higher, "
+        "and the baseline's energy_j is now 5.0 % higher than its stored level"
+    )
 
 
 @pytest.mark.parametrize(
