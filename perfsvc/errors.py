@@ -19,6 +19,7 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
     └── InfrastructureError    5  nothing can be measured or stored
         ├── NoDeviceError
         ├── NoCompilerError
+        ├── NoDisassemblerError
         ├── NoProfilerError
         ├── CountersError
         ├── DatabaseError
@@ -141,6 +142,10 @@ class NoDeviceError(InfrastructureError):
 
 class NoCompilerError(InfrastructureError):
     """No compiler for the device's binaries was found."""
+
+
+class NoDisassemblerError(InfrastructureError):
+    """A disassembler does not work, or does not know an architecture: nothing but counts of instructions is lost."""
 
 
 class NoProfilerError(InfrastructureError):

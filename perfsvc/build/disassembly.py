@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfsvc.build import process, tools
 from perfsvc.build.cache import Cache
-from perfsvc.errors import NoCompilerError
+from perfsvc.errors import NoDisassemblerError
 from perfsvc.model import digest
 
 INSTRUCTION_BYTES = 16
@@ -36,7 +36,7 @@ class Disassembler:
         cache: where counts are looked up and kept, by the digest of the instructions.
 
     Raises:
-        NoCompilerError: it cannot be run, or prints nothing that is understood; so does ``opcodes``.
+        NoDisassemblerError: it cannot be run, or prints nothing that is understood; so does ``opcodes``.
     """
 
     def __init__(self, path: Path, cache: Cache) -> None:
@@ -44,7 +44,7 @@ class Disassembler:
         self._cache = cache
         found = _VERSION.search(self._run("--version"))
         if not found:
-            raise NoCompilerError(f"{path} --version prints no version", cure="reinstall it")
+            raise NoDisassemblerError(f"{path} --version prints no version", cure="reinstall it")
         self.version = f"nvdisasm {found[1]}"
         self._architectures = frozenset(re.findall(r"'(SM\w+)'", self._run("--help")))
 
@@ -83,9 +83,9 @@ class Disassembler:
             _, functions = json.loads(printed)
             found = [one["opcode"] for function in functions for one in function["sass-instructions"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise NoCompilerError(f"{self._path} printed what is no listing", cure="upgrade it") from error
+            raise NoDisassemblerError(f"{self._path} printed what is no listing", cure="upgrade it") from error
         if len(found) * INSTRUCTION_BYTES != len(instructions):
-            raise NoCompilerError(f"{self._path} skipped instructions of {architecture}", cure="upgrade it")
+            raise NoDisassemblerError(f"{self._path} skipped instructions of {architecture}", cure="upgrade it")
         return iter(found)
 
     def _name(self, architecture: str) -> str:
@@ -96,7 +96,7 @@ class Disassembler:
         try:
             finished = process.run([str(self._path), *arguments], folder=Path.cwd())
         except OSError as error:
-            raise NoCompilerError(f"{self._path} cannot be run: {error.strerror}", cure="reinstall it") from error
+            raise NoDisassemblerError(f"{self._path} cannot be run: {error.strerror}", cure="reinstall it") from error
         if finished.code:
-            raise NoCompilerError(f"{self._path} failed: {finished.output.strip()}", cure="upgrade it")
+            raise NoDisassemblerError(f"{self._path} failed: {finished.output.strip()}", cure="upgrade it")
         return finished.output

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ from perfsvc.build import Cache
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.facts import Found, TellingToolchain, facts_of_all, is_ptx, source_digest
 from perfsvc.build.occupancy import occupancy
-from perfsvc.errors import CaseError, CompileError, SuiteError, UsageError
+from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import Case, Checked, DeviceInfo, Facts, Launch, Status, Unit, digest
 from perfsvc.service.progress import Progress
@@ -51,7 +52,7 @@ class Looker:
 
     Raises:
         UsageError: the compiler does not build for one of the architectures.
-        NoCompilerError: there is no compiler, or a disassembler that does not work.
+        NoCompilerError: there is no compiler.
     """
 
     def __init__(self, architectures: Sequence[str], progress: Progress) -> None:
@@ -60,8 +61,7 @@ class Looker:
         self._toolchains = {name: TellingToolchain(name) for name in dict.fromkeys(architectures)}
         first = next(iter(self._toolchains.values()))
         _require_known(self._toolchains, first)
-        found = find_nvdisasm()
-        self._disassembler = Disassembler(found, self._cache) if found else None
+        self._disassembler = self._working_disassembler()
         self.toolkit = first.version
         self.disassembler = self._disassembler.version if self._disassembler else ""
 
@@ -113,13 +113,23 @@ class Looker:
         return Looked(tuple(checked), problems, warnings, first | sources)
 
     def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, Found]:
-        return facts_of_all(
-            units,
-            self._toolchains[architecture],
-            self._cache,
-            self._disassembler,
-            on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}"),
-        )
+        """What there is of each unit; where the disassembler does not know the architecture, without its counts."""
+        find = partial(facts_of_all, units, self._toolchains[architecture], self._cache)
+        try:
+            return find(
+                self._disassembler, on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}")
+            )
+        except NoDisassemblerError as error:
+            self._progress.say(f"instructions for {architecture} are not counted: {error.what}")
+            return find(None)
+
+    def _working_disassembler(self) -> Disassembler | None:
+        found = find_nvdisasm()
+        try:
+            return Disassembler(found, self._cache) if found else None
+        except NoDisassemblerError as error:
+            self._progress.say(f"instructions are not counted: {error.what}")
+            return None
 
 
 def _of_then(found: suite.Suite, selection: Selection, points: str, now: Iterable[Checked]) -> Selection:

@@ -13,7 +13,14 @@ from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import telemetry
 from perfsvc.device.find import find
-from perfsvc.errors import MissingPackageError, NoCompilerError, NoDeviceError, NoProfilerError, PerfsvcError
+from perfsvc.errors import (
+    MissingPackageError,
+    NoCompilerError,
+    NoDeviceError,
+    NoDisassemblerError,
+    NoProfilerError,
+    PerfsvcError,
+)
 from perfsvc.model import DeviceInfo
 from perfsvc.profile import counters
 from perfsvc.profile.ncu import PERMIT, NcuProfiler
@@ -157,11 +164,15 @@ def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
 
 def _nvdisasm() -> Iterator[CheckRow]:
     """The disassembler; without it nothing but the counts of instructions is lost."""
-    if found := find_nvdisasm():
-        yield CheckRow("nvdisasm", ok=True, found=f"{Disassembler(found, Cache()).version} ({found})")
-    else:
-        cure = "to count instructions in perfsvc check: pip install 'perfsvc[nvcc]'"
+    cure = "to count instructions in perfsvc check: pip install 'perfsvc[nvcc]'"
+    found = find_nvdisasm()
+    if found is None:
         yield CheckRow("nvdisasm", ok=None, found="not found", cure=cure)
+        return
+    try:
+        yield CheckRow("nvdisasm", ok=True, found=f"{Disassembler(found, Cache()).version} ({found})")
+    except NoDisassemblerError as error:
+        yield CheckRow("nvdisasm", ok=None, found=error.what, cure=cure)
 
 
 def _gpus(*, needed: bool) -> Iterator[CheckRow]:

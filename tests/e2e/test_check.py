@@ -284,6 +284,17 @@ def test_without_a_disassembler_everything_but_instructions_is_there(check, monk
     assert "nobody counted instructions" in ended.err
 
 
+@pytest.mark.parametrize("script", ["exit 1", 'echo V12.4; [ "$1" = --version ] || [ "$1" = --help ]'])
+def test_a_disassembler_that_does_not_work_costs_the_counts_alone(check, monkeypatch, tmp_path, script):
+    program = tmp_path / "nvdisasm"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("perfsvc.service.checking.find_nvdisasm", lambda: program)
+    ended = check("--base", "HEAD", "--format", "json")
+    assert {one["found"]["instructions"] for one in ended.json["verdicts"]} == {None}
+    assert "are not counted" in ended.err
+
+
 def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
     monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
     ended = check(code=5)

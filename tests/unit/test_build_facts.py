@@ -9,7 +9,7 @@ from perfsvc import elf
 from perfsvc.build import Cache, disassembly, instruction_classes, nvcc, ptxas
 from perfsvc.build.disassembly import INSTRUCTION_BYTES, Disassembler, find_nvdisasm
 from perfsvc.build.facts import TellingToolchain, facts_of_all, is_ptx
-from perfsvc.errors import CompileError, NoCompilerError
+from perfsvc.errors import CompileError, NoDisassemblerError
 from perfsvc.model import Unit
 
 SAID = """
@@ -205,7 +205,7 @@ PRINTS_VERSION = 'case "$1" in --version) echo "Cuda compilation tools, V13.5.37
     ],
 )
 def test_a_disassembler_that_does_not_work_is_an_error_with_a_cure(tmp_path, cache, script, message):
-    with pytest.raises(NoCompilerError, match=message) as raised:
+    with pytest.raises(NoDisassemblerError, match=message) as raised:
         Disassembler(program(tmp_path, script), cache).opcodes("sm_90", {"a": bytes(INSTRUCTION_BYTES)})
     assert raised.value.cure
 
