@@ -26,6 +26,9 @@ LIKELY = 0.5
 SURELY = 1.0
 """The same before a step that was raised is called a trend after all, or a change within a trend a step."""
 
+LEAST_AROUND = 2.0**-300
+"""What is divided by where a change leaves nothing unexplained."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -36,14 +39,14 @@ class Change:
         kind: what it looks like.
         direction: ``slower`` (the values grew) or ``faster``.
         around: the sum of squares that it leaves unexplained.
-        is_surely_a_step: whether a step explains the nights far better than a trend.
+        lead: by how much better a trend explains the nights than a step, as a log-likelihood; below 0 a step does.
     """
 
     place: int
     kind: Kind
     direction: Direction
     around: float
-    is_surely_a_step: bool
+    lead: float
 
 
 def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
@@ -61,12 +64,12 @@ def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
     place, around, by_step = split(units)
     begin, by_ramp = ramp(units)
     direction: Direction = "slower" if units[place:].mean() > units[:place].mean() else "faster"
-    lead = (by_ramp - by_step) * units.size / 2
+    lead = (by_ramp - by_step) * units.size / 2 / max(around, LEAST_AROUND)
     if is_mix(values[:place], values[place:]):
-        return Change(place, "mode", direction, around, is_surely_a_step=False)
-    if lead > (SURELY if surely else LIKELY) * around:
-        return Change(begin, "trend", direction, around + by_step - by_ramp, is_surely_a_step=False)
-    return Change(place, "step", direction, around, is_surely_a_step=lead < -SURELY * around)
+        return Change(place, "mode", direction, around, lead=0.0)
+    if lead > (SURELY if surely else LIKELY):
+        return Change(begin, "trend", direction, around + by_step - by_ramp, lead)
+    return Change(place, "step", direction, around, lead)
 
 
 def split(units: Floats) -> tuple[int, float, float]:

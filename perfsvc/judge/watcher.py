@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.judge.histories import TOGETHER, Histories
-from perfsvc.judge.shapes import Change, Direction, Kind, change_in
+from perfsvc.judge.shapes import SURELY, Change, Direction, Kind, change_in
 from perfsvc.judge.shifts import Floats, Ints, may_reach, scores
 
 LEAST_SCORE = 11.1
@@ -21,6 +21,9 @@ LATEST = 3
 
 LOOKS = frozenset({2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 100})
 """After how many nights a step that was raised is looked at again: it may turn out to be the beginning of a trend."""
+
+CERTAIN = 8.0
+"""By how much better a step must explain a change than a trend before nobody looks again, as a log-likelihood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class Watcher:
             doubt = self._doubts.get(row)
             since = doubt.first if doubt and change.direction == self.alerts[row][-1].direction else first
             self._raise(row, first, night, change)
-            if change.kind == "step":
+            if change.kind == "step" and change.lead > -CERTAIN:
                 self._doubts[row] = _Doubt(since, end)
         histories.restart(row, end - LATEST if change.kind == "trend" else first + change.place, change.around)
 
@@ -128,12 +131,12 @@ class Watcher:
         if change.kind == "trend" and change.direction == self.alerts[row][-1].direction:
             self._raise(row, doubt.first, night, change)
             self._histories.restart(row, end - LATEST, None)
-        elif end - doubt.raised == max(LOOKS):
+        elif change.lead < -CERTAIN or end - doubt.raised == max(LOOKS):
             del self._doubts[row]
 
     def _goes_on(self, row: int, change: Change) -> bool:
         """Whether a change is no more than the trend that was raised last."""
-        if row not in self._raised_at or change.direction != self.alerts[row][-1].direction or change.is_surely_a_step:
+        if row not in self._raised_at or change.direction != self.alerts[row][-1].direction or change.lead < -SURELY:
             return False
         before = self._raised_at[row]
         return abs(self._now(row) - before) < LEAST_GROWTH * abs(before)
