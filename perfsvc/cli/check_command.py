@@ -88,6 +88,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
     """
+    from perfsvc.report import check_formats
     from perfsvc.service.check import check
 
     options.tell_suite(chosen["suite"])
@@ -97,7 +98,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     shown = _shown(outcome)
     written = _written(shown, chosen["output_format"])
     if chosen["file"] and written is not None:
-        chosen["file"].write_text(written, encoding="utf-8")
+        check_formats.write(written, chosen["file"])
     if written is None or chosen["file"]:
         _show_table(shown, chosen)
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from perfsvc.errors import UsageError
 from perfsvc.model import Case, Checked, CheckVerdict, Status, Verdict
 from perfsvc.report.check_lines import SHOWN, CheckShown, lines, remarkable, skipped, text_of
 from perfsvc.report.check_table import counts_of, heading, on
@@ -22,6 +23,16 @@ LEVELS = {
     Verdict.IMPROVEMENT: "notice",
 }
 """GitHub's words for how bad something is."""
+
+
+def write(text: str, destination: Path) -> None:
+    """Writes what one of these made to a file; raises ``UsageError`` where it cannot be written."""
+    try:
+        destination.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{destination} cannot be written: {error.strerror or error}", cure="name a file in a folder that is there"
+        ) from error
 
 
 def check_json(shown: CheckShown) -> dict[str, Any]:

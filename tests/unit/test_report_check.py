@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from perfsvc.errors import SuiteError
+from perfsvc.errors import SuiteError, UsageError
 from perfsvc.judge import check_verdicts
 from perfsvc.model import Case, Checked, Facts, Held, Limiter, Measurement, Occupancy, Status, Verdict
-from perfsvc.report.check_formats import check_github, check_json, check_junit, check_markdown
+from perfsvc.report.check_formats import check_github, check_json, check_junit, check_markdown, write
 from perfsvc.report.check_lines import CheckShown, lines, remarkable, skipped
 from perfsvc.report.check_table import check_table
 
@@ -203,3 +203,9 @@ def test_json_holds_what_was_and_what_is(everywhere):
 def test_json_of_a_missing_kernel_has_only_what_was():
     (first, *_) = check_json(shown(kernels(), []))["verdicts"]
     assert (first["verdict"], first["found"]) == ("missing", None)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(UsageError, match="cannot be written: No such file") as raised:
+        write("text", tmp_path / "missing" / "check.md")
+    assert raised.value.cure
