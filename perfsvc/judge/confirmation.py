@@ -6,6 +6,9 @@ from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import Comparison
 from perfsvc.model import TIME, Cause, Direction, Verdict
 
+SAME = 5e-4
+"""A difference below which two sides are called the same, for a tenth of a per cent is all that is written."""
+
 LOOKS = (3, 5, 8, 12)
 """After so many pairs the sides are compared: each look has about half as many pairs again as the one before."""
 
@@ -59,7 +62,8 @@ def cause_of(
         code = "its code" if metric == TIME else f"its code's {metric}"
         return Cause.KERNEL, f"measured in turn, {code} is {moved} than the baseline's"
     if same_code or _is_gone(found, direction, threshold):
-        gone = "its code is the baseline's" if same_code else f"beside the baseline's code {it} is {moved}"
+        beside = "the same" if abs(found.ratio - 1) < SAME else moved
+        gone = "its code is the baseline's" if same_code else f"beside the baseline's code {it} is {beside}"
         if drift is not None and MOVES.get(drift.verdict) is direction:
             which = "which is itself" if metric == TIME else f"and the baseline's {metric} is"
             return Cause.ENVIRONMENT, f"{gone}, {which} now {_moved(drift.ratio, metric)} than its stored level"

@@ -1,12 +1,12 @@
 """Judging one run against another, or against the baseline of each series."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import Judgement, Level, Series, Status, Verdict
+from perfsvc.model import Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.clocks import Levels, cycles_of
 from perfsvc.service.revisions import BASELINE, resolve
@@ -81,8 +81,24 @@ def _baselines(store: Store, levels_of: Levels, series: Sequence[Series], run: i
 
 def _with_causes(store: Store, levels: Levels, judgements: Sequence[Judgement]) -> list[Judgement]:
     """The judgements with why each series moved; nothing is looked up where none did."""
-    moved = any(judgement.verdict in judge.MOVES for judgement in judgements)
-    return judge.with_causes(judgements, sides_of(store, judgements) if moved else {}, cycles_of(levels, judgements))
+    if not any(judgement.verdict in judge.MOVES for judgement in judgements):
+        return list(judgements)
+    caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(levels, judgements))
+    return _with_confirmations(store, caused)
+
+
+def _with_confirmations(store: Store, judgements: Sequence[Judgement]) -> list[Judgement]:
+    """The judgements with what measuring both sides again has told since, of the same two runs and the same way."""
+    runs = {one.candidate_run for one in judgements if one.cause and one.candidate_run is not None}
+    again = [one for run in runs for one in store.confirmations(run) if one.cause is not Cause.UNCONFIRMED]
+    known = {(one.suspect.series, one.suspect.judgement.baseline_run, one.suspect.direction): one for one in again}
+
+    def told(judgement: Judgement) -> Judgement:
+        direction = judge.MOVES.get(judgement.verdict)
+        one = direction and known.get((judgement.series, judgement.baseline_run, direction))
+        return replace(judgement, cause=one.cause, reason=f"{judgement.reason}; {one.reason}") if one else judgement
+
+    return [told(judgement) for judgement in judgements]
 
 
 def _compared(text: str, store: Store, folder: Path) -> ComparedRun:

@@ -85,6 +85,9 @@ def test_a_board_that_is_slow_tonight_is_the_environment_and_no_regression(night
     assert [one["cause"] for one in found.values()] == ["environment"] * 3
     assert found[CASE]["drift"] == pytest.approx(1.05, rel=1e-6)
     assert perfsvc.rows("select distinct cause from confirmations") == [("environment",)]
+    compared = perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
+    assert {(row["verdict"], row["cause"]) for row in compared} == {("regression", "environment")}
+    assert "which is itself now 5.0 % slower than its stored level" in compared[0]["reason"]
 
 
 def test_a_flake_is_noise_and_kept(nights):

@@ -57,7 +57,7 @@ def test_another_metric_is_higher_and_not_slower():
         "measured in turn, its code's energy_j is 5.0 % higher than the baseline's"
     )
     assert judge.cause_of(EQUAL, REGRESSED, **how)[1] == (
-        "beside the baseline's code its energy_j is 0.0 % higher, "
+        "beside the baseline's code its energy_j is the same, "
         "and the baseline's energy_j is now 5.0 % higher than its stored level"
     )
 
