@@ -24,7 +24,7 @@ WARM_SHARE = 0.25
 DISTURBED_IN_A_ROW = 3
 """Batches, after which a case waits for its board to recover."""
 SETTLE_S = 0.2
-"""What a board needs to raise its clocks again after a load that took it to its power limit (an H100, to within 1 %)."""
+"""What a board needs to raise its clocks again after a load that took it to its power limit: an H100, to within 1 %."""
 UNKNOWN_CACHE_BYTES = 128 << 20
 """Taken for the L2 cache of a device that does not say: no GPU has more (B200: 126 MB)."""
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Explanation, Profile
-from perfsvc.profile.explain import explain
 from perfsvc.profile.apart import read
+from perfsvc.profile.explain import explain
 from perfsvc.report import plot, roofline
 from perfsvc.report.explanations import explanation_page
 

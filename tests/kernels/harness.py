@@ -1,5 +1,6 @@
 """Any variant of the built-in suite at any point, measured in this process as a worker measures it."""
 
+import gc
 from functools import cache
 from types import SimpleNamespace
 
@@ -101,6 +102,8 @@ class Kernels:
         )
         codes = [module.code for module in modules]
         measured = measure(self._device, job, codes, arrays[spec.arrays], self._vault)
+        if _calls(spec):
+            gc.freeze()  # each case collects garbage, and what a library brought is none
         if not measured.usable:
             pytest.exit(f"{spec.case.id} left {self._device.info.spec} unusable: {measured.measurement.reason}", 1)
         return measured.measurement
