@@ -54,7 +54,7 @@ def command(
     """
     from perfsvc.model import Mode
     from perfsvc.report import bisections as report
-    from perfsvc.service.bisect import BisectRequest, bisect, exit_code
+    from perfsvc.service.bisecting.bisect import BisectRequest, bisect, exit_code
 
     request = BisectRequest(
         case,

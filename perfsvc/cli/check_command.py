@@ -11,7 +11,7 @@ from perfsvc.cli import options, output
 
 if TYPE_CHECKING:
     from perfsvc.report.check_lines import CheckShown
-    from perfsvc.service.check import CheckOutcome, CheckRequest
+    from perfsvc.service.checking.check import CheckOutcome, CheckRequest
 
 Format = Literal["table", "json", "markdown", "junit", "github"]
 FORMATS: tuple[Format, ...] = ("table", "json", "markdown", "junit", "github")
@@ -89,7 +89,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
     """
     from perfsvc.report import check_formats
-    from perfsvc.service.check import check
+    from perfsvc.service.checking.check import check
 
     options.tell_suite(chosen["suite"])
     with output.progress() as progress:
@@ -107,7 +107,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
 
 def _request(chosen: Chosen) -> "CheckRequest":
-    from perfsvc.service.check import ARCHITECTURES, CheckRequest
+    from perfsvc.service.checking.check import ARCHITECTURES, CheckRequest
     from perfsvc.suite import Selection
 
     if chosen["base"] and chosen["accept"]:

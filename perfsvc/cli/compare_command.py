@@ -25,7 +25,7 @@ def command(
     @baseline: each series is then compared with its own baseline.
     """
     from perfsvc.report import tables
-    from perfsvc.service.compare import compare
+    from perfsvc.service.judging.compare import compare
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:

@@ -54,7 +54,7 @@ def command(
     that stays.
     """
     from perfsvc.report import confirmations as report
-    from perfsvc.service.confirm_case import ConfirmRequest, confirm_case, exit_code
+    from perfsvc.service.confirming.confirm_case import ConfirmRequest, confirm_case, exit_code
 
     request = ConfirmRequest(
         database, case, run, suite, devices, budget_s=budget, threshold=threshold, seed=seed, metric=metric

@@ -40,8 +40,8 @@ def command(
     are reports or were profiled before.
     """
     from perfsvc.report import explanations
-    from perfsvc.service import explain
-    from perfsvc.service.explain_cases import ExplainRequest, explain_two
+    from perfsvc.service.profiling import explain
+    from perfsvc.service.profiling.explain_cases import ExplainRequest, explain_two
 
     if roofline:
         explain.require_drawable(roofline)

@@ -45,7 +45,7 @@ def accept(number: int, reason: str, database: str, output_format: str) -> None:
     A pin goes before every level: a pinned case is still compared with its pin.
     """
     from perfsvc.report import tables, units
-    from perfsvc.service import findings
+    from perfsvc.service.judging import findings
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:

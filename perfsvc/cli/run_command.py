@@ -10,7 +10,7 @@ import click
 from perfsvc.cli import options, output
 
 if TYPE_CHECKING:
-    from perfsvc.service.request import RunRequest
+    from perfsvc.service.running.request import RunRequest
 
 
 Spread = Literal["each-board", "each-model"]
@@ -119,12 +119,12 @@ def command(**chosen: Unpack[Chosen]) -> None:
     """
     if chosen["profile"] and not chosen["confirm"]:
         raise click.UsageError("--profile looks at what --confirm finds slower: add --confirm")
-    from perfsvc.service.workers import fork_servers
+    from perfsvc.service.running.workers import fork_servers
 
     with fork_servers() as servers:  # it imports what workers need while we import the rest
         from perfsvc.report import confirmations, profiles, results, tables
         from perfsvc.report.rows import Shown
-        from perfsvc.service.run import run
+        from perfsvc.service.running.run import run
 
         options.tell_suite(chosen["suite"])
         with output.progress() as progress:
@@ -160,7 +160,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
 
 def _request(chosen: Chosen) -> "RunRequest":
-    from perfsvc.service.request import RunRequest
+    from perfsvc.service.running.request import RunRequest
     from perfsvc.suite import Selection
 
     return RunRequest(

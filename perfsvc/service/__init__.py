@@ -1,1 +1,1 @@
-"""The use cases of perfsvc, a file each."""
+"""The use cases of perfsvc: a file each, or a folder where one takes several."""

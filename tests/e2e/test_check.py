@@ -278,7 +278,7 @@ def test_another_compiler_is_told_from_another_source_and_has_a_baseline_of_its_
 
 
 def test_without_a_disassembler_everything_but_instructions_is_there(check, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.checking.find_nvdisasm", lambda: None)
+    monkeypatch.setattr("perfsvc.service.checking.looker.find_nvdisasm", lambda: None)
     ended = check("--base", "HEAD")
     assert "6 unchanged" in ended.out
     assert "nobody counted instructions" in ended.err
@@ -289,7 +289,7 @@ def test_a_disassembler_that_does_not_work_costs_the_counts_alone(check, monkeyp
     program = tmp_path / "nvdisasm"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    monkeypatch.setattr("perfsvc.service.checking.find_nvdisasm", lambda: program)
+    monkeypatch.setattr("perfsvc.service.checking.looker.find_nvdisasm", lambda: program)
     ended = check("--base", "HEAD", "--format", "json")
     assert {one["found"]["instructions"] for one in ended.json["verdicts"]} == {None}
     assert "are not counted" in ended.err

@@ -7,8 +7,8 @@ import pytest
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Call, Cause, Direction, FindingState, Kind, Mode, ReplayRecord, Shift, Verdict, digest
-from perfsvc.service import findings
-from perfsvc.service.compare import judge_run
+from perfsvc.service.judging import findings
+from perfsvc.service.judging.compare import judge_run
 from perfsvc.store import State
 
 BENCH = b"# bench.py"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import Mode, Status, Verdict
-from perfsvc.service.compare import compare, judge_run
+from perfsvc.service.judging.compare import compare, judge_run
 from perfsvc.store import State
 
 

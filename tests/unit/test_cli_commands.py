@@ -12,8 +12,9 @@ import pytest
 from perfsvc.cli import cli, main, options, report_command, run_command
 from perfsvc.errors import UsageError
 from perfsvc.resources import folder
-from perfsvc.service import doctor, packages, provenance
-from perfsvc.service.request import RunRequest
+from perfsvc.service import doctor, packages
+from perfsvc.service.running import provenance
+from perfsvc.service.running.request import RunRequest
 from perfsvc.store import Store
 
 SUITE = Path(__file__).parents[1] / "e2e" / "suites"
@@ -199,7 +200,7 @@ def test_the_options_of_a_run_have_types_and_all_of_them_count():
 
 def test_a_request_holds_what_was_typed(monkeypatch):
     seen = []
-    monkeypatch.setattr("perfsvc.service.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
+    monkeypatch.setattr("perfsvc.service.running.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
     arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
     numbers = ("--replicas", "5", "--samples", "7", "--limit", "9.5", "--seed", "11", "--threshold", "4%")
     how = ("--precision", "1%", "--seconds", "0.5", "--energy", "--spread", "each-model", "--budget", "1h30m")

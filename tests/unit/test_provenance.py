@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.service.provenance import collect, scope_of
+from perfsvc.service.running.provenance import collect, scope_of
 from perfsvc.suite import Selection
 
 ALL = Selection()

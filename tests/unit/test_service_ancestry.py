@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import InfrastructureError, UsageError
-from perfsvc.service.ancestry import ancestry, changed, objects
+from perfsvc.service.bisecting.ancestry import ancestry, changed, objects
 
 
 class Repository:

@@ -3,8 +3,8 @@
 import pytest
 
 from perfsvc.model import Case, Cause, Confirmation, Direction, Judgement, Series, Shift, Suspect, Verdict
-from perfsvc.service.confirm import relevant
-from perfsvc.service.confirm_all import with_causes
+from perfsvc.service.confirming.confirm import relevant
+from perfsvc.service.confirming.confirm_all import with_causes
 
 SERIES = Series(Case("transpose", "tiled"), "GPU-1", "NVIDIA H100")
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from perfsvc.service.halving import Standing, narrow
+from perfsvc.service.bisecting.halving import Standing, narrow
 
 GOOD, BAD, SKIPPED = Standing
 

@@ -6,8 +6,8 @@ import pytest
 
 from perfsvc.measure.sampler import Sampling
 from perfsvc.model import DeviceInfo
-from perfsvc.service.planning import CPU_SAMPLING, GPU_SAMPLING, sampling
-from perfsvc.service.request import RunRequest
+from perfsvc.service.running.planning import CPU_SAMPLING, GPU_SAMPLING, sampling
+from perfsvc.service.running.request import RunRequest
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90")
 FAKE = DeviceInfo("fake", "fake:x", "FAKE-1", "Fake GPU", "fake")

@@ -1,7 +1,7 @@
 from perfsvc.build import Cache, compile_all
 from perfsvc.build.fake import FakeToolchain
-from perfsvc.service.record import _sources
-from perfsvc.service.targets import Runnable
+from perfsvc.service.running.record import _sources
+from perfsvc.service.running.targets import Runnable
 from perfsvc.suite import Selection, discover
 
 BENCH = """

@@ -8,8 +8,8 @@ import pytest
 from perfsvc.build import Cache, compile_all, toolchain_for
 from perfsvc.model import Array, Buffer, Case, DeviceInfo, Launch, Measurement, Mode, Role, Roof, Status, Work
 from perfsvc.report.run_table import doubt_text
-from perfsvc.service import roof
-from perfsvc.service.roof import Roofs
+from perfsvc.service.running import roof
+from perfsvc.service.running.roof import Roofs
 
 GIB = 1 << 30
 H200 = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90", memory_bytes=141 * GIB, l2_bytes=60 << 20)

@@ -15,7 +15,7 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.run import RunOutcome
+from perfsvc.service.running.run import RunOutcome
 
 CASE = Case("dot", "tree")
 SERIES = Series(CASE, "GPU-1", "NVIDIA H100")

@@ -21,10 +21,10 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.service.bisecting.rebuilding import Built, Rebuilt, Unbuilt
+from perfsvc.service.bisecting.search import Search
+from perfsvc.service.confirming.turns import Turns
 from perfsvc.service.progress import Silent
-from perfsvc.service.rebuilding import Built, Rebuilt, Unbuilt
-from perfsvc.service.search import Search
-from perfsvc.service.turns import Turns
 
 CASE = Case("dot", "tree")
 DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")

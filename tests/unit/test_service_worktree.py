@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from perfsvc.errors import UsageError
-from perfsvc.service.worktree import checked_out, moved
+from perfsvc.service.repository.worktree import checked_out, moved
 
 
 def git(folder, *arguments):

@@ -7,11 +7,11 @@ from pathlib import Path
 from perfsvc.device.find import find
 from perfsvc.model import DeviceInfo, Profile, Profiled
 from perfsvc.profile.apart import read
-from perfsvc.service.explain import ExplainedProfiles, explain_profiles, explain_reports
-from perfsvc.service.profile import Profiling, Subject, Under, counted, subject_of
+from perfsvc.service.profiling.explain import ExplainedProfiles, explain_profiles, explain_reports
+from perfsvc.service.profiling.profile import Profiling, Subject, Under, counted, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
-from perfsvc.service.targets import compile_instruments
+from perfsvc.service.running.targets import compile_instruments
 from perfsvc.store import Store
 
 REPORT = ".ncu-rep"

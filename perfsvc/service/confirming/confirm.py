@@ -10,9 +10,9 @@ from perfsvc.errors import CaseError, SuiteError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.plan import Task
 from perfsvc.model import ENERGY, Cause, Confirmation, Shift, Suspect
-from perfsvc.service import replay
-from perfsvc.service.sides import sides_of
-from perfsvc.service.turns import Means, Turns, take_turns
+from perfsvc.service.confirming import replay
+from perfsvc.service.confirming.turns import Means, Turns, take_turns
+from perfsvc.service.judging.sides import sides_of
 from perfsvc.store import Store
 
 

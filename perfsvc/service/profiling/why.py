@@ -7,7 +7,7 @@ from perfsvc.errors import InfrastructureError, MissingPackageError, NoProfilerE
 from perfsvc.model import TIME, Confirmation, DeviceInfo, Explained, Judgement, Profiled, Reason
 from perfsvc.profile.explain import explain
 from perfsvc.report import units
-from perfsvc.service.profile import Profiling, Subject, Under, counted, subject_of
+from perfsvc.service.profiling.profile import Profiling, Subject, Under, counted, subject_of
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 

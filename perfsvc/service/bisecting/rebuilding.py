@@ -12,12 +12,12 @@ from perfsvc.build import Binary
 from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
 from perfsvc.model import TIME, DeviceInfo, Kind, Mode, ReplayRecord
-from perfsvc.service.ancestry import objects
-from perfsvc.service.git import git
+from perfsvc.service.bisecting.ancestry import objects
+from perfsvc.service.judging.sides import launch_of
 from perfsvc.service.progress import Progress
-from perfsvc.service.sides import launch_of
-from perfsvc.service.targets import Binaries, Runnable, Target, compile_units, prepare
-from perfsvc.service.worktree import Tree, checked_out, moved
+from perfsvc.service.repository.git import git
+from perfsvc.service.repository.worktree import Tree, checked_out, moved
+from perfsvc.service.running.targets import Binaries, Runnable, Target, compile_units, prepare
 from perfsvc.suite import CaseSpec, Inputs, Selection
 
 MOST_TREES = 8

@@ -8,9 +8,9 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.model import Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
-from perfsvc.service.clocks import Levels, cycles_of
+from perfsvc.service.judging.clocks import Levels, cycles_of
+from perfsvc.service.judging.sides import sides_of
 from perfsvc.service.revisions import BASELINE, resolve
-from perfsvc.service.sides import sides_of
 from perfsvc.store import Store
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.model import Commit
-from perfsvc.service.git import git, run
-from perfsvc.service.worktree import commit_of
+from perfsvc.service.repository.git import git, run
+from perfsvc.service.repository.worktree import commit_of
 
 _BETWEEN = "\x01"  # in no name, and no white space, which is stripped
 _WORDS = _BETWEEN.join(("%H", "%P", "%an <%ae>", "%aI", "%s"))

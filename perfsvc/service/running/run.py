@@ -25,18 +25,19 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.rows import Doubt, Key
-from perfsvc.service import findings, provenance
-from perfsvc.service.compare import judge_run
-from perfsvc.service.confirm_all import confirm_all, with_causes
-from perfsvc.service.levels import Levels, levels, noises
-from perfsvc.service.planning import plan, sampling
-from perfsvc.service.profile import Under
+from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
+from perfsvc.service.confirming.turns import Means
+from perfsvc.service.judging import findings
+from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.profiling.profile import Under
+from perfsvc.service.profiling.why import explain_confirmed
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.record import Recorder
-from perfsvc.service.request import RunRequest, seed_of
-from perfsvc.service.targets import Target, choose, compile_units
-from perfsvc.service.turns import Means
-from perfsvc.service.why import explain_confirmed
+from perfsvc.service.running import provenance
+from perfsvc.service.running.levels import Levels, levels, noises
+from perfsvc.service.running.planning import plan, sampling
+from perfsvc.service.running.record import Recorder
+from perfsvc.service.running.request import RunRequest, seed_of
+from perfsvc.service.running.targets import Target, choose, compile_units
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes
 

@@ -11,7 +11,7 @@ from perfsvc import __version__
 from perfsvc.device.cpu import describe as describe_cpu
 from perfsvc.model import Provenance
 from perfsvc.service import packages
-from perfsvc.service.git import git
+from perfsvc.service.repository.git import git
 from perfsvc.suite import Selection
 
 

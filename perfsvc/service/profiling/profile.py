@@ -14,8 +14,8 @@ from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.shared import Arrays
 from perfsvc.model import Case, DeviceInfo, Launch, Profile, Profiled, Series
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
-from perfsvc.service import replay
-from perfsvc.service.replay import Stored
+from perfsvc.service.confirming import replay
+from perfsvc.service.confirming.replay import Stored
 from perfsvc.store import Store
 
 LOOK_S = 0.2

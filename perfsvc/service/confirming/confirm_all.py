@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Confirmation, Judgement, Suspect
-from perfsvc.service import findings
-from perfsvc.service.confirm import Confirmer
+from perfsvc.service.confirming.confirm import Confirmer
+from perfsvc.service.confirming.turns import Means
+from perfsvc.service.judging import findings
 from perfsvc.service.progress import Progress
-from perfsvc.service.turns import Means
 from perfsvc.store import Store
 
 

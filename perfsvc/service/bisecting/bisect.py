@@ -12,14 +12,14 @@ from perfsvc.judge import Comparison
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import Task
 from perfsvc.model import ENERGY, TIME, Bisection, Commit, DeviceInfo, Mode, Verdict
-from perfsvc.service import planning
-from perfsvc.service.ancestry import ancestry, changed
+from perfsvc.service.bisecting.ancestry import ancestry, changed
+from perfsvc.service.bisecting.rebuilding import Built, Rebuilding, Rebuilt
+from perfsvc.service.bisecting.search import Measure, Search
+from perfsvc.service.confirming.turns import Means, Turns, take_turns
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.rebuilding import Built, Rebuilding, Rebuilt
-from perfsvc.service.request import seed_of
-from perfsvc.service.search import Measure, Search
-from perfsvc.service.targets import compile_instruments
-from perfsvc.service.turns import Means, Turns, take_turns
+from perfsvc.service.running import planning
+from perfsvc.service.running.request import seed_of
+from perfsvc.service.running.targets import compile_instruments
 from perfsvc.suite import Inputs, KnownShapes
 
 BUDGET_S = 60.0

@@ -8,13 +8,13 @@ from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError
 from perfsvc.measure.forks import ForkServers
 from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect
-from perfsvc.service.confirm_all import confirm_all
-from perfsvc.service.planning import usual_sampling
+from perfsvc.service.confirming.confirm_all import confirm_all
+from perfsvc.service.confirming.turns import BUDGET_S, Means
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.request import seed_of
 from perfsvc.service.revisions import resolve
-from perfsvc.service.targets import compile_instruments
-from perfsvc.service.turns import BUDGET_S, Means
+from perfsvc.service.running.planning import usual_sampling
+from perfsvc.service.running.request import seed_of
+from perfsvc.service.running.targets import compile_instruments
 from perfsvc.store import Store
 
 

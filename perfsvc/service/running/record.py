@@ -10,10 +10,10 @@ from perfsvc import judge
 from perfsvc.measure.plan import LeftOut
 from perfsvc.model import Estimate, Measurement, Provenance
 from perfsvc.report.rows import Doubt, Key
-from perfsvc.service import roof
-from perfsvc.service.levels import noises
-from perfsvc.service.roof import Roofs
-from perfsvc.service.targets import Runnable, Target
+from perfsvc.service.running import roof
+from perfsvc.service.running.levels import noises
+from perfsvc.service.running.roof import Roofs
+from perfsvc.service.running.targets import Runnable, Target
 from perfsvc.store import State, Store
 
 

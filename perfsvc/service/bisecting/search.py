@@ -11,14 +11,14 @@ from perfsvc.judge import Comparison
 from perfsvc.model import Bisection, Commit, Skipped, Trial, Verdict
 from perfsvc.report import units
 from perfsvc.report.turns import moved_word
-from perfsvc.service.halving import Left, Standing, narrow
+from perfsvc.service.bisecting.halving import Left, Standing, narrow
+from perfsvc.service.bisecting.rebuilding import Built, Code, Rebuilt, Unbuilt
+from perfsvc.service.confirming.turns import Turns
 from perfsvc.service.progress import Progress
-from perfsvc.service.rebuilding import Built, Code, Rebuilt, Unbuilt
-from perfsvc.service.turns import Turns
 
 
 class Measure(Protocol):
-    """Measures two builds of a case in turn (``perfsvc.service.turns``)."""
+    """Measures two builds of a case in turn (``perfsvc.service.confirming.turns``)."""
 
     def __call__(self, sides: tuple[Built, Built], *, threshold: float, enough: Callable[[Comparison], bool]) -> Turns:
         """Until a look is enough, a side has no right result, or there is no more time."""

@@ -7,8 +7,8 @@ from math import log
 
 from perfsvc.model import BESIDE, Cause, Direction, Finding, Judgement, Moved, Series, Suspect, Verdict
 from perfsvc.report import units
-from perfsvc.service.compare import judge_quiet
-from perfsvc.service.suspects import doubts
+from perfsvc.service.judging.compare import judge_quiet
+from perfsvc.service.judging.suspects import doubts
 from perfsvc.store import Store
 
 RAISED = frozenset({Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT})

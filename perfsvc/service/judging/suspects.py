@@ -7,9 +7,9 @@ from functools import cache
 from perfsvc import judge
 from perfsvc.model import Cause, Direction, Judgement, Shift, Suspect
 from perfsvc.report import units
-from perfsvc.service.alerts import alerts
-from perfsvc.service.clocks import cycles_of
-from perfsvc.service.sides import sides_of
+from perfsvc.service.judging.alerts import alerts
+from perfsvc.service.judging.clocks import cycles_of
+from perfsvc.service.judging.sides import sides_of
 from perfsvc.store import Store
 
 

@@ -11,10 +11,10 @@ from perfsvc.errors import NoProfilerError
 from perfsvc.measure import shot
 from perfsvc.model import Profiled
 from perfsvc.profile import nsys
-from perfsvc.service.profile import SECTIONS, Profiling, Subject, Under, run_shot, subject_of
+from perfsvc.service.profiling.profile import SECTIONS, Profiling, Subject, Under, run_shot, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
-from perfsvc.service.targets import compile_instruments
+from perfsvc.service.running.targets import compile_instruments
 from perfsvc.store import Store
 
 _NO_NAME = re.compile(r"[^\w.=-]+")

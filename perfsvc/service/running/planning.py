@@ -13,10 +13,10 @@ from perfsvc.measure.plan import Plan, Task, own_board, spread
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
 from perfsvc.model import Call, DeviceInfo
-from perfsvc.service import roof
-from perfsvc.service.record import Recorder
-from perfsvc.service.request import RunRequest
-from perfsvc.service.targets import Binaries, Runnable, Target, instruments_of, prepare
+from perfsvc.service.running import roof
+from perfsvc.service.running.record import Recorder
+from perfsvc.service.running.request import RunRequest
+from perfsvc.service.running.targets import Binaries, Runnable, Target, instruments_of, prepare
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs
 

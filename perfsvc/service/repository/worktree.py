@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.errors import UsageError
-from perfsvc.service.git import git, run
+from perfsvc.service.repository.git import git, run
 
 _LAST_LINE = -1
 

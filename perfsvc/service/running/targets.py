@@ -10,8 +10,8 @@ from perfsvc.build import Binary, Cache
 from perfsvc.device import instruments
 from perfsvc.errors import CaseError, InfrastructureError, UnsupportedError
 from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
-from perfsvc.service import roof
 from perfsvc.service.progress import Progress
+from perfsvc.service.running import roof
 from perfsvc.suite import CaseSpec, Inputs, Selection, Suite, unmet
 
 Binaries = Mapping[tuple[str, Unit], Binary | CaseError]

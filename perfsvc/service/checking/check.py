@@ -10,11 +10,11 @@ from typing import Literal
 from perfsvc import judge
 from perfsvc.errors import SuiteError, UsageError
 from perfsvc.model import Case, Checked, CheckVerdict, Held, Measurement, Status, Verdict
-from perfsvc.service import provenance
-from perfsvc.service.checking import Looked, Looker
+from perfsvc.service.checking.looker import Looked, Looker
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.request import RunRequest
-from perfsvc.service.worktree import checked_out
+from perfsvc.service.repository.worktree import checked_out
+from perfsvc.service.running import provenance
+from perfsvc.service.running.request import RunRequest
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
@@ -168,7 +168,7 @@ def _in_words(verdicts: Sequence[CheckVerdict]) -> str:
 
 def _wrong(request: CheckRequest, progress: Progress) -> tuple[Measurement, ...]:
     """What does not run, or not right, on the CPU device; its times are nobody's business and are thrown away."""
-    from perfsvc.service.run import run
+    from perfsvc.service.running.run import run
 
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         asked = RunRequest(

@@ -1,0 +1,1 @@
+"""Naming the commit that made a case slower."""

@@ -1,0 +1,1 @@
+"""What compilers made of a suite, without a GPU."""

@@ -1,0 +1,1 @@
+"""Measuring a suspect again, baseline and candidate in turn."""

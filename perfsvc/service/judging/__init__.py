@@ -1,0 +1,1 @@
+"""What the store holds of two levels, as verdicts, causes, suspects and findings."""

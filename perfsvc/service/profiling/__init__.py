@@ -1,0 +1,1 @@
+"""Profiles of stored binaries, and why one of two is slower."""

@@ -1,0 +1,1 @@
+"""What git says, and other revisions of a suite."""
