@@ -19,10 +19,10 @@ from workbench import Claim, finish, table
 from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.model import TIME, Bisection, Case, Commit, DeviceInfo, Kind, Measurement, Mode, ReplayRecord, Status
+from perfsvc.service.bisecting.rebuilding import Built, Rebuilt
+from perfsvc.service.bisecting.search import Search
+from perfsvc.service.confirming.turns import Turns
 from perfsvc.service.progress import Silent
-from perfsvc.service.rebuilding import Built, Rebuilt
-from perfsvc.service.search import Search
-from perfsvc.service.turns import Turns
 
 CASE = Case("dot", "tree")
 DEVICE = DeviceInfo("fake", "fake:script.json", "FAKE-0", "Fake GPU", "fake")
@@ -85,7 +85,7 @@ def build(name: str) -> Built:
 
 
 def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., Turns]:
-    """Measures two commits in turn as ``perfsvc.service.turns`` does."""
+    """Measures two commits in turn as ``perfsvc.service.confirming.turns`` does."""
     chance = np.random.default_rng(seed)
 
     def process(built: Built) -> Measurement:

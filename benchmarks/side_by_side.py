@@ -29,7 +29,7 @@ from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, re
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import Task
 from perfsvc.measure.supply import Supply
-from perfsvc.service.planning import GPU_SAMPLING
+from perfsvc.service.running.planning import GPU_SAMPLING
 
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, flush alike", "perfsvc, first"
 TOOLS = (NVBENCH, PERFSVC, ALIKE)
