@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError
-from perfsvc.model import Batch, Conditions, Slowdown
+from perfsvc.model import Batch, Conditions, Explained, Profile, Profiled, Slowdown
 from perfsvc.resources import folder
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
@@ -167,5 +167,11 @@ def test_every_query_of_the_page_runs_on_both_databases(story):
     page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
     batches = (Batch((1.0,)), Batch((9.0,), rejected="hot", conditions=Conditions(slowdowns=(Slowdown.THERMAL,))))
     story.put(story.begin(), replace(story.tiled, point=(("n", 4096),)), samples=(1.0,), batches=batches)
+    first, second = story.run(), story.run()
+    place = (story.tiled, story.gpu.uuid, story.gpu.model)
+    for run, registers in ((first, 32.0), (second, 40.0)):
+        profile = Profile("tiled", {"registers": registers, "duration_s": 1e-4}, (), story.gpu.model, "sm_90", "2025.3")
+        story.store.put_profile(Profiled(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0))
+    story.store.put_explained(Explained(*place, first, second, sentence="more registers", profiles=(1, 2)))
     queries = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert [len(story.execute(query)) for query in queries] == [1, 1]
+    assert [len(story.execute(query)) for query in queries] == [1, 1, 1]
