@@ -89,6 +89,10 @@ def compare(
     return _compared(before, after, threshold, alpha, between_cv)
 
 
+LOPSIDED = 0.1
+"""A threshold from which on so much more is visibly not so much less: 50 % more is undone by 33 % less."""
+
+
 def said(shift: float, half: float, threshold: float) -> Comparison:
     """What a difference of logarithms says.
 
@@ -149,6 +153,8 @@ def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshol
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"
+    if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # a limit is a ratio, the same either way
+        return f"beyond {limit} more, which is {_percent(threshold / (1 + threshold))} less"
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"
     seen = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"

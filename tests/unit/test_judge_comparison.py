@@ -42,7 +42,12 @@ def test_five_percent_slower_is_a_regression_and_five_percent_faster_an_improvem
     slower, faster = compare(base, slow, threshold=0.03), compare(slow, base, threshold=0.03)
     assert slower.ratio == pytest.approx(1.05, rel=1e-6)
     assert (slower.verdict, faster.verdict) == (Verdict.REGRESSION, Verdict.IMPROVEMENT)
-    assert slower.reason == "beyond the threshold of 3 %"
+    assert slower.reason == faster.reason == "beyond the threshold of 3 %"
+
+
+def test_a_wide_threshold_says_what_it_is_downwards() -> None:
+    found = compare(scripted(*[2e-5] * 3), scripted(*[1.2e-5] * 3), threshold=0.5)
+    assert found.reason == "beyond the threshold of 50 % more, which is 33.3 % less"
 
 
 def test_a_change_of_exactly_the_threshold_is_not_beyond_it_whatever_the_rounding() -> None:
