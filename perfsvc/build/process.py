@@ -1,15 +1,18 @@
 """Compilers and profilers as processes, known while they run so that what is interrupted leaves none behind."""
 
 import contextlib
+import io
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 LIMIT_S = 600.0
 """A compiler that runs for longer counts as hung: it is killed with all that it started."""
@@ -17,7 +20,7 @@ LIMIT_S = 600.0
 _ORPHANS_LIMIT_S = 3600
 """Processor time of one compiler process, kept by the system even when nobody is left to watch it."""
 
-_running: set[subprocess.Popen[str]] = set()
+_running: set[subprocess.Popen[bytes]] = set()
 _stopped = threading.Event()
 _lock = threading.Lock()
 
@@ -49,6 +52,9 @@ def run(
 ) -> Finished:
     """Runs a program to its end; stdout and stderr come back together, in the order in which it wrote them.
 
+    What it started ends with it. What left its session is not waited for: a daemon, such as the server of a cache that
+    stands in the compiler's place.
+
     Args:
         command: the program and its arguments.
         folder: where it runs.
@@ -58,26 +64,28 @@ def run(
     Raises:
         OSError: it cannot be started.
     """
-    # A session of its own: a compiler driver starts further programs, and all of them must end together.
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    ) as process:
+    # Into a file: a pipe ends no sooner than the last process that holds it. A session of its own: a compiler driver
+    # starts further programs, and all of them must end together.
+    with (
+        tempfile.TemporaryFile() as output,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
         with _lock:
             _running.add(process)
             if _stopped.is_set():
                 _kill(process)
         try:
             _limit_processor_time(process)
-            return _finished(process, LIMIT_S if limit_s is None else limit_s)
+            timed_out = _timed_out(process, LIMIT_S if limit_s is None else limit_s)
+            return Finished(process.returncode, _text(output), timed_out)
         except BaseException:
             _kill(process)
             raise
@@ -104,17 +112,25 @@ def stop() -> None:
             _kill(process)
 
 
-def _finished(process: subprocess.Popen[str], limit_s: float) -> Finished:
+def _timed_out(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Waits until a process has ended, by itself or by its time limit, and its session with it."""
     try:
-        output, _ = process.communicate(timeout=limit_s)
+        process.wait(limit_s)
     except subprocess.TimeoutExpired:
         _kill(process)
-        output, _ = process.communicate()
-        return Finished(process.returncode, output, timed_out=True)
-    return Finished(process.returncode, output)
+        process.wait()
+        return True
+    _kill_group(process.pid)  # the number is nobody else's while one of the group is left
+    return False
 
 
-def _limit_processor_time(process: subprocess.Popen[str]) -> None:
+def _text(output: IO[bytes]) -> str:
+    """All that a file holds now; its position is also that of whoever still writes to it, and stays."""
+    held = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
+    return io.TextIOWrapper(io.BytesIO(held), encoding="utf-8", errors="replace").read()
+
+
+def _limit_processor_time(process: subprocess.Popen[bytes]) -> None:
     # For when this process is killed with -9. A signal at the parent's death (PR_SET_PDEATHSIG) would reach the driver
     # alone and not the programs it starts, which are what hangs; this limit is theirs too.
     if hasattr(resource, "prlimit"):
@@ -122,7 +138,11 @@ def _limit_processor_time(process: subprocess.Popen[str]) -> None:
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (_ORPHANS_LIMIT_S, _ORPHANS_LIMIT_S))
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended this very moment
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill_group(process.pid)
+
+
+def _kill_group(number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended this very moment
+        os.killpg(number, signal.SIGKILL)

@@ -1,5 +1,6 @@
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -212,6 +213,26 @@ def test_a_compiler_that_finds_no_end_is_killed_with_what_it_started(monkeypatch
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
     finished = process.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
     assert (finished.timed_out, finished.output) == (True, "so far\n")
+    deadline = time.monotonic() + 10
+    while alive((tmp_path / "pid").read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="starts a daemon with setsid")
+@pytest.mark.parametrize(("then", "timed_out"), [("exit 3", False), ("sleep 300", True)])
+def test_a_daemon_that_a_compiler_leaves_behind_is_not_waited_for(tmp_path, then, timed_out):
+    daemon = "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do sleep 0.02; done"
+    finished = process.run(["sh", "-c", f"{daemon}; echo said; {then}"], folder=tmp_path, limit_s=3)
+    pid = int((tmp_path / "pid").read_text())
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert finished == process.Finished(-signal.SIGKILL if timed_out else 3, "said\n", timed_out)
+
+
+def test_what_a_compiler_started_ends_with_it(tmp_path):
+    finished = process.run(["sh", "-c", "sleep 20 & echo $! > pid"], folder=tmp_path, limit_s=3)
+    assert finished == process.Finished(0, "")
     deadline = time.monotonic() + 10
     while alive((tmp_path / "pid").read_text().strip()):
         assert time.monotonic() < deadline
