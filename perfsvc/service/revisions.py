@@ -40,9 +40,7 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
         return labelled
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     if not commit:
-        raise UsageError(
-            f"{text!r} is no run, label or git revision", cure=f"give {KNOWN}; perfsvc runs lists the runs"
-        )
+        raise _not_understood(text, folder)
     measured = store.of_commit(commit)
     if measured is None:
         raise NotMeasuredError(
@@ -50,6 +48,17 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
             cure=f"measure it: {_measuring(commit, store.place, folder)}",
         )
     return measured
+
+
+def _not_understood(text: str, folder: Path) -> UsageError:
+    if git(folder, "rev-parse", "--git-dir"):
+        return UsageError(
+            f"{text!r} is no run, label or git revision", cure=f"give {KNOWN}; perfsvc runs lists the runs"
+        )
+    return UsageError(
+        f"{text!r} is no run or label, and the suite {folder} lies in no git repository where it could be a revision",
+        cure=f"name the suite of your repository (--suite FOLDER), or give {KNOWN}; perfsvc runs lists the runs",
+    )
 
 
 def _newest(back: int, text: str, store: Store) -> RunRow:

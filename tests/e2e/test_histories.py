@@ -147,6 +147,15 @@ def test_a_revision_that_git_does_not_know_is_said(repository):
     assert "perfsvc runs" in ended.err
 
 
+def test_a_suite_outside_of_any_repository_is_said_of_a_revision(repository, tmp_path):
+    workplace, suite = repository
+    outside = tmp_path / "outside"
+    shutil.copytree(suite, outside)
+    ended = workplace("compare", "HEAD", "1", "--suite", outside, code=2)
+    assert f"the suite {outside} lies in no git repository" in ended.err.replace("\n", " ")
+    assert "--suite FOLDER" in ended.err
+
+
 def test_a_device_that_never_had_the_case_is_a_usage_error_that_names_those_that_did(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake("--select", "*/alpha", "--replicas", "1", code=0)
