@@ -1,12 +1,23 @@
 """What git is asked of the commits between two."""
 
+import os
+import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.service.bisecting.ancestry import ancestry, changed, objects
+from perfsvc.service.repository import git
+
+GIT_THAT_FAILS_AT = """#!/bin/sh
+case " $* " in
+  *" {} "*) echo "warning: no network" >&2; echo "fatal: could not fetch 1234 from promisor remote" >&2; exit 128;;
+esac
+exec {} "$@"
+"""
 
 
 class Repository:
@@ -28,10 +39,33 @@ class Repository:
         self.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", subject)
         return self.git("rev-parse", "HEAD")
 
+    def commit_written(self, when):
+        """A commit whose date stands in it as given, which ``git commit`` would not do."""
+        told = f"tree {self.git('write-tree')}\nparent {self.git('rev-parse', 'HEAD')}\n"
+        told += f"author Ada <ada@example.com> {when}\ncommitter Ada <ada@example.com> 1 +0000\n\nodd\n"
+        command = ["git", "-C", self.root, "hash-object", "-t", "commit", "--literally", "-w", "--stdin"]
+        name = subprocess.run(command, check=True, capture_output=True, text=True, input=told).stdout.strip()
+        self.git("reset", "-q", "--hard", name)
+        return name
+
 
 @pytest.fixture
 def repository(tmp_path):
     return Repository(tmp_path)
+
+
+@pytest.fixture
+def failing(tmp_path_factory, monkeypatch):
+    """Makes git fail at one of its commands, as a partial clone does without its remote."""
+
+    def fail(command):
+        folder = tmp_path_factory.mktemp("bin")
+        path = folder / "git"
+        path.write_text(GIT_THAT_FAILS_AT.format(command, shutil.which("git")))
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    return fail
 
 
 def test_commits_come_with_all_that_is_told_of_them_oldest_first(repository):
@@ -46,6 +80,64 @@ def test_commits_come_with_all_that_is_told_of_them_oldest_first(repository):
     ]
     assert {one.author for one in found} == {"Ada <ada@example.com>"}
     assert all(one.date.tzinfo for one in found)
+
+
+@pytest.mark.parametrize(
+    ("when", "moment"),
+    [
+        ("1234567890 +051800", datetime(2009, 2, 13, 23, 31, 30, tzinfo=UTC)),
+        ("1234567890 -0500", datetime(2009, 2, 13, 23, 31, 30, tzinfo=UTC)),
+        ("99999999999999999999999 +0000", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("someday", datetime(1970, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_commit_may_have_a_date_that_no_calendar_knows(repository, when, moment):
+    repository.commit("good")
+    odd = repository.commit_written(when)
+    found = ancestry(repository.root, "HEAD~1", "HEAD")[-1]
+    assert (found.hash, found.subject, found.date) == (odd, "odd", moment)
+
+
+@pytest.mark.parametrize("command", ["merge-base", "log"])
+def test_a_history_that_git_cannot_read_is_no_empty_one(repository, failing, command):
+    repository.commit("good")
+    repository.commit("bad")
+    failing(command)
+    with pytest.raises(InfrastructureError, match=r"cannot read the history of .*: could not fetch 1234") as raised:
+        ancestry(repository.root, "HEAD~1", "HEAD")
+    assert "partial clone" in raised.value.cure
+
+
+@pytest.mark.parametrize(
+    ("command", "ask"),
+    [
+        ("cat-file", lambda folder, one, two: objects(folder, [one, two], ["k.cu"])),
+        ("diff", lambda folder, one, two: changed(folder, one, two, ["k.cu"])),
+    ],
+)
+def test_files_that_git_cannot_read_are_neither_gone_nor_unchanged(repository, failing, command, ask):
+    one = repository.commit("one", k_cu="a")
+    two = repository.commit("two", k_cu="b")
+    failing(command)
+    with pytest.raises(InfrastructureError, match="could not fetch 1234"):
+        ask(repository.root, one, two)
+
+
+def test_history_is_read_however_long_it_takes(repository, monkeypatch):
+    limits = []
+
+    def run(*arguments, limit_s=None, **given):
+        limits.append(limit_s)
+        return git.run(*arguments, limit_s=limit_s, **given)
+
+    monkeypatch.setattr("perfsvc.service.bisecting.ancestry.run", run)
+    one = repository.commit("one", k_cu="a")
+    two = repository.commit("two", k_cu="b")
+    ancestry(repository.root, one, two)
+    assert objects(repository.root, [one], ["k.cu"]) != objects(repository.root, [two], ["k.cu"])
+    assert changed(repository.root, one, two, ["k.cu"]) == ("k.cu",)
+    assert len(limits) > 3
+    assert set(limits) == {None}
 
 
 def test_only_what_descends_from_the_good_commit_is_between_them(repository):
