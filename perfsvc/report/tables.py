@@ -111,7 +111,7 @@ def _written(judgement: Judgement, column: str) -> str:
         case "replicas":
             return replicas(judgement) or DASH
         case _:
-            return known(judgement.smallest, lambda fraction: f"{100 * fraction:.2g} %")
+            return known(judgement.smallest, units.change)
 
 
 def _level(judgement: Judgement, level: float | None) -> str:
