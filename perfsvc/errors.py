@@ -123,7 +123,7 @@ class CrashError(CaseError):
 
 
 class ProfileError(CaseError):
-    """A profiler ran the case and brought nothing home: it failed, or saw no launch."""
+    """A profiler ran the case and brought nothing home: it failed, saw no launch, or its report ends the reader."""
 
 
 class UnsupportedError(CaseError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfsvc import codec
 from perfsvc.build import process
-from perfsvc.errors import InfrastructureError, MissingPackageError, PerfsvcError, ReportError
+from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, ReportError
 from perfsvc.model import Profile
 from perfsvc.profile import reading
 
@@ -37,7 +37,7 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
     Raises:
         ReportError: as ``reading.read`` does.
         MissingPackageError: likewise.
-        InfrastructureError: the library ended its process, or did not come to an end.
+        ProfileError: the library ended its process, or did not come to an end.
     """
     reading.require_ncu_report()
     with tempfile.TemporaryDirectory(prefix="perfsvc-report-") as folder:
@@ -47,7 +47,7 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
         answer = codec.decode(Answer, file.read_bytes()) if file.exists() and not ended.code else None
     if answer is None:
         how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.how(ended.code)})"
-        raise InfrastructureError(
+        raise ProfileError(
             f"the package ncu-report {how} while it read {path.name}",
             cure="pip install --upgrade 'perfsvc[profile]', with no ncu_report of Nsight Compute's own on PYTHONPATH",
         )

@@ -21,14 +21,7 @@ from typing import ClassVar, Literal, Self
 from perfsvc import codec
 from perfsvc.build import process
 from perfsvc.device import fake
-from perfsvc.errors import (
-    CountersError,
-    InfrastructureError,
-    NoProfilerError,
-    PerfsvcError,
-    ProfileError,
-    TimeLimitError,
-)
+from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.model import DeviceInfo, Profile, Rule, digest
 from perfsvc.profile.profiler import LIMIT_S
 
@@ -39,7 +32,7 @@ FAULTS: Mapping[Fault, tuple[type[PerfsvcError], str]] = {
     "held": (CountersError, "the script has another profiler hold the counters"),
     "old": (NoProfilerError, "the script has a profiler that is too old"),
     "hang": (TimeLimitError, "time limit: the script has the profiler hang"),
-    "unread": (InfrastructureError, "the script has the reader of reports die"),
+    "unread": (ProfileError, "the script has the reader of reports die"),
     "nothing": (ProfileError, "the script lets the profiler see no launch"),
 }
 

@@ -89,7 +89,7 @@ def test_a_report_that_cannot_be_read_is_kept_beside_its_reason(night):
     assert rows == [("the script has the reader of reports die", "report")]
 
 
-@pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2)])
+@pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 2)])
 def test_what_keeps_the_profiler_from_a_board_is_not_tried_for_every_case(night, fault, looked):
     perfsvc, suite, play = night
     play(fault=fault)

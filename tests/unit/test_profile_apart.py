@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perfsvc.errors import InfrastructureError, MissingPackageError, ReportError
+from perfsvc.errors import MissingPackageError, ProfileError, ReportError
 from perfsvc.profile import apart, reading
 
 ENDS = {
@@ -44,7 +44,7 @@ def library(tmp_path, monkeypatch):
 @pytest.mark.parametrize("how", ENDS)
 def test_a_library_that_ends_its_process_is_an_error_with_a_cure(ncu_report, library, how):
     library(ENDS[how])
-    with pytest.raises(InfrastructureError, match=f"died \\({how}\\) while it read transpose-tiled") as raised:
+    with pytest.raises(ProfileError, match=f"died \\({how}\\) while it read transpose-tiled") as raised:
         apart.read(ncu_report("transpose-tiled"))
     assert "pip install --upgrade 'perfsvc[profile]'" in raised.value.cure
 
@@ -52,7 +52,7 @@ def test_a_library_that_ends_its_process_is_an_error_with_a_cure(ncu_report, lib
 def test_one_that_does_not_come_to_an_end_is_killed(ncu_report, library, monkeypatch):
     monkeypatch.setattr(apart, "LIMIT_S", 1.0)
     library("import time; time.sleep(100)")
-    with pytest.raises(InfrastructureError, match="did not end within 1 s"):
+    with pytest.raises(ProfileError, match="did not end within 1 s"):
         apart.read(ncu_report("transpose-tiled"))
 
 

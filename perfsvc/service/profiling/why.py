@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfsvc.errors import InfrastructureError, MissingPackageError, NoProfilerError, PerfsvcError
+from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
 from perfsvc.model import TIME, Confirmation, DeviceInfo, Explained, Judgement, Profiled, Reason
 from perfsvc.profile.explain import explain
 from perfsvc.report import units
@@ -54,7 +54,7 @@ class Why:
             raise refusal
         try:
             return self._profiling.profile(subject, like)
-        except InfrastructureError as error:
+        except (CountersError, NoProfilerError, MissingPackageError) as error:  # whatever the case
             self._refused[subject.device.uuid] = error
             raise
 
