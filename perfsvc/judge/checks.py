@@ -39,8 +39,9 @@ Spot = tuple[Case, str]
 def check_verdicts(baseline: Iterable[Held], candidate: Iterable[Checked], toolkit: str) -> list[CheckVerdict]:
     """The verdict on every kernel of either side, the worst first; of what both sides skip there is none.
 
-    Kernels are found by name; where a case has one on each side, whatever the two are called. A benchmark whose
-    ``version`` was raised begins anew: nothing of its past is missing.
+    Kernels are found by name; where one of each side is left in a case, they are the same one by another name. Where
+    more are left, those that came are inconclusive, for one of them may be what went. A benchmark whose ``version``
+    was raised begins anew: nothing of its past is missing.
 
     Args:
         baseline: what there is to compare with, under the present names of the cases.
@@ -74,21 +75,34 @@ def _any_version(spot: Spot) -> Hashable:
 
 
 def _of_spot(before: Sequence[Held], after: Sequence[Checked], toolkit: str) -> Iterator[CheckVerdict]:
-    """The verdicts on a case's kernels for one architecture."""
-    by_name = {held.checked.kernel: held for held in before}
-    if len(before) == len(after) == 1:
-        by_name = {after[0].kernel: before[0]}
-    for checked in after:
-        held = by_name.pop(checked.kernel, None)
-        if checked.status is Status.OK:
-            yield _judged(held, checked, toolkit)
-        elif checked.status is not Status.SKIPPED:
+    """The verdicts on a case's kernels for one architecture; nothing is missing of what does not compile."""
+    gone = {held.checked.kernel: held for held in before}
+    pairs = [(checked, gone.pop(checked.kernel, None)) for checked in after]
+    added = [checked for checked, held in pairs if held is None]
+    if len(added) == len(gone) == 1:
+        _, successor = gone.popitem()
+        pairs = [(checked, held or successor) for checked, held in pairs]
+    for checked, held in pairs:
+        if checked.status is Status.FAILED:
             yield CheckVerdict(checked, Verdict.BROKEN, held.checked if held else None, reason=checked.reason)
-        elif held:
-            yield _missing(held, checked.reason)
-    whole = all(checked.status is Status.OK for checked in after)
-    for held in by_name.values():
-        yield _missing(held, GONE if whole else next(one.reason for one in after if one.reason))
+        elif checked.status is Status.SKIPPED:
+            gone |= {held.checked.kernel: held} if held else {}
+        elif held is None and gone and _can_run(checked):
+            yield CheckVerdict(checked, Verdict.INCONCLUSIVE, reason=_perhaps(gone))
+        else:
+            yield _judged(held, checked, toolkit)
+    if all(checked.status is not Status.FAILED for checked in after):
+        why = next((checked.reason for checked in after if checked.reason), GONE)
+        yield from (_missing(held, why) for held in gone.values())
+
+
+def _perhaps(gone: Iterable[str]) -> str:
+    """Why a kernel that nobody knows is not new."""
+    return f"nobody can tell whether it was called {' or '.join(sorted(gone))}: accept it where it is right as it is"
+
+
+def _can_run(checked: Checked) -> bool:
+    return checked.occupancy is None or bool(checked.occupancy.warps)
 
 
 def _missing(held: Held, reason: str) -> CheckVerdict:
@@ -99,7 +113,7 @@ def _judged(held: Held | None, checked: Checked, toolkit: str) -> CheckVerdict:
     before = held.checked if held else None
     moved = changes(before, checked) if before else ()
     check = held.check if held else None
-    if checked.occupancy and not checked.occupancy.warps:
+    if checked.occupancy and not _can_run(checked):
         reason = f"no block of it can run: too much of {checked.occupancy.limiter}"
         return CheckVerdict(checked, Verdict.BROKEN, before, moved, reason, baseline_check=check)
     if held is None:

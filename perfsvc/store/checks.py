@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, ForeignKey, Index, func, insert, select
+from sqlalchemy import Connection, Engine, ForeignKey, Index, and_, func, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from perfsvc.model import (
@@ -31,6 +31,11 @@ Place = tuple[int, str, str]
 """A lineage, an architecture and a kernel."""
 
 _LEVELS = (Verdict.NEW, Verdict.IMPROVEMENT)
+_NOW = "now called "
+_SPOT = 2
+"""The parts of a place that are not the kernel."""
+_NEVER = 0
+"""Before the first check."""
 
 
 class Checks(Base):
@@ -100,6 +105,10 @@ class CheckedKernels(Base):
     level: Mapped[bool]
 
 
+_WENT = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
+_WAITS = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
+
+
 class StaticallyChecked:
     """The part of ``Store`` that is about static checks; each method is one transaction."""
 
@@ -134,8 +143,10 @@ class StaticallyChecked:
     def held(self, checked: Iterable[Checked], scope: str, toolkit: str) -> list[Held]:
         """What kernels are compared with: their newest level by a compiler, else by any.
 
-        Also that of each kernel which the newest check of the scope had and which is not among them. All under the
-        present names of their cases, those of ``checked`` where it has the case.
+        Also that of each kernel which the newest check of the scope had and which is not among them. And of a case
+        with a kernel that has no level, those of the kernels that it had before and that no check has told to be
+        gone, for one of them may be that kernel by a former name. All under the present names of their cases, those
+        of ``checked`` where it has the case.
         """
         with transaction(self._engine, writes=False) as connection:
             return _held(connection, list(checked), scope, toolkit)
@@ -176,7 +187,11 @@ def _put(
             "baseline_check_id": verdict.baseline_check,
         }
         row = _row(connection, number, verdict.checked, gone=verdict.verdict is Verdict.MISSING) | judged
-        rows.append(row | {"level": good and row["facts_id"] is not None and not origin.dirty and _can_run(verdict)})
+        level = good and row["facts_id"] is not None and not origin.dirty and _can_run(verdict)
+        rows.append(row | {"level": level})
+        if level and verdict.baseline and verdict.baseline.kernel != verdict.checked.kernel:
+            former = replace(verdict.checked, kernel=verdict.baseline.kernel, reason=_NOW + verdict.checked.kernel)
+            rows.append(_row(connection, number, former, gone=True))
     if rows:
         connection.execute(insert(CheckedKernels), rows)
     return number
@@ -239,12 +254,39 @@ def _held(connection: Connection, checked: Sequence[Checked], scope: str, toolki
         before = found.get(place)
         if before is None or row.toolkit == toolkit or before.toolkit != toolkit:
             found[place] = row
-    named = {(lineages[one.case], one.architecture, one.kernel) for one in checked if one.case in lineages}
+    named = {
+        (lineages[one.case], one.architecture, one.kernel) for one in checked if one.case in lineages and one.kernel
+    }
+    unknown = {(lineage, architecture) for lineage, architecture, _ in named - found.keys()}
+    gone = _gone(connection, {lineage for lineage, _ in unknown})
     return [
         Held(_checked(row, present.get(row.lineage_id)), row.toolkit, row.check_id)
         for place, row in found.items()
-        if place in expected or place in named
+        if place in expected or place in named or (place[:_SPOT] in unknown and gone.get(place, _NEVER) < row.check_id)
     ]
+
+
+def _gone(connection: Connection, lineages: Iterable[int]) -> dict[Place, int]:
+    """The newest check that told a kernel of some lineages to be gone, or to have another name.
+
+    It tells so in vain where another kernel of the case waits to be accepted, for that may be the one.
+    """
+    newer = (Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel, CheckedKernels.check_id)
+    query = (
+        select(*newer, CheckedKernels.verdict)
+        .join(Cases, Cases.id == CheckedKernels.case_id)
+        .join(Checks, Checks.id == CheckedKernels.check_id)
+        .where(Cases.lineage_id.in_(set(lineages)), Checks.git_dirty.is_(False), ~CheckedKernels.level)
+        .where(_WENT | _WAITS)
+        .order_by(CheckedKernels.check_id)
+    )
+    rows = connection.execute(query).all()
+    waiting = {(row.lineage_id, row.architecture, row.check_id) for row in rows if row.verdict is Verdict.INCONCLUSIVE}
+    return {
+        (row.lineage_id, row.architecture, row.kernel): row.check_id
+        for row in rows
+        if (row.lineage_id, row.architecture, row.check_id) not in waiting
+    }
 
 
 def _of_previous(connection: Connection, scope: str) -> set[Place]:

@@ -238,6 +238,17 @@ def test_a_baseline_is_kept_until_something_better_or_accepted_comes(check, repo
     assert perfsvc.rows("SELECT count(*), max(accepted) FROM checks") == [(6, "it is faster")]
 
 
+def test_a_regression_of_a_renamed_kernel_does_not_become_the_baseline_by_itself(check, repository):
+    check()
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace(" scale(", " twice("))
+    repository.plant("scale/bench.py", 'entry="scale"', 'entry="twice"')
+    repository.commit()
+    for _ in range(3):
+        assert check("--format", "json", code=1).json["counts"] == {"regression": 6}
+    check("--accept", "it has to")
+    assert check("--format", "json").json["counts"] == {"unchanged": 6}
+
+
 def test_uncommitted_changes_are_judged_and_never_accepted(check, repository):
     check()
     repository.plant("scale/bench.py", "16384", "65536")

@@ -108,6 +108,48 @@ def test_a_renamed_variant_keeps_its_level(story, kernel, put):
     assert held(story, renamed) == [Held(renamed, NVCC, number)]
 
 
+def renamed_to(kernel, name):
+    return replace(kernel, kernel=name)
+
+
+def test_a_renamed_kernel_keeps_its_level_until_it_has_one_of_its_own(story, kernel, put):
+    first = put(kernel)
+    worse = renamed_to(with_registers(kernel, 64), "turned")
+    compared = CheckVerdict(worse, Verdict.REGRESSION, kernel, baseline_check=first)
+    for scope in ("kernels", "kernels", "another"):  # however often it is looked at, and by whatever selection
+        assert held(story, worse, scope=scope) == [Held(kernel, NVCC, first)]
+        story.store.put_check(story.provenance(scope=scope), [compared], toolkit=NVCC)
+    better = CheckVerdict(worse, Verdict.IMPROVEMENT, kernel, baseline_check=first)
+    last = story.store.put_check(story.provenance(scope="kernels"), [better], toolkit=NVCC)
+    assert held(story, worse) == [Held(worse, NVCC, last)]
+    assert held(story, worse, renamed_to(kernel, "added")) == [Held(worse, NVCC, last)]
+
+
+def test_what_was_told_to_be_gone_is_nobody_by_another_name(story, kernel, put):
+    second = renamed_to(kernel, "second")
+    first = put(kernel, second)
+    gone = CheckVerdict(second, Verdict.MISSING, second, baseline_check=first)
+    same = CheckVerdict(kernel, Verdict.UNCHANGED, kernel, baseline_check=first)
+    story.store.put_check(story.provenance(scope="kernels", dirty=True), [same, gone], toolkit=NVCC)
+    added = renamed_to(kernel, "added")
+    assert {one.checked.kernel for one in held(story, kernel, added)} == {kernel.kernel, "second"}
+    story.store.put_check(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
+    assert [one.checked for one in held(story, kernel, added)] == [kernel]
+
+
+def test_what_may_be_a_kernel_by_another_name_stays_so_until_it_is_accepted(story, kernel, put):
+    first = put(kernel)
+    parts = [renamed_to(kernel, name) for name in ("front", "back")]
+    gone = CheckVerdict(kernel, Verdict.MISSING, kernel, baseline_check=first)
+    verdicts = [*(CheckVerdict(one, Verdict.INCONCLUSIVE) for one in parts), gone]
+    for _ in range(2):
+        story.store.put_check(story.provenance(scope="kernels"), verdicts, toolkit=NVCC)
+        assert [one.checked for one in held(story, *parts)] == [kernel]
+    story.store.put_check(story.provenance(scope="kernels"), verdicts, toolkit=NVCC, accepted="split on purpose")
+    added = renamed_to(kernel, "added")
+    assert {one.checked.kernel for one in held(story, *parts, added)} == {"front", "back"}
+
+
 def test_what_the_check_before_had_is_expected_once(story, kernel, put):
     second = replace(kernel, kernel="second")
     first = put(kernel, second)

@@ -151,11 +151,36 @@ def test_the_only_kernel_of_a_case_may_be_renamed():
     assert judged(replace(now(HALF), kernel="turned")).verdict is Verdict.REGRESSION
 
 
+def of_kernels(before, after):
+    """The verdicts on the kernels of one case, by their names; ``after`` tells the occupancy of each."""
+    held = [Held(replace(KERNEL, kernel=name), OLD) for name in before]
+    present = [replace(now(occupancy), kernel=name) for name, occupancy in after.items()]
+    return {one.checked.kernel: one.verdict for one in check_verdicts(held, present, OLD)}
+
+
 def test_of_several_kernels_each_is_known_by_its_name():
+    found = of_kernels(["first", "second"], {"first": FULL, "second": HALF})
+    assert found == {"first": Verdict.UNCHANGED, "second": Verdict.REGRESSION}
+    assert of_kernels(["first"], {"first": FULL, "second": FULL})["second"] is Verdict.NEW
+    assert of_kernels(["first", "second"], {"first": FULL})["second"] is Verdict.MISSING
+
+
+def test_the_only_one_that_went_is_the_only_one_that_came():
+    found = of_kernels(["first", "second"], {"first": FULL, "third": HALF})
+    assert found == {"first": Verdict.UNCHANGED, "third": Verdict.REGRESSION}
+
+
+def test_what_may_be_one_of_several_by_another_name_is_not_new():
+    found = of_kernels(["first", "second"], {"first": FULL, "third": HALF, "fourth": FULL})
+    assert found.pop("second") is Verdict.MISSING
+    assert found == {"first": Verdict.UNCHANGED, "third": Verdict.INCONCLUSIVE, "fourth": Verdict.INCONCLUSIVE}
+    assert of_kernels(["first", "second"], {"fused": FULL})["fused"] is Verdict.INCONCLUSIVE
+
+
+def test_nothing_of_several_kernels_is_missing_where_they_do_not_compile():
+    failed = Checked(TILED, "sm_90", "", Status.FAILED, "tiled.cu does not compile")
     before = [Held(replace(KERNEL, kernel=name), OLD) for name in ("first", "second")]
-    after = [replace(KERNEL, kernel="first"), replace(now(HALF), kernel="third")]
-    found = {one.checked.kernel: one.verdict for one in check_verdicts(before, after, OLD)}
-    assert found == {"first": Verdict.UNCHANGED, "third": Verdict.NEW, "second": Verdict.MISSING}
+    assert [one.verdict for one in check_verdicts(before, [failed], OLD)] == [Verdict.BROKEN]
 
 
 def test_a_raised_version_begins_anew():
