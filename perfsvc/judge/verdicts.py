@@ -60,6 +60,7 @@ def verdicts(
     baseline, candidate = _judged(baseline), _judged(candidate)
     judgements = []
     pairs = _pairs(baseline, candidate)
+    ended = _last_versions(baseline)
     right = {_whole(series): level for series, level in baseline.items() if not _fault(level)}
     for series, level in candidate.items():
         homes = pairs.get(series, (series,))
@@ -70,7 +71,7 @@ def verdicts(
         elif fault := _fault(level):
             judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
         elif before is None or _fault(before):
-            judgements.append(_row(series, Verdict.NEW, _why_new(series, before, baseline), before, level))
+            judgements.append(_row(series, Verdict.NEW, _why_new(series, before, ended), before, level))
         else:
             limit = threshold(series) if callable(threshold) else threshold
             lenders = {home: baseline[home] for home in homes}
@@ -171,12 +172,20 @@ def _borrowed(series: Series, home: Series, boards: int) -> str:
     return ""
 
 
-def _why_new(series: Series, before: Level | None, baseline: Iterable[Series]) -> str:
+def _last_versions(baseline: Iterable[Series]) -> dict[Series, int]:
+    """The highest version of each series, which is itself without any."""
+    ended: dict[Series, int] = {}
+    for series in baseline:
+        bare = _any_version(series)
+        ended[bare] = max(series.case.version, ended.get(bare, series.case.version))
+    return ended
+
+
+def _why_new(series: Series, before: Level | None, ended: Mapping[Series, int]) -> str:
     if before is not None:
         return f"the baseline has no level: {_fault(before)}"
-    versions = [other.case.version for other in baseline if _revised(other, series)]
-    if versions:
-        return f"version {series.case.version} of a case whose history ended with version {max(versions)}"
+    if (version := ended.get(_any_version(series))) is not None:
+        return f"version {series.case.version} of a case whose history ended with version {version}"
     return "the baseline does not have it"
 
 
@@ -199,8 +208,8 @@ def _absent(
         for series, level in baseline.items()
         if not _fault(level)
         and series not in lent
-        and _any_version(series) not in present
-        and _whole(_any_version(series)) not in told
+        and (bare := _any_version(series)) not in present
+        and _whole(bare) not in told
     }
 
 
@@ -219,10 +228,6 @@ def _fault_of_case(baseline: Mapping[Series, Level], series: Series) -> Level | 
 def _whole(series: Series) -> Series:
     """The series that stands for all metrics of a case where it has none of them."""
     return replace(series, metric=TIME)
-
-
-def _revised(older: Series, newer: Series) -> bool:
-    return older != newer and _any_version(older) == _any_version(newer)
 
 
 def _any_version(series: Series) -> Series:

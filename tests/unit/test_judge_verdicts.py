@@ -1,6 +1,8 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +120,32 @@ def test_a_new_version_is_new_and_the_old_one_is_not_missed() -> None:
     [found] = judge({series(version=1): BASE}, {series(version=2): SAME})
     assert found.verdict is Verdict.NEW
     assert found.reason == "version 2 of a case whose history ended with version 1"
+
+
+def test_a_new_version_follows_the_last_of_the_same_series() -> None:
+    before = {series(version=3): BASE, series(version=1): BASE, series("naive", version=7): BASE}
+    found = judge(before, {series(version=4): SAME, series("naive"): SAME, series("wide"): SAME})
+    assert {(one.series.case.variant, one.reason) for one in found} == {
+        ("tiled", "version 4 of a case whose history ended with version 3"),
+        ("naive", "version 1 of a case whose history ended with version 7"),
+        ("wide", "the baseline does not have it"),
+    }
+
+
+def test_a_new_board_costs_work_by_its_series_and_not_by_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = 0
+
+    def counting(*given: Any, **values: Any) -> Any:
+        nonlocal copies
+        copies += 1
+        return replace(*given, **values)
+
+    monkeypatch.setattr(import_module("perfsvc.judge.verdicts"), "replace", counting)
+    before = {series(f"v{place}"): BASE for place in range(100)}
+    after = {series(f"v{place}", device="GPU-2", model="NVIDIA H200"): SAME for place in range(100)}
+    found = judge(before, after)
+    assert [one.verdict for one in found].count(Verdict.NEW) == 100
+    assert copies < 20 * len(found)
 
 
 def test_a_board_without_history_borrows_that_of_its_model_and_says_so() -> None:
