@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, insert, select, 
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Direction, Finding, FindingState, Judgement, Moved, Series, Suspect
+from perfsvc.model import Direction, Finding, FindingState, Judgement, Mode, Moved, Series, Suspect
 from perfsvc.store.baselines import Key, keys_of
 from perfsvc.store.columntypes import number
 from perfsvc.store.interning import case_id, case_of, new_id
@@ -122,23 +122,24 @@ def _moved_row(connection: Connection, run: int, finding: int, judgement: Judgem
 
 def recover(connection: Connection, run: int, back: Iterable[tuple[int, Series]]) -> list[int]:
     """Notes which series of which findings are back at their old levels; see ``Store.recover``."""
-    touched = set()
-    for finding, series in back:
-        cases = select(Cases.id).where(Cases.lineage_id.in_({lineage for lineage, *_ in _keys(connection, series)}))
-        place = (FindingCases.finding_id == finding, FindingCases.case_id.in_(cases))
-        same = (FindingCases.metric == series.metric, FindingCases.mode == series.mode)
-        connection.execute(update(FindingCases).where(*place, *same).values(recovered_run_id=run))
-        touched.add(finding)
+    places = list(back)
+    keys = keys_of(connection, {series for _, series in places})
+    lineages: dict[tuple[int, str, Mode], set[int]] = defaultdict(set)
+    for finding, series in places:
+        if series in keys:
+            lineages[finding, series.metric, series.mode].add(keys[series][0])
+    for (finding, metric, mode), of_place in lineages.items():
+        cases = select(Cases.id).where(Cases.lineage_id.in_(of_place))
+        place = (FindingCases.finding_id == finding, FindingCases.metric == metric, FindingCases.mode == mode)
+        here = update(FindingCases).where(*place, FindingCases.case_id.in_(cases))
+        connection.execute(here.values(recovered_run_id=run))
+    touched = {finding for finding, _ in places}
     still = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
     whole = select(Findings.id).where(Findings.id.in_(touched), ~still, Findings.state.in_(STANDING))
     resolved = sorted(connection.scalars(whole))
     for finding in resolved:
         _set_state(connection, finding, FindingState.RESOLVED, reason=f"back at its old level in run {run}")
     return resolved
-
-
-def _keys(connection: Connection, series: Series) -> Iterable[Key]:
-    return keys_of(connection, [series]).values()
 
 
 def accept(connection: Connection, finding: int, *, reason: str, by: str) -> Finding:

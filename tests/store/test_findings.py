@@ -1,8 +1,10 @@
 """Findings as the store keeps them: raised once, seen again, recovered from, accepted."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import event
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Cause, Direction, FindingState, Judgement, Shift, Status, Suspect, Verdict
@@ -12,6 +14,18 @@ from perfsvc.store import State
 def suspect(series, baseline=1, direction=Direction.SLOWER, cause=Cause.KERNEL, ratio=1.2):
     judged = Judgement(series, Verdict.REGRESSION, "", ratio, 1.1, 1.3, baseline, None, 1e-4, ratio * 1e-4, cause=cause)
     return Suspect(judged, Shift.LOSS, direction)
+
+
+@contextmanager
+def counted(store):
+    statements = []
+
+    def note(_connection, _cursor, statement, *_):
+        statements.append(statement)
+
+    event.listen(store._engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(store._engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -77,6 +91,26 @@ def test_a_finding_is_resolved_once_all_its_series_are_back(story, nights, tiled
     (found,) = story.store.findings(every=True)
     assert (found.state, found.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
     assert sorted(one.recovered_run for one in found.moved) == [3, 4]
+
+
+def test_only_the_series_that_is_back_recovers(story, nights, tiled, naive):
+    joules = replace(tiled, metric="energy_j")
+    story.store.raise_finding(2, [suspect(tiled), suspect(naive), suspect(joules)], "")
+    story.store.raise_finding(2, [suspect(tiled, direction=Direction.FASTER)], "")
+    assert story.store.recover(3, [(1, joules), (1, naive), (2, tiled)]) == [2]
+    (left,) = story.store.findings()
+    assert {one.series: one.recovered_run for one in left.moved} == {tiled: None, naive: 3, joules: 3}
+
+
+def test_a_whole_board_that_is_back_is_looked_up_once(story):
+    cases = [replace(story.tiled, variant=f"v{place}") for place in range(20)]
+    story.run(*cases)
+    night = story.run(*cases)
+    moved = [suspect(story.series(case)) for case in cases]
+    story.store.raise_finding(night, moved, "")
+    with counted(story.store) as statements:
+        assert story.store.recover(night, [(1, one.series) for one in moved]) == [1]
+    assert len(statements) < 10
 
 
 def test_what_comes_and_goes_at_one_baseline_is_one_finding(story, nights, tiled):
