@@ -67,7 +67,7 @@ class Checked:
     """A kernel of a case for one architecture; where the case has none to look at, ``kernel`` is empty.
 
     Attributes:
-        kernel: its symbol.
+        kernel: its symbol; ``scale.cu:scale`` where several files of the case have one of that name.
         status: ``ok``, ``failed`` (it does not compile) or ``skipped`` (this architecture cannot run it).
         reason: why it is not ok.
         facts: None where it is not ok.

@@ -181,7 +181,8 @@ def _place(shown: CheckShown, case: Case, kernel: str) -> dict[str, str | int]:
     if source is None or not source.is_file():
         return {}
     text = source.read_text(encoding="utf-8", errors="replace")
-    found = re.search(rf"\b{re.escape(kernel)}\s*\(", text) if kernel else None
+    symbol = kernel.rpartition(":")[2]  # without the file that tells it from another one of the same name
+    found = re.search(rf"\b{re.escape(symbol)}\s*\(", text) if symbol else None
     return {"file": _named(source), "line": text.count("\n", 0, found.start()) + 1 if found else 1}
 
 

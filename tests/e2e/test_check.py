@@ -223,6 +223,37 @@ def test_what_cannot_be_understood_ends_with_2(check, arguments, message):
     assert message in check(*arguments, code=2).err
 
 
+TWO = """
+from perfsvc.suite import Benchmark, Tolerance, Variant, launch, output
+
+def step(source):
+    return launch(entry="scale", source=source, grid=1, block=256, args=("y", "x"))
+
+benchmark = Benchmark(
+    axes={"n": (512,)},
+    smoke={"n": 256},
+    inputs=lambda rng, n: {"x": rng.random(n, dtype="float32")},
+    outputs={"y": output("float32", lambda n: n)},
+    reference=lambda x: 2.0 * x.astype("float64"),
+    tolerance=Tolerance(1e-6, 1e-6),
+    variants=[Variant("both", steps=(step("scale.cu"), step("again.cu")))],
+)
+"""
+
+
+def test_kernels_of_one_name_in_two_files_are_told_apart(check, repository):
+    (repository.suite / "scale" / "bench.py").write_text(TWO)
+    (repository.suite / "scale" / "again.cu").write_text(KERNEL)
+    repository.commit()
+    assert check("--format", "json").json["counts"] == {"new": 2}
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING)  # the first of them
+    for base in (["--base", "HEAD"], []):
+        found = check(*base, "--format", "json", code=1).json["verdicts"]
+        verdicts = {one["kernel"]: one["verdict"] for one in found}
+        assert verdicts == {"scale.cu:scale": "regression", "again.cu:scale": "unchanged"}
+    assert "file=own/scale/scale.cu,line=2" in check("--base", "HEAD", "--format", "github", code=1).out
+
+
 # --- against the baseline in the database ----------------------------------------------------------------------------
 
 

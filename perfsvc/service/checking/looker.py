@@ -1,6 +1,7 @@
 """The kernels of a suite as a compiler made them for some architectures, whatever devices there are."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -108,7 +109,11 @@ class Looker:
             for one in _checked(spec, name, facts, digests)
         ]
         problems, warnings = found.split_problems(selection)
-        sources = {(spec.case, name): unit.source for spec in specs for unit in spec.units for name in unit.entries}
+        sources = {
+            (spec.case, name): unit.source
+            for spec in specs
+            for (unit, _), name in _names(spec, {unit: unit.entries for unit in spec.units}).items()
+        }
         first = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
         return Looked(tuple(checked), problems, warnings, first | sources)
 
@@ -193,11 +198,29 @@ def _checked(
                 return
             case of_kernels:
                 facts[unit] = of_kernels
-    for unit, of_kernels in facts.items():
-        launches = _launches(spec, unit)
-        for kernel in launches or of_kernels:
-            one = Checked(spec.case, architecture, kernel, facts=of_kernels[kernel], source=sources[unit])
-            yield _tightest(one, launches[kernel]) if launches else one
+    launches = {unit: _launches(spec, unit) for unit in units}
+    names = _names(spec, {unit: launches[unit] or facts[unit] for unit in units})
+    for (unit, kernel), name in names.items():
+        one = Checked(spec.case, architecture, name, facts=facts[unit][kernel], source=sources[unit])
+        yield _tightest(one, launches[unit][kernel]) if launches[unit] else one
+
+
+def _names(spec: CaseSpec, kernels: Mapping[Unit, Iterable[str]]) -> dict[tuple[Unit, str], str]:
+    """What the kernels of a case's units are called: by their symbols, with the file's name where several share one.
+
+    Where files share that, too, or one is compiled in several ways, they are numbered: ``scale.cu#2:scale``.
+    """
+    shared = Counter(kernel for of_unit in kernels.values() for kernel in of_unit)
+    files = Counter(unit.source.name for unit in kernels)
+    seen: Counter[str] = Counter()
+    names: dict[tuple[Unit, str], str] = {}
+    for unit in spec.units:
+        file = unit.source.name
+        seen[file] += 1
+        label = f"{file}#{seen[file]}" if files[file] > 1 else file
+        for kernel in kernels.get(unit, ()):
+            names[unit, kernel] = f"{label}:{kernel}" if shared[kernel] > 1 else kernel
+    return names
 
 
 def _nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
