@@ -201,6 +201,25 @@ def test_what_the_revision_lacks_hides_no_regression_of_what_it_has(check, repos
     assert verdicts == {"scale/added": "new", "scale/simple": "unchanged", "scale/shared": "regression"}
 
 
+@pytest.mark.parametrize(
+    ("plant", "told"),
+    [
+        (("scale/bench.py", "perfsvc.suite", "perfsvc.sweet"), "bench.py:2: at HEAD this could not be used"),
+        (("scale/scale.cu", "2 *", "nothing *"), "scale.cu: at HEAD this did not compile for sm_90"),
+    ],
+)
+def test_a_revision_that_cannot_be_compared_with_says_so(check, repository, plant, told):
+    name, old, new = plant
+    repository.plant(name, old, new)
+    repository.commit()
+    repository.plant(name, new, old)
+    ended = check("--base", "HEAD", "--format", "json")
+    assert ended.json["counts"] == {"new": 6}
+    (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
+    assert told in warning
+    assert "nothing is compared with it" in warning
+
+
 def test_a_broken_benchmark_file_ends_with_4(check, repository):
     (repository.suite / "broken").mkdir()
     (repository.suite / "broken" / "bench.py").write_text("nonsense\n")

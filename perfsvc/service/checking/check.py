@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -57,7 +57,7 @@ class CheckOutcome:
         verdicts: the worst first.
         sources: the file that each kernel is in, by case and kernel.
         problems: what is wrong with benchmarks that the selection reaches.
-        warnings: what is wrong with the others.
+        warnings: what is wrong with the others, and what the revision has that nothing can be compared with.
         wrong: what the CPU device could not run, or ran with a wrong result.
         accepted: why all of it is the baseline from now on; empty where it is not.
     """
@@ -98,9 +98,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
         raise UsageError("nothing with uncommitted changes can be a baseline", cure="commit them first")
     found = looker.look(request.suite, request.selection, request.points)
     if request.base:
-        number, (against, verdicts) = None, _against_revision(request, looker, found)
+        number, (against, verdicts, lacking) = None, _against_revision(request, looker, found)
     else:
         number, against, verdicts = _stored(request, looker, found, progress.say)
+        lacking = ()
     return CheckOutcome(
         check=number,
         against=against,
@@ -110,19 +111,43 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
         verdicts=tuple(verdicts),
         sources=found.sources,
         problems=found.problems,
-        warnings=found.warnings,
+        warnings=(*found.warnings, *lacking),
         wrong=_wrong(request, progress) if request.run else (),
         accepted=request.accept,
     )
 
 
-def _against_revision(request: CheckRequest, looker: Looker, found: Looked) -> tuple[str, list[CheckVerdict]]:
-    """The verdicts against the suite as it was at a revision, made by the same compiler."""
+def _against_revision(
+    request: CheckRequest, looker: Looker, found: Looked
+) -> tuple[str, list[CheckVerdict], tuple[SuiteError, ...]]:
+    """The verdicts against the suite as it was at a revision, made by the same compiler, and what it cannot tell."""
     with checked_out(request.suite, request.base) as tree:
-        before = looker.look_back(tree.suite, request.selection, request.points, found.checked).checked
-    held = _under_present_names(before, found.checked, looker.toolkit)
+        before = looker.look_back(tree.suite, request.selection, request.points, found.checked)
+    lacking = tuple(_lacking(before, request, tree.suite))
+    held = _under_present_names(before.checked, found.checked, looker.toolkit)
     named = f"{request.base} ({tree.commit[:10]})" if not tree.commit.startswith(request.base) else request.base
-    return named, judge.check_verdicts(held, found.checked, looker.toolkit)
+    return named, judge.check_verdicts(held, found.checked, looker.toolkit), lacking
+
+
+def _lacking(before: Looked, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
+    """What of the suite in a folder, that of the revision, cannot be compared with, each at its file of today."""
+    nothing = "so that nothing is compared with it"
+    for problem in before.problems:
+        what = f"at {request.base} this could not be used, {nothing}: {problem.what}"
+        yield SuiteError(what, path=_of_today(problem.path, request, folder), line=problem.line)
+    failed: dict[tuple[Path, str], list[str]] = {}
+    for one in before.checked:
+        if one.status is Status.FAILED:
+            failed.setdefault((before.sources[one.case, ""], one.reason), []).append(one.architecture)
+    for (source, reason), architectures in failed.items():
+        where = ", ".join(dict.fromkeys(architectures))
+        what = f"at {request.base} this did not compile for {where}, {nothing}: {reason}"
+        yield SuiteError(what, path=_of_today(str(source), request, folder))
+
+
+def _of_today(path: str, request: CheckRequest, folder: Path) -> str:
+    then = Path(path)
+    return str(request.suite / then.relative_to(folder)) if then.is_relative_to(folder) else path
 
 
 def _under_present_names(before: Sequence[Checked], after: Sequence[Checked], toolkit: str) -> list[Held]:

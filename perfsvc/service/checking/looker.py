@@ -91,9 +91,14 @@ class Looker:
         """
         try:
             found = suite.discover(folder)
-            return self._look(found, _of_then(found, selection, points, now), points)
-        except UsageError:  # of all that is asked for there was nothing then
+        except UsageError:  # there was no benchmark then
             return Looked()
+        problems, warnings = found.split_problems(selection)
+        try:
+            looked = self._look(found, _of_then(found, selection, points, now), points)
+        except UsageError:  # of all that is asked for there was nothing then, or nothing that could be used
+            looked = Looked()
+        return replace(looked, problems=problems, warnings=warnings)
 
     def _look(self, found: suite.Suite, selection: Selection, points: Literal["smoke", "full"]) -> Looked:
         known = KnownShapes(build.default_folder() / "shapes")
