@@ -99,17 +99,26 @@ def _stored(store: Store, side: Side) -> Iterator[Profiled]:
 
 
 def _stored_pair(store: Store, before: Side, after: Side) -> tuple[Profile, Profile] | None:
-    """The newest stored profiles of both sides that can be compared: of one model, profiler and set."""
-    earlier = list(_stored(store, before))
+    """The newest stored profiles of both sides that can be compared."""
+    earlier, one_case = list(_stored(store, before)), before.case == after.case
     for new in _stored(store, after):
         for old in earlier:
-            if old.profile and new.profile and _how(old) == _how(new):
+            if old.profile and new.profile and _comparable(old, new, one_case=one_case):
                 return old.profile, new.profile
     return None
 
 
+def _comparable(one: Profiled, other: Profiled, *, one_case: bool) -> bool:
+    """Whether two profiles are of one model, profiler and set; of one case also of the same launch."""
+    return _how(one) == _how(other) and (not one_case or _launched(one) == _launched(other))
+
+
 def _how(profiled: Profiled) -> tuple[str, str, str]:
     return profiled.device_model, profiled.sections, profiled.profile.ncu_version if profiled.profile else ""
+
+
+def _launched(profiled: Profiled) -> tuple[int | None, str]:
+    return profiled.launch, profiled.profile.kernel if profiled.profile else ""
 
 
 def _made_pair(
@@ -117,15 +126,17 @@ def _made_pair(
 ) -> tuple[Profile, Profile]:
     """Both sides on one device: what is stored of it there, and new profiles of what is missing.
 
-    Of one case the same launch is looked at on both sides. Two stored ones are made anew, for they cannot be compared.
+    Of one case the same launch is looked at on both sides, where both have it. Two stored ones are made anew, for they
+    cannot be compared.
     """
     maker = _Maker(store, request, progress)
     before, after = sides
+    one_case = before.case == after.case
     first, last = maker.known(before), maker.known(after)
     if last is None or first:
-        last = maker.made(after, first if before.case == after.case else None)
-        first = None if first and _how(first) != _how(last) else first
-    first = first or maker.made(before, last if before.case == after.case else None)
+        last = maker.made(after, first if one_case else None)
+    if first is None or not _comparable(first, last, one_case=one_case):
+        first = maker.made(before, last if one_case else None)
     return counted(first), counted(last)
 
 
