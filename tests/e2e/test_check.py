@@ -420,3 +420,18 @@ def test_results_are_checked_on_the_cpu_where_that_is_asked_for(check, repositor
     found = check("--base", "HEAD", *ran, code=4).json
     assert {one["status"] for one in found["wrong"]} == {"wrong"}
     assert json.dumps(found["wrong"])
+
+
+def test_of_full_points_the_smoke_points_of_their_variants_are_run(check, repository):
+    repository.plant("scale/scale.cu", "2 *", "3 *")
+    found = check("--select", "scale/plain[n=512]", "--run", "--format", "json", code=4).json
+    assert [(one["case"], one["status"]) for one in found["wrong"]] == [("scale/plain[n=256]", "wrong")]
+    assert found["counts"] == {"new": 1}
+
+
+def test_where_nothing_can_be_run_the_verdicts_stand_beside_it(check):
+    chosen = ["--select", "scale/plain", "--exclude", "*[n=256]", "--run", "--format", "json"]
+    found = check("--base", "HEAD", *chosen, code=4).json
+    assert found["counts"] == {"unchanged": 2}
+    (problem,) = found["problems"]
+    assert "nothing could be run on the CPU device: every selected case is excluded" in problem["what"]

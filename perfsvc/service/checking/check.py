@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import judge
-from perfsvc.errors import SuiteError, UsageError
+from perfsvc.errors import PerfsvcError, SuiteError, UsageError
 from perfsvc.model import Case, Checked, CheckVerdict, Held, Measurement, Status, Verdict
 from perfsvc.service.checking.looker import Looked, Looker
 from perfsvc.service.progress import Progress, Silent
@@ -56,7 +56,7 @@ class CheckOutcome:
         checked: every kernel of every case, for each architecture.
         verdicts: the worst first.
         sources: the file that each kernel is in, by case and kernel.
-        problems: what is wrong with benchmarks that the selection reaches.
+        problems: what is wrong with benchmarks that the selection reaches, and why they could not be run.
         warnings: what is wrong with the others, and what the revision has that nothing can be compared with.
         wrong: what the CPU device could not run, or ran with a wrong result.
         accepted: why all of it is the baseline from now on; empty where it is not.
@@ -97,6 +97,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
     if request.accept and provenance.revision_of(request.suite).dirty:
         raise UsageError("nothing with uncommitted changes can be a baseline", cure="commit them first")
     found = looker.look(request.suite, request.selection, request.points)
+    wrong, failed = _run(request, found, progress) if request.run else ((), ())
     if request.base:
         number, (against, verdicts, lacking) = None, _against_revision(request, looker, found)
     else:
@@ -110,9 +111,9 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
         checked=found.checked,
         verdicts=tuple(verdicts),
         sources=found.sources,
-        problems=found.problems,
+        problems=(*found.problems, *failed),
         warnings=(*found.warnings, *lacking),
-        wrong=_wrong(request, progress) if request.run else (),
+        wrong=wrong,
         accepted=request.accept,
     )
 
@@ -191,19 +192,32 @@ def _in_words(verdicts: Sequence[CheckVerdict]) -> str:
     return "" if not numbers else f"check {next(iter(numbers))}" if len(numbers) == 1 else "the baseline of each kernel"
 
 
-def _wrong(request: CheckRequest, progress: Progress) -> tuple[Measurement, ...]:
-    """What does not run, or not right, on the CPU device; its times are nobody's business and are thrown away."""
+def _run(
+    request: CheckRequest, found: Looked, progress: Progress
+) -> tuple[tuple[Measurement, ...], tuple[SuiteError, ...]]:
+    """What does not run, or not right, on the CPU device, and why nothing could be run.
+
+    Run are the smoke points of all variants that were looked at, whichever of their points were selected. Their times
+    are nobody's business and are thrown away.
+    """
     from perfsvc.service.running.run import run
 
+    variants = tuple(dict.fromkeys(f"{one.case.benchmark}/{one.case.variant}" for one in found.checked))
+    if not variants:
+        return (), ()
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         asked = RunRequest(
             str(Path(folder, "check.db")),
             request.suite,
             devices=("cpu",),
-            selection=request.selection,
+            selection=Selection(variants, request.selection.exclude),
             points="smoke",
             replicas=1,
             samples=1,
         )
-        measured = run(asked, progress).measurements
-    return tuple(one for one in measured if one.status in {Status.FAILED, Status.WRONG})
+        try:
+            measured = run(asked, progress).measurements
+        except PerfsvcError as error:  # what was found without running stands all the same
+            what = f"nothing could be run on the CPU device: {error.what}"
+            return (), (SuiteError(what, path=str(request.suite), cure=error.cure),)
+    return tuple(one for one in measured if one.status in {Status.FAILED, Status.WRONG}), ()
