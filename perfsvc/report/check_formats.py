@@ -14,13 +14,13 @@ from perfsvc.report.check_table import counts_of, heading, on
 from perfsvc.report.layout import some
 from perfsvc.report.plain import plain
 
-FAILING = (Verdict.BROKEN, Verdict.REGRESSION)
+ERROR, NOTICE = "error", "notice"
 LEVELS = {
-    Verdict.BROKEN: "error",
-    Verdict.REGRESSION: "error",
+    Verdict.BROKEN: ERROR,
+    Verdict.REGRESSION: ERROR,
     Verdict.INCONCLUSIVE: "warning",
     Verdict.MISSING: "warning",
-    Verdict.IMPROVEMENT: "notice",
+    Verdict.IMPROVEMENT: NOTICE,
 }
 """GitHub's words for how bad something is."""
 
@@ -118,12 +118,17 @@ def check_junit(shown: CheckShown) -> str:
     judged = {(one.checked.case, one.checked.architecture, one.checked.kernel): one for one in shown.verdicts}
     for architecture in shown.architectures:
         tests = [one for one in shown.checked if one.architecture == architecture]
+        gone = [
+            one for one in shown.verdicts if one.verdict is Verdict.MISSING and one.checked.architecture == architecture
+        ]
         suite = ET.SubElement(root, "testsuite", name=architecture)
-        failures = [_test(suite, one, judged.get((one.case, architecture, one.kernel))) for one in tests]
+        failures = [_test(suite, one, judged.get((one.case, architecture, one.kernel)), shown) for one in tests]
+        for one in gone:
+            ET.SubElement(_testcase(suite, one.checked), "skipped", message=_printable(_told(one)))
         suite.attrib |= {
-            "tests": str(len(tests)),
+            "tests": str(len(tests) + len(gone)),
             "failures": str(sum(failures)),
-            "skipped": str(sum(one.status is Status.SKIPPED for one in tests)),
+            "skipped": str(len(gone) + sum(one.status is Status.SKIPPED for one in tests)),
         }
     beside = [(f"{problem.path}:{problem.line}", str(problem)) for problem in shown.problems]
     beside += [(one.case.id, one.reason) for one in shown.wrong]
@@ -135,22 +140,44 @@ def check_junit(shown: CheckShown) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _test(suite: ET.Element, checked: Checked, verdict: CheckVerdict | None) -> bool:
-    """Adds a kernel; returns whether it failed."""
+def _testcase(suite: ET.Element, checked: Checked) -> ET.Element:
     name = " ".join(filter(None, [checked.case.id, checked.kernel]))
-    test = ET.SubElement(suite, "testcase", classname=f"{checked.architecture}.{checked.case.benchmark}", name=name)
-    if checked.status is Status.SKIPPED:
-        ET.SubElement(test, "skipped", message=checked.reason)
-    failed = verdict is not None and verdict.verdict in FAILING
-    if verdict and failed:
+    return ET.SubElement(suite, "testcase", classname=f"{checked.architecture}.{checked.case.benchmark}", name=name)
+
+
+def _test(suite: ET.Element, checked: Checked, verdict: CheckVerdict | None, shown: CheckShown) -> bool:
+    """Adds a kernel with what there is to say of it; returns whether it failed."""
+    test = _testcase(suite, checked)
+    if verdict is None:
+        if checked.status is Status.SKIPPED:
+            ET.SubElement(test, "skipped", message=_printable(checked.reason))
+        return False
+    failed = _level(verdict.verdict, shown) == ERROR
+    if failed:
         _fail(test, verdict.verdict.value, text_of(verdict))
+    elif verdict.verdict in SHOWN:
+        ET.SubElement(test, "system-out").text = _printable(_told(verdict))
     return failed
 
 
+def _told(verdict: CheckVerdict) -> str:
+    return ": ".join(filter(None, [verdict.verdict.value, text_of(verdict)]))
+
+
 def _fail(test: ET.Element, kind: str, message: str) -> None:
-    printable = re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", message)
+    printable = _printable(message)
     failure = ET.SubElement(test, "failure", type=kind, message=printable.partition("\n")[0])
     failure.text = printable
+
+
+def _printable(text: str) -> str:
+    """A text without what XML cannot hold."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
+
+
+def _level(verdict: Verdict, shown: CheckShown) -> str:
+    """How bad a verdict is, in GitHub's words; what somebody accepted is only told."""
+    return NOTICE if shown.accepted and verdict is not Verdict.BROKEN else LEVELS.get(verdict, NOTICE)
 
 
 def check_github(shown: CheckShown) -> str:
@@ -164,7 +191,7 @@ def _commands(shown: CheckShown) -> Iterator[str]:
         title = f"{line.verdict.value}: {line.what} ({on(line.architectures, shown)})"
         cause = f"cause: {line.cause}" if line.cause else ""
         message = "; ".join(filter(None, [line.text, cause])) or line.verdict.value
-        yield _command(LEVELS[line.verdict], message, **_place(shown, checked.case, checked.kernel), title=title)
+        yield _command(_level(line.verdict, shown), message, **_place(shown, checked.case, checked.kernel), title=title)
     for problem in shown.problems:
         yield _command(
             "error", problem.what, file=_named(Path(problem.path)), line=problem.line, title="broken benchmark"

@@ -186,6 +186,33 @@ def test_junit_has_a_suite_an_architecture_and_says_what_failed(troubled):
     assert {failure.get("type") for failure in root.iter("failure")} == {"regression", "broken"}
 
 
+def test_what_somebody_accepted_fails_nobody(everywhere):
+    accepted = replace(everywhere, accepted="it is faster")
+    root = ET.fromstring(check_junit(accepted))  # noqa: S314 - our own
+    assert list(root.iter("failure")) == []
+    assert {suite.get("failures") for suite in root} == {"0"}
+    assert {told.text for told in root.iter("system-out")} == {f"regression: {CHANGED}"}
+    assert check_github(accepted).startswith("::notice title=regression%3A transpose/tiled")
+
+
+def test_what_is_broken_fails_whoever_accepts_it():
+    failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, "no")
+    accepted = replace(shown([], [failed]), accepted="whatever")
+    assert "<failure" in check_junit(accepted)
+    assert check_github(accepted).startswith("::error ")
+
+
+def test_junit_tells_what_is_missing_and_what_nobody_can_judge():
+    before = [*kernels(kernel="first"), *kernels(kernel="second")]
+    after = [*kernels(kernel="first"), *kernels(kernel="third"), *kernels(kernel="fourth")]
+    root = ET.fromstring(check_junit(shown(before, after)))  # noqa: S314 - our own
+    assert {(suite.get("tests"), suite.get("failures"), suite.get("skipped")) for suite in root} == {("8", "0", "2")}
+    told = {test.get("name").split()[1]: [child.tag for child in test] for test in root.iter("testcase")}
+    assert told == {"first": [], "second": ["skipped"], "third": ["system-out"], "fourth": ["system-out"]}
+    assert next(root.iter("skipped")).get("message").startswith("missing: ")
+    assert next(root.iter("system-out")).text.startswith("inconclusive: ")
+
+
 def test_junit_takes_text_that_xml_cannot_hold():
     failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
     root = ET.fromstring(check_junit(shown([], [failed])))  # noqa: S314 - our own
