@@ -24,6 +24,9 @@ LEVELS = {
 }
 """GitHub's words for how bad something is."""
 
+_MEANT = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+"""The characters that mean something to Markdown or HTML; an underscore does not within a word, as in ``sm_90``."""
+
 
 def write(text: str, destination: Path) -> None:
     """Writes what one of these made to a file; raises ``UsageError`` where it cannot be written."""
@@ -93,23 +96,35 @@ def _facts_json(checked: Checked | None) -> dict[str, Any] | None:
 
 def check_markdown(shown: CheckShown) -> str:
     """A static check as a comment on a pull request."""
-    first, second = heading(shown).splitlines()
-    parts = [f"### {counts_of(shown)}", "", f"{first}, {second}", ""]
+    first, second = map(_prose, heading(shown).splitlines())
+    parts = [f"### {_prose(counts_of(shown))}", "", f"{first}, {second}", ""]
     if found := lines(shown.verdicts):
         parts += ["| verdict | variant | architectures | what changed | cause |", "|---|---|---|---|---|"]
         for line in found:
-            cells = (line.verdict.value, f"`{line.what}`", on(line.architectures, shown), line.text, line.cause or "")
+            where, what = on(line.architectures, shown), _prose(line.text)
+            cells = (line.verdict.value, f"`{line.what}`", where, what, line.cause or "")
             parts.append(f"| {' | '.join(map(_cell, cells))} |")
         parts.append("")
     notes = [f"- local memory: `{what}` ({on(archs, shown)}): {text}" for what, archs, text in remarkable(shown)]
-    notes += [f"- {problem}" for problem in shown.problems]
-    notes += [f"- {one.status.value}: `{one.case.id}` on the CPU device: {one.reason}" for one in shown.wrong]
-    notes += [f"- skipped: {some(which)} ({on(archs, shown)}): {why}" for why, which, archs in skipped(shown.checked)]
+    notes += [f"- {_prose(str(problem))}" for problem in shown.problems]
+    notes += [f"- {one.status.value}: `{one.case.id}` on the CPU device: {_prose(one.reason)}" for one in shown.wrong]
+    notes += [
+        f"- skipped: {some(which)} ({on(archs, shown)}): {_prose(why)}" for why, which, archs in skipped(shown.checked)
+    ]
     return "\n".join([*parts, *notes]).rstrip() + "\n"
 
 
+def _prose(text: str) -> str:
+    """A text, as that of a compiler, of which Markdown and HTML take nothing for their own: on one line of the source.
+
+    Entities stand for what they would read, since these mean nothing but the character wherever they stand.
+    """
+    named = _MEANT.sub(lambda found: f"&#{ord(found[0])};", text)
+    return re.sub(r"\r\n|\r|\n", "<br>", named)
+
+
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", "<br>")
+    return text.replace("|", "\\|")
 
 
 def check_junit(shown: CheckShown) -> str:

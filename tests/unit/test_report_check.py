@@ -1,5 +1,6 @@
 """A static check as people and programs read it."""
 
+import html
 import io
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -177,6 +178,27 @@ def test_a_cell_of_markdown_holds_no_end_of_cell_or_line():
     failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a | b\nc")
     written = check_markdown(shown([], [failed]))
     assert "| broken | `dot/tree` | sm_90 | a \\| b<br>c |  |" in written
+
+
+SAID = "k.cu(3): error: no `f<float>` for **x**, __global__ [a](b)\n<img src=x> & more"
+
+
+def test_markdown_shows_what_a_compiler_said_as_it_said_it():
+    failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, SAID)
+    wrong = Measurement(kernels()[0].case, "cpu", 0, Status.WRONG, reason=SAID)
+    problem = SuiteError(SAID, path="bench.py")
+    written = check_markdown(replace(shown([], [failed]), wrong=(wrong,), problems=(problem,), accepted=SAID))
+    assert [line.partition(" ")[0] for line in written.splitlines() if line] == [
+        "###",
+        "1",
+        "|",
+        "|---|---|---|---|---|",
+        "|",
+        "-",
+        "-",
+    ]
+    assert not any(raw in written for raw in ("<float>", "**x**", "__global__", "[a]", "`f", "<img", "& more"))
+    assert html.unescape(written).count(SAID.replace("\n", "<br>")) == 4
 
 
 def test_junit_has_a_suite_an_architecture_and_says_what_failed(troubled):
