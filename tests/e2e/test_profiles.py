@@ -172,6 +172,22 @@ def test_a_variant_that_runs_python_cannot_be_profiled(perfsvc):
     assert [reason for (reason,) in perfsvc.rows("select reason from profiles") if "runs Python" in reason]
 
 
+@pytest.mark.parametrize("tool", ["ncu", "nsys"])
+def test_a_report_for_a_folder_that_is_not_there_is_refused_before_anything_is_profiled(night, tool):
+    perfsvc, _, _ = night
+    device = f"fake:{perfsvc.script}"
+    ended = perfsvc("profile", CASE, "--device", device, "--tool", tool, "--output", "none/beta.rep", code=2)
+    assert "none/beta.rep cannot be written: there is no folder none" in ended.err
+    assert perfsvc.rows("select count(*) from profiles") == [(0,)]
+
+
+def test_a_report_that_cannot_be_written_is_a_usage_error(night):
+    perfsvc, _, _ = night
+    name = 300 * "x"
+    ended = perfsvc("profile", CASE, "--run", "1", "--device", f"fake:{perfsvc.script}", "--output", name, code=2)
+    assert "cannot be written: File name too long" in " ".join(ended.err.split())
+
+
 @pytest.mark.parametrize(
     ("case", "said"), [("scale/nothing[n=100]", "holds no binary"), (CASE, "none of the devices asked for can run it")]
 )

@@ -1,13 +1,13 @@
 """A case that a person names, under a profiler: counted and stored, or as a timeline in a file."""
 
+import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from perfsvc.device.find import find
-from perfsvc.errors import NoProfilerError
+from perfsvc.errors import NoProfilerError, UsageError
 from perfsvc.measure import shot
 from perfsvc.model import Profiled
 from perfsvc.profile import nsys
@@ -49,9 +49,12 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
     """Profiles a case as it ran in a run; returns what was counted, or the file of the timeline.
 
     Raises:
+        UsageError: ``output`` cannot be written.
         NotMeasuredError: the run has no binary of it that any of the devices runs.
         PerfsvcError: there is no profile for another reason.
     """
+    if request.output:
+        _require_writable(request.output)
     progress = progress or Silent()
     with Store.open(request.database, create=False) as store:
         run = resolve(request.run, store, request.folder).id
@@ -64,7 +67,7 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
             return _timeline(profiling, subject, request.output)
         found = profiling.profile(subject)
         if request.output and found.id is not None:
-            request.output.write_bytes(store.profile_report(found.id))
+            _write(request.output, store.profile_report(found.id))
         return found
 
 
@@ -78,5 +81,22 @@ def _timeline(profiling: Profiling, subject: Subject, output: Path | None) -> Pa
     with profiling.shot(subject) as folder:
         report = folder / f"report{nsys.SUFFIX}"
         run_shot(folder, lambda: nsys.run(shot.command(folder), report, environment=shot.environment()))
-        shutil.copyfile(report, output)
+        _write(output, report.read_bytes())
     return output
+
+
+def _require_writable(output: Path) -> None:
+    """Raises ``UsageError`` where no file of that name can be, before minutes are spent on what is to be in it."""
+    if not os.path.isdir(output.parent):  # noqa: PTH112 - of a name that is too long Path's raises
+        raise _unwritable(output, f"there is no folder {output.parent}")
+
+
+def _write(output: Path, report: bytes) -> None:
+    try:
+        output.write_bytes(report)
+    except OSError as error:
+        raise _unwritable(output, error.strerror or str(error)) from error
+
+
+def _unwritable(output: Path, why: str) -> UsageError:
+    return UsageError(f"{output} cannot be written: {why}", cure="name a file in a folder that is there")
