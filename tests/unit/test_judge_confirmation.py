@@ -62,6 +62,37 @@ def test_another_metric_is_higher_and_not_slower():
     )
 
 
+def between(low, high, verdict=Verdict.UNCHANGED):
+    return Comparison((low * high) ** 0.5, low, high, verdict, "")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "direction", "cause"),
+    [
+        (between(1.04, 1.06), SLOWER, Cause.UNCONFIRMED),
+        (between(1.04, 1.12, Verdict.INCONCLUSIVE), SLOWER, Cause.UNCONFIRMED),
+        (between(0.94, 0.96), FASTER, Cause.UNCONFIRMED),
+        (between(0.99, 1.06), SLOWER, Cause.NOISE),
+        (between(1.002, 1.009), SLOWER, Cause.NOISE),
+        (between(0.94, 0.96), SLOWER, Cause.NOISE),
+        (between(1.04, 1.06), FASTER, Cause.NOISE),
+        (between(1.12, 1.14, Verdict.REGRESSION), SLOWER, Cause.KERNEL),
+    ],
+)
+@pytest.mark.parametrize("drift", [None, EQUAL])
+def test_a_real_difference_below_what_was_asked_for_is_not_noise(pairs, drift, direction, cause):
+    asked = {"direction": direction, "threshold": 0.1, "usual": 0.01, "same_code": False}
+    assert judge.cause_of(pairs, drift, **asked)[0] is cause
+
+
+def test_a_real_difference_below_what_was_asked_for_says_so():
+    asked = {"direction": SLOWER, "threshold": 0.1, "usual": 0.01, "same_code": False}
+    assert judge.cause_of(between(1.04, 1.06), REGRESSED, **asked) == (
+        Cause.UNCONFIRMED,
+        "measured in turn it is 5.0 % slower, which is less than was asked for",
+    )
+
+
 @pytest.mark.parametrize(
     ("pairs", "direction", "enough"),
     [

@@ -89,12 +89,14 @@ class Confirmer:
             drift,
             direction=asked.suspect.direction,
             threshold=asked.threshold,
+            usual=relevant(asked.suspect, self._means.devices[asked.suspect.series.device].kind, None),
             same_code=bool(measured.same_code),
             metric=metric,
         )
         if cause is Cause.KERNEL and asked.suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
-        if cause is Cause.UNCONFIRMED and turns.pairs < judge.LOOKS[-1]:
+        settled = judge.settled(found, asked.suspect.direction, asked.threshold)
+        if cause is Cause.UNCONFIRMED and not settled and turns.pairs < judge.LOOKS[-1]:
             reason += f"; the budget of {asked.budget_s:g} s ended after {turns.pairs} pairs"
         return replace(
             measured,

@@ -42,9 +42,9 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float
     if base == BASELINE:
         return Comparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold)))
     baseline = _compared(base, store, folder)
-    levels = cache(store.levels)
-    judgements = judge.verdicts(levels(baseline.run), levels(candidate.run), threshold=_thresholds(store, threshold))
-    return Comparison(baseline, candidate, tuple(_with_causes(store, levels, judgements)))
+    levels, limits = cache(store.levels), _thresholds(store, threshold)
+    judgements = judge.verdicts(levels(baseline.run), levels(candidate.run), threshold=limits)
+    return Comparison(baseline, candidate, tuple(_with_causes(store, levels, judgements, limits)))
 
 
 def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgement]:
@@ -59,12 +59,16 @@ def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgem
     candidate = levels_of(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
     baselines = _baselines(store, levels_of, measured, run)
-    judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=_thresholds(store, threshold))
-    return _with_causes(store, levels_of, judgements)
+    limits = _thresholds(store, threshold)
+    judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=limits)
+    return _with_causes(store, levels_of, judgements, limits)
 
 
 def judge_quiet(store: Store, run: int, series: Iterable[Series]) -> list[Judgement]:
-    """What a run says of some series against their baselines, also of metrics that have a row only where they moved."""
+    """What a run says of some series against their baselines, also of metrics that have a row only where they moved.
+
+    By each kind of device's default threshold, whatever a command was asked for.
+    """
     levels_of = cache(store.levels)
     candidate = {one: levels_of(run)[one] for one in series if one in levels_of(run)}
     if not candidate:
@@ -79,18 +83,26 @@ def _baselines(store: Store, levels_of: Levels, series: Sequence[Series], run: i
     return {one: levels_of(earlier)[one] for one, earlier in found if one in levels_of(earlier)}
 
 
-def _with_causes(store: Store, levels: Levels, judgements: Sequence[Judgement]) -> list[Judgement]:
+def _with_causes(
+    store: Store, levels: Levels, judgements: Sequence[Judgement], limits: Callable[[Series], float]
+) -> list[Judgement]:
     """The judgements with why each series moved; nothing is looked up where none did."""
     if not any(judgement.verdict in judge.MOVES for judgement in judgements):
         return list(judgements)
     caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(levels, judgements))
-    return _with_confirmations(store, caused)
+    return _with_confirmations(store, caused, limits)
 
 
-def _with_confirmations(store: Store, judgements: Sequence[Judgement]) -> list[Judgement]:
-    """The judgements with what measuring both sides again has told since, of the same two runs and the same way."""
+def _with_confirmations(
+    store: Store, judgements: Sequence[Judgement], limits: Callable[[Series], float]
+) -> list[Judgement]:
+    """The judgements with what measuring both sides again has told since, of the same two runs and the same way.
+
+    What is nothing to a person who asked for more than ``limits`` may be something here: that clears no one.
+    """
     runs = {one.candidate_run for one in judgements if one.cause and one.candidate_run is not None}
-    again = [one for run in runs for one in store.confirmations(run) if one.cause is not Cause.UNCONFIRMED]
+    stored = [one for run in runs for one in store.confirmations(run) if one.cause is not Cause.UNCONFIRMED]
+    again = [one for one in stored if one.confirmed or one.threshold <= limits(one.suspect.series)]
     known = {(one.suspect.series, one.suspect.judgement.baseline_run, one.suspect.direction): one for one in again}
 
     def told(judgement: Judgement) -> Judgement:
