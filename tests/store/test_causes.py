@@ -6,7 +6,21 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Call, Cause, Direction, FindingState, Kind, Mode, ReplayRecord, Shift, Verdict, digest
+from perfsvc.model import (
+    Call,
+    Cause,
+    Confirmation,
+    Direction,
+    FindingState,
+    Judgement,
+    Kind,
+    Mode,
+    Moved,
+    ReplayRecord,
+    Shift,
+    Verdict,
+    digest,
+)
 from perfsvc.service.judging import findings
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.store import State
@@ -34,6 +48,7 @@ def night(story):
         replicas=3,
         joules=None,
         error=1e-7,
+        threshold=None,
         **origin,
     ):
         teller = replace(story, environment=replace(story.environment, **(environment or {})))
@@ -46,12 +61,15 @@ def night(story):
                 told = {} if joules is None else {"metrics": {"energy_j": joules}}
                 teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **told)
         story.store.end_run(number, State.FINISHED)
-        judgements = judge_run(story.store, number, threshold=None)
+        judgements = judge_run(story.store, number, threshold=threshold)
         story.store.put_verdicts(number, judgements)
         suspects = findings.after_run(story.store, number, judgements)
         return {one.series.case.variant: one for one in judgements}, suspects
 
     return run
+
+
+EDITED = {"code": b"other", "source": b"edited"}
 
 
 def causes(judgements):
@@ -156,6 +174,27 @@ def test_a_confirmed_suspect_is_a_finding_for_all_points_and_modes_of_its_varian
     assert {one.evidence for one in (first, second)} == {"the old one is faster"}
 
 
+@pytest.mark.parametrize(
+    ("cause", "looked_for", "asked", "told"),
+    [
+        (Cause.NOISE, 0.1, None, Cause.UNCONFIRMED),
+        (Cause.ENVIRONMENT, 0.1, None, Cause.UNCONFIRMED),
+        (Cause.NOISE, 0.1, 0.1, Cause.NOISE),
+        (Cause.NOISE, 0.01, None, Cause.NOISE),
+        (Cause.NOISE, 0.01, 0.1, Cause.NOISE),
+        (Cause.KERNEL, 0.1, None, Cause.KERNEL),
+    ],
+)
+def test_who_looked_for_more_clears_nothing_of_what_is_asked_now(
+    story, night, cases, *, cause, looked_for, asked, told
+):
+    night(times(cases))
+    _, (suspect,) = night(times(cases, "v0"), **EDITED)
+    again = Confirmation(suspect, cause, "measured in turn", threshold=looked_for, seed=1, budget_s=60.0)
+    story.store.put_confirmation(again)
+    assert [one.cause for one in judge_run(story.store, 2, threshold=asked) if one.cause] == [told]
+
+
 @pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
 def test_what_nobody_confirmed_is_no_finding(story, night, cases, cause):
     night(times(cases))
@@ -188,6 +227,27 @@ def test_a_recovery_resolves_its_finding(story, night, cases, found):
     night(times(cases), code=b"third", source=b"cured")
     (one,) = story.store.findings(every=True)
     assert (one.state, one.reason) == (FindingState.RESOLVED, "back at its old level in run 3")
+
+
+def test_a_run_that_asks_for_more_resolves_nothing_that_is_still_slow(story, night, cases):
+    night(times(cases))
+    _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
+    findings.raise_from(story.store, 2, map(confirmed, suspects))
+    judged, _ = night(times(cases, "v0", by=1.03), **EDITED, threshold=0.1)
+    assert judged["v0"].verdict is Verdict.UNCHANGED
+    assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
+    night(times(cases, "v0", by=1.004), code=b"third", source=b"cured", threshold=0.1)
+    assert story.store.findings() == []
+
+
+def test_a_run_that_asks_for_more_resolves_what_is_back(story, night, cases, found):
+    night(times(cases), code=b"third", source=b"cured", threshold=0.5)
+    assert story.store.findings() == []
+
+
+def test_nearer_is_not_back_while_the_verdict_is_that_it_is_slower(story, night, cases, found):
+    night(times(cases, "v0", by=1.05), code=b"third", source=b"half cured", threshold=0.1)
+    assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
 
 
 def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, night, cases, found):
@@ -250,6 +310,39 @@ def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(stor
     assert story.store.findings() == []
 
 
+def test_a_step_below_the_threshold_stays_open_beside_a_pin_of_the_night_before_it(story, night, cases):
+    rng = np.random.default_rng(7)
+    case = cases[0]
+
+    def one(by=1.0, **how):
+        return night({case: by * 1e-4 * (1 + 3e-4 * rng.standard_normal())}, **how)[1]
+
+    assert [suspect for _ in range(25) for suspect in one()] == []
+    story.store.pin(25, [story.series(case)])
+    for number in range(26, 34):
+        findings.raise_from(story.store, number, map(confirmed, one(1.007, **EDITED)))
+    (found,) = story.store.findings(every=True)
+    assert (found.state, found.moved[0].baseline_run) == (FindingState.OPEN, 25)
+    cured = [one(code=b"third", source=b"cured")]
+    (found,) = story.store.findings(every=True)
+    assert (found.state, found.moved[0].recovered_run) == (FindingState.RESOLVED, 34)
+    assert [*cured, *(one(code=b"third", source=b"cured") for _ in range(5))] == [[]] * 6
+
+
+def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night, cases):
+    series = story.series(cases[0])
+    tonight = Judgement(
+        series, Verdict.UNCHANGED, ratio=1.002, low=0.995, high=1.009, baseline_s=1e-4, candidate_s=1.002e-4
+    )
+    moved = Moved(series, 1.007, None, None, baseline_run=1, baseline_s=1e-4, candidate_s=1.007e-4, last_run=2)
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0"), **EDITED)
+    findings.raise_from(story.store, 2, map(confirmed, suspects))
+    standing = [replace(one, moved=(moved,)) for one in story.store.findings()]
+    assert findings.recovered(standing, [tonight]) == []
+    assert findings.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
+
+
 def test_a_step_of_the_same_code_is_no_suspect(nights):
     assert [one for _ in range(6) for one in nights("v0", by=1.02)[1]] == []
 
@@ -274,9 +367,6 @@ def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night,
     row = story.store.binaries([built.binary])[built.binary]
     assert row.sources == {("tiled.cu", digest(b"source"))}
     assert story.store.modules(row.record.modules) == {digest(b"code"): b"code"}
-
-
-EDITED = {"code": b"other", "source": b"edited"}
 
 
 def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_themselves(story, night, cases):

@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import log
 
-from perfsvc.model import BESIDE, Cause, Direction, Finding, Judgement, Moved, Series, Suspect, Verdict
+from perfsvc.judge import MOVES
+from perfsvc.model import Cause, Direction, Finding, Judgement, Moved, Series, Shift, Suspect, Verdict
 from perfsvc.report import units
 from perfsvc.service.judging.compare import judge_quiet
 from perfsvc.service.judging.suspects import doubts
@@ -20,25 +21,32 @@ BACK: Mapping[Direction, frozenset[Verdict]] = {
 }
 """The verdicts that may say that a series is back, by where it had moved."""
 
+OPPOSITE: Mapping[Direction, Direction] = {
+    Direction.SLOWER: Direction.FASTER,
+    Direction.FASTER: Direction.SLOWER,
+}
+"""Where a series that had moved goes as it comes back."""
+
 
 def after_run(store: Store, run: int, judgements: Sequence[Judgement]) -> list[Suspect]:
     """Looks at a run that has been judged, and returns the suspects that somebody should measure again.
 
     The suspects are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``).
-    Findings whose series are all back are resolved. What moved at once on a board with unchanged code is raised here
-    and now, as one finding of the environment; all else waits for ``raise_from``. A run with uncommitted changes raises
-    and resolves nothing: it is an experiment.
+    Findings whose series are all back are resolved, by the usual thresholds and not by those of the command. What moved
+    at once on a board with unchanged code is raised here and now, as one finding of the environment; all else waits for
+    ``raise_from``. A run with uncommitted changes raises and resolves nothing: it is an experiment.
     """
     found = doubts(store, run, judgements)
     if store.run(run).provenance.dirty:
         return list(found.to_confirm)
     standing = store.findings()
-    back = recovered(standing, [*found.judgements, *judge_quiet(store, run, _untold(standing, found.judgements))])
+    usual = {one.series: one for one in judge_quiet(store, run, _left(standing))}
+    moved = {one.series: one for one in found.judgements if one.verdict in MOVES}
+    back = recovered(standing, (usual | moved).values())
     store.recover(run, back)
     for group in found.together:
         store.raise_finding(run, group, f"{units.count(len(group), 'case')} with unchanged code moved at once")
-    told = {series for _, series in back}
-    return [suspect for suspect in found.to_confirm if suspect.series not in told]
+    return _untold(store, run, found.to_confirm)
 
 
 def raise_from(store: Store, run: int, confirmed: Iterable[Suspect]) -> list[int]:
@@ -92,24 +100,41 @@ def recovered(findings: Iterable[Finding], judgements: Iterable[Judgement]) -> l
     ]
 
 
-def _untold(findings: Iterable[Finding], judgements: Iterable[Judgement]) -> list[Series]:
-    """The series of findings that have no row tonight since they are told of only where they moved."""
-    told = {judgement.series for judgement in judgements}
-    moved = (one.series for finding in findings for one in finding.moved if one.recovered_run is None)
-    return [series for series in moved if series.metric in BESIDE and series not in told]
+def _left(findings: Iterable[Finding]) -> list[Series]:
+    """The series of findings that are not back yet."""
+    moved = (one for finding in findings for one in finding.moved)
+    return list(dict.fromkeys(one.series for one in moved if one.recovered_run is None))
+
+
+def _untold(store: Store, run: int, suspects: Sequence[Suspect]) -> list[Suspect]:
+    """The suspects that are more than the recovery of a finding, which a history may see nights after its verdict."""
+    if not suspects:
+        return []
+    recovered_in = {
+        (one.series, finding.direction): one.recovered_run
+        for finding in reversed(store.findings(every=True))
+        for one in finding.moved
+        if one.recovered_run is not None
+    }
+
+    def is_told(suspect: Suspect) -> bool:
+        back = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)
+        since = suspect.judgement.baseline_run
+        began = suspect.shift is not Shift.LOSS and since is not None and since < back
+        return back == run or began
+
+    return [suspect for suspect in suspects if not is_told(suspect)]
 
 
 def _is_back(moved: Moved, tonight: Judgement, direction: Direction) -> bool:
-    """Whether a verdict says that a series is at the level again that it had left.
+    """Whether a series is at the level again that it had left.
 
-    Against the baseline of then it says so itself. Another baseline (a new segment, say, which began with the series
-    where it had gone) tells nothing by ``unchanged``: then it takes a change, to nearer the old level than the new.
+    No verdict says so by itself: ``unchanged`` holds of all within a threshold, which may be wide, and of a baseline
+    (a new segment's, say) that may be where the series had gone. So tonight's level has to be nearer the old one than
+    the new, and its interval, where there is one, must not hold the new.
     """
-    if tonight.verdict not in BACK[direction]:
-        return False
-    if tonight.baseline_run == moved.baseline_run:
-        return True
-    return tonight.verdict is not Verdict.UNCHANGED and _is_nearer(moved, tonight.candidate_s)
+    near = _is_nearer(moved, tonight.candidate_s) and not _holds(tonight, moved.candidate_s)
+    return near and tonight.verdict in BACK[direction]
 
 
 def _is_nearer(moved: Moved, level: float | None) -> bool:
@@ -117,3 +142,10 @@ def _is_nearer(moved: Moved, level: float | None) -> bool:
     if not level or not moved.baseline_s or not moved.candidate_s:
         return False
     return abs(log(level / moved.baseline_s)) < abs(log(level / moved.candidate_s))
+
+
+def _holds(tonight: Judgement, level: float | None) -> bool:
+    """Whether a level lies within the interval of tonight's; what has no interval holds none."""
+    if not level or not tonight.baseline_s or tonight.low is None or tonight.high is None:
+        return False
+    return tonight.low <= level / tonight.baseline_s <= tonight.high
