@@ -69,9 +69,11 @@ def spills(pair: Pair) -> Found | None:
     """More traffic to local memory, where registers go that do not fit, and arrays whose index is not known."""
     before, after = pair.sizes(lambda profile: _sum(profile, "local_{}_requests"))
     instructions = pair.both("instructions")
-    if before is None or after is None or instructions is None or after - before < LEAST_LOCAL * instructions[1]:
+    if before is None or after is None or instructions is None:
         return None
     more = after - before
+    if more <= LEAST_LOCAL * instructions[1]:
+        return None
     of_requests = more / (more + max(0.0, _difference(pair, "global_{}_requests")))
     of_instructions = clamp(MOVES * more / max(instructions[1] - instructions[0], more))
     waiting = (pair.of_group(MEMORY) + pair.of_group(SHARED)) * of_requests

@@ -258,6 +258,11 @@ def test_traffic_that_no_load_or_store_asks_for_is_traffic_and_no_miss():
     assert first.detail == "256 MB → 1.02 GB of the L2 cache"
 
 
+def test_launches_without_an_instruction_are_explained_all_the_same():
+    fast, slow = (replace(BASE, clock=clock, changes={"instructions": 0.0}).profile() for clock in (2e9, 1e9))
+    assert [each.kind for each in explain(fast, slow).reasons] == [ReasonKind.CLOCKS]
+
+
 def test_a_few_spills_do_not_hide_what_else_was_done():
     slow = replace(COMPUTING, instructions=80e6, local=0.5e6)
     found = explain(COMPUTING.profile(), slow.profile())
