@@ -3,7 +3,7 @@
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -70,9 +70,11 @@ class NvccToolchain:
             raise NoCompilerError(f"{self.path} {question} failed: {answer.output.strip()}", cure="reinstall it")
         return answer.output
 
-    def _run(self, arguments: Sequence[str], *, folder: Path) -> process.Finished:
+    def _run(
+        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
+    ) -> process.Finished:
         try:
-            return process.run([str(self.path), *arguments], folder=folder)
+            return process.run([str(self.path), *arguments], folder=folder, environment=environment)
         except OSError as error:
             raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
 
@@ -97,9 +99,11 @@ class NvccToolchain:
     def _compiled(self, unit: Unit, *further: str) -> tuple[bytes, str]:
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
-        with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
+        # nvcc's own temporary files lie there too: killed, it deletes none, and what it started may yet write one.
+        with tempfile.TemporaryDirectory(prefix="perfsvc-", ignore_cleanup_errors=True) as folder:
             output = Path(folder, "code.cubin")
-            finished = self._run([*further, *self._arguments(unit, output)], folder=unit.source.parent)
+            arguments = [*further, *self._arguments(unit, output)]
+            finished = self._run(arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": folder})
             if finished.timed_out:
                 raise messages.still_compiling(unit, process.LIMIT_S)
             if finished.code:

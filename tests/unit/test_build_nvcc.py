@@ -2,6 +2,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,19 @@ def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
     with pytest.raises(CompileError, match=r"k\.cu: still compiling after 0\.5 s"):
         toolchain.compile(write(tmp_path / "k"))
+
+
+def test_what_a_killed_nvcc_leaves_goes_with_its_folder(monkeypatch, tmp_path):
+    killed = executable(tmp_path / "bin" / "nvcc")
+    monkeypatch.setattr(tools, "_candidates", lambda _: iter((killed,)))
+    toolchain, temporary = NvccToolchain("sm_90"), tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    killed.write_text('#!/bin/sh\necho > "$TMPDIR/tmpxft_0_0-0_k.ii"; ls "$TMPDIR"; kill -9 $$\n')
+    with pytest.raises(CompileError, match=r"tmpxft"):
+        toolchain.compile(write(tmp_path / "k"))
+    assert not list(temporary.iterdir())
 
 
 def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
