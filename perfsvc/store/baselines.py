@@ -26,13 +26,17 @@ from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Mode, Series, St
 from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
 from perfsvc.store.lookup import ENDED
-from perfsvc.store.naming import Spot
+from perfsvc.store.naming import Spot, own_name
 from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
 from perfsvc.store.tables import Cases, Devices, FindingCases, Findings, Measurements, Metrics, Pins, Runs, Verdicts
 
 Key = tuple[int, int, str, Mode]
 """A series in the database: lineage, device, metric, mode."""
+_Line = tuple[int, int]
+"""Whose levels a series has: its lineage and, of a former name that was given anew, ``naming.own_name``, else 0."""
+_Held = tuple[_Line, int, str, Mode]
+"""A series in the database, apart from others of its lineage that one run measured beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ _PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
     """The run that each series is compared with, under the series that lend it; see ``Store.baselines``."""
-    keys = keys_of(connection, series)
+    keys = _held(connection, series, before_run)
     found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
     boards = _boards(connection)
     lent = {
@@ -65,7 +69,7 @@ def baselines(connection: Connection, series: Iterable[Series], before_run: int)
 
 def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
     """The run that holds the last accepted level of each series; see ``Store.accepted_levels``."""
-    keys = keys_of(connection, series)
+    keys = _held(connection, series, before_run)
     found = _accepted(connection, keys.values(), before_run)
     return {one: found[key] for one, key in keys.items() if key in found}
 
@@ -77,9 +81,9 @@ def _boards(connection: Connection) -> dict[str, list[_Board]]:
     return boards
 
 
-def _on(board: _Board, key: Key) -> Key:
-    lineage, _, metric, mode = key
-    return lineage, board.id, metric, mode
+def _on(board: _Board, key: _Held) -> _Held:
+    line, _, metric, mode = key
+    return line, board.id, metric, mode
 
 
 def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
@@ -162,18 +166,50 @@ def keys_of(connection: Connection, series: Iterable[Series]) -> dict[Series, Ke
     return keys
 
 
-def _lineages(keys: Iterable[Key]) -> set[int]:
-    return {lineage for lineage, *_ in keys}
-
-
-def _pinned(connection: Connection, keys: Iterable[Key]) -> dict[Key, int]:
-    query = select(Pins.lineage_id, Pins.device_id, Pins.metric, Pins.mode, Pins.run_id).where(
-        Pins.lineage_id.in_(_lineages(keys))
+def _held(connection: Connection, series: Iterable[Series], run: int) -> dict[Series, _Held]:
+    """Where the levels of each series of a run lie, under the names that the run has."""
+    own = own_name(Measurements.run_id)
+    query = (
+        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, own)
+        .join(Measurements, Measurements.case_id == Cases.id)
+        .where(Measurements.run_id == run, Cases.former)
+        .distinct()
     )
-    return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
+    rows = connection.execute(query)
+    names = {case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in rows}
+    keys = keys_of(connection, series).items()
+    return {
+        one: ((lineage, names.get(one.case, 0)), device, metric, mode) for one, (lineage, device, metric, mode) in keys
+    }
 
 
-def _accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+def _lineages(keys: Iterable[_Held]) -> set[int]:
+    return {lineage for (lineage, _), *_ in keys}
+
+
+def _pinned(connection: Connection, keys: Iterable[_Held]) -> dict[_Held, int]:
+    """The pins, which are a lineage's: of one on a run that measured two of its names each has its own level."""
+    wanted = set(keys)
+    series = (Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.mode)
+    pinned = _by_key(connection.execute(select(*series, Pins.run_id).where(Pins.lineage_id.in_(_lineages(wanted)))))
+    names = {name for (_, name), *_ in wanted if name}
+    apart = _measured_apart(connection, names, pinned.values()) if names else set()
+    heirs = {key: ((key[0][0], 0), *key[1:]) for key in wanted}
+    return pinned | {key: pinned[heir] for key, heir in heirs.items() if (key[0][1], pinned.get(heir)) in apart}
+
+
+def _measured_apart(connection: Connection, names: Iterable[int], runs: Iterable[int]) -> set[tuple[int, int]]:
+    """Which former names were measured in which runs beside another name of their lineage."""
+    own = own_name(Measurements.run_id)
+    query = (
+        select(own, Measurements.run_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(Measurements.case_id.in_(set(names)), Measurements.run_id.in_(set(runs)))
+    )
+    return {(name, run) for name, run in connection.execute(query)}
+
+
+def _accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """What each series is compared with unless it is pinned; of one without a level also what other boards have."""
     wanted = set(keys)
     starts = segments.starts(connection, _lineages(wanted), before_run)
@@ -184,35 +220,37 @@ def _accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> d
     return _first_ok(connection, wanted - judged.keys() - within.keys(), before_run) | judged | within
 
 
-def _start(starts: Mapping[Spot, int], key: Key) -> int:
+def _start(starts: Mapping[Spot, int], key: _Held) -> int:
     """The last run of the segment before the one that a series is in; 0 where it has but one."""
-    lineage, device, _, mode = key
+    (lineage, _), device, _, mode = key
     return starts.get((lineage, device, mode), 0)
 
 
-def _last_accepted(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+def _last_accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest earlier run that holds a level to keep: its verdict took it, or a person accepted a finding of it."""
     judged = _judged(connection, keys, before_run)
     accepted = _accepted_findings(connection, keys, before_run)
     return {key: max(judged.get(key, 0), accepted.get(key, 0)) for key in judged.keys() | accepted.keys()}
 
 
-def _judged(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+def _judged(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
+    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.mode)
     query = (
-        select(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode, func.max(Verdicts.run_id))
+        select(*series, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
         .where(Cases.lineage_id.in_(_lineages(keys)), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
         .where(Runs.git_dirty.is_(False), or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_PASSING)))
-        .group_by(Cases.lineage_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+        .group_by(*series)
     )
-    return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
+    return _by_key(connection.execute(query))
 
 
-def _accepted_findings(connection: Connection, keys: Iterable[Key], before_run: int) -> dict[Key, int]:
+def _accepted_findings(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
-    series = (Cases.lineage_id, Findings.device_id, FindingCases.metric, FindingCases.mode)
+    own = own_name(FindingCases.last_run_id)
+    series = (Cases.lineage_id, own, Findings.device_id, FindingCases.metric, FindingCases.mode)
     query = (
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
@@ -221,18 +259,18 @@ def _accepted_findings(connection: Connection, keys: Iterable[Key], before_run: 
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
     )
-    return {(lineage, device, metric, mode): run for lineage, device, metric, mode, run in connection.execute(query)}
+    return _by_key(connection.execute(query))
 
 
 def _first_ok(
-    connection: Connection, keys: Iterable[Key], before_run: int, starts: Mapping[Spot, int] = MappingProxyType({})
-) -> dict[Key, int]:
+    connection: Connection, keys: Iterable[_Held], before_run: int, starts: Mapping[Spot, int] = MappingProxyType({})
+) -> dict[_Held, int]:
     """The earliest run that measured a series with every replica ok, of a clean tree if there is any.
 
     Of a series that is among ``starts`` only what came after that run counts.
     """
     wanted = set(keys)
-    found: dict[Key, int] = {}
+    found: dict[_Held, int] = {}
     for start in {_start(starts, key) for key in wanted}:
         of_start = {key for key in wanted if _start(starts, key) == start}
         first = _first_ok_after(connection, of_start, start, before_run)
@@ -240,7 +278,7 @@ def _first_ok(
     return found
 
 
-def _first_ok_after(connection: Connection, keys: Iterable[Key], after: int, before_run: int) -> dict[Key, int]:
+def _first_ok_after(connection: Connection, keys: Iterable[_Held], after: int, before_run: int) -> dict[_Held, int]:
     other = aliased(Measurements)
     broken = exists().where(
         other.run_id == Measurements.run_id,
@@ -266,16 +304,22 @@ def _first_ok_after(connection: Connection, keys: Iterable[Key], after: int, bef
         .group_by(Metrics.name)
     )
     rows: Iterable[Any] = connection.execute(union_all(timed, checked, named))
-    return {(lineage, device, metric, mode): run for lineage, device, mode, metric, run in rows}
+    return _by_key(rows)
+
+
+def _by_key(rows: Iterable[Any]) -> dict[_Held, int]:
+    """What is said of each series, of rows of its lineage, own name, device, metric and mode."""
+    return {((lineage, own), device, metric, mode): said for lineage, own, device, metric, mode, said in rows}
 
 
 def _first(metric: Any) -> Any:
     """Of each series of a metric the first run, of a clean tree if there is any."""
-    series = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    own = own_name(Measurements.run_id)
+    series = (Cases.lineage_id, own, Measurements.device_id)
     clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
     return (
-        select(*series, metric, func.coalesce(clean, func.min(Measurements.run_id)))
+        select(*series, metric, Measurements.mode, func.coalesce(clean, func.min(Measurements.run_id)))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .group_by(*series)
+        .group_by(*series, Measurements.mode)
     )

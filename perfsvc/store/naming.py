@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, and_, select
+from sqlalchemy import ColumnElement, Select, and_, case, exists, literal_column, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import Case, Mode
@@ -39,6 +39,22 @@ def of_cases(of: type[Measurements | NoiseOfCases | LeftOut], *columns: Any) -> 
         .join(Devices, Devices.id == of.device_id)
         .order_by(of.case_id, of.device_id, of.mode)
     )
+
+
+def own_name(run: Any) -> ColumnElement[int]:
+    """Of a row with a case and a run: the case's id where it is handed out under its own, former name, else 0.
+
+    It is where the run measured another name of its lineage beside it, as ``present_cases`` has it: that name was given
+    anew, to what has no part in its heir's levels and history. A query that groups by lineage groups by this as well.
+    """
+    beside, other = aliased(Measurements), aliased(Cases)
+    shared = exists().where(
+        other.lineage_id == Cases.lineage_id, other.id != Cases.id, beside.case_id == other.id, beside.run_id == run
+    )
+    none: ColumnElement[int] = literal_column(
+        "0"
+    )  # no parameter: PostgreSQL groups by an expression only where it is known to be the same
+    return case((and_(Cases.former, shared.correlate_except(beside, other)), Cases.id), else_=none).label("own_name")
 
 
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:

@@ -8,34 +8,42 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Status
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Mode, Status
 from perfsvc.store.lookup import ENDED, run
-from perfsvc.store.naming import Place, Spot, of_cases, present_cases
+from perfsvc.store.naming import Place, of_cases, own_name, present_cases
 from perfsvc.store.rows import Night
 from perfsvc.store.tables import Cases, Measurements, Metrics, Runs
 
 Watched = tuple[Place, str]
 """Of what there is a history: a place, and the metric."""
+_Spot = tuple[int, int, int, Mode]
+"""A place in the database: lineage, own name, device, mode."""
 
 
 def nights(connection: Connection, number: int, last: int) -> dict[Watched, list[Night]]:
     """What the nights up to a run say of all that it measured; see ``Store.nights``."""
     numbers = _numbers(connection, number, last)
     tonight = connection.execute(
-        of_cases(Measurements, Measurements.device_id).where(Measurements.run_id == number)
+        of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id)).where(
+            Measurements.run_id == number
+        )
     ).all()
     cases = present_cases(tonight)
-    places = {(row.lineage_id, row.device_id, row.mode): (row.uuid, cases[row.case_id], row.mode) for row in tonight}
+    places = {_spot(row): (row.uuid, cases[row.case_id], row.mode) for row in tonight}
     named = _named(connection, numbers)
     histories: dict[Watched, list[Night]] = defaultdict(list)
     for night, measured in groupby(connection.execute(_measured(numbers)), attrgetter("run_id")):
-        replicas: dict[Spot, list[Any]] = defaultdict(list)
+        replicas: dict[_Spot, list[Any]] = defaultdict(list)
         for row in measured:
-            replicas[row.lineage_id, row.device_id, row.mode].append(row)
+            replicas[_spot(row)].append(row)
         for spot, rows in replicas.items():
             for metric, values in _values(rows, named) if spot in places else ():
                 histories[places[spot], metric].append(Night(night, rows[0].environment_id, values))
     return dict(histories)
+
+
+def _spot(row: Any) -> _Spot:
+    return row.lineage_id, row.own_name, row.device_id, row.mode
 
 
 def _measured(numbers: Sequence[int]) -> Any:
@@ -44,6 +52,7 @@ def _measured(numbers: Sequence[int]) -> Any:
         select(
             Measurements.id,
             Cases.lineage_id,
+            own_name(Measurements.run_id),
             Measurements.device_id,
             Measurements.mode,
             Measurements.run_id,

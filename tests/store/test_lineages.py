@@ -86,6 +86,44 @@ def test_a_former_name_given_anew_does_not_hide_its_heir(story, renamed):
     assert set(story.store.levels(run)) == {story.series(renamed), story.series(story.tiled)}
 
 
+def test_a_former_name_given_anew_has_a_level_of_its_own(story, renamed):
+    heir, anew = story.series(renamed), story.series(story.tiled)
+    first = story.run(story.tiled)
+    story.judge(first, story.tiled, Verdict.NEW)
+    second = story.run(story.tiled, renamed)
+    assert story.store.baselines([heir, anew], second) == {heir: first}
+    story.store.put_verdicts(
+        second, [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
+    )
+    third = story.run(story.tiled, renamed)
+    assert story.store.baselines([heir, anew], third) == {heir: first, anew: second}
+    assert story.store.accepted_levels([heir, anew], third) == {heir: first, anew: second}
+
+
+def test_without_verdicts_the_level_of_a_name_given_anew_is_its_first_right_result(story, renamed):
+    heir, anew = story.series(renamed), story.series(story.tiled)
+    first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
+    assert story.store.baselines([heir, anew], third) == {heir: first, anew: second}
+
+
+def test_a_former_name_that_an_old_commit_measures_alone_has_the_level_of_its_heir(story, renamed):
+    first = story.run(story.tiled)
+    story.run(renamed)
+    again = story.run(story.tiled)
+    (series,) = story.store.levels(again)
+    assert story.store.baselines([series], again) == {story.series(renamed): first}
+
+
+def test_a_pin_is_for_a_name_given_anew_where_its_run_measured_that(story, renamed):
+    heir, anew = story.series(renamed), story.series(story.tiled)
+    first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
+    story.store.pin(first, [heir])
+    assert story.store.baselines([heir, anew], third) == {heir: first, anew: second}
+    last = story.run(renamed, story.tiled)
+    story.store.pin(third, [heir])
+    assert story.store.baselines([heir, anew], last) == {heir: third, anew: third}
+
+
 @pytest.mark.parametrize("other", [{"version": 2}, {"benchmark": "dot"}, {"point": (("n", 1),)}])
 def test_only_the_variant_is_renamed(story, renamed, other):
     story.run(story.tiled)

@@ -59,6 +59,20 @@ def test_a_case_that_comes_back_is_compared_with_its_level(story, night):
     assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
 
 
+@pytest.mark.parametrize("heir_first", [True, False])
+def test_a_former_name_given_anew_takes_nothing_of_its_heirs_level(story, night, heir_first):
+    renamed = replace(story.tiled, variant="shared")
+    night({story.tiled: 1e-4})
+    night({replace(renamed, formerly=("tiled",)): 1e-4})
+    slower = {renamed: 1.3e-4, story.tiled: 5e-4}
+    slower = slower if heir_first else dict(reversed(slower.items()))
+    assert verdicts(night(slower)) == {"shared": Verdict.REGRESSION, "tiled": Verdict.NEW}
+    assert verdicts(night(slower)) == {"shared": Verdict.REGRESSION, "tiled": Verdict.UNCHANGED}
+    later = night({renamed: 1e-4, story.tiled: 4e-4})
+    assert verdicts(later) == {"shared": Verdict.UNCHANGED, "tiled": Verdict.IMPROVEMENT}
+    assert (later["shared", "time"].baseline_run, later["tiled", "time"].baseline_run) == (1, 3)
+
+
 def test_a_smaller_selection_misses_nothing(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     assert verdicts(night({story.tiled: 1e-4}, scope="all --select=transpose/tiled")) == {"tiled": Verdict.UNCHANGED}

@@ -27,6 +27,20 @@ def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
     assert told(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
 
 
+def test_a_former_name_given_anew_has_nights_of_its_own(story):
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    runs = [story.run(*cases, scope="all") for cases in ([story.tiled], [renamed], [renamed, story.tiled])]
+    last = story.begin(scope="all")
+    story.put(last, story.tiled, samples=(5e-3,) * 3)
+    story.put(last, renamed, samples=(1e-3,) * 3)
+    story.store.end_run(last, State.FINISHED)
+    found = {case.variant: told(nights) for (_, case, _), nights in times(story, last).items()}
+    assert found == {
+        "shared": [*((run, (2e-3,)) for run in runs), (last, (1e-3,))],
+        "tiled": [(runs[-1], (2e-3,)), (last, (5e-3,))],
+    }
+
+
 def test_a_night_on_which_any_replica_was_wrong_has_no_time(story):
     first = story.begin(scope="all")
     story.put(first, story.tiled)
