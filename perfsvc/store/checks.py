@@ -249,7 +249,8 @@ def _held(connection: Connection, checked: Sequence[Checked], scope: str, toolki
     present = {lineage: case for case, lineage in lineages.items()}
     expected = _of_previous(connection, scope)
     found: dict[Place, Any] = {}
-    for row in _levels(connection, {*present, *(lineage for lineage, _, _ in expected)}):
+    rows = _levels(connection, {*present, *(lineage for lineage, _, _ in expected)})
+    for row in rows:
         place = (row.lineage_id, row.architecture, row.kernel)
         before = found.get(place)
         if before is None or row.toolkit == toolkit or before.toolkit != toolkit:
@@ -259,11 +260,30 @@ def _held(connection: Connection, checked: Sequence[Checked], scope: str, toolki
     }
     unknown = {(lineage, architecture) for lineage, architecture, _ in named - found.keys()}
     gone = _gone(connection, {lineage for lineage, _ in unknown})
+    registers = _registers(rows)
     return [
-        Held(_checked(row, present.get(row.lineage_id)), row.toolkit, row.check_id)
+        Held(_checked(row, present.get(row.lineage_id), registers[place, row.check_id]), row.toolkit, row.check_id)
         for place, row in found.items()
         if place in expected or place in named or (place[:_SPOT] in unknown and gone.get(place, _NEVER) < row.check_id)
     ]
+
+
+def _registers(levels: Iterable[Any]) -> dict[tuple[Place, int], int]:
+    """The registers that later kernels are held against, of each level, the oldest first, by its place and its check.
+
+    An improvement may take some registers more, too few to count. They are not forgiven with it: a trade in two steps
+    would else pass where the same in one would not.
+    """
+    found: dict[tuple[Place, int], int] = {}
+    toolkits: dict[int, str] = {}
+    for row in levels:
+        place, number = (row.lineage_id, row.architecture, row.kernel), row.registers
+        before = found.get((place, row.baseline_check_id), number)
+        same_compiler = toolkits.get(row.baseline_check_id) == row.toolkit
+        forgiven = row.verdict is not Verdict.IMPROVEMENT or row.accepted or not same_compiler
+        found[place, row.check_id] = number if forgiven else min(number, before)
+        toolkits[row.check_id] = row.toolkit
+    return found
 
 
 def _gone(connection: Connection, lineages: Iterable[int]) -> dict[Place, int]:
@@ -307,6 +327,7 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
             *(column for column in CheckedKernels.__table__.columns),
             *(column for column in KernelFacts.__table__.columns if column.name not in {"id", "digest"}),
             Checks.toolkit,
+            Checks.accepted,
             Cases.lineage_id,
             Cases.benchmark,
             Cases.variant,
@@ -322,14 +343,14 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
     return connection.execute(query).all()
 
 
-def _checked(row: Any, present: Case | None) -> Checked:
+def _checked(row: Any, present: Case | None, registers: int) -> Checked:
     return Checked(
         present or case_of(row.benchmark, row.variant, row.point, row.version),
         row.architecture,
         row.kernel,
         row.status,
         row.reason,
-        _facts(row._mapping),  # noqa: SLF001 - SQLAlchemy's name for a row as a mapping
+        replace(_facts(row._mapping), registers=registers),  # noqa: SLF001 - SQLAlchemy's name for a row as a mapping
         None if row.warps is None else Occupancy(row.warps, row.most_warps, row.limiter),
         row.threads,
         row.dynamic_shared_bytes,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfsvc.judge import check_verdicts
 from perfsvc.model import (
     Cause,
     Checked,
@@ -74,6 +75,37 @@ def test_a_regression_does_not_become_the_level_and_an_improvement_does(story, k
     assert [one.check for one in held(story, kernel)] == [first]
     better = put(with_registers(kernel, 16), verdict=Verdict.IMPROVEMENT, baseline=first)
     assert [(one.check, one.checked.facts.registers) for one in held(story, kernel)] == [(better, 16)]
+
+
+def test_an_improvement_forgives_no_registers_and_a_person_or_another_compiler_does(story, kernel, put):
+    def level(**given):
+        found = held(story, kernel, **given)
+        return [(one.checked.facts.registers, one.checked.facts.stack_bytes) for one in found]
+
+    def less_stack(registers, stack):
+        return replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack))
+
+    first = put(less_stack(32, 8))
+    second = put(less_stack(39, 4), verdict=Verdict.IMPROVEMENT, baseline=first)
+    assert level() == [(32, 4)]
+    third = put(less_stack(38, 2), verdict=Verdict.IMPROVEMENT, baseline=second)
+    assert level() == [(32, 2)]
+    put(less_stack(39, 1), verdict=Verdict.IMPROVEMENT, baseline=third, toolkit=NEWER)
+    assert level(toolkit=NEWER) == [(39, 1)]
+    fourth = put(less_stack(39, 1), verdict=Verdict.IMPROVEMENT, baseline=third, accepted="as it is")
+    assert level() == [(39, 1)]
+    put(less_stack(24, 0), verdict=Verdict.IMPROVEMENT, baseline=fourth)
+    assert level() == [(24, 0)]
+
+
+def test_a_trade_in_two_steps_is_one(story, kernel):
+    verdicts = []
+    for registers, stack in [(32, 8), (39, 4), (46, 0)]:
+        now = replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack), source=str(registers))
+        found = check_verdicts(held(story, now), [now], NVCC)
+        story.store.put_check(story.provenance(scope="kernels"), found, toolkit=NVCC)
+        verdicts += [one.verdict for one in found]
+    assert verdicts == [Verdict.NEW, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE]
 
 
 def test_a_person_may_accept_a_regression(story, kernel, put):
