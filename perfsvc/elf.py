@@ -8,6 +8,7 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little endian
 _TABLE_OFFSET = 0x28
@@ -25,6 +26,8 @@ _PARAMETERS_SIZE = 0x19
 _PARAMETER_VALUE = struct.Struct("<IHHI")  # _, which one, its offset, and above 18 other bits its size
 _SIZE_SHIFT = 18
 _API_VERSION = 0x37
+_MOST_THREADS, _EXACT_THREADS = 0x05, 0x10  # of a block, in x, y and z: .maxntid and .reqntid of PTX
+_THREADS_VALUE = struct.Struct("<III")
 _REGISTERS = 0x2F
 _REGISTERS_VALUE = struct.Struct("<II")  # a kernel's symbol, how many
 _EXTERNS = 0x0F  # the value is a list of symbols' numbers
@@ -34,6 +37,7 @@ _OF_SYMBOL = frozenset(
 _WORD = struct.Struct("<I")
 _CODE = (".text", ".rodata", ".data", ".nv.constant", ".nv.global", ".nv.shared")
 _INFO = ".nv.info"
+_INFO_OF_KERNEL = ".nv.info."
 _KERNEL = ".text."
 
 
@@ -86,6 +90,25 @@ def kernel_registers(code: bytes) -> dict[str, int]:
             for attribute, _, at in _attributes(code[section.start : section.start + section.length])
             if attribute == _REGISTERS
             for number, count in [_REGISTERS_VALUE.unpack_from(code, section.start + at)]
+        }
+    except (struct.error, IndexError) as error:
+        raise ValueError("not a whole ELF file") from error
+
+
+def most_threads(code: bytes) -> dict[str, int]:
+    """The most threads that a block of each kernel of a cubin may have, by its symbol, of those that are bounded.
+
+    Raises ``ValueError`` for what is no ELF file.
+    """
+    try:
+        sections, names = _sections(code)
+        named = [(_text(code, names.start + section.name), section) for section in sections]
+        return {
+            name.removeprefix(_INFO_OF_KERNEL): prod(_THREADS_VALUE.unpack_from(code, section.start + at))
+            for name, section in named
+            if name.startswith(_INFO_OF_KERNEL)
+            for attribute, _, at in _attributes(code[section.start : section.start + section.length])
+            if attribute in {_MOST_THREADS, _EXACT_THREADS}
         }
     except (struct.error, IndexError) as error:
         raise ValueError("not a whole ELF file") from error

@@ -14,8 +14,22 @@ from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
 from perfsvc.model import Facts, Unit, digest
 
-Found = Mapping[str, Facts] | CaseError
-"""The facts of a unit's kernels by their symbols, or why there are none."""
+
+class Kernels(dict[str, Facts]):
+    """The facts of a unit's kernels by their symbols.
+
+    Args:
+        facts: those.
+        most_threads: of a block, of the kernels that are bounded (``__launch_bounds__``); more cannot be launched.
+    """
+
+    def __init__(self, facts: Mapping[str, Facts], most_threads: Mapping[str, int]) -> None:
+        super().__init__(facts)
+        self.most_threads = most_threads
+
+
+Found = Kernels | CaseError
+"""The kernels of a unit, or why there are none."""
 
 _FORMAT = b"facts 1\n"
 _END = b"\0"
@@ -96,10 +110,11 @@ class TellingToolchain:
         return said.replace("\0", " ").encode() + _END + code
 
 
-def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> dict[str, Facts]:
+def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
     """The facts of each kernel of a binary, given the digest of its instructions, and the opcodes by that."""
-    told = ptxas.read(binary.code.partition(_END)[0].decode())
-    return {
+    said, _, code = binary.code.partition(_END)
+    told = ptxas.read(said.decode())
+    facts = {
         name: Facts(
             **asdict(told.get(name, ptxas.Told())),
             instructions=instruction_classes.count(opcodes[sass]) if sass in opcodes else None,
@@ -107,3 +122,4 @@ def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Map
         )
         for name, sass in kernels.items()
     }
+    return Kernels(facts, elf.most_threads(code))

@@ -68,7 +68,8 @@ class Checked:
 
     Attributes:
         kernel: its symbol; ``scale.cu:scale`` where several files of the case have one of that name.
-        status: ``ok``, ``failed`` (it does not compile) or ``skipped`` (this architecture cannot run it).
+        status: ``ok``, ``failed`` (it does not compile, or forbids its launch) or ``skipped`` (this architecture
+            cannot run it).
         reason: why it is not ok.
         facts: None where it is not ok.
         occupancy: at the launch's block and dynamic shared memory; None where Python launches it, or where nobody

@@ -175,6 +175,14 @@ def test_a_launch_that_no_multiprocessor_can_hold_is_broken(check, repository):
     assert "no block of it can run: too much of shared memory" in " ".join(out.split())
 
 
+def test_a_launch_that_the_kernel_itself_forbids_is_broken(check, repository):
+    repository.plant("scale/scale.cu", "__global__ void", "__global__ void __launch_bounds__(128)")
+    found = check("--base", "HEAD", "--format", "json", code=4).json
+    assert found["counts"] == {"broken": 6}
+    assert "it has 256 threads, and __launch_bounds__ allow 128" in found["verdicts"][0]["reason"]
+    assert found["verdicts"][0]["kernel"] == "scale"
+
+
 def test_a_kernel_that_does_not_compile_any_more_is_broken(check, repository):
     repository.plant("scale/scale.cu", "2 *", "nothing *")
     ended = check("--base", "HEAD", "--format", "json", code=4)
@@ -205,7 +213,7 @@ def test_what_the_revision_lacks_hides_no_regression_of_what_it_has(check, repos
     ("plant", "told"),
     [
         (("scale/bench.py", "perfsvc.suite", "perfsvc.sweet"), "bench.py:2: at HEAD this could not be used"),
-        (("scale/scale.cu", "2 *", "nothing *"), "scale.cu: at HEAD this did not compile for sm_90"),
+        (("scale/scale.cu", "2 *", "nothing *"), "scale.cu: at HEAD this could not be used for sm_90"),
     ],
 )
 def test_a_revision_that_cannot_be_compared_with_says_so(check, repository, plant, told):

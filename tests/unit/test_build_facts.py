@@ -176,6 +176,11 @@ def test_a_unit_that_does_not_compile_stops_no_other(toolchain, cache, tmp_path)
     assert set(found[right]) == {"crowded", "idle"}
 
 
+def test_the_most_threads_of_a_block_are_told_of_kernels_that_are_bounded(toolchain, cache, tmp_path):
+    (found,) = facts_of_all([unit(tmp_path)], toolchain, cache, None).values()
+    assert found.most_threads == {"crowded": 256}
+
+
 def test_ptx_is_known_by_its_option(tmp_path):
     assert is_ptx(unit(tmp_path, "-ptx"))
     assert not is_ptx(unit(tmp_path, "-O2"))

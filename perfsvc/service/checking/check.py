@@ -142,7 +142,7 @@ def _lacking(before: Looked, request: CheckRequest, folder: Path) -> Iterator[Su
             failed.setdefault((before.sources[one.case, ""], one.reason), []).append(one.architecture)
     for (source, reason), architectures in failed.items():
         where = ", ".join(dict.fromkeys(architectures))
-        what = f"at {request.base} this did not compile for {where}, {nothing}: {reason}"
+        what = f"at {request.base} this could not be used for {where}, {nothing}: {reason}"
         yield SuiteError(what, path=_of_today(str(source), request, folder))
 
 

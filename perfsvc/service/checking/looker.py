@@ -12,11 +12,11 @@ from typing import Literal
 from perfsvc import build, suite
 from perfsvc.build import Cache
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
-from perfsvc.build.facts import Found, TellingToolchain, facts_of_all, is_ptx, source_digest
+from perfsvc.build.facts import Found, Kernels, TellingToolchain, facts_of_all, is_ptx, source_digest
 from perfsvc.build.occupancy import occupancy
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.measure.supply import MOST_THREADS
-from perfsvc.model import Case, Checked, DeviceInfo, Facts, Launch, Status, Unit, digest
+from perfsvc.model import Case, Checked, DeviceInfo, Launch, Status, Unit, digest
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, unmet
 
@@ -195,7 +195,7 @@ def _checked(
     if reason := _nothing(spec, units) or unmet(spec, device_of(architecture)):
         yield Checked(spec.case, architecture, "", Status.SKIPPED, reason)
         return
-    facts: dict[Unit, Mapping[str, Facts]] = {}
+    facts: dict[Unit, Kernels] = {}
     for unit in units:
         match found[unit]:
             case CaseError() as error:
@@ -207,7 +207,8 @@ def _checked(
     names = _names(spec, {unit: launches[unit] or facts[unit] for unit in units})
     for (unit, kernel), name in names.items():
         one = Checked(spec.case, architecture, name, facts=facts[unit][kernel], source=sources[unit])
-        yield _tightest(one, launches[unit][kernel]) if launches[unit] else one
+        most = facts[unit].most_threads.get(kernel)
+        yield _launched(one, launches[unit][kernel], most) if launches[unit] else one
 
 
 def _names(spec: CaseSpec, kernels: Mapping[Unit, Iterable[str]]) -> dict[tuple[Unit, str], str]:
@@ -244,12 +245,17 @@ def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
     return found
 
 
-def _tightest(checked: Checked, launches: Iterable[Launch]) -> Checked:
-    """A kernel as that of its launches has it which leaves the least room."""
-    return min((_launched(checked, launch) for launch in launches), key=_room)
+def _launched(checked: Checked, launches: Sequence[Launch], most_threads: int | None) -> Checked:
+    """A kernel as that of its launches has it which leaves the least room; failed where one is of too many threads."""
+    threads = max(prod(launch.block) for launch in launches)
+    if most_threads is not None and threads > most_threads:
+        reason = f"no block of it can run: it has {threads} threads, and __launch_bounds__ allow {most_threads}"
+        return replace(checked, status=Status.FAILED, reason=reason, facts=None)
+    return min((_as(checked, launch) for launch in launches), key=_room)
 
 
-def _launched(checked: Checked, launch: Launch) -> Checked:
+def _as(checked: Checked, launch: Launch) -> Checked:
+    """A kernel as one launch has it."""
     threads, shared = prod(launch.block), launch.shared_bytes
     facts = checked.facts
     return replace(
