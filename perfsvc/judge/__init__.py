@@ -1,5 +1,6 @@
 """Pure functions on arrays: what a level is, how two compare, what a verdict is (docs/statistics.md)."""
 
+from perfsvc.judge.beginnings import may_begin
 from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
 from perfsvc.judge.change_points import ChangePoint, change_points
 from perfsvc.judge.checks import check_verdicts
@@ -36,6 +37,7 @@ __all__ = [
     "exit_code",
     "interim",
     "level_of",
+    "may_begin",
     "noise",
     "settled",
     "threshold_of",

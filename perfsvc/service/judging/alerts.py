@@ -1,19 +1,25 @@
-"""Alerts: what the history of a series raises tonight, where the verdict against its baseline does not say it."""
+"""Alerts: what the history of a series says that nobody has answered, where the verdict does not say it itself."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import judge
-from perfsvc.model import BESIDE, MAX_ERROR, Direction, Judgement, Series, Shift, Suspect, Verdict
+from perfsvc.model import BESIDE, MAX_ERROR, Direction, Finding, Judgement, Series, Shift, Suspect, Verdict
 from perfsvc.report import units
-from perfsvc.store import Night, Place, Store
+from perfsvc.service.judging.changes import Change
+from perfsvc.service.judging.sides import sides_of
+from perfsvc.store import Built, Night, Place, Store
 
 NIGHTS = 200
 """How far back a history is watched."""
+
+WAITS = 14
+"""For how many nights after its own an alert stands that nobody has answered."""
 
 VERDICTS: Mapping[Direction, Verdict] = {direction: verdict for verdict, direction in judge.MOVES.items()}
 
@@ -22,7 +28,10 @@ QUIET = judge.COMPARED - judge.MOVES.keys()
 
 
 def alerts(store: Store, run: int, judged: Mapping[Series, Judgement]) -> dict[Series, Suspect]:
-    """What the histories of tonight's times and metrics raise tonight, where the verdict does not say it itself.
+    """What the histories of tonight's times and metrics say, where the verdict does not say it itself.
+
+    An alert stands from its night on, for ``WAITS`` nights more, until it is answered: its series was measured again,
+    or put into a finding, or recovered from one; or tonight's level is that of a baseline which was taken since.
 
     A metric that has a verdict only where it moved is watched like the others. Of an error no change is told that is
     smaller than what matters of errors.
@@ -36,12 +45,88 @@ def alerts(store: Store, run: int, judged: Mapping[Series, Judgement]) -> dict[S
     values, segments = _matrix(watched.values(), runs)
     groups = [f"{one.series.device} {one.series.case.benchmark} {one.series.metric}" for one in watched]
     raised = judge.watch_many(values, groups, segments)
+    history = _History(store, runs)
     found = [
-        _alert(judgement, of_series[-1], runs, row)
-        for judgement, of_series, row in zip(watched, raised, values, strict=True)
-        if of_series and of_series[-1].night == len(runs) - 1
+        history.suspect(judgement, change)
+        for judgement, of_series, row, of_segment in zip(watched, raised, values, segments, strict=True)
+        if (change := Change.of(of_series, row, of_segment)) and history.stands(judgement, change)
     ]
     return {one.series: one for one in found if _matters(one)}
+
+
+@dataclass(frozen=True)
+class _History:
+    """The runs that are watched, oldest first, the last one tonight's; each is read from the store once."""
+
+    store: Store
+    runs: Sequence[int]
+
+    def stands(self, judgement: Judgement, change: Change) -> bool:
+        """Whether the alert of a change says something that nobody has answered."""
+        if change.alert.night < len(self.runs) - 1 - WAITS or self._accepted(judgement, change):
+            return False
+        since = self.runs[change.alert.night : -1]
+        if not since:
+            return True
+        series = judgement.series
+        again = any(series in self._measured_again(run) for run in since)
+        return not again and not any(_tells(one, series, since) for one in self._findings)
+
+    def suspect(self, judgement: Judgement, change: Change) -> Suspect:
+        """The suspect that a change makes: tonight against the last night before it that ran other code."""
+        since = self.runs[change.alert.index]
+        direction, shift = Direction(change.alert.direction), Shift(change.alert.kind)
+        moved = replace(
+            judgement,
+            verdict=VERDICTS[direction],
+            ratio=change.ratio,
+            low=None,
+            high=None,
+            baseline_s=change.before,
+            candidate_s=float(change.values[-1]),
+            reason=f"a {shift.value} in its history since run {since}",
+        )
+        evidence = f"{units.percent(change.ratio)} since run {since}, a {shift.value} in its history"
+        return Suspect(replace(moved, baseline_run=self._before(moved, change)), shift, direction, evidence)
+
+    def _before(self, judgement: Judgement, change: Change) -> int:
+        """The last run of the old level whose code is not tonight's; where none differs, the last one there was.
+
+        An alert may tell of a change some nights late: the night before is then one that ran the new code already.
+        """
+        before = [self.runs[night] for night in change.last_before]
+        return next((run for run in before if not self._same_code(judgement, run)), before[0])
+
+    def _same_code(self, judgement: Judgement, before: int) -> bool:
+        place = (judgement.series.device, judgement.series.case, judgement.series.mode)
+        old, new = (self._built(run).get(place) for run in (before, self.runs[-1]))
+        if old and new and old.binary is not None and old.binary == new.binary:
+            return True
+        told = sides_of(self.store, [replace(judgement, baseline_run=before)]).get(judgement.series)
+        return told is not None and told.code
+
+    def _accepted(self, judgement: Judgement, change: Change) -> bool:
+        """Whether tonight is unchanged against a baseline that is of the time after the change."""
+        if judgement.verdict is not Verdict.UNCHANGED or judgement.baseline_run not in self.runs:
+            return False
+        return change.contains(self.runs.index(judgement.baseline_run), judgement.baseline_s)
+
+    @cached_property
+    def _built(self) -> Callable[[int], Mapping[Place, Built]]:
+        return cache(self.store.built)
+
+    @cached_property
+    def _measured_again(self) -> Callable[[int], Container[Series]]:
+        return cache(lambda run: {one.suspect.series for one in self.store.confirmations(run)})
+
+    @cached_property
+    def _findings(self) -> Sequence[Finding]:
+        return self.store.findings(every=True)
+
+
+def _tells(finding: Finding, series: Series, runs: Sequence[int]) -> bool:
+    """Whether one of some runs saw a series move, or back, by a finding."""
+    return any(one.series == series and not {one.last_run, one.recovered_run}.isdisjoint(runs) for one in finding.moved)
 
 
 def _watched(
@@ -86,28 +171,3 @@ def _matrix(histories: Iterable[Sequence[Night]], runs: Sequence[int]) -> tuple[
 def _level(night: Night) -> float:
     """The geometric mean of a night's replicas; NaN where it has none, as where a value is zero or below."""
     return float(np.exp(np.mean(np.log(night.values)))) if night.values and min(night.values) > 0 else math.nan
-
-
-def _alert(judgement: Judgement, alert: judge.Alert, runs: Sequence[int], levels: NDArray[np.float64]) -> Suspect:
-    """The suspect that an alert makes: tonight against the last night that was measured before the change.
-
-    A drift may have begun with the first night there is: that one is then the night before.
-    """
-    measured = np.flatnonzero(np.isfinite(levels))
-    earlier = measured[measured < alert.index]
-    before = int(earlier[-1] if earlier.size else measured[0])
-    direction, shift = Direction(alert.direction), Shift(alert.kind)
-    ratio = float(levels[-1] / levels[before])
-    moved = replace(
-        judgement,
-        verdict=VERDICTS[direction],
-        ratio=ratio,
-        low=None,
-        high=None,
-        baseline_run=runs[before],
-        baseline_s=float(levels[before]),
-        candidate_s=float(levels[-1]),
-        reason=f"a {shift.value} in its history since run {runs[alert.index]}",
-    )
-    evidence = f"{units.percent(ratio)} since run {runs[alert.index]}, a {shift.value} in its history"
-    return Suspect(moved, shift, direction, evidence)

@@ -36,10 +36,11 @@ def doubts(store: Store, run: int, judgements: Iterable[Judgement]) -> Doubts:
     """
     judged = {judgement.series: judgement for judgement in judgements}
     raised = alerts(store, run, judged)
-    sides = sides_of(store, [*judged.values(), *(one.judgement for one in raised.values())])
-    alerted = [one.judgement for one in raised.values()]
-    caused = judge.with_causes(alerted, sides, cycles_of(cache(store.levels), alerted))
-    now = judged | {one.series: one for one in caused}
+    alerted = {series: one.judgement for series, one in raised.items()}
+    sides = sides_of(store, [*judged.values(), *alerted.values()])
+    # What most cases of a board do shows only beside those that raised nothing.
+    caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(cache(store.levels), alerted.values()))
+    now = judged | {one.series: one for one in caused if one.series in raised}
     found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
     groups = judge.together(now.values(), sides).values()
     return Doubts(

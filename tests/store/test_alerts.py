@@ -1,0 +1,105 @@
+"""Alerts of a series' history: what they are measured against, and for how long they stand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfsvc.model import Cause, Confirmation, Direction, Kind, ReplayRecord, Shift, Suspect, Verdict, digest
+from perfsvc.service.judging import findings, suspects
+from perfsvc.service.judging.compare import judge_run
+from perfsvc.store import State
+
+OTHER = b"other"
+CURED = b"cured"
+
+
+@pytest.fixture
+def night(story):
+    """Measures a case of some relative time and code; judges it and returns the suspects unless it is cut short."""
+    rng = np.random.default_rng(7)
+
+    def run(by=1.0, code=b"code", *, state=State.FINISHED, cases=(story.tiled,)):
+        number = story.begin(scope="all")
+        story.store.put_device(story.gpu)
+        for case in cases:
+            record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
+            binary = story.store.put_binary(record, {digest(code): code}, b"# bench.py", {"tiled.cu": code})
+            value = 1e-4 * by * (1 + 1e-3 * rng.standard_normal())
+            for replica in range(3):
+                story.put(number, case, replica=replica, samples=(value,) * 5, binary=binary)
+        story.store.end_run(number, state)
+        if state is not State.FINISHED:
+            return []
+        judgements = judge_run(story.store, number, threshold=None)
+        story.store.put_verdicts(number, judgements)
+        return findings.after_run(story.store, number, judgements)
+
+    return run
+
+
+@pytest.fixture
+def nights(night):
+    """After 25 quiet nights."""
+    assert [one for _ in range(25) for one in night()] == []
+    return night
+
+
+def test_a_step_that_shows_a_night_late_is_a_suspect_against_the_code_before_it(nights):
+    nights(1.0, OTHER)
+    suspect = next(one for _ in range(8) for one in nights(1.004, OTHER))
+    assert suspect.evidence.endswith("since run 27, a step in its history")
+    assert (suspect.judgement.baseline_run, suspect.judgement.cause) == (25, Cause.UNCONFIRMED)
+
+
+def test_an_alert_stands_until_it_is_answered(story, nights):
+    raised = [nights(1.007, OTHER) for _ in range(6)]
+    assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]
+    (suspect,) = raised[-1]
+    answer = Confirmation(suspect, Cause.NOISE, "it is gone", threshold=0.01, seed=1, budget_s=60.0)
+    story.store.put_confirmation(answer)
+    assert nights(1.007, OTHER) == []
+
+
+def test_an_alert_that_nobody_answers_stands_for_no_longer_than_a_fortnight(nights):
+    raised = [len(nights(1.007, OTHER)) for _ in range(20)]
+    assert (sum(raised), raised[-1]) == (15, 0)
+
+
+def test_an_alert_of_a_night_that_was_cut_short_is_heard_on_the_next(nights):
+    for _ in range(4):
+        nights(1.007, OTHER, state=State.INTERRUPTED)
+    (suspect,) = nights(1.007, OTHER)
+    assert suspect.judgement.baseline_run == 25
+
+
+def test_an_alert_stands_no_longer_than_its_step(nights):
+    for _ in range(4):
+        nights(1.007, OTHER, state=State.INTERRUPTED)
+    assert nights(1.0, CURED) == []
+
+
+def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
+    found = [replace(one, judgement=replace(one.judgement, cause=Cause.KERNEL)) for one in nights(1.1, OTHER)]
+    (number,) = findings.raise_from(story.store, 26, found)
+    findings.accept(story.store, number, reason="wanted")
+    assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
+
+
+def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):
+    nights(0.9, OTHER)
+    assert [one.verdict for one in story.store.verdicts(26)] == [Verdict.IMPROVEMENT]
+    assert [one for _ in range(4) for one in nights(0.9, OTHER)] == []
+
+
+def test_alerts_of_a_few_cases_are_not_most_of_a_board(story, night, monkeypatch):
+    every = [replace(story.tiled, variant=f"v{place}") for place in range(11)]
+    for _ in range(2):
+        night(cases=every)
+    quiet = judge_run(story.store, 2, threshold=None)
+    moved = [replace(one, verdict=Verdict.REGRESSION, ratio=1.005) for one in quiet[:5]]
+    raised = {one.series: Suspect(one, Shift.STEP, Direction.SLOWER) for one in moved}
+    monkeypatch.setattr(suspects, "alerts", lambda *_: raised)
+    found = suspects.doubts(story.store, 2, quiet)
+    assert [one.cause for one in found.judgements if one.cause] == [Cause.NOISE] * 5
+    assert found.together == ()

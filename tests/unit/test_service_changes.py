@@ -1,0 +1,81 @@
+"""An alert with the levels on either side of it."""
+
+import numpy as np
+import pytest
+
+from perfsvc.judge import Alert, may_begin, watch
+from perfsvc.service.judging.changes import Change
+
+ONE = np.zeros(60, dtype=np.int64)
+
+
+def noisy(*levels: float, seed: int = 1) -> np.ndarray:
+    return np.array(levels) * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(len(levels)))
+
+
+def stepped(*, by: float = 1.01, at: int = 40, nights: int = 60) -> np.ndarray:
+    return noisy(*([100.0] * at), *([100.0 * by] * (nights - at)))
+
+
+def test_a_change_is_measured_from_the_median_of_the_level_before() -> None:
+    values = stepped()
+    values[39] = 101.5  # one night tells little
+    change = Change.of([Alert(40, 59, "step", "slower")], values, ONE)
+    assert change is not None
+    assert change.before == np.median(values[:40])
+    assert change.ratio == pytest.approx(1.01, abs=0.004)
+
+
+def test_a_drift_from_the_first_night_of_a_segment_is_measured_within_it() -> None:
+    values = noisy(*([110.0] * 30), *np.linspace(100, 103, 30))
+    segments = np.repeat([1, 2], 30)
+    change = Change.of([Alert(30, 59, "trend", "slower")], values, segments)
+    assert change is not None
+    assert change.last_before == [30]
+    assert (change.before, change.ratio > 1) == (values[30], True)
+
+
+def test_an_alert_of_an_earlier_segment_is_no_change_of_tonight() -> None:
+    assert Change.of([Alert(20, 29, "step", "slower")], stepped(at=20), np.repeat([1, 2], 30)) is None
+
+
+def test_the_level_before_begins_with_the_change_before() -> None:
+    values = noisy(*([90.0] * 20), *([100.0] * 20), *([102.0] * 20))
+    change = Change.of([Alert(20, 22, "step", "slower"), Alert(40, 59, "step", "slower")], values, ONE)
+    assert change is not None
+    assert change.before == pytest.approx(100, rel=2e-3)
+
+
+def test_a_step_that_is_gone_is_none_and_a_series_without_a_value_tonight_has_none() -> None:
+    alerts = [Alert(40, 43, "step", "slower")]
+    values = stepped()
+    assert Change.of(alerts, values, ONE) is not None
+    assert Change.of(alerts, np.r_[values[:-1], 100.0], ONE) is None
+    assert Change.of(alerts, np.r_[values[:-1], np.nan], ONE) is None
+
+
+def test_a_night_belongs_to_a_change_that_was_found_late_by_its_level() -> None:
+    change = Change.of([Alert(41, 59, "step", "slower")], stepped(by=1.1), ONE)
+    assert change is not None
+    assert [change.contains(night, level) for night, level in [(0, 110.0), (39, 100.0), (40, 110.0), (41, 100.0)]] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("deviations", [1.0, 2.0])
+def test_the_true_beginning_of_a_step_lies_within_what_may_be_its_beginning(deviations: float) -> None:
+    rng, late = np.random.default_rng(1), []
+    for _ in range(60):
+        values = 100 * (1 + 3e-3 * rng.standard_normal(140))
+        values[100:] *= 1 + 3e-3 * deviations
+        found = [one for one in watch(values) if one.index > 100 and one.direction == "slower"]
+        late += [may_begin(values[: one.night + 1], one.index) <= 100 for one in found[:1]]
+    assert len(late) >= 5
+    assert all(late)
+
+
+def test_a_large_step_begins_where_it_was_found() -> None:
+    assert may_begin(stepped(by=1.1), 40) == 40
