@@ -1,7 +1,7 @@
 """What a verdict compares against: a pin if there is one, else the last accepted level of the series."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -54,9 +54,10 @@ _PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
     """The run that each series is compared with, under the series that lend it; see ``Store.baselines``."""
-    keys = _held(connection, series, before_run)
-    found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
     boards = _boards(connection)
+    devices = {board.uuid: board.id for of_model in boards.values() for board in of_model}
+    keys = _held(connection, series, before_run, devices)
+    found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
     lent = {
         replace(one, device=board.uuid): found[_on(board, key)]
         for one, key in keys.items()
@@ -69,7 +70,7 @@ def baselines(connection: Connection, series: Iterable[Series], before_run: int)
 
 def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
     """The run that holds the last accepted level of each series; see ``Store.accepted_levels``."""
-    keys = _held(connection, series, before_run)
+    keys = _held(connection, series, before_run, _devices(connection))
     found = _accepted(connection, keys.values(), before_run)
     return {one: found[key] for one, key in keys.items() if key in found}
 
@@ -155,9 +156,16 @@ def pins(connection: Connection) -> list[Pin]:
 
 def keys_of(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]:
     """Where each series lies in the database; one whose case or device was never stored is absent."""
-    wanted = list(series)
+    return _keys(connection, list(series), _devices(connection))
+
+
+def _devices(connection: Connection) -> dict[str, int]:
+    """All devices by their UUIDs."""
+    return dict(connection.execute(select(Devices.uuid, Devices.id)).all())
+
+
+def _keys(connection: Connection, wanted: Sequence[Series], devices: Mapping[str, int]) -> dict[Series, Key]:
     lineages = lineages_of(connection, [one.case for one in wanted])
-    devices = dict(connection.execute(select(Devices.uuid, Devices.id)).all())
     keys: dict[Series, Key] = {}
     for one in wanted:
         lineage, device = lineages.get(one.case), devices.get(one.device)
@@ -166,7 +174,9 @@ def keys_of(connection: Connection, series: Iterable[Series]) -> dict[Series, Ke
     return keys
 
 
-def _held(connection: Connection, series: Iterable[Series], run: int) -> dict[Series, _Held]:
+def _held(
+    connection: Connection, series: Iterable[Series], run: int, devices: Mapping[str, int]
+) -> dict[Series, _Held]:
     """Where the levels of each series of a run lie, under the names that the run has."""
     own = own_name(Measurements.run_id)
     query = (
@@ -177,7 +187,7 @@ def _held(connection: Connection, series: Iterable[Series], run: int) -> dict[Se
     )
     rows = connection.execute(query)
     names = {case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in rows}
-    keys = keys_of(connection, series).items()
+    keys = _keys(connection, list(series), devices).items()
     return {
         one: ((lineage, names.get(one.case, 0)), device, metric, mode) for one, (lineage, device, metric, mode) in keys
     }
