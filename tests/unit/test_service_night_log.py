@@ -1,0 +1,139 @@
+"""What a night writes down, and what it shows meanwhile."""
+
+import errno
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from perfsvc.errors import DatabaseError
+from perfsvc.service.nightly.log import NightLog
+
+
+class Watcher:
+    """Keeps what it is shown."""
+
+    def __init__(self):
+        self.bars, self.steps, self.lines = [], [], []
+
+    def begin(self, stage, total):
+        self.bars.append((stage, total))
+
+    def step(self, what):
+        self.steps.append(what)
+
+    def say(self, line):
+        assert re.match(r"\d\d:\d\d:\d\d ", line)
+        self.lines.append(line[9:])
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "nights" / "3" / "log.jsonl"
+
+
+@pytest.fixture
+def watcher():
+    return Watcher()
+
+
+def lines(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_each_line_of_the_file_bears_the_night_and_the_run_as_soon_as_there_is_one(file, watcher):
+    with NightLog(file, 3, watcher) as log:
+        log.say("the lock is ours")
+        log.bind(run=7, stage="run")
+        log.step("scale/alpha[n=1000]")
+        log.say("measured", cases=12)
+    first, second, third = lines(file)
+    assert (first["night"], first["run"], first["event"], first["level"]) == (3, None, "the lock is ours", "info")
+    assert (second["night"], second["run"], second["stage"], second["step"]) == (3, 7, "run", "scale/alpha[n=1000]")
+    assert (third["run"], third["cases"]) == (7, 12)
+    assert [*third][:3] == ["at", "level", "event"]
+    assert third["at"].endswith("Z")
+
+
+def test_a_person_is_shown_sentences_and_a_bar_but_no_step_as_a_line(file, watcher):
+    with NightLog(file, 3, watcher) as log:
+        log.begin("measuring", 2)
+        log.step("scale/alpha[n=1000]")
+        log.say("one board waits for its lock")
+        log.warning("one board is hot")
+    assert (watcher.bars, watcher.steps) == ([("measuring", 2)], ["scale/alpha[n=1000]"])
+    assert watcher.lines == ["one board waits for its lock", "warning: one board is hot"]
+    assert [line["level"] for line in lines(file)] == ["debug", "debug", "info", "warning"]
+
+
+def test_an_error_brings_its_cure_and_a_fault_of_ours_its_traceback(file, watcher):
+    with NightLog(file, 3, watcher) as log:
+        log.fail(DatabaseError("the database is gone", cure="start it"))
+        try:
+            [].pop()
+        except IndexError as error:
+            log.fail(error)
+    expected, fault = lines(file)
+    assert (expected["kind"], expected["event"], expected["cure"]) == (
+        "DatabaseError",
+        "the database is gone",
+        "start it",
+    )
+    assert "exception" not in expected
+    assert fault["event"] == "IndexError: pop from empty list"
+    assert "[].pop()" in fault["exception"]
+    assert watcher.lines == [
+        "error: the database is gone\n  cure: start it",
+        "error: IndexError: pop from empty list",
+    ]
+
+
+def test_a_night_that_goes_on_after_a_kill_goes_on_in_the_same_file(file):
+    with NightLog(file, 3) as log:
+        log.say("before")
+    with file.open("a") as cut:
+        cut.write('{"at": "2026-11-2')
+    with NightLog(file, 3) as log:
+        log.say("after")
+    before, cut, after = file.read_text().splitlines()
+    assert (json.loads(before)["event"], json.loads(after)["event"]) == ("before", "after")
+    assert cut == '{"at": "2026-11-2'
+
+
+def test_a_full_disk_costs_the_file_and_no_more(file, watcher, monkeypatch):
+    def full(_, __):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with NightLog(file, 3, watcher) as log:
+        monkeypatch.setattr(os, "write", full)
+        log.say("first")
+        log.say("second")
+    assert [line for line in watcher.lines if line.startswith("warning")] == [
+        f"warning: the night's log {file} cannot be written any more: No space left on device"
+    ]
+    assert {"first", "second"} <= set(watcher.lines)
+
+
+def test_a_folder_that_cannot_be_made_costs_the_file_and_no_more(tmp_path, watcher):
+    (tmp_path / "nights").write_text("a file stands where the folder should")
+    with NightLog(tmp_path / "nights" / "3" / "log.jsonl", 3, watcher) as log:
+        log.say("all the same")
+    complaint, said = watcher.lines
+    assert "cannot be written any more: Not a directory" in complaint
+    assert said == "all the same"
+
+
+def test_lines_of_several_threads_do_not_mix(file):
+    with NightLog(file, 3) as log, ThreadPoolExecutor(8) as threads:
+        list(threads.map(log.say, [f"{number} " * 500 for number in range(200)]))
+    assert {line["event"].split()[0] for line in lines(file)} == {str(number) for number in range(200)}
+
+
+@pytest.mark.parametrize("said", ["<b>bold</b> \"quoted\" 'too'", "two\nlines", "µs, ±, ×, 日本", "\udcff half a name"])
+def test_whatever_is_said_is_one_line_of_the_file(file, said):
+    with NightLog(file, 3) as log:
+        log.say(said)
+    (line,) = file.read_text().splitlines()
+    assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {said, said.replace("\udcff", "\\udcff")}
