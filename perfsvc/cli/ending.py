@@ -82,6 +82,30 @@ def _stop(number: int, _: FrameType | None) -> None:
     raise Stopped(number)
 
 
+@contextmanager
+def gently() -> Iterator[Callable[[], bool]]:
+    """Lets the block finish what it is at when SIGTERM comes, instead of unwinding it; the end of the block unwinds.
+
+    It gives the question whether SIGTERM has come, for the block to ask before it begins anything new. A second
+    SIGTERM unwinds at once. Outside ``stoppable`` SIGTERM keeps its meaning.
+    """
+    came: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        signal.signal(number, _stop)
+        came.append(number)
+
+    if signal.getsignal(signal.SIGTERM) is _stop:
+        signal.signal(signal.SIGTERM, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        if signal.getsignal(signal.SIGTERM) is note:
+            signal.signal(signal.SIGTERM, _stop)
+    for number in came:
+        _stop(number, None)
+
+
 def code_of(command: Callable[[], Code]) -> Code:
     """Calls a command to its very end, prints the last words of whatever ended it, and returns its exit code."""
     code: Code = None

@@ -19,11 +19,16 @@ from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
 
 Say = Callable[[str], object]
 """Tells whoever waits for a run what keeps it."""
+Stopping = Callable[[], bool]
+"""Whether somebody asked the run to stop; once true, it stays so."""
 
 START_LIMIT_S = 120.0
 """Seconds a worker may take to open its device."""
 LOOK_S = 1.0
 """Seconds between two looks at a lane whose worker is busy and says nothing."""
+GRACE_S = 20.0
+"""Seconds that a case in hand may take to finish when the run is to stop: less than what Kubernetes, whose 30 s are the
+shortest of those who stop services, waits before it kills."""
 LOCK_LOOK_S = 0.2
 """The same while another run measures on the board."""
 STEP_S = 0.001
@@ -62,7 +67,8 @@ class Lane:
         selector: hears the workers of all lanes; its data is the lane to call ``hear`` of.
         supply: makes the arrays.
         servers: where its workers are forked.
-        say: told once where another run holds the board.
+        say: told once where another run holds the board, and which case is finished when the run is to stop.
+        stopping: from when it is true on nothing is begun.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class Lane:
         *,
         servers: ForkServers,
         say: Say,
+        stopping: Stopping,
     ) -> None:
         self.device = device
         self.opened = False
@@ -81,6 +88,7 @@ class Lane:
         self._plan = plan
         self._supply = supply
         self._say = say
+        self._stopping = stopping
         self._lock = BoardLock(device.uuid)
         self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self, servers)
         self._waiting = deque(plan.order(device.uuid))
@@ -94,6 +102,7 @@ class Lane:
         self._said = False
         self._spared = False  # a fork server's death was not held against the device
         self._ends: float | None = None
+        self._patient_until: float | None = None
 
     @property
     def working(self) -> bool:
@@ -113,6 +122,8 @@ class Lane:
 
     def advance(self) -> Iterator[Measurement | LeftOut]:
         """Goes as far as it can without waiting: the board's lock, a worker for the replica, the next case."""
+        if self._stopping():
+            self._drain()
         if self._turn:
             return
         if self._ends is not None and time.monotonic() >= self._ends:
@@ -142,25 +153,13 @@ class Lane:
                 yield self._passed_on(measurement)
 
     def enforce(self) -> Iterator[Measurement]:
-        """Kills a worker that is past its time limit."""
+        """Kills a worker that is past its time limit, or at a case that does not finish when the run is to stop."""
         turn = self._turn
-        if turn is None or turn.left_s:
-            return
-        if turn.task is None:
-            self._refused(
-                NoDeviceError(
-                    f"{self.device.model} ({self.device.spec}) was not open within {turn.limit_s:g} s",
-                    cure="see what holds it: perfsvc doctor, nvidia-smi",
-                )
-            )
-            return
-        yield from self._lost(
-            TimeLimitError(
-                f"time limit: still running after {turn.limit_s:g} s, so its worker was killed",
-                cure="look for an endless loop or a barrier that some threads never reach; a case that is merely slow "
-                "needs a smaller point or a higher --limit",
-            )
-        )
+        if turn and not turn.left_s:
+            yield from self._past_limit(turn)
+        elif turn and self._patient_until is not None and time.monotonic() >= self._patient_until:
+            self._turn = None
+            self._relay.dismiss(kill=True)
 
     def adopt(self, tasks: Iterable[Task]) -> None:
         """Takes over the tasks of a board that was lost, from their first replica on, after what it has to do."""
@@ -191,6 +190,19 @@ class Lane:
         self._relay.dismiss()
         self._relay.end()
         self._lock.release()
+
+    def _drain(self) -> None:
+        """Gives up all that is not begun; the case in hand is finished, but not waited for without end."""
+        self._opening = []
+        self.give_up()
+        if self._patient_until is not None or self._turn is None:
+            return
+        if self._turn.task is None:
+            self._turn = None
+            self._relay.dismiss()
+            return
+        self._patient_until = time.monotonic() + GRACE_S
+        self._say(f"told to stop: {self._turn.task.record.case.id} is finished first")
 
     def _has_board(self) -> bool:
         if self._lock.held:
@@ -253,6 +265,23 @@ class Lane:
             return None
         others = (one for one in self._waiting if one[0] == replica and one[1] is not task)
         return next((self._supply.order(one, replica) for _, one in others if self._supply.has(one, replica)), None)
+
+    def _past_limit(self, turn: Turn) -> Iterator[Measurement]:
+        if turn.task is None:
+            self._refused(
+                NoDeviceError(
+                    f"{self.device.model} ({self.device.spec}) was not open within {turn.limit_s:g} s",
+                    cure="see what holds it: perfsvc doctor, nvidia-smi",
+                )
+            )
+            return
+        yield from self._lost(
+            TimeLimitError(
+                f"time limit: still running after {turn.limit_s:g} s, so its worker was killed",
+                cure="look for an endless loop or a barrier that some threads never reach; a case that is merely slow "
+                "needs a smaller point or a higher --limit",
+            )
+        )
 
     def _lost(self, error: CaseError) -> Iterator[Measurement]:
         """The worker is gone or must go: its case failed, the next one gets a new process."""

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Lane, Say
+from perfsvc.measure.lane import Lane, Say, Stopping
 from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
 from perfsvc.measure.supply import Supply, threads_beside
 from perfsvc.model import DeviceInfo, Measurement
@@ -21,20 +21,33 @@ def _say_nothing(_: str) -> None:
     """For whoever waits for nothing."""
 
 
+def _never() -> bool:
+    """For whoever is not to be stopped but by an exception."""
+    return False
+
+
 def measure(
-    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, servers: ForkServers | None = None
+    plan: Plan,
+    found: Mapping[str, DeviceInfo],
+    say: Say = _say_nothing,
+    servers: ForkServers | None = None,
+    stopping: Stopping = _never,
 ) -> Generator[Measurement | LeftOut, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
 
     The iterator is at its end when all workers are. Closing it, or an exception in its consumer, ends them too.
     """
-    with measuring(plan, found, say, servers) as measured:
+    with measuring(plan, found, say, servers, stopping) as measured:
         yield from measured
 
 
 @contextlib.contextmanager
 def measuring(
-    plan: Plan, found: Mapping[str, DeviceInfo], say: Say = _say_nothing, servers: ForkServers | None = None
+    plan: Plan,
+    found: Mapping[str, DeviceInfo],
+    say: Say = _say_nothing,
+    servers: ForkServers | None = None,
+    stopping: Stopping = _never,
 ) -> Iterator[Iterator[Measurement | LeftOut]]:
     """Gives what working off a plan yields, all devices at once: each measurement as it arrives.
 
@@ -46,6 +59,8 @@ def measuring(
         found: the devices of the plan by UUID.
         say: is told what a person should know while waiting.
         servers: where workers are forked; its owner ends them. Ours where there are none yet.
+        stopping: whether the run is to stop. From then on no case is begun, and the iterator is at its end when those
+            in hand are measured: what is left of the plan is neither measured nor told.
 
     Raises:
         NoDeviceError: by the iterator, where none of the devices could be opened.
@@ -57,17 +72,20 @@ def measuring(
         contextlib.ExitStack() as ended,
     ):
         servers = servers or ended.enter_context(ForkServers())
-        lanes = [Lane(plan, device, selector, supply, servers=servers, say=say) for device in found.values()]
+        lanes = [
+            Lane(plan, device, selector, supply, servers=servers, say=say, stopping=stopping)
+            for device in found.values()
+        ]
         for end in (Lane.end, Lane.dismiss):  # the last one first: all are killed before one is waited for
             for lane in lanes:
                 ended.callback(end, lane)
-        yield _work(plan, lanes, selector, say)
+        yield _work(plan, lanes, selector, say, stopping)
         for lane in lanes:
             lane.end()
 
 
 def _work(
-    plan: Plan, lanes: Sequence[Lane], selector: selectors.BaseSelector, say: Say
+    plan: Plan, lanes: Sequence[Lane], selector: selectors.BaseSelector, say: Say, stopping: Stopping
 ) -> Iterator[Measurement | LeftOut]:
     """Until no lane has anything to do that it can do; then what that leaves undone."""
     while any(lane.working for lane in lanes):
@@ -80,7 +98,7 @@ def _work(
         if plan.spread == "each-model":
             yield from _move_from_lost_boards(plan, lanes, say)
     refusals = [lane.refusal for lane in lanes if lane.refusal]
-    if refusals and not any(lane.opened for lane in lanes):
+    if refusals and not any(lane.opened for lane in lanes) and not stopping():
         raise refusals[0]
     for lane in lanes:
         yield from _left_undone(lane)

@@ -122,6 +122,61 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up():
     assert (process.returncode, process.stdout) == (143, "cleaned up\n")
 
 
+def test_a_gentle_block_finishes_before_the_command_ends():
+    body = """
+    try:
+        with cli.ending.gently() as stopping:
+            print(stopping())
+            os.kill(os.getpid(), signal.SIGTERM)
+            print(stopping())
+        print("never")
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("cleaned up")
+    """
+    process = ended(body)
+    assert (process.returncode, process.stdout) == (143, "False\nTrue\ncleaned up\n")
+    assert process.stderr == "stopped by SIGTERM; what was measured is stored\n"
+
+
+def test_a_second_signal_ends_a_gentle_block_at_once():
+    body = """
+    try:
+        with cli.ending.gently():
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("goes on")
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("cleaned up")
+    """
+    process = ended(body)
+    assert (process.returncode, process.stdout) == (143, "goes on\ncleaned up\n")
+
+
+def test_after_a_gentle_block_a_signal_unwinds_as_before():
+    body = """
+    with cli.ending.gently():
+        print("quiet")
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+    """
+    process = ended(body)
+    assert (process.returncode, process.stdout) == (143, "quiet\n")
+
+
+@pytest.mark.parametrize("meaning", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_gentle_block_leaves_a_signal_that_is_not_ours_alone(meaning):
+    before = signal.signal(signal.SIGTERM, meaning)
+    try:
+        with ending.gently() as stopping:
+            assert signal.getsignal(signal.SIGTERM) is meaning
+        assert not stopping()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_signal_that_is_ignored_stays_ignored():
     body = """
     os.kill(os.getpid(), signal.SIGHUP)

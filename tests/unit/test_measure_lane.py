@@ -386,3 +386,77 @@ def test_the_time_a_board_is_waited_for_is_not_spent_from_the_budget(work, hours
     work.play()
     plan = Plan((work.task("a"),), 1, 1, 20.0, budget_s=3600.0)
     assert [type(event) for event in pool.measure(plan, work.devices("only"), say)] == [Measurement]
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+
+def drained(work, plan, stopping, *names):
+    """What comes of a plan that is told to stop when ``stopping`` says so, as (variant, status)."""
+    found = pool.measure(plan, work.devices(*names), work.said.append, stopping=stopping)
+    return [(one.case.variant, one.status) for one in found]
+
+
+def test_a_run_that_is_to_stop_finishes_the_case_in_hand_and_begins_no_other(work):
+    """Two of three boards are at a case when it is told to stop; the third waits for its lock."""
+    work.play(each="log(variant); time.sleep(0.5)")
+    log = work.folder / "log"
+    other = BoardLock("third")
+    assert other.take()
+    names = ("first", "second", "third")
+    tasks = tuple(work.task(f"{name}-{number}", name) for name in names for number in range(3))
+    found = drained(work, Plan(tasks, 2, 1, 20.0), lambda: log.exists() and log.read_text().count("\n") >= 2, *names)
+    other.release()
+    begun = [variant for _, variant in work.logged()]
+    assert sorted(found) == sorted((variant, Status.OK) for variant in begun)
+    assert {variant.split("-")[0] for variant in begun} == {"first", "second"}
+    assert len(begun) == 2
+    told = [f"told to stop: scale/{variant} is finished first" for variant in begun]
+    assert sorted(line for line in work.said if line.startswith("told")) == sorted(told)
+
+
+def test_a_run_that_is_to_stop_before_its_first_case_measures_nothing_and_gives_its_board_back(work):
+    work.play(start="log('opened')", each="log(variant)")
+    assert drained(work, Plan((work.task("good"),), 1, 1, 20.0), lambda: True, "only") == []
+    assert not (work.folder / "log").exists()
+    assert BoardLock("only").take()
+
+
+def test_a_device_that_is_still_being_opened_is_not_waited_for_when_a_run_is_to_stop(work):
+    work.play(born="log('born')", start="wait_for(lambda: pool.recv(1) == b'')", each="log(variant)")
+    plan = Plan((work.task("good"),), 1, 1, 20.0)
+    assert drained(work, plan, (work.folder / "log").exists, "only") == []
+    assert [event for _, event in work.logged()] == ["born"]
+
+
+def test_a_case_that_does_not_finish_when_a_run_is_to_stop_is_given_up_and_not_called_failed(work, monkeypatch):
+    monkeypatch.setattr(lane, "GRACE_S", 0.3)
+    work.play(each="log(variant); time.sleep(60)")
+    assert drained(work, Plan((work.task("good"),), 1, 1, 50.0), (work.folder / "log").exists, "only") == []
+
+
+def test_a_case_past_its_own_limit_has_failed_also_where_a_run_is_to_stop(work):
+    work.play(each="log(variant); time.sleep(60)")
+    plan = Plan((work.task("bad"), work.task("fine")), 2, 1, 1.0)
+    ((_, status),) = drained(work, plan, (work.folder / "log").exists, "only")
+    assert status is Status.FAILED
+
+
+def test_what_is_left_for_a_lost_board_moves_nowhere_when_a_run_is_to_stop(work):
+    work.play(start="log(device.uuid); os._exit(3) if device.uuid == 'first' else None", each="log('case')")
+    tasks = tuple(work.task(name, "first") for name in ("a", "b"))
+    stopped = []
+
+    def say(line):
+        stopped.append(line)
+
+    found = list(
+        pool.measure(
+            Plan((*tasks, work.task("c", "second")), 1, 1, 20.0, spread="each-model"),
+            work.devices("first", "second"),
+            say,
+            stopping=lambda: bool(stopped),
+        )
+    )
+    assert any("first is lost" in line for line in stopped)
+    assert {one.case.variant for one in found} <= {"c"}
