@@ -4,6 +4,7 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
 
     PerfsvcError
     ├── UsageError             2  the command, a selection or a revision cannot be understood
+    │   ├── ConfigError           perfsvc.toml, or a variable of its keys, cannot be used (file and line)
     │   ├── NotMeasuredError      the runs asked for hold no such measurement
     │   └── ReportError           a file that is no report of one launch of the kernel
     ├── SuiteError             4  a bench.py that cannot be used (file and line)
@@ -52,6 +53,43 @@ class UsageError(PerfsvcError):
     """The command, a selection, a revision or an option cannot be understood."""
 
     exit_code = 2
+
+
+class ConfigError(UsageError):
+    """``perfsvc.toml``, or an environment variable that stands for a key of it, cannot be used.
+
+    Args:
+        what: what is wrong with it.
+        path: the file, or the variable's name.
+        line: the line in the file, 1-based; 0 where no single line is at fault.
+        nearest: the right key that is most like the wrong one; empty where none is at all alike.
+        cure: what to change.
+        others: what else is wrong, for all of it is told at once.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str,
+        line: int = 0,
+        nearest: str = "",
+        cure: str = "",
+        others: "tuple[ConfigError, ...]" = (),
+    ) -> None:
+        super().__init__(what, cure=cure)
+        self.path = path
+        self.line = line
+        self.nearest = nearest
+        self.others = others
+
+    @property
+    def where(self) -> str:
+        """``path:line``, as editors understand it."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.where}: {super().__str__()}", *map(str, self.others)])
 
 
 class NotMeasuredError(UsageError):

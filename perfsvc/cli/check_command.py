@@ -164,8 +164,9 @@ def _written(shown: "CheckShown", output_format: Format) -> str | None:
 
 
 def _show_table(shown: "CheckShown", chosen: Chosen) -> None:
+    from perfsvc.extras import install
     from perfsvc.report.check_table import check_table
 
     output.show(check_table(shown, everything=chosen["everything"]))
     if not shown.disassembler:
-        output.warn(["nobody counted instructions: there is no nvdisasm (pip install 'perfsvc[nvcc]')"])
+        output.warn([f"nobody counted instructions: there is no nvdisasm\n  cure: {install('nvcc')}"])

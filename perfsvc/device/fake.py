@@ -13,6 +13,9 @@ A case's entry is looked up by the SHA-256 digest of one of its binaries, then i
 ``seconds``
     The time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as
     needed, over all batches of the case, warm-up included).
+``within``, ``between``
+    Noise on them, as relative standard deviations: of the samples of a replica, and of the replicas. The script's
+    ``seed`` decides it with the case, its binaries and the replica, so that a script played again is as noisy again.
 ``conditions``
     What the board is like, a list of readings with the fields of ``perfsvc.model.Conditions``
     (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``): one a look, which each batch takes, those of
@@ -41,6 +44,7 @@ and waiting at gates that opened by themselves; nothing but ``hang`` ever sleeps
 import contextlib
 import math
 import os
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,6 +104,8 @@ class Entry:
     __pydantic_config__: ClassVar = STRICT
 
     seconds: float | tuple[float | tuple[float, ...], ...] = 1e-4
+    within: float = 0.0
+    between: float = 0.0
     conditions: tuple[Reading, ...] = ()
     fault: Fault | None = None
     replica: int | None = None
@@ -110,6 +116,15 @@ class Entry:
         """The scripted sample times of a replica, to be repeated as needed."""
         of_replica = self.seconds[replica % len(self.seconds)] if isinstance(self.seconds, tuple) else self.seconds
         return of_replica if isinstance(of_replica, tuple) else (of_replica,)
+
+    def times(self, replica: int, seed: str) -> Iterator[float]:
+        """The time of one sample after the other, without end."""
+        exact = cycle(self.samples(replica))
+        if not (self.within or self.between):
+            return exact
+        chance = random.Random(f"{seed}/{replica}")  # noqa: S311 - noise that can be repeated, no secret
+        pace = math.exp(chance.gauss(0.0, self.between))
+        return (seconds * pace * math.exp(chance.gauss(0.0, self.within)) for seconds in exact)
 
     def readings(self) -> Iterator[Conditions]:
         """What the board is like, look after look."""
@@ -128,6 +143,7 @@ class Script:
     driver: str = "0.0"
     l2_bytes: int = 0
     queue_depth: int = 0
+    seed: int = 0
     cases: Mapping[str, Entry] = field(default_factory=dict)
     profiler: Mapping[str, Any] | None = None
 
@@ -213,7 +229,7 @@ class FakeDevice:
             for array in (buffer.array for buffer in record.buffers if buffer.role is Role.SCRATCH)
         }
         self._results = {}
-        self._times = cycle(entry.samples(replica))
+        self._times = entry.times(replica, f"{self._script.seed}/{record.case.id}/{'/'.join(record.modules)}")
         self._readings = entry.readings()
         self._launches = 0
         yield

@@ -12,6 +12,7 @@ from pathlib import Path
 from perfsvc import codec
 from perfsvc.build import process
 from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, ReportError
+from perfsvc.extras import install
 from perfsvc.model import Profile
 from perfsvc.profile import reading
 
@@ -49,7 +50,7 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
         how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.how(ended.code)})"
         raise ProfileError(
             f"the package ncu-report {how} while it read {path.name}",
-            cure="pip install --upgrade 'perfsvc[profile]', with no ncu_report of Nsight Compute's own on PYTHONPATH",
+            cure=f"{install('profile')} --upgrade, with no ncu_report of Nsight Compute's own on PYTHONPATH",
         )
     if answer.profile is None:
         raise KINDS[answer.kind](answer.what, cure=answer.cure)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from perfsvc.errors import MissingPackageError, ReportError
+from perfsvc.extras import install
 from perfsvc.model import Profile, Rule
 from perfsvc.profile.metrics import METRICS
 from perfsvc.profile.operations import operations
 from perfsvc.profile.outline import PROFILE_AGAIN, outline
 
-INSTALL = "pip install 'perfsvc[profile]'"
 _SCALES = {"%": 0.01, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3}
 """What turns a unit into ours; all others are base units."""
 _FOUND = {2, 3}  # kinds of a rule's message: what could be better, and a warning
@@ -32,7 +32,7 @@ def require_ncu_report() -> None:
 
 def _missing() -> MissingPackageError:
     return MissingPackageError(
-        "reports of Nsight Compute are read with the package ncu-report, which is missing", cure=INSTALL
+        "reports of Nsight Compute are read with the package ncu-report, which is missing", cure=install("profile")
     )
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.extras import install
 from perfsvc.model import Status, Value
 from perfsvc.report.plain import plain
 from perfsvc.report.rows import SEPARATOR, RunDetails
@@ -209,8 +210,6 @@ def _number(text: str) -> Value:
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
-INSTALL = "pip install 'perfsvc[export]'"
-
 
 def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
     """Writes a frame as ``csv``, ``json``, ``markdown``, ``html``, ``parquet`` or ``xlsx``, at full precision.
@@ -257,7 +256,9 @@ def _put_binary(table: pd.DataFrame, fmt: str, destination: Path | None) -> None
     try:
         import_module(package)
     except ImportError as error:
-        raise MissingPackageError(f"{fmt} needs the package {package}, which is not installed", cure=INSTALL) from error
+        raise MissingPackageError(
+            f"{fmt} needs the package {package}, which is not installed", cure=install("export")
+        ) from error
     writer(table, destination)
 
 

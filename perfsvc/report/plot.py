@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.extras import install
 from perfsvc.model import Status
 from perfsvc.report import units
 from perfsvc.report.ladders import Ladder, Rung
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INSTALL = "pip install 'perfsvc[plot]'"
 METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": "perfsvc"},
     ".pdf": {"CreationDate": None, "Creator": "perfsvc"},
@@ -53,7 +53,9 @@ def require_matplotlib() -> None:
     try:
         import_module("matplotlib")
     except ImportError as error:
-        raise MissingPackageError("a plot needs the package matplotlib, which is missing", cure=INSTALL) from error
+        raise MissingPackageError(
+            "a plot needs the package matplotlib, which is missing", cure=install("plot")
+        ) from error
 
 
 def write(ladders: Sequence[Ladder], title: str, subtitle: str, destination: Path) -> None:

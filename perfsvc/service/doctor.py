@@ -21,6 +21,7 @@ from perfsvc.errors import (
     NoProfilerError,
     PerfsvcError,
 )
+from perfsvc.extras import install
 from perfsvc.model import DeviceInfo
 from perfsvc.profile import counters
 from perfsvc.profile.ncu import PERMIT, NcuProfiler
@@ -134,9 +135,7 @@ def _nvml() -> Iterator[CheckRow]:
     elif installed := packages.version("nvidia-ml-py"):
         yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
     else:
-        cure = (
-            "pip install 'perfsvc[cuda]', to record driver, power limit and what a board is like while it is measured"
-        )
+        cure = f"{install('cuda')}, to record driver, power limit and what a board is like while it is measured"
         yield CheckRow("NVML", ok=None, found="nvidia-ml-py is not installed", cure=cure)
 
 
@@ -144,7 +143,7 @@ def _pycuda(*, needed: bool) -> Iterator[CheckRow]:
     if version := packages.version("pycuda"):
         yield CheckRow("PyCUDA", ok=True, found=version)
     else:
-        yield _absent("PyCUDA", "not installed", "pip install 'perfsvc[cuda]'", needed=needed)
+        yield _absent("PyCUDA", "not installed", install("cuda"), needed=needed)
 
 
 def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
@@ -164,7 +163,7 @@ def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
 
 def _nvdisasm() -> Iterator[CheckRow]:
     """The disassembler; without it nothing but the counts of instructions is lost."""
-    cure = "to count instructions in perfsvc check: pip install 'perfsvc[nvcc]'"
+    cure = f"to count instructions in perfsvc check: {install('nvcc')}"
     found = find_nvdisasm()
     if found is None:
         yield CheckRow("nvdisasm", ok=None, found="not found", cure=cure)

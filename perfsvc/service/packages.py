@@ -12,9 +12,11 @@ REQUIRED = (
     "pandas",
     "platformdirs",
     "pydantic",
+    "pydantic-settings",
     "rich",
     "scipy",
     "sqlalchemy",
+    "structlog",
 )
 """What perfsvc cannot do without."""
 

@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from perfsvc.errors import DatabaseError, MissingPackageError
+from perfsvc.extras import install
 
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
@@ -65,9 +66,7 @@ def connect(url: URL) -> Engine:
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
         return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "perfsvc", **timeout})
     except ImportError as error:
-        raise MissingPackageError(
-            f"{shown(url)} needs the package {error.name}", cure="pip install 'perfsvc[postgresql]'"
-        ) from None
+        raise MissingPackageError(f"{shown(url)} needs the package {error.name}", cure=install("postgresql")) from None
     except (NoSuchModuleError, ArgumentError) as error:
         raise DatabaseError(f"{shown(url)} cannot be opened: {error}", cure="use sqlite:/// or postgresql://") from None
 

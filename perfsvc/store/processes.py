@@ -1,7 +1,8 @@
-"""Whether the process that began a run still lives."""
+"""Whether the process that began a run or a night still lives."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 
 def start_of(pid: int) -> str:
@@ -28,3 +29,8 @@ def alive(pid: int, start: str) -> bool:
     except PermissionError:
         return True  # it is there, and another user's
     return True
+
+
+def this_process() -> dict[str, Any]:
+    """What a row holds of the process that is at work on it."""
+    return {"pid": os.getpid(), "process_start": start_of(os.getpid())}

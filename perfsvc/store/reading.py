@@ -80,7 +80,7 @@ def _levels_of(
     by_metric: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for row in replicas:
         if row.samples is not None:
-            by_metric[TIME].append(_samples(row.samples, case))
+            by_metric[TIME].append(samples_of(row.samples, case))
         if row.max_error is not None:
             by_metric[MAX_ERROR].append((row.max_error,))
         for metric, value in values.get(row.id, {}).items():
@@ -88,7 +88,8 @@ def _levels_of(
     return {series(metric): Level(number, Status.OK, "", tuple(held)) for metric, held in by_metric.items()}
 
 
-def _samples(blob: bytes, case: Case) -> tuple[float, ...]:
+def samples_of(blob: bytes, case: Case) -> tuple[float, ...]:
+    """A case's samples; raises ``DatabaseError`` where the blob is damaged."""
     try:
         return unpack(blob)
     except (zlib.error, ValueError) as error:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from perfsvc.model import Environment, Estimate, Mode, Provenance, ReplayRecord, Series, Status
+from perfsvc.model import Cause, Environment, Estimate, Mode, Provenance, ReplayRecord, Series, Status, Verdict
 
 
 class State(StrEnum):
@@ -16,6 +17,66 @@ class State(StrEnum):
     FINISHED = "finished"
     INTERRUPTED = "interrupted"  # stopped by a person, or its process died
     FAILED = "failed"  # stopped by an error of the infrastructure
+
+
+class StageState(StrEnum):
+    """The life of a stage of a night."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # the settings do not want it, or there is nothing for it to do
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A stage of a night.
+
+    Attributes:
+        place: where it stands among the stages, from 0.
+        wall_s: how long it took; None while it is under way.
+        said: what came of it, in a line.
+        cure: what to do about it, where it failed.
+    """
+
+    name: str
+    place: int
+    state: StageState
+    started: datetime
+    wall_s: float | None = None
+    said: str = ""
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NightRow:
+    """One night with its stages in their order. What a series was like in one is a ``Night``.
+
+    Attributes:
+        pid: with ``process_start``, the process that is at it or was last.
+        commit: of the suite when the night took its snapshot; empty outside a repository, as before the snapshot.
+        suite_digest: of the suite's files then; empty before the snapshot.
+        run: what it measured; None until then.
+        settings: what it began with.
+        exit_code: None until it has ended by itself.
+    """
+
+    id: int
+    state: State
+    started: datetime
+    finished: datetime | None
+    host: str
+    pid: int
+    process_start: str
+    suite: str
+    commit: str
+    dirty: bool
+    suite_digest: str
+    run: int | None
+    command_line: str
+    settings: Mapping[str, Any]
+    exit_code: int | None
+    stages: tuple[StageRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +152,68 @@ class Night:
     run: int
     segment: int
     values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InRun:
+    """A series in one run.
+
+    Attributes:
+        segment: the id of the environment it ran in.
+        status: of the worst replica.
+        reason: why it is not ok.
+        values: of its replicas, of the time their medians in seconds; none where any replica is not ok.
+        low: the interval of the first replica's median, which is all that a run of one replica knows; None where the
+            metric has one value a replica.
+    """
+
+    run: int
+    segment: int
+    status: Status
+    reason: str
+    values: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A verdict on a series that tells of an event: it moved, broke or went missing."""
+
+    run: int
+    verdict: Verdict
+    ratio: float | None
+    cause: Cause | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoardInRun:
+    """What a board was like in a run; None where it cannot say.
+
+    Attributes:
+        failed: how many of its measurements were wrong or failed, of ``measured``.
+        sm_clock_hz: the lowest true clock of a measurement.
+        temperature_c: the highest of a measurement.
+        power_w: the highest of a measurement.
+        slowdowns: why its clocks were lowered, sorted.
+        rejected_batches: how many were disturbed.
+        ecc_errors: errors of its memory that could not be corrected.
+        xids: faults that the driver reported, sorted.
+        others: ids of other processes that worked on it, sorted.
+    """
+
+    device: str
+    device_model: str
+    measured: int
+    failed: int
+    sm_clock_hz: float | None
+    temperature_c: float | None
+    power_w: float | None
+    slowdowns: tuple[str, ...]
+    rejected_batches: int
+    ecc_errors: int
+    xids: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,17 +25,32 @@ from perfsvc.model import (
     Series,
     Work,
 )
-from perfsvc.store import budget, codes, columns, expected, interning, lookup, nights, noise, reading, schema, writing
+from perfsvc.store import (
+    budget,
+    codes,
+    columns,
+    expected,
+    interning,
+    lookup,
+    nightly,
+    nights,
+    noise,
+    reading,
+    schema,
+    writing,
+)
 from perfsvc.store.checks import StaticallyChecked
 from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
+from perfsvc.store.histories import Historied
 from perfsvc.store.judged import Judged
 from perfsvc.store.naming import Place
+from perfsvc.store.nightly import Nightly
 from perfsvc.store.profiles import Looked
 from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store(Judged, Confirmed, Looked, StaticallyChecked):
+class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a
@@ -108,11 +123,17 @@ class Store(Judged, Confirmed, Looked, StaticallyChecked):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def begin_run(self, provenance: Provenance) -> int:
-        """Stores a run as running and returns its id; first ends the runs whose process died on the same host."""
+    def begin_run(self, provenance: Provenance, *, night: int | None = None) -> int:
+        """Stores a run as running, as a night's where it is one, and returns its id.
+
+        First it ends the runs whose process died on the same host.
+        """
         with transaction(self._engine, writes=True) as connection:
             writing.mark_interrupted(connection, provenance.host or platform.node())
-            return writing.begin_run(connection, provenance)
+            run = writing.begin_run(connection, provenance)
+            if night is not None:
+                nightly.belongs_to(connection, night, run)
+            return run
 
     def end_run(self, run: int, state: State) -> None:
         """Stores how a run ended, and that it did so now."""

@@ -1,6 +1,5 @@
 """What goes in: runs, binaries, measurements, verdicts. Each function works inside its caller's transaction."""
 
-import os
 import platform
 import zlib
 from collections.abc import Mapping, Sequence
@@ -33,8 +32,7 @@ def begin_run(connection: Connection, provenance: Provenance) -> int:
         "git_branch": provenance.branch,
         "host": provenance.host or platform.node(),
         "cpu": provenance.cpu,
-        "pid": os.getpid(),
-        "process_start": processes.start_of(os.getpid()),
+        **processes.this_process(),
         "perfsvc_version": provenance.perfsvc_version,
         "python_version": provenance.python_version,
         "packages": dict(provenance.packages),

@@ -33,7 +33,9 @@ def night(story):
             return []
         judgements = judge_run(story.store, number, threshold=None)
         story.store.put_verdicts(number, judgements)
-        return findings.after_run(story.store, number, judgements)
+        suspects = findings.suspects_of(story.store, number)
+        findings.settle(story.store, number)
+        return suspects
 
     return run
 
@@ -80,8 +82,10 @@ def test_an_alert_stands_no_longer_than_its_step(nights):
 
 
 def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
-    found = [replace(one, judgement=replace(one.judgement, cause=Cause.KERNEL)) for one in nights(1.1, OTHER)]
-    (number,) = findings.raise_from(story.store, 26, found)
+    (suspect,) = nights(1.1, OTHER)
+    ratio = {"ratio": suspect.judgement.ratio}
+    story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
+    (number,) = findings.settle(story.store, 26).raised
     findings.accept(story.store, number, reason="wanted")
     assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
 

@@ -63,7 +63,8 @@ def night(story):
         story.store.end_run(number, State.FINISHED)
         judgements = judge_run(story.store, number, threshold=threshold)
         story.store.put_verdicts(number, judgements)
-        suspects = findings.after_run(story.store, number, judgements)
+        suspects = findings.suspects_of(story.store, number)
+        findings.settle(story.store, number)
         return {one.series.case.variant: one for one in judgements}, suspects
 
     return run
@@ -159,8 +160,17 @@ def test_a_lucky_night_of_the_same_code_is_no_bar_for_the_nights_after(night, ca
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.REGRESSION, 4)
 
 
-def confirmed(suspect, cause=Cause.KERNEL):
-    return replace(suspect, judgement=replace(suspect.judgement, cause=cause), evidence="the old one is faster")
+def settled(story, run, suspects, cause=Cause.KERNEL):
+    """Stores what came of suspects, settles their run, and returns the findings that it raised."""
+    for one in suspects:
+        story.store.put_confirmation(answer(one, cause, "the old one is faster"))
+    return list(findings.settle(story.store, run).raised)
+
+
+def answer(suspect, cause, reason):
+    judged = suspect.judgement
+    again = {"ratio": judged.ratio, "low": judged.low, "high": judged.high} if cause is Cause.KERNEL else {}
+    return Confirmation(suspect, cause, reason, threshold=0.01, seed=1, budget_s=60.0, **again)
 
 
 def test_a_confirmed_suspect_is_a_finding_for_all_points_and_modes_of_its_variant(story, night, cases):
@@ -168,7 +178,7 @@ def test_a_confirmed_suspect_is_a_finding_for_all_points_and_modes_of_its_varian
     every = [*cases[:2], wide]
     night(times(every))
     _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
-    assert findings.raise_from(story.store, 2, map(confirmed, suspects)) == [1, 2]
+    assert settled(story, 2, suspects) == [1, 2]
     second, first = story.store.findings()
     assert sorted(len(one.moved) for one in (first, second)) == [1, 2]
     assert {one.evidence for one in (first, second)} == {"the old one is faster"}
@@ -199,18 +209,18 @@ def test_who_looked_for_more_clears_nothing_of_what_is_asked_now(
 def test_what_nobody_confirmed_is_no_finding(story, night, cases, cause):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    assert findings.raise_from(story.store, 2, [confirmed(one, cause) for one in suspects]) == []
+    assert settled(story, 2, suspects, cause) == []
     assert story.store.findings() == []
 
 
 def test_an_experiment_raises_and_resolves_nothing(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited", dirty=True)
-    assert findings.raise_from(story.store, 2, map(confirmed, suspects)) == []
+    assert settled(story, 2, suspects) == []
     night(times(cases, "v0", "v1", "v2", "v3", "v4"), dirty=True)
     assert story.store.findings() == []
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    assert findings.raise_from(story.store, 4, map(confirmed, suspects)) == [1]
+    assert settled(story, 4, suspects) == [1]
     night(times(cases), dirty=True)
     assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
 
@@ -220,7 +230,7 @@ def found(story, night, cases):
     """A finding of one kernel that lost a fifth in run 2."""
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    findings.raise_from(story.store, 2, map(confirmed, suspects))
+    settled(story, 2, suspects)
 
 
 def test_a_recovery_resolves_its_finding(story, night, cases, found):
@@ -232,7 +242,7 @@ def test_a_recovery_resolves_its_finding(story, night, cases, found):
 def test_a_run_that_asks_for_more_resolves_nothing_that_is_still_slow(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
-    findings.raise_from(story.store, 2, map(confirmed, suspects))
+    settled(story, 2, suspects)
     judged, _ = night(times(cases, "v0", by=1.03), **EDITED, threshold=0.1)
     assert judged["v0"].verdict is Verdict.UNCHANGED
     assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
@@ -311,7 +321,7 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(sto
 def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
-        findings.raise_from(story.store, number, map(confirmed, nights("v0", by=1.02, **edited)[1]))
+        settled(story, number, nights("v0", by=1.02, **edited)[1])
     (found,) = story.store.findings()
     assert (found.cause, found.shift) == (Cause.KERNEL, Shift.STEP)
     assert [one for _ in range(8) for one in nights(code=b"third", source=b"cured")[1]] == []
@@ -328,7 +338,7 @@ def test_a_step_below_the_threshold_stays_open_beside_a_pin_of_the_night_before_
     assert [suspect for _ in range(25) for suspect in one()] == []
     story.store.pin(25, [story.series(case)])
     for number in range(26, 34):
-        findings.raise_from(story.store, number, map(confirmed, one(1.007, **EDITED)))
+        settled(story, number, one(1.007, **EDITED))
     (found,) = story.store.findings(every=True)
     assert (found.state, found.moved[0].baseline_run) == (FindingState.OPEN, 25)
     cured = [one(code=b"third", source=b"cured")]
@@ -345,7 +355,7 @@ def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night,
     moved = Moved(series, 1.007, None, None, baseline_run=1, baseline_s=1e-4, candidate_s=1.007e-4, last_run=2)
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0"), **EDITED)
-    findings.raise_from(story.store, 2, map(confirmed, suspects))
+    settled(story, 2, suspects)
     standing = [replace(one, moved=(moved,)) for one in story.store.findings()]
     assert findings.recovered(standing, [tonight]) == []
     assert findings.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
@@ -384,7 +394,7 @@ def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_the
         ("max_error", Direction.SLOWER),
         ("energy_j", Direction.SLOWER),
     ]
-    assert len(findings.raise_from(story.store, 2, map(confirmed, suspects))) == 1
+    assert len(settled(story, 2, suspects)) == 1
     night(times(cases[:1]), joules=0.25, **EDITED)
     (found,) = story.store.findings(every=True)
     assert {moved.series.metric: moved.recovered_run for moved in found.moved} == {"energy_j": 3, "max_error": 3}

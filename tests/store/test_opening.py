@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError, MissingPackageError
+from perfsvc.extras import install
 from perfsvc.store import Store
 from perfsvc.store.engine import resolve
 
@@ -139,4 +140,4 @@ def test_a_missing_driver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingPackageError) as error:
         Store.open("postgresql://localhost/perfsvc")
-    assert error.value.cure == "pip install 'perfsvc[postgresql]'"
+    assert error.value.cure == install("postgresql")

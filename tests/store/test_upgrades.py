@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
 from perfsvc.model import Case, Cause, Checked, Mode, Noise, Roof, Rule, Status, Verdict
-from perfsvc.store import Store, schema
+from perfsvc.store import StageState, State, Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.samples import unpack
 
@@ -187,3 +187,14 @@ def test_static_checks_of_revision_0007_are_read(upgraded, dump):
     assert [(one.check, one.toolkit, one.checked.facts.registers) for one in found] == (
         [(1, "nvcc 13.0.88", 32)] * (dump.stem > "0006")
     )
+
+
+def test_nights_of_revision_0009_are_read(upgraded, dump):
+    nights = upgraded.nights_held()
+    assert [(one.id, one.state, one.run, one.commit, one.dirty, one.suite_digest, one.settings) for one in nights] == [
+        (1, State.INTERRUPTED, 2, "def", True, "aa", {"replicas": 3})
+    ] * (dump.stem > "0008")
+    assert [(stage.name, stage.state, stage.wall_s, stage.cure) for one in nights for stage in one.stages] == [
+        ("doctor", StageState.FAILED, 0.5, "install one"),
+        ("run", StageState.RUNNING, None, ""),
+    ] * (dump.stem > "0008")

@@ -8,6 +8,7 @@ import pytest
 
 from perfsvc.device import telemetry
 from perfsvc.errors import NoCompilerError, NoDeviceError
+from perfsvc.extras import install
 from perfsvc.model import DeviceInfo
 from perfsvc.profile import counters, reading
 from perfsvc.service import doctor, packages
@@ -84,7 +85,7 @@ def test_what_only_a_gpu_needs_is_optional_where_there_is_no_driver(machine, mon
     checked = rows()
     assert [checked[name].ok for name in ("PyCUDA", "nvcc", "GPUs")] == [expected] * 3
     assert [checked[name].cure for name in ("PyCUDA", "nvcc", "GPUs")] == [
-        "pip install 'perfsvc[cuda]'",
+        install("cuda"),
         "get it",
         "plug one in",
     ]
@@ -134,7 +135,7 @@ def test_no_nvml_is_told_with_what_installs_it(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "driver_version", lambda: "")
     assert rows()["NVML"].ok is None
     monkeypatch.setattr(packages, "version", lambda package: "")
-    assert "perfsvc[cuda]" in rows()["NVML"].cure
+    assert install("cuda") in rows()["NVML"].cure
 
 
 def test_what_nvml_tells_of_each_gpu_is_found(machine, monkeypatch):
@@ -198,7 +199,7 @@ def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkey
     monkeypatch.setattr(reading, "find_spec", lambda _: None)
     row = rows()["Nsight Compute"]
     assert row.ok is None
-    assert "pip install 'perfsvc[profile]'" in row.cure
+    assert install("profile") in row.cure
 
 
 @pytest.mark.parametrize(
@@ -236,4 +237,4 @@ def test_a_disassembler_is_found_and_nobody_needs_one(machine, monkeypatch, tmp_
     assert (rows()["nvdisasm"].ok, rows()["nvdisasm"].found) == (True, f"nvdisasm 13.5.37 ({program})")
     monkeypatch.setattr(doctor, "find_nvdisasm", lambda: None)
     assert rows()["nvdisasm"].ok is None
-    assert "perfsvc[nvcc]" in rows()["nvdisasm"].cure
+    assert install("nvcc") in rows()["nvdisasm"].cure

@@ -10,6 +10,7 @@ import perfsvc.device
 from perfsvc.device import instances
 from perfsvc.device.find import find, open_device, why_no_gpu
 from perfsvc.errors import NoDeviceError, UsageError
+from perfsvc.extras import install as install_extra
 from perfsvc.model import DeviceInfo
 
 FIRST = DeviceInfo("cuda", "cuda:GPU-5e1a", "GPU-5e1a", "NVIDIA H100 80GB HBM3", "sm_90")
@@ -106,7 +107,7 @@ def test_a_missing_pycuda_is_told_with_the_command_that_installs_it(monkeypatch)
     import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     with pytest.raises(NoDeviceError, match="PyCUDA, which is not installed") as raised:
         find(["cuda"])
-    assert raised.value.cure == "pip install 'perfsvc[cuda]'"
+    assert raised.value.cure == install_extra("cuda")
 
 
 def test_a_missing_driver_is_told_apart_from_a_missing_pycuda(monkeypatch):

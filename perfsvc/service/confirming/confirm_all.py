@@ -1,4 +1,4 @@
-"""All suspects of a run, measured again: what came of them is stored, raised as findings, and said of the verdicts."""
+"""All suspects of a run, measured again: what came of them is stored, and said of the verdicts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,15 +7,12 @@ from perfsvc.errors import NoDeviceError
 from perfsvc.model import Confirmation, Judgement, Suspect
 from perfsvc.service.confirming.confirm import Confirmer
 from perfsvc.service.confirming.turns import Means
-from perfsvc.service.judging import findings
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
 
-def confirm_all(
-    store: Store, run: int, suspects: Sequence[Suspect], means: Means, progress: Progress
-) -> list[Confirmation]:
-    """Measures the suspects of a run again, one after the other, and raises findings of what is confirmed.
+def confirm_all(store: Store, suspects: Sequence[Suspect], means: Means, progress: Progress) -> list[Confirmation]:
+    """Measures suspects again, one after the other.
 
     What came of each is stored at once. A board that cannot be opened any more costs its own suspects, which nobody
     measures again then.
@@ -33,7 +30,6 @@ def confirm_all(
                 lost.add(suspect.series.device)
                 progress.say(f"the suspects of {suspect.series.device} are not measured again: {error.what}")
         progress.step(suspect.series.case.id)
-    findings.raise_from(store, run, map(_decided, confirmations))
     return confirmations
 
 
@@ -41,11 +37,3 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
     """Verdicts with the causes that measuring again found; what a verdict did not see move keeps none."""
     causes = {one.suspect.series: one.cause for one in confirmations}
     return [replace(one, cause=causes.get(one.series, one.cause)) if one.cause else one for one in judgements]
-
-
-def _decided(one: Confirmation) -> Suspect:
-    """The suspect as measuring it again showed it; of the board's doing it has only what the run saw."""
-    judged = replace(one.suspect.judgement, cause=one.cause)
-    if one.confirmed:
-        judged = replace(judged, ratio=one.ratio, low=one.low, high=one.high)
-    return replace(one.suspect, judgement=judged, evidence=one.reason)

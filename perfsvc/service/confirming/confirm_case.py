@@ -10,6 +10,7 @@ from perfsvc.measure.forks import ForkServers
 from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect
 from perfsvc.service.confirming.confirm_all import confirm_all
 from perfsvc.service.confirming.turns import BUDGET_S, Means
+from perfsvc.service.judging import findings
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.running.planning import usual_sampling
@@ -66,7 +67,9 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
             servers=servers,
             say=progress.say,
         )
-        return confirm_all(store, run, suspects, means, progress)
+        confirmations = confirm_all(store, suspects, means, progress)
+        findings.settle(store, run)
+        return confirmations
 
 
 def exit_code(confirmations: Iterable[Confirmation]) -> int:

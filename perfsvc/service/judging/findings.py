@@ -3,13 +3,26 @@
 import getpass
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import log
 
 from perfsvc.judge import MOVES
-from perfsvc.model import Cause, Direction, Finding, Judgement, Moved, Series, Shift, Suspect, Verdict
+from perfsvc.model import (
+    Cause,
+    Confirmation,
+    Direction,
+    Finding,
+    FindingState,
+    Judgement,
+    Moved,
+    Series,
+    Shift,
+    Suspect,
+    Verdict,
+)
 from perfsvc.report import units
 from perfsvc.service.judging.compare import judge_quiet
-from perfsvc.service.judging.suspects import doubts
+from perfsvc.service.judging.suspects import Doubts, doubts
 from perfsvc.store import Store
 
 RAISED = frozenset({Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
@@ -28,46 +41,83 @@ OPPOSITE: Mapping[Direction, Direction] = {
 """Where a series that had moved goes as it comes back."""
 
 
-def after_run(store: Store, run: int, judgements: Sequence[Judgement]) -> list[Suspect]:
-    """Looks at a run that has been judged, and returns the suspects that somebody should measure again.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a run changed of findings, by their numbers: those it raised, opened again and resolved."""
 
-    The suspects are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``).
-    Findings whose series are all back are resolved, by the usual thresholds and not by those of the command. What moved
-    at once on a board with unchanged code is raised here and now, as one finding of the environment; all else waits for
-    ``raise_from``. A run with uncommitted changes raises and resolves nothing: it is an experiment.
+    raised: tuple[int, ...] = ()
+    reopened: tuple[int, ...] = ()
+    resolved: tuple[int, ...] = ()
+
+
+def suspects_of(store: Store, run: int) -> list[Suspect]:
+    """The suspects of a run that has been judged, which somebody should measure again; nothing is written.
+
+    They are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``), without what
+    was measured again already and what is no more than the recovery of a finding.
     """
-    found = doubts(store, run, judgements)
+    found = doubts(store, run, store.verdicts(run))
+    answered = {one.suspect.series for one in store.confirmations(run)}
+    left = [one for one in found.to_confirm if one.series not in answered]
+    return left if store.run(run).provenance.dirty else _untold(store, run, left, _back(store, run, found))
+
+
+def settle(store: Store, run: int) -> Settled:
+    """Brings the findings up to date with a run that has been judged, by its stored verdicts and confirmations.
+
+    Findings whose series are all back are resolved, by the usual thresholds and not by those of the command. What moved
+    at once on a board with unchanged code is raised as one finding of the environment, and so is what measuring again
+    laid to the code, to a new compiler or to the environment. A run with uncommitted changes raises and resolves
+    nothing: it is an experiment. Doing it again changes nothing.
+    """
     if store.run(run).provenance.dirty:
-        return list(found.to_confirm)
+        return Settled()
+    found = doubts(store, run, store.verdicts(run))
+    before = {one.id: one.state for one in store.findings(every=True)}
+    resolved = store.recover(run, _back(store, run, found))
+    known = [
+        number
+        for group in found.together
+        for number in store.raise_finding(
+            run, group, f"{units.count(len(group), 'case')} with unchanged code moved at once"
+        )
+    ]
+    known += _raise_confirmed(store, run, found)
+    raised = sorted({one for one in known if one not in before})
+    reopened = sorted({one for one in known if before.get(one) is FindingState.RESOLVED})
+    return Settled(tuple(raised), tuple(reopened), tuple(resolved))
+
+
+def _back(store: Store, run: int, found: Doubts) -> list[tuple[int, Series]]:
+    """The series of standing findings that a run shows at their old levels, by the findings' numbers."""
     standing = store.findings()
     usual = {one.series: one for one in judge_quiet(store, run, _left(standing))}
     moved = {one.series: one for one in found.judgements if one.verdict in MOVES}
-    back = recovered(standing, (usual | moved).values())
-    store.recover(run, back)
-    for group in found.together:
-        store.raise_finding(run, group, f"{units.count(len(group), 'case')} with unchanged code moved at once")
-    return _untold(store, run, found.to_confirm)
+    return recovered(standing, (usual | moved).values())
 
 
-def raise_from(store: Store, run: int, confirmed: Iterable[Suspect]) -> list[int]:
-    """Raises findings of suspects that were measured again and returns their numbers, known ones included.
+def _raise_confirmed(store: Store, run: int, found: Doubts) -> list[int]:
+    """Raises what measuring again laid to a cause that someone should look at; returns the findings that tell of it.
 
     One finding is raised for all points and modes of a variant that moved one way, for they share their code; and one
-    for all that a new compiler or the environment moved on a board. What is noise, or remains unconfirmed, raises none,
-    and neither does a run with uncommitted changes.
-
-    Args:
-        store: holds the run, its measurements included.
-        run: what raised the suspects.
-        confirmed: with the ratio and the cause that measuring again found, and with what it rests on as evidence.
+    for all that a new compiler or the environment moved on a board. What is noise, or remains unconfirmed, raises none.
     """
-    if store.run(run).provenance.dirty:
-        return []
+    judged = {one.series: one for one in found.judgements}
     groups: dict[Hashable, list[Suspect]] = defaultdict(list)
-    for suspect in confirmed:
-        if suspect.judgement.cause in RAISED:
+    for confirmation in store.confirmations(run):
+        if confirmation.cause in RAISED:
+            suspect = _decided(confirmation, judged)
             groups[_cause_of(suspect)].append(suspect)
     return [number for group in groups.values() for number in store.raise_finding(run, group, group[0].evidence)]
+
+
+def _decided(one: Confirmation, judged: Mapping[Series, Judgement]) -> Suspect:
+    """The suspect as measuring it again showed it; of the board's doing it has only what the run saw."""
+    suspect = one.suspect
+    seen = replace(judged.get(suspect.series, suspect.judgement), cause=one.cause)
+    if one.confirmed:
+        seen = replace(seen, ratio=one.ratio, low=one.low, high=one.high)
+    return replace(suspect, judgement=seen, evidence=one.reason)
 
 
 def _cause_of(suspect: Suspect) -> Hashable:
@@ -106,16 +156,17 @@ def _left(findings: Iterable[Finding]) -> list[Series]:
     return list(dict.fromkeys(one.series for one in moved if one.recovered_run is None))
 
 
-def _untold(store: Store, run: int, suspects: Sequence[Suspect]) -> list[Suspect]:
+def _untold(store: Store, run: int, suspects: Sequence[Suspect], back: Iterable[tuple[int, Series]]) -> list[Suspect]:
     """The suspects that are more than the recovery of a finding, which a history may see nights after its verdict."""
     if not suspects:
         return []
-    recovered_in = {
-        (one.series, finding.direction): one.recovered_run
-        for finding in reversed(store.findings(every=True))
-        for one in finding.moved
-        if one.recovered_run is not None
-    }
+    tonight = set(back)
+    recovered_in: dict[tuple[Series, Direction], int] = {}
+    for finding in reversed(store.findings(every=True)):
+        for one in finding.moved:
+            since = run if (finding.id, one.series) in tonight else one.recovered_run
+            if since is not None:
+                recovered_in[one.series, finding.direction] = since
 
     def is_told(suspect: Suspect) -> bool:
         back = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)

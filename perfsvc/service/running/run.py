@@ -131,15 +131,15 @@ def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack,
             _record(measured, recorder, progress)
         judgements = judge_run(store, recorder.run, threshold=request.threshold)
         store.put_verdicts(recorder.run, judgements)
-        suspects = findings.after_run(store, recorder.run, judgements)
         confirmations: list[Confirmation] = []
         explained: list[Explained] = []
         if request.confirm:
             workers.close()  # a board has one worker at a time
             means = _means(request, by_uuid, planned, recorder, servers=servers, say=progress.say)
-            confirmations = confirm_all(store, recorder.run, suspects, means, progress)
+            confirmations = confirm_all(store, findings.suspects_of(store, recorder.run), means, progress)
             judgements = with_causes(judgements, confirmations)
             store.put_verdicts(recorder.run, judgements)
+        findings.settle(store, recorder.run)
         if request.profile:
             under = Under(by_uuid, planned.instruments, say=progress.say)
             explained = explain_confirmed(store, confirmations, under, progress)

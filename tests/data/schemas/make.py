@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import insert
+
 from perfsvc.model import (
     Batch,
     Case,
@@ -48,7 +50,9 @@ from perfsvc.model import (
     Work,
     digest,
 )
-from perfsvc.store import State, Store
+from perfsvc.store import StageRow, StageState, State, Store
+from perfsvc.store.engine import transaction
+from perfsvc.store.night_tables import Deliveries, Messages
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132)
 TILED = Case("transpose", "tiled", (("n", 64),))
@@ -72,7 +76,10 @@ def fill(store: Store) -> None:
     store.end_run(first, State.FINISHED)
     series = Series(SHARED, "GPU-1", GPU.model)
     store.put_verdicts(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
-    second = store.begin_run(replace(origin, started=started.replace(day=2), commit="def", dirty=True))
+    night = store.begin_night(
+        host="box", started=started, suite="kernels", command_line="perfsvc nightly", settings={"replicas": 3}
+    )
+    second = store.begin_run(replace(origin, started=started.replace(day=2), commit="def", dirty=True), night=night)
     renamed = Measurement(
         SHARED,
         "GPU-1",
@@ -129,6 +136,7 @@ def fill(store: Store) -> None:
     store.pin(first, [series], by="ann", comment="release")
     put_why(store, first, second, binary)
     put_check(store, origin)
+    put_night(store, night, started)
 
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
@@ -151,6 +159,19 @@ def put_check(store: Store, origin: Provenance) -> None:
     failed = Checked(NAIVE, "sm_90", "", Status.FAILED, "does not compile")
     verdicts = [CheckVerdict(kernel, Verdict.NEW), CheckVerdict(failed, Verdict.BROKEN, reason=failed.reason)]
     store.put_check(origin, verdicts, toolkit="nvcc 13.0.88", disassembler="nvdisasm 13.5.37")
+
+
+def put_night(store: Store, night: int, started: datetime) -> None:
+    """How a night went that was stopped while it measured, and a message of it that has not arrived."""
+    store.put_snapshot(night, commit="def", dirty=True, digest="aa")
+    store.put_stage(night, StageRow("doctor", 2, StageState.FAILED, started, 0.5, "no driver", "install one"))
+    store.put_stage(night, StageRow("run", 4, StageState.RUNNING, started))
+    store.end_night(night, State.INTERRUPTED, None)
+    message = {"id": 1, "night_id": night, "key": "k", "title": "1 new", "body": "slower", "created_at": started}
+    delivery = {"message_id": 1, "target": "team", "attempts": 2, "error": "timeout", "tried_at": started}
+    with transaction(store._engine, writes=True) as connection:  # noqa: SLF001 - its writer composes what it stores
+        connection.execute(insert(Messages).values(message))
+        connection.execute(insert(Deliveries).values(delivery))
 
 
 def put(
