@@ -4,7 +4,7 @@ import getpass
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import inf, log
 
 from perfsvc.judge import MOVES
 from perfsvc.model import (
@@ -53,12 +53,12 @@ class Settled:
 def suspects_of(store: Store, run: int) -> list[Suspect]:
     """The suspects of a run that has been judged, which somebody should measure again; nothing is written.
 
-    They are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``), without what
-    was measured again already and what is no more than the recovery of a finding.
+    They are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``), but nothing
+    that was measured again already or is no more than the recovery of a finding; what moved furthest comes first.
     """
     found = doubts(store, run, store.verdicts(run))
     answered = {one.suspect.series for one in store.confirmations(run)}
-    left = [one for one in found.to_confirm if one.series not in answered]
+    left = sorted((one for one in found.to_confirm if one.series not in answered), key=_size, reverse=True)
     return left if store.run(run).provenance.dirty else _untold(store, run, left, _back(store, run, found))
 
 
@@ -86,6 +86,11 @@ def settle(store: Store, run: int) -> Settled:
     raised = sorted({one for one in known if one not in before})
     reopened = sorted({one for one in known if before.get(one) is FindingState.RESOLVED})
     return Settled(tuple(raised), tuple(reopened), tuple(resolved))
+
+
+def _size(suspect: Suspect) -> float:
+    """How far a suspect moved, by the logarithm of its ratio; what has none moved furthest."""
+    return abs(log(suspect.judgement.ratio)) if suspect.judgement.ratio else inf
 
 
 def _back(store: Store, run: int, found: Doubts) -> list[tuple[int, Series]]:
