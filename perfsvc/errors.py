@@ -24,6 +24,7 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
         ├── NoProfilerError
         ├── CountersError
         ├── DatabaseError
+        ├── NotSentError          a message did not arrive
         └── MissingPackageError
 
 This module imports nothing.
@@ -196,6 +197,17 @@ class CountersError(InfrastructureError):
 
 class DatabaseError(InfrastructureError):
     """The database cannot be opened, is of another schema revision, or refused a statement."""
+
+
+class NotSentError(InfrastructureError):
+    """A message did not arrive, as far as anybody can tell; ``again`` where trying again soon may help.
+
+    ``what`` never holds the address, which is a secret.
+    """
+
+    def __init__(self, what: str, *, cure: str = "", again: bool) -> None:
+        super().__init__(what, cure=cure)
+        self.again = again
 
 
 class MissingPackageError(InfrastructureError):

@@ -1,10 +1,11 @@
-"""PostgreSQL for whoever tests against it, and reports of Nsight Compute.
+"""PostgreSQL for whoever tests against it, receivers of messages, and reports of Nsight Compute.
 
 The server is the one that PERFSVC_TEST_POSTGRESQL names (a URL whose user may create databases), else a throwaway one
 that is started here, on a socket in a temporary folder. Without any, tests skip on a developer's machine and fail
 in CI. psycopg is imported where it is used: a GPU box needs none of this.
 """
 
+import json
 import lzma
 import os
 import pwd
@@ -12,10 +13,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -151,3 +154,77 @@ def ncu_report(tmp_path_factory) -> Callable[[str], Path]:
         return path
 
     return unpacked
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request that a receiver got."""
+
+    path: str
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.content)
+
+
+class Receiver(ThreadingHTTPServer):
+    """A web server on loopback that keeps what it gets.
+
+    Attributes:
+        answers: what the next requests get, one after the other, and 200 once they are used up: an HTTP status,
+            ``hang`` (no answer before the test ends), ``close`` (the connection, without an answer) or ``drip`` (an
+            answer that never ends, a byte at a time).
+        received: all requests so far, whatever they got.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.answers: list[int | str] = []
+        self.received: list[Received] = []
+        self.over = threading.Event()
+
+    def address(self, schema: str = "json", path: str = "hook/a-secret-token") -> str:
+        """Where Apprise is to send."""
+        return f"{schema}://127.0.0.1:{self.server_port}/{path}"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    """Answers one request as the receiver was told."""
+
+    server: Receiver
+
+    def do_POST(self):
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        answer = self.server.answers.pop(0) if self.server.answers else 200
+        self.server.received.append(Received(self.path, dict(self.headers), content))
+        match answer:
+            case "hang":
+                self.server.over.wait(60)
+            case "drip":
+                self.wfile.write(b"HTTP/1.0 200 OK\r\nX-Drip: ")
+                while not self.server.over.wait(0.05):
+                    self.wfile.write(b".")
+            case int():
+                self.send_response(answer)
+                self.end_headers()
+
+    def log_message(self, *_):
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver of messages, for the time of a test."""
+    with Receiver() as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            server.shutdown()
+            serving.join()

@@ -22,6 +22,7 @@ from perfsvc.model.measured import (
     Noise,
     Status,
 )
+from perfsvc.model.messages import Message
 from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
 from perfsvc.model.profiled import Explained, Profiled
 from perfsvc.model.profiles import Evidence, Explanation, Profile, Reason, ReasonKind, Rule
@@ -84,6 +85,7 @@ __all__ = [
     "Limiter",
     "Measurement",
     "Memset",
+    "Message",
     "Mode",
     "Moved",
     "Noise",

@@ -1,0 +1,39 @@
+"""A notifier of the tests: it keeps what it is sent, and fails as it is told."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfsvc.errors import NotSentError
+from perfsvc.model import Message
+
+FAULTS: Mapping[str, NotSentError] = {
+    "down": NotSentError("the target answered 500 Internal Server Error", again=True),
+    "hang": NotSentError("the target did not answer in time", again=True),
+    "refuse": NotSentError("the target answered 404 Not Found", again=False),
+}
+"""What can be scripted, and what comes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeNotifier:
+    """Keeps messages by address.
+
+    Attributes:
+        faults: of an address, what its attempts come to, one after the other: a fault, or ``""`` for none; once they
+            are used up all arrives.
+        sent: the messages that arrived, each with its address.
+        tried: the addresses of all attempts.
+    """
+
+    faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sent: list[tuple[str, Message]] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+
+    def send(self, message: Message, address: str) -> None:
+        """Keeps it, or fails."""
+        attempt = self.tried.count(address)
+        self.tried.append(address)
+        script = self.faults.get(address, ())
+        if attempt < len(script) and script[attempt]:
+            raise FAULTS[script[attempt]]
+        self.sent.append((address, message))

@@ -1,0 +1,189 @@
+"""What every notifier promises (perfsvc/notify/notifier.py), asked of each: Apprise's by a receiver on loopback."""
+
+import logging
+import socket
+
+import pytest
+
+from perfsvc.errors import NotSentError
+from perfsvc.model import Message
+from perfsvc.notify.fake import FakeNotifier
+from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
+
+SECRET = "a-secret-token"  # noqa: S105 - of no one
+MESSAGE = Message(
+    "perfsvc-5ca1ab1e",
+    "scale/alpha[n=1000] is 5.3 % slower",
+    "2 new findings\n\n  +5.3 %  scale/<b>*al_pha*</b>[n=1000] & more\n\nperfsvc findings show 7",
+)
+STATUS = {"down": 500, "refuse": 404, "hang": "hang"}
+
+
+class Apprise:
+    """Apprise's notifier, and a receiver that answers as scripted."""
+
+    def __init__(self, receiver):
+        self.receiver, self.address = receiver, receiver.address()
+
+    def notifier(self, *script):
+        self.receiver.answers = [STATUS.get(fault, 200) for fault in script]
+        return AppriseNotifier(limit_s=0.5 if "hang" in script else 10.0)
+
+    @property
+    def arrived(self):
+        return [(one.json["title"], one.json["message"], one.headers[HEADER]) for one in self.receiver.received]
+
+
+class Fake:
+    """The notifier of the tests."""
+
+    address = f"fake://{SECRET}"
+
+    def __init__(self, receiver):
+        pass
+
+    def notifier(self, *script):
+        self._notifier = FakeNotifier({self.address: script})
+        return self._notifier
+
+    @property
+    def arrived(self):
+        return [(one.title, one.body, one.key) for _, one in self._notifier.sent]
+
+
+@pytest.fixture(params=[Apprise, Fake])
+def kind(request, receiver):
+    return request.param(receiver)
+
+
+def test_a_message_arrives_with_its_title_its_body_and_its_key(kind):
+    kind.notifier().send(MESSAGE, kind.address)
+    assert kind.arrived == [(MESSAGE.title, MESSAGE.body, MESSAGE.key)]
+
+
+def test_a_second_attempt_bears_the_same_key(kind):
+    notifier = kind.notifier()
+    for _ in range(2):
+        notifier.send(MESSAGE, kind.address)
+    assert {key for _, _, key in kind.arrived} == {MESSAGE.key}
+
+
+@pytest.mark.parametrize(("fault", "again"), [("down", True), ("hang", True), ("refuse", False)])
+def test_a_failure_says_whether_another_attempt_may_help_and_never_where_to(kind, fault, again):
+    notifier = kind.notifier(fault)
+    with pytest.raises(NotSentError, match="the target") as raised:
+        notifier.send(MESSAGE, kind.address)
+    assert raised.value.again is again
+    assert SECRET not in f"{raised.value!r} {raised.value} {raised.value.__context__!r}"
+
+
+def test_what_failed_may_be_sent_again_at_once(kind):
+    notifier = kind.notifier("down", "down", "")
+    for _ in range(2):
+        with pytest.raises(NotSentError):
+            notifier.send(MESSAGE, kind.address)
+    notifier.send(MESSAGE, kind.address)
+    assert kind.arrived[-1] == (MESSAGE.title, MESSAGE.body, MESSAGE.key)
+
+
+# --- Apprise's alone -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sending(receiver):
+    """Sends through Apprise, and gives what the receiver got last."""
+
+    def send(address=None, limit_s=10.0):
+        AppriseNotifier(limit_s).send(MESSAGE, address or receiver.address())
+        return receiver.received[-1]
+
+    return send
+
+
+def failure_of(sending, **given):
+    with pytest.raises(NotSentError) as raised:
+        sending(**given)
+    return raised.value.what, raised.value.again
+
+
+@pytest.mark.parametrize("schema", ["json", "xml", "form"])
+def test_the_key_is_a_header_where_the_target_has_headers_and_no_line_of_the_text(sending, receiver, schema):
+    got = sending(receiver.address(schema))
+    assert got.headers[HEADER] == MESSAGE.key
+    assert MESSAGE.key.encode() not in got.content
+
+
+def test_headers_of_the_address_stay_beside_the_key(sending, receiver):
+    got = sending(receiver.address() + "?+X-Mine=1&method=POST")
+    assert (got.headers["X-Mine"], got.headers[HEADER]) == ("1", MESSAGE.key)
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "text"), [("ntfy", "nightly", "message"), ("mmost", "3ccdd113474722377935511fc85d3dd4", "text")]
+)
+def test_the_key_is_the_last_line_of_the_text_where_the_target_has_no_headers(sending, receiver, schema, path, text):
+    got = sending(receiver.address(schema, path))
+    assert got.json[text].endswith(f"{MESSAGE.body}\n\nkey: {MESSAGE.key}")
+    assert HEADER not in got.headers
+
+
+@pytest.mark.parametrize(
+    ("answer", "what", "again"),
+    [
+        (500, "the target answered 500 Internal Server Error", True),
+        (503, "the target answered 503 Service Unavailable", True),
+        (429, "the target answered 429 Too Many Requests", True),
+        (401, "the target answered 401 Unauthorized", False),
+        (413, "the target answered 413", False),
+        (599, "the target answered 599", True),
+        ("close", "the target closed the connection", True),
+        ("hang", "the target did not answer within 0.5 s", True),
+        ("drip", "the target did not answer within 0.5 s", True),
+    ],
+)
+def test_what_the_target_does_is_put_into_words(sending, receiver, answer, what, again):
+    receiver.answers = [answer]
+    said, whether = failure_of(sending, limit_s=0.5 if answer in {"hang", "drip"} else 10.0)
+    assert said.startswith(what)
+    assert whether is again
+
+
+@pytest.mark.parametrize(
+    ("address", "what", "again"),
+    [
+        ("json://127.0.0.1:1/a-secret-token", "nobody listens at the target", True),
+        ("nosuch://a-secret-token", "its address is none that Apprise understands", False),
+        ("a-secret-token", "its address is none that Apprise understands", False),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said_without_it(sending, address, what, again):
+    assert failure_of(sending, address=address) == (what, again)
+
+
+def test_a_host_that_nobody_knows_is_said_without_its_name(sending, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    said = failure_of(sending, address="json://a-secret-token.example/hook")
+    assert said == ("the name of the target's host is not known", True)
+
+
+def test_what_is_sent_is_not_taken_for_the_reason_of_a_failure(sending, receiver, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.MESSAGE", Message("key", "title", "x Exception: timed out, error=404"))
+    receiver.answers = [502]
+    assert failure_of(sending) == ("the target answered 502 Bad Gateway", True)
+
+
+def test_no_log_of_the_process_gets_the_address(sending, receiver, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    receiver.answers = [500]
+    failure_of(sending)
+    failure_of(sending, address=f"nosuch://{SECRET}")
+    sending()
+    out, err = capfd.readouterr()
+    assert SECRET not in caplog.text + out + err
+
+
+def test_markup_arrives_as_it_was_written(sending):
+    assert sending().json["message"] == MESSAGE.body
