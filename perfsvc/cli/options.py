@@ -1,20 +1,17 @@
 """Options and parameter types that several commands share."""
 
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfsvc import amounts
 from perfsvc.resources import folder
 
 MOST = 10
 """A tenfold time: a threshold above it is a slip of the finger."""
-
-_AMOUNT = r"(\d+(?:\.\d+)?)"
-DURATION = re.compile(rf"(?:{_AMOUNT}h)?(?:{_AMOUNT}m)?(?:{_AMOUNT}s)?")
 
 if TYPE_CHECKING:
     _ToFloat = click.ParamType[float]
@@ -112,19 +109,15 @@ class Share(_ToFloat):
     name = "share"
 
     def __init__(self, example: str, *, below: float) -> None:
-        self._written = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
+        self._example = example
         self._below = below
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The fraction."""
-        text = str(value)
         try:
-            fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            self.fail(f"{text!r} is no number; {self._written}", param, ctx)
-        if not 0 < fraction < self._below:
-            self.fail(f"{text!r} is not between 0 and {self._below:.0%}; {self._written}", param, ctx)
-        return fraction
+            return amounts.share(str(value), below=self._below, example=self._example)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Seconds(_ToFloat):
@@ -150,13 +143,10 @@ class Duration(_ToFloat):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds."""
-        found = DURATION.fullmatch(str(value).strip())
-        if not found or not any(found.groups()):
-            self.fail(f"{value!r} is no duration; write 90s, 20m or 1h30m", param, ctx)
-        seconds = sum(float(amount or 0) * scale for amount, scale in zip(found.groups(), (3600, 60, 1), strict=True))
-        if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is no time that can be spent; write 90s, 20m or 1h30m", param, ctx)
-        return seconds
+        try:
+            return float(value) if isinstance(value, float) else amounts.duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 threshold = click.option(
