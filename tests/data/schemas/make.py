@@ -169,7 +169,7 @@ def put_night(store: Store, night: int, started: datetime) -> None:
     store.end_night(night, State.INTERRUPTED, None)
     message = {"id": 1, "night_id": night, "key": "k", "title": "1 new", "body": "slower", "created_at": started}
     delivery = {"message_id": 1, "target": "team", "attempts": 2, "error": "timeout", "tried_at": started}
-    with transaction(store._engine, writes=True) as connection:  # noqa: SLF001 - its writer composes what it stores
+    with transaction(store._engine, writes=True) as connection:
         connection.execute(insert(Messages).values(message))
         connection.execute(insert(Deliveries).values(delivery))
 
