@@ -2,10 +2,16 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
 from perfsvc.cli import options, output
+
+if TYPE_CHECKING:
+    from perfsvc.service.judging.compare import Comparison
+
+Format = Literal["table", "json", "github", "junit"]
 
 
 @click.command("compare")
@@ -15,23 +21,41 @@ from perfsvc.cli import options, output
 @options.threshold
 @options.strict
 @options.database
-@options.formats()
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(get_args(Format)),
+    default="table",
+    show_default=True,
+    help="A table for people, JSON, Markdown for a pull request on GitHub, or JUnit's XML.",
+)
 def command(
-    base: str, new: str, suite: Path, threshold: float | None, strict: bool, database: str, output_format: str
+    base: str, new: str, suite: Path, threshold: float | None, strict: bool, database: str, output_format: Format
 ) -> None:
     """Judge the run NEW against the run BASE.
 
     Each is a run's number, a label, latest, latest~1, or a git revision of the suite's repository. BASE may be
     @baseline: each series is then compared with its own baseline.
     """
-    from perfsvc.report import tables
     from perfsvc.service.judging.compare import compare
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         comparison = compare(store, base, new, folder=suite, threshold=threshold)
-    if output_format == "json":
-        output.show_json(tables.comparison_json(comparison.base, comparison.new, comparison.judgements))
-    else:
-        output.show(tables.comparison_table(comparison.base, comparison.new, comparison.judgements))
+    _show(comparison, output_format)
     sys.exit(comparison.exit_code(strict=strict))
+
+
+def _show(comparison: "Comparison", output_format: Format) -> None:
+    from perfsvc.report import comparison_formats, tables
+
+    base, new, judgements = comparison.base, comparison.new, comparison.judgements
+    match output_format:
+        case "table":
+            output.show(tables.comparison_table(base, new, judgements))
+        case "json":
+            output.show_json(tables.comparison_json(base, new, judgements))
+        case "github":
+            click.echo(comparison_formats.comparison_markdown(base, new, judgements), nl=False)
+        case "junit":
+            click.echo(comparison_formats.comparison_junit(judgements), nl=False)

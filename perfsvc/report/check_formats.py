@@ -12,6 +12,7 @@ from perfsvc.model import Case, Checked, CheckVerdict, Status, Verdict
 from perfsvc.report.check_lines import SHOWN, CheckShown, lines, remarkable, skipped, text_of
 from perfsvc.report.check_table import counts_of, heading, on
 from perfsvc.report.layout import some
+from perfsvc.report.markup import cell, fail, printable, prose
 from perfsvc.report.plain import plain
 
 ERROR, NOTICE = "error", "notice"
@@ -23,9 +24,6 @@ LEVELS = {
     Verdict.IMPROVEMENT: NOTICE,
 }
 """GitHub's words for how bad something is."""
-
-_MEANT = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-"""The characters that mean something to Markdown or HTML; an underscore does not within a word, as in ``sm_90``."""
 
 
 def write(text: str, destination: Path) -> None:
@@ -96,35 +94,22 @@ def _facts_json(checked: Checked | None) -> dict[str, Any] | None:
 
 def check_markdown(shown: CheckShown) -> str:
     """A static check as a comment on a pull request."""
-    first, second = map(_prose, heading(shown).splitlines())
-    parts = [f"### {_prose(counts_of(shown))}", "", f"{first}, {second}", ""]
+    first, second = map(prose, heading(shown).splitlines())
+    parts = [f"### {prose(counts_of(shown))}", "", f"{first}, {second}", ""]
     if found := lines(shown.verdicts):
         parts += ["| verdict | variant | architectures | what changed | cause |", "|---|---|---|---|---|"]
         for line in found:
-            where, what = on(line.architectures, shown), _prose(line.text)
+            where, what = on(line.architectures, shown), prose(line.text)
             cells = (line.verdict.value, f"`{line.what}`", where, what, line.cause or "")
-            parts.append(f"| {' | '.join(map(_cell, cells))} |")
+            parts.append(f"| {' | '.join(map(cell, cells))} |")
         parts.append("")
     notes = [f"- local memory: `{what}` ({on(archs, shown)}): {text}" for what, archs, text in remarkable(shown)]
-    notes += [f"- {_prose(str(problem))}" for problem in shown.problems]
-    notes += [f"- {one.status.value}: `{one.case.id}` on the CPU device: {_prose(one.reason)}" for one in shown.wrong]
+    notes += [f"- {prose(str(problem))}" for problem in shown.problems]
+    notes += [f"- {one.status.value}: `{one.case.id}` on the CPU device: {prose(one.reason)}" for one in shown.wrong]
     notes += [
-        f"- skipped: {some(which)} ({on(archs, shown)}): {_prose(why)}" for why, which, archs in skipped(shown.checked)
+        f"- skipped: {some(which)} ({on(archs, shown)}): {prose(why)}" for why, which, archs in skipped(shown.checked)
     ]
     return "\n".join([*parts, *notes]).rstrip() + "\n"
-
-
-def _prose(text: str) -> str:
-    """A text, as that of a compiler, of which Markdown and HTML take nothing for their own: on one line of the source.
-
-    Entities stand for what they would read, since these mean nothing but the character wherever they stand.
-    """
-    named = _MEANT.sub(lambda found: f"&#{ord(found[0])};", text)
-    return re.sub(r"\r\n|\r|\n", "<br>", named)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def check_junit(shown: CheckShown) -> str:
@@ -139,7 +124,7 @@ def check_junit(shown: CheckShown) -> str:
         suite = ET.SubElement(root, "testsuite", name=architecture)
         failures = [_test(suite, one, judged.get((one.case, architecture, one.kernel)), shown) for one in tests]
         for one in gone:
-            ET.SubElement(_testcase(suite, one.checked), "skipped", message=_printable(_told(one)))
+            ET.SubElement(_testcase(suite, one.checked), "skipped", message=printable(_told(one)))
         suite.attrib |= {
             "tests": str(len(tests) + len(gone)),
             "failures": str(sum(failures)),
@@ -150,7 +135,7 @@ def check_junit(shown: CheckShown) -> str:
     if beside:
         suite = ET.SubElement(root, "testsuite", name="suite", tests=str(len(beside)), failures=str(len(beside)))
         for name, message in beside:
-            _fail(ET.SubElement(suite, "testcase", classname="perfsvc.suite", name=name), "broken", message)
+            fail(ET.SubElement(suite, "testcase", classname="perfsvc.suite", name=name), "broken", message)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -165,29 +150,18 @@ def _test(suite: ET.Element, checked: Checked, verdict: CheckVerdict | None, sho
     test = _testcase(suite, checked)
     if verdict is None:
         if checked.status is Status.SKIPPED:
-            ET.SubElement(test, "skipped", message=_printable(checked.reason))
+            ET.SubElement(test, "skipped", message=printable(checked.reason))
         return False
     failed = _level(verdict.verdict, shown) == ERROR
     if failed:
-        _fail(test, verdict.verdict.value, text_of(verdict))
+        fail(test, verdict.verdict.value, text_of(verdict))
     elif verdict.verdict in SHOWN:
-        ET.SubElement(test, "system-out").text = _printable(_told(verdict))
+        ET.SubElement(test, "system-out").text = printable(_told(verdict))
     return failed
 
 
 def _told(verdict: CheckVerdict) -> str:
     return ": ".join(filter(None, [verdict.verdict.value, text_of(verdict)]))
-
-
-def _fail(test: ET.Element, kind: str, message: str) -> None:
-    printable = _printable(message)
-    failure = ET.SubElement(test, "failure", type=kind, message=printable.partition("\n")[0])
-    failure.text = printable
-
-
-def _printable(text: str) -> str:
-    """A text without what XML cannot hold."""
-    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
 
 
 def _level(verdict: Verdict, shown: CheckShown) -> str:

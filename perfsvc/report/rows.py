@@ -125,6 +125,15 @@ class ComparedRun:
     commit: str = ""
     dirty: bool = False
 
+    @property
+    def words(self) -> str:
+        """What was asked for and what it is: ``HEAD = run 7, 1a2b3c4d5 with uncommitted changes``."""
+        run = f"run {self.run}"
+        named = run if self.asked == str(self.run) else f"{self.asked} = {run}"
+        label = f"“{self.label}”" if self.label not in {"", self.asked} else ""
+        commit = self.commit[:9] + (" with uncommitted changes" if self.dirty else "")
+        return ", ".join(filter(None, [named, label, commit]))
+
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:

@@ -6,16 +6,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import TIME, Judgement
-from perfsvc.report import units
+from perfsvc.model import Judgement
 from perfsvc.report.findings_table import findings_table
 from perfsvc.report.history_table import history_table
-from perfsvc.report.layout import DASH, Responsive, counts, grid, known, verdict_word
+from perfsvc.report.layout import Responsive, counts, grid, verdict_word
 from perfsvc.report.listings import cases_table, devices_table, doctor_table, pins_table, runs_table
 from perfsvc.report.plain import comparison_json, plain, run_json
 from perfsvc.report.rows import ComparedRun
 from perfsvc.report.run_table import doubt_text, run_table
-from perfsvc.report.verdict_lines import interval, named, reason_lines, replicas
+from perfsvc.report.verdict_lines import named, reason_lines, written
 
 __all__ = [
     "cases_table",
@@ -52,20 +51,11 @@ def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Seq
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
     """
-    against = _resolved(base) if base else "the baseline of each series"
-    heading = Text(f"{_resolved(new)}\nagainst {against}", "bold")
+    against = base.words if base else "the baseline of each series"
+    heading = Text(f"{new.words}\nagainst {against}", "bold")
     table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
     reasons = reason_lines(judgements)
     return Group(heading, table, Text(), *reasons, *([Text()] if reasons else []), Text(counts(judgements)))
-
-
-def _resolved(compared: ComparedRun) -> str:
-    """What was asked for and what it is: ``HEAD = run 7, 1a2b3c4d5 with uncommitted changes``."""
-    run = f"run {compared.run}"
-    named = run if compared.asked == str(compared.run) else f"{compared.asked} = {run}"
-    label = f"“{compared.label}”" if compared.label not in {"", compared.asked} else ""
-    commit = compared.commit[:9] + (" with uncommitted changes" if compared.dirty else "")
-    return ", ".join(filter(None, [named, label, commit]))
 
 
 def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Table:
@@ -80,7 +70,7 @@ def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Tabl
         table.add_row(
             _verdict_cell(judgement),
             _judged_cell(judgement, names[place], device=several),
-            *(Text(_written(judgement, column)) for column in columns),
+            *(Text(written(judgement, column)) for column in columns),
         )
     return table
 
@@ -96,23 +86,3 @@ def _judged_cell(judgement: Judgement, name: str, *, device: bool) -> Text:
     if device:
         cell.append(f"\non {judgement.series.device_model} ({judgement.series.device})", "dim")
     return cell
-
-
-def _written(judgement: Judgement, column: str) -> str:
-    match column:
-        case "baseline":
-            return _level(judgement, judgement.baseline_s)
-        case "candidate":
-            return _level(judgement, judgement.candidate_s)
-        case "change":
-            return known(judgement.ratio, units.percent)
-        case "interval":
-            return interval(judgement) or DASH
-        case "replicas":
-            return replicas(judgement) or DASH
-        case _:
-            return known(judgement.smallest, units.change)
-
-
-def _level(judgement: Judgement, level: float | None) -> str:
-    return known(level, units.seconds if judgement.series.metric == TIME else "{:.4g}".format)

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from perfsvc.model import TIME, Judgement, Verdict
 from perfsvc.report import units
-from perfsvc.report.layout import mode_words, some, verdict_word
+from perfsvc.report.layout import DASH, known, mode_words, some, verdict_word
 from perfsvc.report.rows import Key
 
 MOVED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
@@ -41,6 +41,27 @@ def replicas(judgement: Judgement) -> str:
     """How many replicas each side rests on: ``3 / 5``; empty where nobody counted them."""
     counted = judgement.baseline_replicas, judgement.candidate_replicas
     return "" if None in counted else "{} / {}".format(*counted)
+
+
+def written(judgement: Judgement, column: str) -> str:
+    """What a column of a comparison says of a verdict; a dash where it says nothing."""
+    match column:
+        case "baseline":
+            return _level(judgement, judgement.baseline_s)
+        case "candidate":
+            return _level(judgement, judgement.candidate_s)
+        case "change":
+            return known(judgement.ratio, units.percent)
+        case "interval":
+            return interval(judgement) or DASH
+        case "replicas":
+            return replicas(judgement) or DASH
+        case _:
+            return known(judgement.smallest, units.change)
+
+
+def _level(judgement: Judgement, level: float | None) -> str:
+    return known(level, units.seconds if judgement.series.metric == TIME else "{:.4g}".format)
 
 
 def _key(judgement: Judgement) -> Key:
