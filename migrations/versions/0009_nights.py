@@ -54,6 +54,7 @@ def nights() -> None:
         sa.Column("wall_s", sa.Double(), nullable=True),
         sa.Column("said", sa.Text(), nullable=False),
         sa.Column("cure", sa.Text(), nullable=False),
+        sa.Column("exit_code", sa.Integer(), nullable=False),
         foreign("stages", "night_id", "nights.id", "CASCADE"),
         sa.PrimaryKeyConstraint("night_id", "name", name="pk_stages"),
     )

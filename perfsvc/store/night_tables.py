@@ -50,6 +50,7 @@ class Stages(Base):
     wall_s: Mapped[float | None]
     said: Mapped[Free]
     cure: Mapped[Free]
+    exit_code: Mapped[int]
 
 
 class Messages(Base):

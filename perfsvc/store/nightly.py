@@ -76,6 +76,7 @@ class Nightly:
             "wall_s": stage.wall_s,
             "said": stage.said,
             "cure": stage.cure,
+            "exit_code": stage.exit_code,
         }
         with transaction(self._engine, writes=True) as connection:
             connection.execute(delete(Stages).where(Stages.night_id == night, Stages.name == stage.name))
@@ -175,6 +176,6 @@ def _stages(connection: Connection, numbers: Iterable[int]) -> dict[int, list[St
     found: dict[int, list[StageRow]] = defaultdict(list)
     for row in connection.execute(query):
         found[row.night_id].append(
-            StageRow(row.name, row.place, row.state, row.started_at, row.wall_s, row.said, row.cure)
+            StageRow(row.name, row.place, row.state, row.started_at, row.wall_s, row.said, row.cure, row.exit_code)
         )
     return found

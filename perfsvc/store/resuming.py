@@ -33,6 +33,7 @@ def measured(connection: Connection, run: int) -> list[Measurement]:
             Measurements.status,
             Measurements.reason,
             Measurements.samples,
+            Measurements.wall_s,
         )
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Devices, Devices.id == Measurements.device_id)
@@ -48,6 +49,7 @@ def measured(connection: Connection, run: int) -> list[Measurement]:
             mode=row.mode,
             reason=row.reason,
             samples_s=unpack(row.samples) if row.samples else (),
+            wall_s=row.wall_s,
         )
         for row in connection.execute(query)
     ]

@@ -37,6 +37,7 @@ class StageRow:
         wall_s: how long it took; None while it is under way.
         said: what came of it, in a line.
         cure: what to do about it, where it failed.
+        exit_code: of a command that does no more than this; 0 where all is well.
     """
 
     name: str
@@ -46,6 +47,7 @@ class StageRow:
     wall_s: float | None = None
     said: str = ""
     cure: str = ""
+    exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)

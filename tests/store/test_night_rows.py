@@ -56,7 +56,7 @@ def test_a_night_remembers_the_suite_of_its_snapshot(store, begin):
 
 def test_stages_stand_in_their_order_and_the_last_word_on_each_counts(store, begin):
     number = begin()
-    doctor = StageRow("doctor", 2, StageState.FAILED, STARTED, 0.5, "no driver", "install one")
+    doctor = StageRow("doctor", 2, StageState.FAILED, STARTED, 0.5, "no driver", "install one", 5)
     lock = StageRow("lock", 0, StageState.DONE, STARTED, 0.0, "taken")
     for stage in (StageRow("doctor", 2, StageState.RUNNING, STARTED), lock, doctor):
         store.put_stage(number, stage)

@@ -194,7 +194,9 @@ def test_nights_of_revision_0009_are_read(upgraded, dump):
     assert [(one.id, one.state, one.run, one.commit, one.dirty, one.suite_digest, one.settings) for one in nights] == [
         (1, State.INTERRUPTED, 2, "def", True, "aa", {"replicas": 3})
     ] * (dump.stem > "0008")
-    assert [(stage.name, stage.state, stage.wall_s, stage.cure) for one in nights for stage in one.stages] == [
-        ("doctor", StageState.FAILED, 0.5, "install one"),
-        ("run", StageState.RUNNING, None, ""),
+    assert [
+        (stage.name, stage.state, stage.wall_s, stage.cure, stage.exit_code) for one in nights for stage in one.stages
+    ] == [
+        ("doctor", StageState.FAILED, 0.5, "install one", 5),
+        ("run", StageState.RUNNING, None, "", 0),
     ] * (dump.stem > "0008")

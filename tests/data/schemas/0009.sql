@@ -168,8 +168,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,'loss','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-21 22:19:01.518198');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,'loss','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-21 22:19:01.523170');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,'loss','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-21 22:31:34.880829');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,'loss','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-21 22:31:34.884947');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -231,7 +231,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_baseline_profile_id_profiles FOREIGN KEY(baseline_profile_id) REFERENCES profiles (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_explanations_candidate_profile_id_profiles FOREIGN KEY(candidate_profile_id) REFERENCES profiles (id) ON DELETE SET NULL
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-21 22:19:01.557133');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-21 22:31:34.906797');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -285,7 +285,7 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "findings" VALUES(1,'kernel','loss','slower',1,2,2,'the old one is faster','open','','','2026-11-21 22:19:01.514957');
+INSERT INTO "findings" VALUES(1,'kernel','loss','slower',1,2,2,'the old one is faster','open','','','2026-11-21 22:31:34.877825');
 CREATE TABLE left_out (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -302,8 +302,8 @@ CREATE TABLE lineages (
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-21 22:19:01.439959');
-INSERT INTO "lineages" VALUES(2,'2026-11-21 22:19:01.454757');
+INSERT INTO "lineages" VALUES(1,'2026-11-21 22:31:34.837214');
+INSERT INTO "lineages" VALUES(2,'2026-11-21 22:31:34.844408');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -337,10 +337,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_mode UNIQUE (run_id, case_id, device_id, replica, mode)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-21 22:19:01.444458',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-21 22:19:01.451396',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-21 22:19:01.456770',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-21 22:19:01.478993',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-21 22:31:34.840284',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-21 22:31:34.843479',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-21 22:31:34.845028',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-21 22:31:34.859598',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER NOT NULL, 
@@ -380,7 +380,7 @@ CREATE TABLE nights (
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-21 22:19:01.615574','box',5125,'4786199','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-21 22:31:34.919478','box',13541,'4861762','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -409,7 +409,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-21 22:19:01.539828','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-21 22:31:34.895510','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -453,8 +453,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_binary_id_binaries FOREIGN KEY(binary_id) REFERENCES binaries (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-21 22:19:01.543176');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-21 22:19:01.554882');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-21 22:31:34.897527');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-21 22:31:34.905957');
 CREATE TABLE roofs (
 	run_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
@@ -487,8 +487,8 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-21 22:19:01.458473','first night','kernels','kernels','perfsvc run','abc',0,'','box','',5125,'4786199','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-21 22:19:01.494183','','kernels','kernels','perfsvc run','def',1,'','box','',5125,'4786199','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-21 22:31:34.845775','first night','kernels','kernels','perfsvc run','abc',0,'','box','',13541,'4861762','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-21 22:31:34.869163','','kernels','kernels','perfsvc run','def',1,'','box','',13541,'4861762','','','{}',0,0);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -498,11 +498,12 @@ CREATE TABLE stages (
 	wall_s DOUBLE, 
 	said TEXT NOT NULL, 
 	cure TEXT NOT NULL, 
+	exit_code INTEGER NOT NULL, 
 	CONSTRAINT pk_stages PRIMARY KEY (night_id, name), 
 	CONSTRAINT fk_stages_night_id_nights FOREIGN KEY(night_id) REFERENCES nights (id) ON DELETE CASCADE
 );
-INSERT INTO "stages" VALUES(1,'doctor',2,'failed','2025-01-01 00:00:00.000000',0.5,'no driver','install one');
-INSERT INTO "stages" VALUES(1,'run',4,'running','2025-01-01 00:00:00.000000',NULL,'','');
+INSERT INTO "stages" VALUES(1,'doctor',2,'failed','2025-01-01 00:00:00.000000',0.5,'no driver','install one',5);
+INSERT INTO "stages" VALUES(1,'run',4,'running','2025-01-01 00:00:00.000000',NULL,'','',0);
 CREATE TABLE verdicts (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 

@@ -164,7 +164,7 @@ def put_check(store: Store, origin: Provenance) -> None:
 def put_night(store: Store, night: int, started: datetime) -> None:
     """How a night went that was stopped while it measured, and a message of it that has not arrived."""
     store.put_snapshot(night, commit="def", dirty=True, digest="aa")
-    store.put_stage(night, StageRow("doctor", 2, StageState.FAILED, started, 0.5, "no driver", "install one"))
+    store.put_stage(night, StageRow("doctor", 2, StageState.FAILED, started, 0.5, "no driver", "install one", 5))
     store.put_stage(night, StageRow("run", 4, StageState.RUNNING, started))
     store.end_night(night, State.INTERRUPTED, None)
     message = {"id": 1, "night_id": night, "key": "k", "title": "1 new", "body": "slower", "created_at": started}
