@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from perfsvc.model import Cause, Environment, Estimate, Mode, Provenance, ReplayRecord, Series, Status, Verdict
+from perfsvc.model import Cause, Environment, Estimate, Message, Mode, Provenance, ReplayRecord, Series, Status, Verdict
 
 
 class State(StrEnum):
@@ -79,6 +79,27 @@ class NightRow:
     settings: Mapping[str, Any]
     exit_code: int | None
     stages: tuple[StageRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """A message to one of its targets.
+
+    Attributes:
+        night: of which it tells.
+        target: by its name in the settings.
+        error: why the last attempt failed; empty where none did.
+        tried: when the last attempt was.
+        sent: when it arrived; None while it has not.
+    """
+
+    message: Message
+    night: int
+    target: str
+    attempts: int
+    error: str
+    tried: datetime | None
+    sent: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,13 +44,14 @@ from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
 from perfsvc.store.histories import Historied
 from perfsvc.store.judged import Judged
+from perfsvc.store.messages import Outbox
 from perfsvc.store.naming import Place
 from perfsvc.store.nightly import Nightly
 from perfsvc.store.profiles import Looked
 from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly):
+class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Outbox):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a
