@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, ndtri
 
-from perfsvc.judge.estimates import Floats, checked, estimate, rank_of_median
+from perfsvc.judge.estimates import Floats, checked, estimate, median, rank_of_median
 from perfsvc.model import Noise
 
 NORMAL_MAD = 1.482602218505602
@@ -46,9 +47,9 @@ def noise(replicas: Sequence[ArrayLike]) -> Noise:
     told = [times for times in map(checked, filter(_has_any, replicas)) if times.size >= LEAST]
     if not told:
         return Noise(None, None)
-    medians = np.array([np.median(times) for times in told])
-    deviations = np.concatenate([times / median - 1 for times, median in zip(told, medians, strict=True)])
-    within = NORMAL_MAD * float(np.median(np.abs(deviations)))
+    medians = np.array([median(times) for times in told])
+    deviations = np.concatenate([times / middle - 1 for times, middle in zip(told, medians, strict=True)])
+    within = NORMAL_MAD * median(np.abs(deviations))
     if len(told) < LEAST:
         return Noise(within, None)
     spread = float(np.var(medians / medians.mean(), ddof=1))
@@ -63,5 +64,11 @@ def _has_any(times: ArrayLike) -> bool:
 def _error_of_median(times: Floats) -> float:
     """The relative standard error of a replica's median, by the interval of ``estimate`` and what it truly covers."""
     found = estimate(times)
-    beyond = float(bdtr(rank_of_median(times.size) - 1, times.size, 0.5))
-    return (found.high_s - found.low_s) / (-2 * float(ndtri(beyond)) * found.median_s)
+    return (found.high_s - found.low_s) / (_widths(times.size) * found.median_s)
+
+
+@cache
+def _widths(count: int) -> float:
+    """How many standard errors of a median the interval of ``estimate`` spans, for so many samples."""
+    beyond = float(bdtr(rank_of_median(count) - 1, count, 0.5))
+    return -2 * float(ndtri(beyond))

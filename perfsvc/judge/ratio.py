@@ -98,7 +98,7 @@ def _floor(side: Side) -> float:
         return 0.0
     with np.errstate(divide="ignore"):  # a sample of 0 is infinitely far away, and that is no error
         apart = [np.log(times) - math.log(middle) for times, middle in pairs]
-    return SHARE_OF_WITHIN * NORMAL_MAD * float(np.median(np.abs(np.concatenate(apart))))
+    return SHARE_OF_WITHIN * NORMAL_MAD * median(np.abs(np.concatenate(apart)))
 
 
 def _clock_step(replicas: Sequence[Floats]) -> float:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from math import isfinite
 
 import numpy as np
 
 from perfsvc.judge.borrowed import compare_with_boards
 from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import compare
-from perfsvc.judge.estimates import estimate_metric
+from perfsvc.judge.estimates import estimate_metric, median
 from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, CheckVerdict, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
@@ -140,7 +141,7 @@ def _fault(level: Level) -> str:
     values = list(chain.from_iterable(level.replicas))
     if not values or not all(level.replicas):
         return "a replica holds no values" if level.replicas else "no replica holds values"
-    return "" if np.isfinite(values).all() else "a value is not a finite number"
+    return "" if all(map(isfinite, values)) else "a value is not a finite number"
 
 
 def _compared(
@@ -254,7 +255,7 @@ def _center(level: Level | None) -> float | None:
 
 
 def _level_of(level: Level) -> float:
-    return estimate_metric([float(np.median(one)) for one in level.replicas]).median_s
+    return estimate_metric([median(np.asarray(one)) for one in level.replicas]).median_s
 
 
 def _place(judgement: Judgement) -> tuple[int, float, str, str, str, str]:

@@ -13,7 +13,7 @@ from typing import IO
 from perfsvc import codec
 from perfsvc.errors import CrashError
 from perfsvc.measure import wire
-from perfsvc.measure.forks import ForkServer
+from perfsvc.measure.forks import Server
 from perfsvc.measure.job import Job, Known, Measured, Open, Ready, Refused, Reply, Request
 from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import Lent
@@ -39,7 +39,7 @@ class Process:
         died_with_server: whether it was found to have died because its fork server did, which no case is to blame for.
     """
 
-    def __init__(self, server: ForkServer) -> None:
+    def __init__(self, server: Server) -> None:
         self.died_with_server = False
         self._dismissed = math.inf
         self._server = server

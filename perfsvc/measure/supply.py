@@ -8,7 +8,7 @@ recipes run on several.
 import contextlib
 import itertools
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,6 +74,7 @@ class Supply:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perfsvc-supply")
         self._open: dict[Order, None] = {}
         self._shelf: dict[Key, Future[SharedArrays]] = {}
+        self._uses: Counter[Key] | None = None  # of what is to come, once all of it is on the shelf
         self._arrange()
 
     def __enter__(self) -> Self:
@@ -90,6 +91,7 @@ class Supply:
         for lane in self._lanes:
             if announced := next((one for one in lane if one[0] == replica and one[1] is task), None):
                 lane.remove(announced)
+                self._count_off(announced)
         keys = _keys((replica, task))
         self._make(keys, task.arrays)
         order = Order(task, replica, tuple(self._shelf[key] for key in keys))
@@ -119,16 +121,43 @@ class Supply:
     def drop(self, task: Task) -> None:
         """Makes nothing ahead for a task any more, for no replica of it is to come."""
         self._lanes = [deque(coming for coming in lane if coming[1] is not task) for lane in self._lanes]
+        self._uses = None
         self._arrange()
 
     def _arrange(self) -> None:
-        """Has made what is wanted and still missing, and gives back what is not wanted."""
+        """Has made what is wanted and still missing, and gives back what is not wanted.
+
+        Once all that is to come is made, nothing can be missing, and what is wanted is what is used.
+        """
+        self._uses = self._uses or self._all_made()
+        if self._uses is not None:
+            ordered = {key for order in self._open for key in _keys((order.replica, order.task))}
+            for key in [key for key in self._shelf if not self._uses[key] and key not in ordered]:
+                self._discard(key)
+            return
         wanted = self._wanted()
         for name, keys in itertools.groupby(wanted, key=lambda key: key[0]):
             self._make(tuple(keys), wanted[name, False])
         for key in sorted(self._shelf.keys() - wanted.keys(), key=lambda key: not key[1]):  # the fresh ones first
             if not self._is_looked_at(key[0]):
                 self._discard(key)
+
+    def _all_made(self) -> Counter[Key] | None:
+        """How often each key is to come, where all of them are made and within the budget; else None."""
+        if not all(made.done() for made in self._shelf.values()):
+            return None
+        coming = [one for lane in self._lanes for one in lane]
+        if len(coming) > HORIZON:
+            return None
+        uses = Counter(key for one in coming for key in _keys(one))
+        if not uses.keys() <= self._shelf.keys() or len(self._shelf) > MOST_KEPT:
+            return None
+        held = sum(0 if made.exception() else made.result().nbytes for made in self._shelf.values())
+        return uses if held <= self._budget else None
+
+    def _count_off(self, announced: Coming) -> None:
+        if self._uses is not None:
+            self._uses.subtract(_keys(announced))
 
     def _wanted(self) -> dict[Key, Recipe]:
         """What is to be on the shelf: all that is ordered, and of what comes next as much as the budget holds."""
@@ -157,6 +186,7 @@ class Supply:
         """Gives to threads what is missing of one name: the first arrays before the fresh ones, which wait for them."""
         for key in keys:
             if key not in self._shelf:
+                self._uses = None
                 name, fresh = key
                 made = self._shelf[key] = Future()
                 make = partial(_fresh, recipe, self._shelf[name, False]) if fresh else partial(_first, recipe)

@@ -9,6 +9,7 @@ import gc
 import os
 import socket
 import traceback
+from collections.abc import Callable
 
 from perfsvc import codec
 from perfsvc.device import VISIBLE
@@ -22,6 +23,9 @@ from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.shared import Mapped
 from perfsvc.measure.vault import Vault
 
+Opener = Callable[[str, bytes], Device]
+"""Opens a device by its specification, with the binary of its instruments; raises ``NoDeviceError``."""
+
 KEPT_SHARE = 0.25
 """Of a device's memory: inputs and references that its cases share."""
 
@@ -31,13 +35,18 @@ def prepare() -> None:
     codec.prepare(Request, Reply)
 
 
-def serve(pool: socket.socket) -> int:
-    """Opens the device that the first message names and measures until the pool hangs up; returns the exit status."""
+def serve(pool: socket.socket, opener: Opener | None = None) -> int:
+    """Opens the device that the first message names and measures until the pool hangs up; returns the exit status.
+
+    Args:
+        pool: its socket.
+        opener: opens the device; ``perfsvc.device.find.open_device`` where none is given.
+    """
     opening = wire.receive(pool)
     if opening is None:  # nobody needs it any more
         return 0
     try:
-        device = _open(opening)
+        device = _open(opening, opener)
     except PerfsvcError as error:
         _say(pool, Refused(error.what, error.cure))
         return error.exit_code
@@ -58,14 +67,14 @@ def serve(pool: socket.socket) -> int:
     return 0
 
 
-def _open(frame: wire.Frame) -> Device:
+def _open(frame: wire.Frame, opener: Opener | None = None) -> Device:
     request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
         raise LaunchError("the worker was sent a job before it had a device", cure="report it: perfsvc itself failed")
     if request.visible:
         os.environ[VISIBLE] = request.visible  # the driver looks there when it starts, which it has not yet
     (instruments,) = frame.blobs
-    return open_device(request.device, instruments)
+    return (opener or open_device)(request.device, instruments)
 
 
 def _measured(device: Device, vault: Vault, frame: wire.Frame) -> Measured:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from perfsvc.model import Batch, Slowdown
 from perfsvc.store.columntypes import number
+from perfsvc.store.interning import insert_into
 from perfsvc.store.samples import pack
 from perfsvc.store.tables import Batches
 
@@ -16,7 +17,7 @@ def put(connection: Connection, measurement: int, batches: Sequence[Batch]) -> N
     """Stores all batches of a stored measurement, in their order."""
     rows = [{"measurement_id": measurement, "number": place, **_row(batch)} for place, batch in enumerate(batches)]
     if rows:
-        connection.execute(insert(Batches), rows)
+        connection.execute(insert_into(Batches), rows)
 
 
 def _row(batch: Batch) -> dict[str, Any]:

@@ -8,15 +8,30 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, inspect, select, text, update
+from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, inspect, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perfsvc.errors import DatabaseError
 from perfsvc.model import Case, DeviceInfo, Environment
 from perfsvc.store.engine import POSTGRESQL
 from perfsvc.store.tables import Base, Cases, Devices, Environments, Lineages, Pins
+
+_DEVICE = select(Devices.id).where(Devices.uuid == bindparam("uuid"))
+_ENVIRONMENT = select(Environments.id).where(
+    Environments.driver == bindparam("driver"),
+    Environments.toolkit == bindparam("toolkit"),
+    Environments.power_limit_w == bindparam("power_limit_w"),
+)
+_NAMES = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
+    Cases.benchmark == bindparam("benchmark"),
+    Cases.point == bindparam("point"),
+    Cases.version == bindparam("version"),
+    Cases.variant.in_(bindparam("variants", expanding=True)),
+)
+"""Built once, as ``insert_into``: what every case of every run asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +50,27 @@ def table(of: type[Base]) -> Table:
     return mapped
 
 
+@cache
+def insert_into(of: type[Base]) -> Insert:
+    """The statement that inserts rows; to build one, and its key among those compiled, takes longer than to run it."""
+    return insert(table(of))
+
+
+@cache
+def _insert_unless_there(dialect: str, of: type[Base]) -> Insert:
+    words = postgresql if dialect == POSTGRESQL else sqlite
+    statement: Insert = words.insert(table(of)).on_conflict_do_nothing()
+    return statement
+
+
 def insert_new(connection: Connection, of: type[Base], row: Mapping[str, Any]) -> None:
     """Inserts a row unless one with its key is there, made by this process or another."""
-    dialect = postgresql if connection.dialect.name == POSTGRESQL else sqlite
-    connection.execute(dialect.insert(table(of)).values(row).on_conflict_do_nothing())
+    connection.execute(_insert_unless_there(connection.dialect.name, of), row)
 
 
 def new_id(connection: Connection, of: type[Base], row: Mapping[str, Any]) -> int:
     """Inserts a row and returns its id."""
-    result = connection.execute(insert(table(of)).values(row))
+    result = connection.execute(insert_into(of), row)
     key = result.inserted_primary_key
     assert key is not None  # noqa: S101 - for mypy: only an insert of many rows has none
     return int(key[0])
@@ -90,7 +117,7 @@ def put_device(connection: Connection, info: DeviceInfo) -> int:
 
 def device_id(connection: Connection, uuid: str) -> int:
     """The id of a stored device; raises ``DatabaseError`` where it never was."""
-    found = connection.scalar(select(Devices.id).where(Devices.uuid == uuid))
+    found = connection.scalar(_DEVICE, {"uuid": uuid})
     if found is None:
         raise DatabaseError(f"the device {uuid} is not in the database", cure="store it with put_device first")
     return found
@@ -103,12 +130,11 @@ def environment_id(connection: Connection, environment: Environment) -> int:
         "toolkit": environment.toolkit,
         "power_limit_w": environment.power_limit_w,
     }
-    query = select(Environments.id).filter_by(**row)
-    found = connection.scalar(query)
+    found = connection.scalar(_ENVIRONMENT, row)
     if found is None:
         insert_new(connection, Environments, row)
-        found = connection.execute(query).scalar_one()
-    return found
+        found = connection.execute(_ENVIRONMENT, row).scalar_one()
+    return int(found)
 
 
 def case_id(connection: Connection, case: Case) -> int:
@@ -124,13 +150,8 @@ def case_id(connection: Connection, case: Case) -> int:
 
 
 def _names(connection: Connection, case: Case) -> dict[str, _Name]:
-    query = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
-        Cases.benchmark == case.benchmark,
-        Cases.point == point_json(case),
-        Cases.version == case.version,
-        Cases.variant.in_((case.variant, *case.formerly)),
-    )
-    rows = connection.execute(query)
+    named = {"benchmark": case.benchmark, "point": point_json(case), "version": case.version}
+    rows = connection.execute(_NAMES, {**named, "variants": (case.variant, *case.formerly)})
     return {variant: _Name(number, lineage, former) for variant, number, lineage, former in rows}
 
 

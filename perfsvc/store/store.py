@@ -44,6 +44,7 @@ from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
 from perfsvc.store.histories import Historied
 from perfsvc.store.judged import Judged
+from perfsvc.store.known import Known
 from perfsvc.store.messages import Outbox
 from perfsvc.store.naming import Place
 from perfsvc.store.nightly import Nightly
@@ -60,6 +61,7 @@ class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Ou
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._known = Known()
 
     @property
     def place(self) -> str:
@@ -193,18 +195,21 @@ class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Ou
             rung: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
             anchor: the variant that it is held against; empty where there is none.
         """
+        names = (measurement.case, measurement.device, environment)
         with transaction(self._engine, writes=True) as connection:
+            ids = self._known.look_up(connection, names)
             writing.put_measurement(
                 connection,
                 run,
                 measurement,
-                environment=environment,
+                ids=ids,
                 work=work,
                 estimate=estimate,
                 binary=binary,
                 rung=rung,
                 anchor=anchor,
             )
+        self._known.keep(names, ids)
 
     def put_noise(self, run: int, found: Mapping[Place, Noise]) -> None:
         """Stores the noise of each device (UUID), case and mode of a run, in place of what was stored of it before."""

@@ -5,14 +5,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from perfsvc.codec import encode
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Environment, Estimate, Judgement, Measurement, Provenance, ReplayRecord, Work, digest
+from perfsvc.model import Estimate, Judgement, Measurement, Provenance, ReplayRecord, Work, digest
 from perfsvc.store import batches, processes
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import case_id, device_id, environment_id, insert_new, new_id
+from perfsvc.store.interning import case_id, device_id, insert_into, insert_new, new_id
+from perfsvc.store.known import Ids
 from perfsvc.store.rows import State
 from perfsvc.store.samples import pack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Measurements, Metrics, Runs, Verdicts
@@ -99,7 +100,7 @@ def put_measurement(
     run: int,
     measurement: Measurement,
     *,
-    environment: Environment,
+    ids: Ids,
     work: Work,
     estimate: Estimate | None,
     binary: int | None,
@@ -109,9 +110,9 @@ def put_measurement(
     """Stores one measurement with its batches and metrics; see ``Store.put_measurement``."""
     row = {
         "run_id": run,
-        "case_id": case_id(connection, measurement.case),
-        "device_id": device_id(connection, measurement.device),
-        "environment_id": environment_id(connection, environment),
+        "case_id": ids.case,
+        "device_id": ids.device,
+        "environment_id": ids.environment,
         "binary_id": binary,
         "replica": measurement.replica,
         "mode": measurement.mode,
@@ -146,7 +147,7 @@ def put_measurement(
         {"measurement_id": stored, "name": name, "value": number(value)} for name, value in measurement.metrics.items()
     ]
     if metrics:
-        connection.execute(insert(Metrics), metrics)
+        connection.execute(insert_into(Metrics), metrics)
 
 
 def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgement]) -> None:
@@ -179,4 +180,4 @@ def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgemen
         for judgement in judgements
     ]
     if rows:
-        connection.execute(insert(Verdicts), rows)
+        connection.execute(insert_into(Verdicts), rows)

@@ -2,6 +2,9 @@
 
 import json
 from dataclasses import replace
+from itertools import islice
+from math import exp, log
+from statistics import fmean, median, stdev
 
 import numpy as np
 import pytest
@@ -273,3 +276,19 @@ def test_a_script_that_cannot_be_read_is_named(tmp_path, text):
         FakeDevice(path)
     assert str(path) in error.value.what
     assert "fake:script.json" in error.value.cure
+
+
+def test_noise_is_of_samples_and_of_replicas_and_comes_again_with_its_seed():
+    entry = Entry(seconds=1e-4, within=0.01, between=0.05)
+    replicas = [list(islice(entry.times(replica, "7/dot"), 400)) for replica in range(40)]
+    medians = [median(times) for times in replicas]
+    assert stdev(map(log, medians)) == pytest.approx(0.05, rel=0.3)
+    assert stdev(map(log, replicas[0])) == pytest.approx(0.01, rel=0.15)
+    assert exp(fmean(map(log, medians))) == pytest.approx(1e-4, rel=0.03)
+    assert list(islice(entry.times(3, "7/dot"), 400)) == replicas[3]
+    assert list(islice(entry.times(3, "8/dot"), 400)) != replicas[3]
+
+
+def test_noise_of_samples_goes_with_what_is_scripted_for_each():
+    entry = Entry(seconds=((1e-4, 2e-4),), within=0.001)
+    assert list(islice(entry.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
