@@ -98,7 +98,7 @@ class Lane:
         self._turn: Turn | None = None
         self._order: Order | None = None
         self._known: dict[tuple[Case, Mode], Known] = {}
-        self._measured: set[tuple[Case, Mode]] = set()
+        self._measured = {(case, mode) for uuid, case, mode, _ in plan.measured if uuid == device.uuid}
         self._said = False
         self._spared = False  # a fork server's death was not held against the device
         self._ends: float | None = None

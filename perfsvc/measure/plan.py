@@ -9,6 +9,8 @@ from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
 from perfsvc.model import Case, DeviceInfo, Mode, ReplayRecord, Tolerance, digest
 
+Spot = tuple[str, Case, Mode, int]
+"""A device by its UUID, a case in a mode, and a replica."""
 Spread = Literal["each-board", "each-model"]
 """Whether every board measures a case, or one board of each model does, the same one every night."""
 
@@ -63,6 +65,7 @@ class Plan:
         instruments: the binary that each device works with, by UUID; none where it needs none.
         spread: as the tasks were dealt: what ``each-model`` planned for a board that is lost is measured by another.
         budget_s: seconds after which a device begins no other case; None for no such limit.
+        measured: what was measured already, where a run goes on that was cut short; the others keep their order.
     """
 
     tasks: tuple[Task, ...]
@@ -73,11 +76,12 @@ class Plan:
     instruments: Mapping[str, bytes] = field(default_factory=dict)
     spread: Spread = "each-board"
     budget_s: float | None = None
+    measured: frozenset[Spot] = frozenset()
 
     def order(self, device: str) -> list[tuple[int, Task]]:
         """The (replica, task) pairs of one device: ``opening`` and ``ordered``; nothing where no task is its own."""
-        tasks = [task for task in self.tasks if task.device == device]
-        return self.opening(device) + self.ordered(tasks, device) if tasks else []
+        ordered = self.ordered([task for task in self.tasks if task.device == device], device)
+        return self.opening(device) + ordered if ordered else []
 
     def opening(self, device: str) -> list[tuple[int, Task]]:
         """The pairs of the tasks that come first on a device."""
@@ -89,7 +93,7 @@ class Plan:
         for replica in range(max((self.replicas_of(task) for task in tasks), default=0)):
             in_replica = [task for task in tasks if replica < self.replicas_of(task)]
             _shuffle(in_replica, f"{self.seed}/{device}/{replica}")
-            pairs += [(replica, task) for task in in_replica]
+            pairs += [(replica, task) for task in in_replica if (device, *task.spec, replica) not in self.measured]
         return pairs
 
     def replicas_of(self, task: Task) -> int:

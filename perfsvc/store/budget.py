@@ -31,26 +31,27 @@ def left_out(connection: Connection, run: int) -> list[Place]:
     return [(row.uuid, cases[row.case_id], row.mode) for row in rows]
 
 
-def past(connection: Connection, cases: Iterable[Case]) -> dict[tuple[str, str, Mode], Past]:
-    """What earlier runs tell of some cases; see ``Store.past``."""
+def past(connection: Connection, cases: Iterable[Case], before: int | None) -> dict[tuple[str, str, Mode], Past]:
+    """What runs tell of some cases; see ``Store.past``."""
     lineages = lineages_of(connection, cases)
     known = set(lineages.values())
     uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all())
-    between = _newest_between(connection, known)
+    between = _newest_between(connection, known, before)
     told: dict[int, dict[tuple[str, Mode], Past]] = {lineage: {} for lineage in known}
-    for lineage, device, mode, cost_s, last in connection.execute(_costs(known)):
+    for lineage, device, mode, cost_s, last in connection.execute(_costs(known, before)):
         told[lineage][uuids[device], mode] = Past(cost_s, between.get((lineage, device, mode)), last)
     return {
         (uuid, case.id, mode): one for case, lineage in lineages.items() for (uuid, mode), one in told[lineage].items()
     }
 
 
-def _costs(lineages: set[int]) -> Select[Any]:
+def _costs(lineages: set[int], before: int | None) -> Select[Any]:
     """Lineage, device, mode, the mean seconds of a replica in the newest run that has ended, and the latest of all.
 
     What took no time never came to its device (it did not compile, it was skipped), so it says nothing of either.
     """
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    earlier = () if before is None else (Measurements.run_id < before,)
     newest = (
         select(
             *spot,
@@ -59,7 +60,7 @@ def _costs(lineages: set[int]) -> Select[Any]:
         )
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Cases.lineage_id.in_(lineages), Measurements.wall_s > 0)
+        .where(Cases.lineage_id.in_(lineages), Measurements.wall_s > 0, *earlier)
         .group_by(*spot)
         .subquery()
     )
@@ -78,14 +79,15 @@ def _costs(lineages: set[int]) -> Select[Any]:
     )
 
 
-def _newest_between(connection: Connection, lineages: set[int]) -> dict[Spot, float]:
+def _newest_between(connection: Connection, lineages: set[int], before: int | None) -> dict[Spot, float]:
     """The noise between replicas from the newest run that could tell it."""
     spot = (Cases.lineage_id, NoiseOfCases.device_id, NoiseOfCases.mode)
+    earlier = () if before is None else (NoiseOfCases.run_id < before,)
     newest_first = func.row_number().over(partition_by=spot, order_by=NoiseOfCases.run_id.desc())
     ranked = (
         select(*spot, NoiseOfCases.noise_between, newest_first.label("place"))
         .join(Cases, Cases.id == NoiseOfCases.case_id)
-        .where(Cases.lineage_id.in_(lineages), NoiseOfCases.noise_between.is_not(None))
+        .where(Cases.lineage_id.in_(lineages), NoiseOfCases.noise_between.is_not(None), *earlier)
         .subquery()
     )
     rows = connection.execute(select(ranked).where(ranked.c.place == 1))

@@ -268,13 +268,13 @@ class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Ou
         with transaction(self._engine, writes=False) as connection:
             return budget.left_out(connection, run)
 
-    def past(self, cases: Iterable[Case]) -> dict[tuple[str, str, Mode], Past]:
-        """What earlier runs tell of some cases, by device (UUID), case id and mode, through renames.
+    def past(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, Mode], Past]:
+        """What runs, or those ``before`` one, tell of some cases, by device (UUID), case id and mode, through renames.
 
         A case that never came to a device is absent there.
         """
         with transaction(self._engine, writes=False) as connection:
-            return budget.past(connection, cases)
+            return budget.past(connection, cases, before)
 
     def devices(self) -> dict[str, DeviceInfo]:
         """Every stored device by UUID, without driver and power limit, which belong to measurements."""

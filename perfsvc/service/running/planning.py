@@ -1,8 +1,8 @@
 """The plan of a run: which device measures what, how it is sampled, and what there is no time for."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
 from perfsvc import suite
@@ -12,7 +12,7 @@ from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.plan import Plan, Task, own_board, spread
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Call, DeviceInfo
+from perfsvc.model import Call, DeviceInfo, Status
 from perfsvc.service.running import roof
 from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.request import RunRequest
@@ -42,6 +42,8 @@ def plan(
 ) -> Plan:
     """Stores the binary of every case that can run and plans it; records at once why each other one cannot.
 
+    Of a run that goes on the plan is the same, less what it holds.
+
     Args:
         request: what was asked for.
         targets: the devices and their cases.
@@ -59,17 +61,21 @@ def plan(
                     how = sampling(request, target.device)
                     tasks.append(task(target.device, runnable, how, arrays(spec, inputs)))
                 case CaseError() as error if _is_to_measure(request, targets, target.device, spec):
-                    recorder.put(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
+                    if (target.device.uuid, spec.case, spec.mode, 0) not in recorder.measured:
+                        recorder.put(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
     dealt = spread(tasks, [target.device for target in targets], request.spread)
+    faults = {(one.device, one.case, one.mode) for one in recorder.begun.held if one.status is not Status.OK}
+    within = _within_budget(request, dealt, store, recorder)
     return Plan(
-        _within_budget(request, dealt, store, recorder),
+        tuple(task for task in within if (task.device, *task.spec) not in faults),
         request.replicas,
-        recorder.seed,
+        recorder.begun.seed,
         request.limit_s,
         first=_roofs(targets, binaries, recorder),
         instruments=instruments_of(targets, binaries),
         spread=request.spread,
-        budget_s=request.budget_s,
+        budget_s=_left_s(request, recorder),
+        measured=recorder.measured,
     )
 
 
@@ -121,7 +127,7 @@ def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
 def _roofs(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
     """The tasks that measure each device's roof; where they cannot be built, there is none."""
     tasks = []
-    for target in targets:
+    for target in (one for one in targets if one.device.uuid not in recorder.roofs.found):
         for spec in target.roofs:
             match prepare(target, spec, binaries):
                 case Runnable() as runnable:
@@ -136,9 +142,19 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
     """The tasks there is time for; the others are recorded as left out."""
     if request.budget_s is None:
         return tasks
-    known = store.past({task.record.case for task in tasks})
+    known = store.past({task.record.case for task in tasks}, before=recorder.run)
     past = {key: budget.Past(one.cost_s, one.between, one.last) for key, one in known.items()}
-    division = budget.divide(tasks, past, request.budget_s, request.replicas, datetime.now(UTC))
+    division = budget.divide(tasks, past, request.budget_s, request.replicas, recorder.begun.started)
     for left_out in division.left_out:
         recorder.leave_out(left_out)
     return division.tasks
+
+
+def _left_s(request: RunRequest, recorder: Recorder) -> float | None:
+    """What is left of the budget: devices measure at once, so the busiest one tells what was spent."""
+    if request.budget_s is None:
+        return None
+    spent: Counter[str] = Counter()
+    for one in recorder.begun.held:
+        spent[one.device] += one.wall_s
+    return max(0.0, request.budget_s - max(spent.values(), default=0.0))

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.measure.plan import LeftOut
-from perfsvc.model import Estimate, Measurement, Provenance
+from perfsvc.measure.lane import Stopping
+from perfsvc.measure.plan import LeftOut, Spot
+from perfsvc.model import Estimate, Measurement
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.running import roof
+from perfsvc.service.running.beginning import Begun
 from perfsvc.service.running.levels import noises
 from perfsvc.service.running.roof import Roofs
 from perfsvc.service.running.targets import Runnable, Target
@@ -22,40 +24,37 @@ class Recorder:
 
     Args:
         store: an open store.
-        origin: where the run comes from.
+        begun: the run, with what it holds already.
         targets: the devices and their cases.
         say: is told what a person should know while waiting.
 
     Attributes:
-        run: its number.
-        seed: decides the order of its cases.
-        measurements: all so far, but for those of roofs.
+        begun: the run as it was when this began.
+        measurements: all that the run holds, but for those of roofs.
         roofs: of its devices.
         left_out: what there is no time for.
         doubts: declared work that cannot be right.
     """
 
-    def __init__(
-        self, store: Store, origin: Provenance, targets: Sequence[Target], say: Callable[[str], object]
-    ) -> None:
+    def __init__(self, store: Store, begun: Begun, targets: Sequence[Target], say: Callable[[str], object]) -> None:
         self._store = store
         self._targets = {target.device.uuid: target for target in targets}
         self._specs = {(target.device.uuid, spec.case, spec.mode): spec for target in targets for spec in target.specs}
         self._binaries: dict[Key, int] = {}
-        self.seed = origin.seed
-        self.measurements: list[Measurement] = []
-        self.roofs = Roofs(tuple(target.device for target in targets), say)
+        self.begun = begun
+        self.measurements = list(begun.held)
+        self.roofs = Roofs(tuple(target.device for target in targets), say, begun.roofs)
         self.left_out: list[LeftOut] = []
         self.doubts: dict[Key, Doubt] = {}
-        self.run = store.begin_run(origin)
         for target in targets:
             store.put_device(target.device)
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self, stopping: Stopping) -> Iterator[None]:
         """Marks the run finished at the end of the block, interrupted on Ctrl-C, failed on any other exception.
 
-        A finished run also says what it left out, and how noisy its cases are.
+        A finished run also says what it left out, and how noisy its cases are. One that was ``stopping`` when the block
+        ended is interrupted, too.
         """
         try:
             yield
@@ -63,9 +62,22 @@ class Recorder:
             by_hand = isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
             self._store.end_run(self.run, State.INTERRUPTED if by_hand else State.FAILED)
             raise
+        if stopping():
+            self._store.end_run(self.run, State.INTERRUPTED)
+            return
         self._store.put_left_out(self.run, [(one.device, one.case, one.mode) for one in self.left_out])
         self._store.put_noise(self.run, noises(self.measurements))
         self._store.end_run(self.run, State.FINISHED)
+
+    @property
+    def run(self) -> int:
+        """Its number."""
+        return self.begun.run
+
+    @property
+    def measured(self) -> frozenset[Spot]:
+        """What the run holds of each device, case, mode and replica."""
+        return frozenset((one.device, one.case, one.mode, one.replica) for one in self.begun.held)
 
     def put_binary(self, device: str, runnable: Runnable) -> None:
         """Stores the code of a case that is to run on a device."""

@@ -3,9 +3,10 @@
 Cases are shown as shares of it, and what a case declares that its launch moves is held against it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -102,13 +103,19 @@ class Roofs:
     Args:
         devices: those of the run.
         say: is told of a board whose roof is not known.
+        known: what was measured already, by UUID.
 
     Attributes:
         found: by UUID.
     """
 
-    def __init__(self, devices: tuple[DeviceInfo, ...], say: Callable[[str], object]) -> None:
-        self.found: dict[str, Roof] = {}
+    def __init__(
+        self,
+        devices: tuple[DeviceInfo, ...],
+        say: Callable[[str], object],
+        known: Mapping[str, Roof] = MappingProxyType({}),
+    ) -> None:
+        self.found = dict(known)
         self._say = say
         self._failed: set[str] = set()
         self._work = {device.uuid: {spec.case: spec.work for spec in specs(device)} for device in devices}

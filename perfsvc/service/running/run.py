@@ -1,17 +1,13 @@
 """One run: resolve the suite, compile, measure, store, judge."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from perfsvc import build, judge, suite
-from perfsvc.device.find import find, why_no_gpu
+from perfsvc import judge
 from perfsvc.errors import SuiteError
-from perfsvc.measure import pool, shared
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import LeftOut, Plan
-from perfsvc.measure.supply import MOST_THREADS
+from perfsvc.measure.plan import LeftOut
 from perfsvc.model import (
     Confirmation,
     DeviceInfo,
@@ -19,27 +15,25 @@ from perfsvc.model import (
     Judgement,
     Measurement,
     Noise,
-    Provenance,
     Roof,
     Status,
     Verdict,
 )
 from perfsvc.report.rows import Doubt, Key
-from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
-from perfsvc.service.confirming.turns import Means
-from perfsvc.service.judging import findings
-from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.confirming.confirm_all import with_causes
+from perfsvc.service.judging.findings import settle
 from perfsvc.service.profiling.profile import Under
-from perfsvc.service.profiling.why import explain_confirmed
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.running import provenance
+from perfsvc.service.running.afterwards import confirm_suspects, explain_regressed, judge_measured, means_of
+from perfsvc.service.running.beginning import begin
 from perfsvc.service.running.levels import Levels, levels, noises
-from perfsvc.service.running.planning import plan, sampling
+from perfsvc.service.running.measuring import Workers, measure
 from perfsvc.service.running.record import Recorder
-from perfsvc.service.running.request import RunRequest, seed_of
-from perfsvc.service.running.targets import Target, choose, compile_units
+from perfsvc.service.running.request import RunRequest
+from perfsvc.service.running.resolving import Resolved, resolve
+from perfsvc.service.running.targets import compile_units, instruments_of
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, Inputs, KnownShapes
+from perfsvc.suite import CaseSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,55 +101,49 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
-    with contextlib.ExitStack() as ours, contextlib.ExitStack() as workers:  # the last end while judging has begun
-        servers = servers or ours.enter_context(ForkServers())
-        return _run(request, progress or Silent(), workers, servers)
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as ended:  # workers end while judging has begun
+        workers = Workers(servers or ours.enter_context(ForkServers()), ended)
+        return _run(request, progress or Silent(), workers)
 
 
-def _run(request: RunRequest, progress: Progress, workers: contextlib.ExitStack, servers: ForkServers) -> RunOutcome:
-    devices = find(request.devices)
-    if "auto" in request.devices and (reason := why_no_gpu()):
-        progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
-    found = suite.discover(request.suite)
-    known = KnownShapes(build.default_folder() / "shapes")
-    inputs = Inputs(keep_bytes=shared.budget_bytes(), threads=MOST_THREADS, known=known)
-    targets = choose(found, devices, request.selection, request.points, inputs)
+def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcome:
+    resolved = resolve(request, progress)
     with Store.open(request.database) as store:
-        binaries = compile_units(targets, progress)
-        recorder = Recorder(store, _origin(request), targets, progress.say)
-        with recorder.recording():
-            planned = plan(request, targets, binaries, inputs=inputs, store=store, recorder=recorder)
-            progress.begin("measuring", len(planned.first) + sum(map(planned.replicas_of, planned.tasks)))
-            by_uuid = {device.uuid: device for device in devices}
-            measured = workers.enter_context(pool.measuring(planned, by_uuid, progress.say, servers))
-            _record(measured, recorder, progress)
-        judgements = judge_run(store, recorder.run, threshold=request.threshold)
-        store.put_verdicts(recorder.run, judgements)
+        binaries = compile_units(resolved.targets, progress)
+        recorder = measure(
+            resolved, binaries, store=store, begun=begin(store, request), workers=workers, progress=progress
+        )
+        instruments = instruments_of(resolved.targets, binaries)
+        judgements = judge_measured(store, recorder.run, request)
         confirmations: list[Confirmation] = []
         explained: list[Explained] = []
         if request.confirm:
-            workers.close()  # a board has one worker at a time
-            means = _means(request, by_uuid, planned, recorder, servers=servers, say=progress.say)
-            confirmations = confirm_all(store, findings.suspects_of(store, recorder.run), means, progress)
+            workers.ended.close()  # a board has one worker at a time
+            means = means_of(
+                request,
+                resolved.devices,
+                instruments,
+                seed=recorder.begun.seed,
+                servers=workers.servers,
+                say=progress.say,
+            )
+            confirmations = confirm_suspects(store, recorder.run, means, progress)
             judgements = with_causes(judgements, confirmations)
-            store.put_verdicts(recorder.run, judgements)
-        findings.settle(store, recorder.run)
+        settle(store, recorder.run)
         if request.profile:
-            under = Under(by_uuid, planned.instruments, say=progress.say)
-            explained = explain_confirmed(store, confirmations, under, progress)
-    judged = (judgements, confirmations, explained)
-    return _outcome(request, found, targets, recorder, judged)
+            under = Under(resolved.devices, instruments, say=progress.say)
+            explained = explain_regressed(store, recorder.run, under, progress)
+    return _outcome(resolved, recorder, (judgements, confirmations, explained))
 
 
 def _outcome(
-    request: RunRequest,
-    found: suite.Suite,
-    targets: Sequence[Target],
+    resolved: Resolved,
     recorder: Recorder,
     judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[Explained]],
 ) -> RunOutcome:
     judgements, confirmations, explained = judged
-    problems, warnings = found.split_problems(request.selection)
+    problems, warnings = resolved.found.split_problems(resolved.request.selection)
+    targets = resolved.targets
     specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}
     return RunOutcome(
@@ -173,47 +161,4 @@ def _outcome(
         problems=problems,
         warnings=warnings,
         specs=specs,
-    )
-
-
-def _record(measured: Iterable[Measurement | LeftOut], recorder: Recorder, progress: Progress) -> None:
-    """Commits each measurement as it arrives."""
-    for one in measured:
-        if isinstance(one, LeftOut):
-            recorder.leave_out(one)
-        else:
-            recorder.put(one)
-            progress.step(one.case.id)
-
-
-def _means(
-    request: RunRequest,
-    devices: Mapping[str, DeviceInfo],
-    planned: Plan,
-    recorder: Recorder,
-    *,
-    servers: ForkServers,
-    say: Callable[[str], object],
-) -> Means:
-    """What suspects are measured again with: all that the run itself was measured with."""
-    return Means(
-        devices,
-        partial(sampling, request),
-        planned.instruments,
-        recorder.seed,
-        threshold=request.threshold,
-        limit_s=request.limit_s,
-        servers=servers,
-        say=say,
-    )
-
-
-def _origin(request: RunRequest) -> Provenance:
-    return provenance.collect(
-        request.suite,
-        command_line=request.command_line,
-        label=request.label,
-        scope=provenance.scope_of(request.suite, request.selection, request.points),
-        seed=seed_of(request.seed),
-        replicas=request.replicas,
     )

@@ -1,0 +1,71 @@
+"""What follows when a run is measured: verdicts, then confirmations, then explanations.
+
+Each reads from the store what it needs and stores what it finds, so that it can be done again, or by another process.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from perfsvc.measure.forks import ForkServers
+from perfsvc.model import Confirmation, DeviceInfo, Explained, Judgement
+from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
+from perfsvc.service.confirming.turns import Means
+from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.judging.findings import suspects_of
+from perfsvc.service.profiling.profile import Under
+from perfsvc.service.profiling.why import explain_confirmed
+from perfsvc.service.progress import Progress
+from perfsvc.service.running.planning import sampling
+from perfsvc.service.running.request import RunRequest
+from perfsvc.store import Store
+
+
+def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
+    """The verdicts on a run, in place of what was stored of it before."""
+    judgements = judge_run(store, run, threshold=request.threshold)
+    store.put_verdicts(run, judgements)
+    return judgements
+
+
+def means_of(
+    request: RunRequest,
+    devices: Mapping[str, DeviceInfo],
+    instruments: Mapping[str, bytes],
+    *,
+    seed: int,
+    servers: ForkServers,
+    say: Callable[[str], object],
+) -> Means:
+    """What suspects are measured again with: all that the run itself was measured with."""
+    return Means(
+        devices,
+        partial(sampling, request),
+        instruments,
+        seed,
+        threshold=request.threshold,
+        limit_s=request.limit_s,
+        servers=servers,
+        say=say,
+    )
+
+
+def confirm_suspects(store: Store, run: int, means: Means, progress: Progress) -> list[Confirmation]:
+    """Measures again what of a run's suspects was not measured again yet, and returns what came of that.
+
+    What came of all of them is said of the verdicts.
+    """
+    again = confirm_all(store, suspects_of(store, run), means, progress)
+    store.put_verdicts(run, with_causes(store.verdicts(run), store.confirmations(run)))
+    return again
+
+
+def explain_regressed(store: Store, run: int, under: Under, progress: Progress) -> list[Explained]:
+    """Has a profiler say why those cases of a run take longer that are confirmed to, and returns what it says.
+
+    What was explained already is not explained again.
+    """
+    known = {(one.device, one.case) for one in store.explained(run)}
+    left = [
+        one for one in store.confirmations(run) if (one.suspect.series.device, one.suspect.series.case) not in known
+    ]
+    return explain_confirmed(store, left, under, progress)
