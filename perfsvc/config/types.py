@@ -121,6 +121,9 @@ def _variable(name: str) -> str:
 
 
 def _run(value: object) -> object:
+    """What a run is called; a number may be written as one."""
+    if isinstance(value, str) and value.startswith("latest"):
+        raise ValueError(f"{value!r} moves every night, and a loss would be the level of the next; write @baseline")
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -10,7 +10,15 @@ from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, l
 from perfsvc.judge.halves import beyond, boundary
 from perfsvc.judge.noise import noise
 from perfsvc.judge.sequential import interim
-from perfsvc.judge.thresholds import ERROR_THRESHOLD, default_threshold, threshold_of
+from perfsvc.judge.thresholds import (
+    ERROR_THRESHOLD,
+    Asked,
+    Rule,
+    Thresholds,
+    default_threshold,
+    lasting,
+    threshold_of,
+)
 from perfsvc.judge.verdicts import exit_code, verdicts
 from perfsvc.judge.watch import watch, watch_many
 from perfsvc.judge.watcher import Alert
@@ -21,9 +29,12 @@ __all__ = [
     "LOOKS",
     "MOVES",
     "Alert",
+    "Asked",
     "ChangePoint",
     "Comparison",
+    "Rule",
     "Sides",
+    "Thresholds",
     "beyond",
     "boundary",
     "cause_of",
@@ -36,6 +47,7 @@ __all__ = [
     "estimate_metric",
     "exit_code",
     "interim",
+    "lasting",
     "level_of",
     "may_begin",
     "noise",

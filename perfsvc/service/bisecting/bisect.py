@@ -39,7 +39,7 @@ class BisectRequest:
         mode: which of its modes; None for its first one.
         metric: what is compared.
         budget_s: seconds for each comparison of two commits.
-        threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
+        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
         seed: decides the order of processes; None for any.
     """
 
@@ -51,7 +51,7 @@ class BisectRequest:
     mode: Mode | None = None
     metric: str = TIME
     budget_s: float = BUDGET_S
-    threshold: float | None = None
+    threshold: judge.Asked = None
     seed: int | None = None
 
 
@@ -105,7 +105,7 @@ def _asked(request: BisectRequest, commits: Sequence[Commit], rebuilt: Rebuilt, 
         mode=spec.mode,
         good=good,
         bad=bad,
-        threshold=judge.threshold_of(request.metric, device.kind, request.threshold),
+        threshold=judge.threshold_of(spec.case, request.metric, device.kind, request.threshold),
         seed=means.seed,
         metric=request.metric,
         commits=len(commits) - 1,

@@ -84,12 +84,13 @@ class Confirmer:
             few = f"inconclusive: the budget of {asked.budget_s:g} s ended after {turns.pairs} pairs, too few to tell"
             return replace(measured, reason=few)
         found, drift = turns.found, self._drift(asked, turns)
+        kind = self._means.devices[asked.suspect.series.device].kind
         cause, reason = judge.cause_of(
             found,
             drift,
             direction=asked.suspect.direction,
             threshold=asked.threshold,
-            usual=relevant(asked.suspect, self._means.devices[asked.suspect.series.device].kind, None),
+            usual=relevant(asked.suspect, kind, judge.lasting(self._means.threshold)),
             same_code=bool(measured.same_code),
             metric=metric,
         )
@@ -121,14 +122,16 @@ class Confirmer:
         return judge.compare(level.replicas, now, threshold=asked.threshold)
 
 
-def relevant(suspect: Suspect, device_kind: str, asked: float | None) -> float:
+def relevant(suspect: Suspect, device_kind: str, asked: judge.Asked) -> float:
     """The smallest change that matters of a suspect, as a fraction.
 
-    That is what a person asked for, or what is usual on the kind of device; of an error it is always the same. An alert
-    may be of a change too small for any baseline to show: what matters is then half of what it saw, for all of it would
-    be missed every other time.
+    That is what a person asked for, or what is usual on the kind of device. An alert may be of a change too small for
+    any baseline to show: what matters is then half of what it saw, for all of it would be missed every other time; but
+    no less than a rule lays down for its series.
     """
-    usual = judge.threshold_of(suspect.series.metric, device_kind, asked)
+    series = suspect.series
+    usual = judge.threshold_of(series.case, series.metric, device_kind, asked)
     if suspect.shift is Shift.LOSS or not suspect.judgement.ratio:
         return usual
-    return min(usual, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2))
+    least = judge.lasting(asked).laid_down(series.case, series.metric) or 0.0
+    return max(least, min(usual, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2)))

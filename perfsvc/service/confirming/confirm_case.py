@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError
 from perfsvc.measure.forks import ForkServers
@@ -29,7 +30,7 @@ class ConfirmRequest:
         folder: where git revisions are looked up.
         devices: where it is measured again.
         budget_s: seconds for each device and mode of the case.
-        threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
+        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
         seed: decides the order of processes; None for any.
         metric: what is measured again.
     """
@@ -40,7 +41,7 @@ class ConfirmRequest:
     folder: Path
     devices: tuple[str, ...] = ("auto",)
     budget_s: float = BUDGET_S
-    threshold: float | None = None
+    threshold: judge.Asked = None
     seed: int | None = None
     metric: str = TIME
 
@@ -68,7 +69,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
             say=progress.say,
         )
         confirmations = confirm_all(store, suspects, means, progress)
-        findings.settle(store, run)
+        findings.settle(store, run, threshold=request.threshold)
         return confirmations
 
 

@@ -26,7 +26,7 @@ class Means:
         sampling: how each of them samples a case.
         instruments: the binaries that they work with, by UUID.
         seed: decides the order of processes.
-        threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
+        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
         budget_s: seconds for each answer.
         limit_s: seconds that a case may take in a process before that is killed.
         servers: where workers are forked; None to start some.
@@ -37,7 +37,7 @@ class Means:
     sampling: Callable[[DeviceInfo], Sampling]
     instruments: Mapping[str, bytes]
     seed: int
-    threshold: float | None = None
+    threshold: judge.Asked = None
     budget_s: float = BUDGET_S
     limit_s: float = 60.0
     servers: ForkServers | None = None

@@ -23,18 +23,22 @@ WAITS = 14
 
 VERDICTS: Mapping[Direction, Verdict] = {direction: verdict for verdict, direction in judge.MOVES.items()}
 
+NO_RULES = judge.Thresholds()
+
 QUIET = judge.COMPARED - judge.MOVES.keys()
 """The verdicts beside which an alert says something new."""
 
 
-def alerts(store: Store, run: int, judged: Mapping[Series, Judgement]) -> dict[Series, Suspect]:
+def alerts(
+    store: Store, run: int, judged: Mapping[Series, Judgement], thresholds: judge.Thresholds = NO_RULES
+) -> dict[Series, Suspect]:
     """What the histories of tonight's times and metrics say, where the verdict does not say it itself.
 
     An alert stands from its night on, for ``WAITS`` nights more, until it is answered: its series was measured again,
     or put into a finding, or recovered from one; or tonight's level is that of a baseline which was taken since.
 
     A metric that has a verdict only where it moved is watched like the others. Of an error no change is told that is
-    smaller than what matters of errors.
+    smaller than what matters of errors, nor of anything a change smaller than a rule lays down.
     """
     if store.run(run).provenance.dirty:
         return {}
@@ -51,7 +55,7 @@ def alerts(store: Store, run: int, judged: Mapping[Series, Judgement]) -> dict[S
         for judgement, of_series, row, of_segment in zip(watched, raised, values, segments, strict=True)
         if (change := Change.of(of_series, row, of_segment)) and history.stands(judgement, change)
     ]
-    return {one.series: one for one in found if _matters(one)}
+    return {one.series: one for one in found if _matters(one, thresholds)}
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class _History:
             return True
         series = judgement.series
         again = any(series in self._measured_again(run) for run in since)
-        return not again and not any(_tells(one, series, since) for one in self._findings)
+        # Tonight is among them: what it settled already must not look like news to whoever settles it once more.
+        return not again and not any(_tells(one, series, [*since, self.runs[-1]]) for one in self._findings)
 
     def suspect(self, judgement: Judgement, change: Change) -> Suspect:
         """The suspect that a change makes: tonight against the last night before it that ran other code."""
@@ -117,7 +122,7 @@ class _History:
 
     @cached_property
     def _measured_again(self) -> Callable[[int], Container[Series]]:
-        return cache(lambda run: {one.suspect.series for one in self.store.confirmations(run)})
+        return cache(self.store.measured_again)
 
     @cached_property
     def _findings(self) -> Sequence[Finding]:
@@ -145,10 +150,13 @@ def _watched(
             yield judgement, history
 
 
-def _matters(suspect: Suspect) -> bool:
+def _matters(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
     """Whether an alert is of a change that somebody wants to know of."""
-    ratio = suspect.judgement.ratio or 1.0
-    return suspect.series.metric != MAX_ERROR or abs(math.log(ratio)) > math.log1p(judge.ERROR_THRESHOLD)
+    series, ratio = suspect.series, suspect.judgement.ratio or 1.0
+    least = thresholds.laid_down(series.case, series.metric)
+    if least is None:
+        least = judge.ERROR_THRESHOLD if series.metric == MAX_ERROR else 0.0
+    return not least or abs(math.log(ratio)) > math.log1p(least)
 
 
 def _matrix(histories: Iterable[Sequence[Night]], runs: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -28,7 +28,7 @@ class Comparison:
         return judge.exit_code(self.judgements, failed=failed, strict=strict)
 
 
-def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float | None) -> Comparison:
+def compare(store: Store, base: str, new: str, *, folder: Path, threshold: judge.Asked) -> Comparison:
     """Judges ``new`` against ``base``; both as ``perfsvc.service.revisions`` understands them.
 
     Args:
@@ -36,7 +36,7 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float
         base: the run to compare with, or ``@baseline``.
         new: the run to judge.
         folder: where git revisions are looked up.
-        threshold: the smallest relevant change as a fraction; None for each kind of device's default.
+        threshold: the smallest relevant change as a fraction, or rules; None for each kind of device's default.
     """
     candidate = _compared(new, store, folder)
     if base == BASELINE:
@@ -47,34 +47,38 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: float
     return Comparison(baseline, candidate, tuple(_with_causes(store, levels, judgements, limits)))
 
 
-def judge_run(store: Store, run: int, *, threshold: float | None) -> list[Judgement]:
+def judge_run(store: Store, run: int, *, threshold: judge.Asked, against: int | None = None) -> list[Judgement]:
     """Judges every series of a run against its own baseline, and names what the run should have measured and did not.
 
-    A baseline is a pin if there is one, else the last accepted level, else those of other boards of the model
-    (``Store.baselines``). Missing is what the run before had: the newest earlier one of the same scope on each device
-    (``Store.expected``). So a case that is gone for good is missing once, and neither a smaller selection nor what was
-    left out for want of budget misses anything.
+    A baseline is a pin if there is one, else the level in the run ``against`` where one is named and has the series,
+    else the last accepted level, else those of other boards of the model (``Store.baselines``). Missing is what the run
+    before had: the newest earlier one of the same scope on each device (``Store.expected``). So a case that is gone for
+    good is missing once, and neither a smaller selection nor what was left out for want of budget misses anything.
     """
     levels_of = cache(store.levels)
     candidate = levels_of(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
     baselines = _baselines(store, levels_of, measured, run)
+    if against is not None:
+        pinned = {pin.series for pin in store.pins()}
+        fixed = levels_of(against)
+        baselines |= {one: fixed[one] for one in measured if one in fixed and one not in pinned}
     limits = _thresholds(store, threshold)
     judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=limits)
     return _with_causes(store, levels_of, judgements, limits)
 
 
-def judge_quiet(store: Store, run: int, series: Iterable[Series]) -> list[Judgement]:
+def judge_quiet(store: Store, run: int, series: Iterable[Series], *, threshold: judge.Asked = None) -> list[Judgement]:
     """What a run says of some series against their baselines, also of metrics that have a row only where they moved.
 
-    By each kind of device's default threshold, whatever a command was asked for.
+    By the rules, or each kind of device's default threshold, whatever a command was asked for.
     """
     levels_of = cache(store.levels)
     candidate = {one: levels_of(run)[one] for one in series if one in levels_of(run)}
     if not candidate:
         return []
     baselines = _baselines(store, levels_of, list(candidate), run)
-    return judge.verdicts(baselines, candidate, threshold=_thresholds(store, None), every=True)
+    return judge.verdicts(baselines, candidate, threshold=_thresholds(store, judge.lasting(threshold)), every=True)
 
 
 def _baselines(store: Store, levels_of: Levels, series: Sequence[Series], run: int) -> dict[Series, Level]:
@@ -119,10 +123,10 @@ def _compared(text: str, store: Store, folder: Path) -> ComparedRun:
     return ComparedRun(text, found.id, origin.label, origin.commit, origin.dirty)
 
 
-def _thresholds(store: Store, threshold: float | None) -> Callable[[Series], float]:
+def _thresholds(store: Store, threshold: judge.Asked) -> Callable[[Series], float]:
     devices = store.devices()
 
     def of(series: Series) -> float:
-        return judge.threshold_of(series.metric, devices[series.device].kind, threshold)
+        return judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
 
     return of

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from perfsvc import judge
-from perfsvc.model import Cause, Direction, Judgement, Shift, Suspect
+from perfsvc.model import Cause, Direction, Judgement, Series, Shift, Suspect
 from perfsvc.report import units
 from perfsvc.service.judging.alerts import alerts
 from perfsvc.service.judging.clocks import cycles_of
@@ -21,21 +21,23 @@ class Doubts:
         to_confirm: what might be the code's doing, for somebody to measure again.
         together: what moved at once with unchanged code, by board and direction.
         judgements: of the run, with what its alerts say in the place of verdicts that did not see it.
+        alerted: the series of which an alert says something.
     """
 
     to_confirm: tuple[Suspect, ...]
     together: tuple[tuple[Suspect, ...], ...]
     judgements: tuple[Judgement, ...]
+    alerted: frozenset[Series]
 
 
-def doubts(store: Store, run: int, judgements: Iterable[Judgement]) -> Doubts:
+def doubts(store: Store, run: int, judgements: Iterable[Judgement], *, threshold: judge.Asked = None) -> Doubts:
     """The suspects of a run that has been judged.
 
     What ran the same code on both sides is none: it is for the environment, or noise. Neither is an improvement that
     the verdict has told of already.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    raised = alerts(store, run, judged)
+    raised = alerts(store, run, judged, judge.lasting(threshold))
     alerted = {series: one.judgement for series, one in raised.items()}
     sides = sides_of(store, [*judged.values(), *alerted.values()])
     # What most cases of a board do shows only beside those that raised nothing.
@@ -47,6 +49,7 @@ def doubts(store: Store, run: int, judgements: Iterable[Judgement]) -> Doubts:
         tuple(one for series, one in found.items() if _to_confirm(one, told=series not in raised)),
         tuple(tuple(_by_environment(found[one.series]) for one in group) for group in groups),
         tuple(now.values()),
+        frozenset(raised),
     )
 
 

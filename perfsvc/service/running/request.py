@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from perfsvc import judge
 from perfsvc.measure.plan import Spread
+from perfsvc.service.revisions import BASELINE
 from perfsvc.suite import Selection
 
 
@@ -23,7 +25,8 @@ class RunRequest:
         limit_s: seconds that a case may take in a replica before its worker is killed.
         confirm: measure suspects again, the baseline's binary and this run's in turn.
         profile: have a profiler look at both binaries of what is confirmed to be slower.
-        threshold: the smallest relevant change as a fraction; None for what suits the kind of device.
+        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
+        against: the run that series without a pin are compared with, or ``@baseline``.
     """
 
     database: str
@@ -43,7 +46,8 @@ class RunRequest:
     label: str = ""
     confirm: bool = False
     profile: bool = False
-    threshold: float | None = None
+    threshold: judge.Asked = None
+    against: str = BASELINE
     command_line: str = ""
 
 
