@@ -10,6 +10,7 @@ from perfsvc.measure.forks import ForkServers
 from perfsvc.model import Confirmation, DeviceInfo, Explained, Judgement
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
 from perfsvc.service.confirming.turns import Means
+from perfsvc.service.judging import policy
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.service.judging.findings import suspects_of
 from perfsvc.service.profiling.profile import Under
@@ -22,7 +23,8 @@ from perfsvc.store import Store
 
 def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
     """The verdicts on a run, in place of what was stored of it before."""
-    judgements = judge_run(store, run, threshold=request.threshold)
+    against = policy.against(store, request.against, run, request.suite)
+    judgements = judge_run(store, run, threshold=request.threshold, against=against)
     store.put_verdicts(run, judgements)
     return judgements
 
@@ -54,7 +56,7 @@ def confirm_suspects(store: Store, run: int, means: Means, progress: Progress) -
 
     What came of all of them is said of the verdicts.
     """
-    again = confirm_all(store, suspects_of(store, run), means, progress)
+    again = confirm_all(store, suspects_of(store, run, threshold=means.threshold), means, progress)
     store.put_verdicts(run, with_causes(store.verdicts(run), store.confirmations(run)))
     return again
 

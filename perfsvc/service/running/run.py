@@ -129,7 +129,7 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
             )
             confirmations = confirm_suspects(store, recorder.run, means, progress)
             judgements = with_causes(judgements, confirmations)
-        settle(store, recorder.run)
+        settle(store, recorder.run, threshold=request.threshold)
         if request.profile:
             under = Under(resolved.devices, instruments, say=progress.say)
             explained = explain_regressed(store, recorder.run, under, progress)
