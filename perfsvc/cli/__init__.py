@@ -29,7 +29,7 @@ COMMANDS = {
     "baseline": "Set, show and clear what verdicts compare against.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and say how to cure what is missing.",
-    "db": "Upgrade and check the database.",
+    "db": "Upgrade, check and prune the database.",
 }
 
 

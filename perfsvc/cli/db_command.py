@@ -1,5 +1,7 @@
 """``perfsvc db``."""
 
+from datetime import UTC, datetime
+
 import click
 
 from perfsvc.cli import options, output
@@ -8,7 +10,7 @@ from perfsvc.errors import DatabaseError
 
 @click.group("db")
 def command() -> None:
-    """Upgrade and check the database."""
+    """Upgrade, check and prune the database."""
 
 
 @command.command("upgrade")
@@ -46,3 +48,71 @@ def check(database: str, output_format: str) -> None:
             click.echo(f"  {problem}")
     if not state.ok:
         raise SystemExit(DatabaseError.exit_code)
+
+
+def _age(name: str, what: str) -> options.Decorator:
+    """An option for how long something is kept."""
+    default = "what perfsvc.toml says, else for ever"
+    return click.option(f"--{name}", type=options.Duration(), default=None, show_default=default, help=what)
+
+
+@command.command("prune")
+@_age("samples", "Keep the samples of measurements for so long: 90d. Their medians and intervals stay.")
+@_age("binaries", "Keep binaries for so long after a run used them.")
+@_age("profiles", "Keep Nsight Compute's reports for so long. What they counted stays.")
+@_age("nights", "Keep what is known of nights, and their files, for so long. Their runs stay.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option("--vacuum", is_flag=True, help="Then give the room back to the file system; it locks the database.")
+@options.database
+@options.formats()
+def prune(
+    samples: float | None,
+    binaries: float | None,
+    profiles: float | None,
+    nights: float | None,
+    dry_run: bool,
+    vacuum: bool,
+    database: str,
+    output_format: str,
+) -> None:
+    """Remove what is older than it is to be kept, and needed no more.
+
+    Levels, pins, findings that are not resolved, the newest runs and what they are compared with keep all they need:
+    no verdict, alert or finding of a night to come is another one for it.
+    """
+    from perfsvc.config import load
+    from perfsvc.report import units
+    from perfsvc.report.plain import plain
+    from perfsvc.service.pruning import LEFT
+    from perfsvc.service.pruning import prune as prune_store
+    from perfsvc.store import Store
+
+    settings = load().settings
+    asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights}
+    retention = settings.retention.model_copy(update={name: age for name, age in asked.items() if age is not None})
+    with Store.open(database, create=False) as store:
+        pruned = prune_store(
+            store,
+            retention,
+            datetime.now(UTC),
+            nights=settings.nightly.folder,
+            against=settings.baseline.against,
+            suite=settings.suite,
+            dry_run=dry_run,
+        )
+        if vacuum and not dry_run:
+            store.vacuum()
+    if output_format == "json":
+        output.show_json(plain(pruned) | {"size_bytes": pruned.size_bytes, "dry_run": dry_run})
+        return
+    if not any(retention.model_dump().values()):
+        click.echo(
+            "everything is kept for ever: say for how long, in [retention] of perfsvc.toml or with --samples 90d"
+        )
+    click.echo(
+        "\n".join([f"{'would go' if dry_run else 'gone'}: {part}" for part in pruned.parts] or ["nothing to prune"])
+    )
+    if pruned.parts:
+        click.echo(f"{units.size(pruned.size_bytes)} in all")
+    if pruned.code is None:
+        click.echo(LEFT, err=True)

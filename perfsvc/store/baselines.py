@@ -1,7 +1,7 @@
 """What a verdict compares against: a pin if there is one, else the last accepted level of the series."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -73,6 +73,30 @@ def accepted_levels(connection: Connection, series: Iterable[Series], before_run
     keys = _held(connection, series, before_run, _devices(connection))
     found = _accepted(connection, keys.values(), before_run)
     return {one: found[key] for one, key in keys.items() if key in found}
+
+
+def every_level(connection: Connection) -> set[tuple[int, int]]:
+    """The runs, each with a lineage, that hold what any run to come may be compared with: pins, levels, their likes.
+
+    That is every pin and every level that was ever accepted, for a newer one may be answered away again; and of each
+    series the first right result, of all and of the segment that it is in now.
+    """
+    accepted = (
+        select(Verdicts.run_id, Cases.lineage_id)
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .join(Runs, Runs.id == Verdicts.run_id)
+        .where(Verdicts.verdict.in_(_ACCEPTED), Runs.git_dirty.is_(False))
+        .where(or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_PASSING)))
+        .distinct()
+    )
+    held = {(run, lineage) for run, lineage in connection.execute(accepted)}
+    held |= {(run, lineage) for run, lineage in connection.execute(select(Pins.run_id, Pins.lineage_id))}
+    lineages = set(connection.scalars(select(Cases.lineage_id)))
+    to_come = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
+    first = _first_ok_after(connection, lineages, 0, to_come)
+    starts = segments.present(connection)
+    within = _first_ok(connection, {key for key in first if _start(starts, key)}, to_come, starts)
+    return held | {(run, key[0][0]) for found in (first, within) for key, run in found.items()}
 
 
 def _boards(connection: Connection) -> dict[str, list[_Board]]:
@@ -283,12 +307,12 @@ def _first_ok(
     found: dict[_Held, int] = {}
     for start in {_start(starts, key) for key in wanted}:
         of_start = {key for key in wanted if _start(starts, key) == start}
-        first = _first_ok_after(connection, of_start, start, before_run)
+        first = _first_ok_after(connection, _lineages(of_start), start, before_run)
         found |= {key: run for key, run in first.items() if not starts or key in of_start}
     return found
 
 
-def _first_ok_after(connection: Connection, keys: Iterable[_Held], after: int, before_run: int) -> dict[_Held, int]:
+def _first_ok_after(connection: Connection, lineages: Collection[int], after: int, before_run: int) -> dict[_Held, int]:
     other = aliased(Measurements)
     broken = exists().where(
         other.run_id == Measurements.run_id,
@@ -298,7 +322,7 @@ def _first_ok_after(connection: Connection, keys: Iterable[_Held], after: int, b
         other.status != Status.OK,
     )
     good = (
-        Cases.lineage_id.in_(_lineages(keys)),
+        Cases.lineage_id.in_(lineages),
         Measurements.run_id > after,
         Measurements.run_id < before_run,
         Measurements.status == Status.OK,

@@ -16,14 +16,14 @@ from perfsvc.store.tables import Cases, LeftOut, Measurements, Runs
 def expected(connection: Connection, number: int) -> dict[Series, Level]:
     """What a run should have a right result of; see ``Store.expected``."""
     before = _runs_before(connection, number)
-    owed = _owed(connection, before)
+    missed = owed(connection, before)
     excused = _excused(connection, number)
     found: dict[Series, Level] = {}
-    for run in sorted({*before.values(), *owed.values()}):
+    for run in sorted({*before.values(), *missed.values()}):
         right = {series: level for series, level in levels(connection, run).items() if level.status is Status.OK}
         for series, (lineage, device, _, mode) in keys_of(connection, right).items():
             spot = (lineage, device, mode)
-            if run == owed.get(spot, before.get(device)) and spot not in excused:
+            if run == missed.get(spot, before.get(device)) and spot not in excused:
                 found[series] = right[series]
     return found
 
@@ -35,7 +35,7 @@ def _runs_before(connection: Connection, number: int) -> dict[int, int]:
         return {}
     here = select(Measurements.device_id).where(Measurements.run_id == number)
     query = (
-        select(Measurements.device_id, _newest_clean())
+        select(Measurements.device_id, newest_clean())
         .join(Runs, Runs.id == Measurements.run_id)
         .where(Runs.scope == scope, Runs.state == State.FINISHED, Runs.id < number, Measurements.device_id.in_(here))
         .group_by(Measurements.device_id)
@@ -43,7 +43,7 @@ def _runs_before(connection: Connection, number: int) -> dict[int, int]:
     return dict(connection.execute(query).all())
 
 
-def _owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:
+def owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:
     """For whatever those runs left out on their devices, the newest run before them that measured it."""
     missed = aliased(Cases)
     scope = select(Runs.scope).where(Runs.id == LeftOut.run_id).correlate(LeftOut).scalar_subquery()
@@ -54,7 +54,7 @@ def _owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:
         Measurements.run_id < LeftOut.run_id,
     )
     query = (
-        select(Cases.lineage_id, Measurements.device_id, Measurements.mode, _newest_clean())
+        select(Cases.lineage_id, Measurements.device_id, Measurements.mode, newest_clean())
         .select_from(LeftOut)
         .join(missed, missed.id == LeftOut.case_id)
         .join(Cases, Cases.lineage_id == missed.lineage_id)
@@ -67,7 +67,7 @@ def _owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:
     return {(lineage, device, mode): run for lineage, device, mode, run in connection.execute(query)}
 
 
-def _newest_clean() -> ColumnElement[int]:
+def newest_clean() -> ColumnElement[int]:
     """Of a group of measurements the newest run: of those without uncommitted changes, if there are any."""
     clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
     return func.coalesce(clean, func.max(Measurements.run_id))

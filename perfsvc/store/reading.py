@@ -34,6 +34,7 @@ def levels(connection: Connection, number: int) -> dict[Series, Level]:
             Measurements.status,
             Measurements.reason,
             Measurements.samples,
+            Measurements.median_s,
             Measurements.max_error,
         )
         .where(Measurements.run_id == number)
@@ -81,6 +82,8 @@ def _levels_of(
     for row in replicas:
         if row.samples is not None:
             by_metric[TIME].append(samples_of(row.samples, case))
+        elif row.median_s is not None:  # its samples were pruned
+            by_metric[TIME].append((row.median_s,))
         if row.max_error is not None:
             by_metric[MAX_ERROR].append((row.max_error,))
         for metric, value in values.get(row.id, {}).items():

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
 
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Spot
@@ -25,6 +25,26 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
         .distinct()
         .subquery()
     )
+    return _last_elsewhere(connection, tonight, of_lineages, Measurements.run_id < run)
+
+
+def present(connection: Connection) -> dict[Spot, int]:
+    """The same for every spot as of the newest run that has ended, without uncommitted changes."""
+    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    newest_first = func.row_number().over(partition_by=spot, order_by=Measurements.run_id.desc())
+    ranked = (
+        select(*spot, Measurements.environment_id, newest_first.label("place"))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .subquery()
+    )
+    return _last_elsewhere(connection, select(ranked).where(ranked.c.place == 1).subquery())
+
+
+def _last_elsewhere(connection: Connection, tonight: Subquery, *where: ColumnElement[bool]) -> dict[Spot, int]:
+    """The newest run that measured each spot of ``tonight`` in another environment than it says."""
+    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
     elsewhere = and_(
         tonight.c.lineage_id == Cases.lineage_id,
         tonight.c.device_id == Measurements.device_id,
@@ -36,7 +56,7 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .join(tonight, elsewhere)
-        .where(of_lineages, Measurements.run_id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), *where)
         .group_by(*spot)
     )
     return {(lineage, device, mode): last for lineage, device, mode, last in connection.execute(query)}

@@ -49,10 +49,11 @@ from perfsvc.store.messages import Outbox
 from perfsvc.store.naming import Place
 from perfsvc.store.nightly import Nightly
 from perfsvc.store.profiles import Looked
+from perfsvc.store.pruning import Prunes
 from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Outbox):
+class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Outbox, Prunes):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a
