@@ -9,6 +9,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
 from http.client import responses
 from queue import Empty, SimpleQueue
@@ -67,7 +68,8 @@ class AppriseNotifier:
         self._apprise: Any = apprise
         self._limit_s = limit_s
         self._asset = apprise.AppriseAsset(app_id="perfsvc", app_desc="perfsvc", app_url="")
-        self._log = _Overheard()
+        self._log = _overheard()
+        self._log.take_over()
         with warnings.catch_warnings():  # what its plugins import is not ours to mend
             warnings.simplefilter("ignore")
             apprise.Apprise.instantiate("json://localhost")  # loads them, which takes a second, before any limit counts
@@ -113,6 +115,9 @@ class _Overheard(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self._of_thread = threading.local()
+
+    def take_over(self) -> None:
+        """Is the one that hears that log from now on."""
         log = logging.getLogger("apprise")
         log.handlers[:] = [self]
         log.propagate = False
@@ -130,6 +135,12 @@ class _Overheard(logging.Handler):
         heard, line = getattr(self._of_thread, "heard", None), record.getMessage()
         if heard is not None and (record.levelno >= logging.WARNING or _EXCEPTION.match(line)):
             heard.append(line)
+
+
+@cache
+def _overheard() -> _Overheard:
+    """One for the process, as Apprise's log is."""
+    return _Overheard()
 
 
 def _failure(heard: list[str]) -> NotSentError:
