@@ -2,6 +2,10 @@
 
 import logging
 import socket
+import threading
+from email import message_from_bytes
+from email.policy import default
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 
@@ -95,9 +99,34 @@ def sending(receiver):
 
     def send(address=None, limit_s=10.0):
         AppriseNotifier(limit_s).send(MESSAGE, address or receiver.address())
-        return receiver.received[-1]
+        return receiver.received[-1] if receiver.received else None
 
     return send
+
+
+class Conversation(StreamRequestHandler):
+    """Takes a mail by SMTP."""
+
+    def handle(self):
+        self.wfile.write(b"220 ready\r\n")
+        for line in self.rfile:
+            word = line[:4].upper()
+            self.wfile.write({b"DATA": b"354 go on\r\n", b"QUIT": b"221 bye\r\n"}.get(word, b"250 done\r\n"))
+            if word == b"DATA":
+                self.server.lines = list(iter(self.rfile.readline, b".\r\n"))
+                self.wfile.write(b"250 taken\r\n")
+            elif word == b"QUIT":
+                return
+
+
+@pytest.fixture
+def mailbox():
+    with ThreadingTCPServer(("127.0.0.1", 0), Conversation) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        yield server
+        server.shutdown()
+        serving.join()
 
 
 def failure_of(sending, **given):
@@ -125,6 +154,15 @@ def test_the_key_is_the_last_line_of_the_text_where_the_target_has_no_headers(se
     got = sending(receiver.address(schema, path))
     assert got.json[text].endswith(f"{MESSAGE.body}\n\nkey: {MESSAGE.key}")
     assert HEADER not in got.headers
+
+
+def test_a_mail_is_plain_text_whose_lines_stay_and_the_key_is_a_header(sending, mailbox):
+    port = mailbox.server_address[1]
+    sending(f"mailto://127.0.0.1:{port}?from=perf@example.org&to=me@example.org&mode=insecure")
+    mail = message_from_bytes(b"".join(mailbox.lines), policy=default)
+    assert (mail["Subject"], mail[HEADER]) == (MESSAGE.title, MESSAGE.key)
+    assert mail.get_content_type() == "text/plain"
+    assert mail.get_content().splitlines() == MESSAGE.body.splitlines()
 
 
 @pytest.mark.parametrize(
