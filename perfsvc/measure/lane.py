@@ -22,6 +22,12 @@ Say = Callable[[str], object]
 Stopping = Callable[[], bool]
 """Whether somebody asked the run to stop; once true, it stays so."""
 
+
+def never() -> bool:
+    """For whoever is not told to stop."""
+    return False
+
+
 START_LIMIT_S = 120.0
 """Seconds a worker may take to open its device."""
 LOOK_S = 1.0

@@ -1,4 +1,4 @@
-"""One lock a board, so that no two perfsvc runs on a host ever measure on it at once.
+"""Locks of a host: one a board, so that no two perfsvc runs ever measure on it at once, and one for nights.
 
 The lock is the kernel's (``flock``) on a file that all users of the host share: it goes with the process that holds
 it, however that ends. The file itself stays, for whoever deleted it could lock a file that another has just opened.
@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from urllib.parse import quote
 
-from perfsvc.errors import NoDeviceError
+from perfsvc.errors import InfrastructureError, NoDeviceError
 
 FOLDER = Path("/tmp/perfsvc-locks")  # noqa: S108 - not ``tempfile.gettempdir``: the same for every user
 """Where the files lie, unless ``PERFSVC_LOCKS`` says otherwise."""
@@ -21,16 +21,20 @@ PID_BYTES = 20
 """How much of a lock file is read."""
 
 
-class BoardLock:
-    """The lock of one board.
+class HostLock:
+    """A lock that all users of the host share.
 
     Args:
-        uuid: of the board.
+        name: what it is of.
+        purpose: what it keeps two of from doing what, for the message where there is no file to lock.
     """
 
-    def __init__(self, uuid: str) -> None:
+    _refused: type[InfrastructureError] = InfrastructureError
+
+    def __init__(self, name: str, purpose: str) -> None:
         folder = os.environ.get("PERFSVC_LOCKS")
-        self._path = (Path(folder) if folder else FOLDER) / f"{quote(uuid, safe='')}.lock"
+        self._path = (Path(folder) if folder else FOLDER) / f"{quote(name, safe='')}.lock"
+        self._purpose = purpose
         self._descriptor: int | None = None
 
     @property
@@ -42,7 +46,7 @@ class BoardLock:
         """Takes the lock; false where another holds it.
 
         Raises:
-            NoDeviceError: there is no file to lock.
+            InfrastructureError: there is no file to lock.
         """
         try:
             while not self.held:
@@ -55,8 +59,8 @@ class BoardLock:
                 else:
                     os.close(descriptor)  # somebody deleted it meanwhile: what counts is the file that lies there now
         except OSError as error:
-            raise NoDeviceError(
-                f"the lock {self._path}, which keeps two runs from sharing a board, cannot be used: {error.strerror}",
+            raise self._refused(
+                f"the lock {self._path}, which keeps {self._purpose}, cannot be used: {error.strerror}",
                 cure="set PERFSVC_LOCKS to a folder in which every user of this host may make files",
             ) from error
         return True
@@ -79,6 +83,19 @@ class BoardLock:
         if descriptor is not None:
             _write(descriptor, "")
             os.close(descriptor)
+
+
+class BoardLock(HostLock):
+    """The lock of one board; where it cannot be used, neither can the board: ``NoDeviceError``.
+
+    Args:
+        uuid: of the board.
+    """
+
+    _refused: type[InfrastructureError] = NoDeviceError
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__(uuid, "two runs from sharing a board")
 
 
 def _opened(path: Path) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Lane, Say, Stopping
+from perfsvc.measure.lane import Lane, Say, Stopping, never
 from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
 from perfsvc.measure.supply import Supply, threads_beside
 from perfsvc.model import DeviceInfo, Measurement
@@ -21,17 +21,12 @@ def _say_nothing(_: str) -> None:
     """For whoever waits for nothing."""
 
 
-def _never() -> bool:
-    """For whoever is not to be stopped but by an exception."""
-    return False
-
-
 def measure(
     plan: Plan,
     found: Mapping[str, DeviceInfo],
     say: Say = _say_nothing,
     servers: ForkServers | None = None,
-    stopping: Stopping = _never,
+    stopping: Stopping = never,
 ) -> Generator[Measurement | LeftOut, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
 
@@ -47,7 +42,7 @@ def measuring(
     found: Mapping[str, DeviceInfo],
     say: Say = _say_nothing,
     servers: ForkServers | None = None,
-    stopping: Stopping = _never,
+    stopping: Stopping = never,
 ) -> Iterator[Iterator[Measurement | LeftOut]]:
     """Gives what working off a plan yields, all devices at once: each measurement as it arrives.
 

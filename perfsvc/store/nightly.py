@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, select
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Measurement
 from perfsvc.store import processes, resuming
+from perfsvc.store.checks import Checks
 from perfsvc.store.engine import transaction
 from perfsvc.store.interning import new_id, table
 from perfsvc.store.night_tables import Nights, Stages
@@ -107,6 +108,12 @@ class Nightly:
             rows = _rows(connection, Nights.host == host, limit=1)
         stopped = (row for row in rows if row.state is State.INTERRUPTED or _is_dead(row))
         return next(stopped, None)
+
+    def forget_checks(self, host: str, command_line: str, since: datetime) -> None:
+        """Removes the static checks that a command stored on a host: what is done again should find what it found."""
+        mine = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(Checks).where(*mine))
 
     def resume_run(self, run: int) -> None:
         """Has this process go on with a run, which is running again."""

@@ -69,6 +69,13 @@ class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Ou
         """What ``open`` was given, as messages name it: a URL without its password."""
         return shown(self._engine.url)
 
+    @property
+    def identity(self) -> str:
+        """What it is, whatever ``open`` was given and by whom: two stores of one database have the same."""
+        url = self._engine.url
+        path = file_of(url)
+        return str(path.resolve()) if path else f"{url.host}:{url.port}/{url.database} {sorted(url.query.items())}"
+
     # --- opening ---------------------------------------------------------------------------------------------------
 
     @classmethod

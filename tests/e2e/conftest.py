@@ -112,11 +112,11 @@ class Workplace:
         for source in suite.glob("*/*.cu"):
             source.write_text(source.read_text() + "// changed\n")
 
-    def rows(self, query: str) -> list[tuple]:
+    def rows(self, query: str, *values) -> list[tuple]:
         """What a SQL query finds in the database."""
         connection = sqlite3.connect(self.database)
         try:
-            return connection.execute(query).fetchall()
+            return connection.execute(query, values).fetchall()
         finally:
             connection.close()
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from perfsvc.errors import NoDeviceError
+from perfsvc.measure.lane import Stopping, never
 from perfsvc.model import Confirmation, Judgement, Suspect
 from perfsvc.service.confirming.confirm import Confirmer
 from perfsvc.service.confirming.turns import Means
@@ -11,17 +12,21 @@ from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
 
-def confirm_all(store: Store, suspects: Sequence[Suspect], means: Means, progress: Progress) -> list[Confirmation]:
+def confirm_all(
+    store: Store, suspects: Sequence[Suspect], means: Means, progress: Progress, stopping: Stopping = never
+) -> list[Confirmation]:
     """Measures suspects again, one after the other.
 
     What came of each is stored at once. A board that cannot be opened any more costs its own suspects, which nobody
-    measures again then.
+    measures again then. From when it is ``stopping`` on none is begun.
     """
     progress.begin("confirming", len(suspects))
     confirmer = Confirmer(store, means)
     confirmations: list[Confirmation] = []
     lost: set[str] = set()
     for suspect in suspects:
+        if stopping():
+            break
         if suspect.series.device not in lost:
             try:
                 confirmations.append(confirmer.confirm(suspect))

@@ -3,11 +3,14 @@
 Each reads from the store what it needs and stores what it finds, so that it can be done again, or by another process.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
+from perfsvc import judge
 from perfsvc.measure.forks import ForkServers
-from perfsvc.model import Confirmation, DeviceInfo, Explained, Judgement
+from perfsvc.measure.lane import Stopping, never
+from perfsvc.model import Confirmation, DeviceInfo, Explained, Judgement, Verdict
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
 from perfsvc.service.confirming.turns import Means
 from perfsvc.service.judging import policy
@@ -51,14 +54,29 @@ def means_of(
     )
 
 
-def confirm_suspects(store: Store, run: int, means: Means, progress: Progress) -> list[Confirmation]:
+def confirm_suspects(
+    store: Store, run: int, means: Means, progress: Progress, stopping: Stopping = never
+) -> list[Confirmation]:
     """Measures again what of a run's suspects was not measured again yet, and returns what came of that.
 
-    What came of all of them is said of the verdicts.
+    What came of all of them is said of the verdicts. From when it is ``stopping`` on none is begun.
     """
-    again = confirm_all(store, suspects_of(store, run, threshold=means.threshold), means, progress)
+    again = confirm_all(store, suspects_of(store, run, threshold=means.threshold), means, progress, stopping)
     store.put_verdicts(run, with_causes(store.verdicts(run), store.confirmations(run)))
     return again
+
+
+def exit_code_of(
+    judgements: Iterable[Judgement], confirmations: Sequence[Confirmation], *, failed: bool, strict: bool = False
+) -> int:
+    """The exit code of what was judged and measured again.
+
+    What was cleared by measuring it again is no regression; what was confirmed is one, even by its history alone.
+    """
+    cleared = {one.suspect.series for one in confirmations if one.cleared}
+    standing = [judgement for judgement in judgements if judgement.series not in cleared]
+    regressed = [replace(one.suspect.judgement, verdict=Verdict.REGRESSION) for one in confirmations if one.regressed]
+    return judge.exit_code([*standing, *regressed], failed=failed, strict=strict)
 
 
 def explain_regressed(store: Store, run: int, under: Under, progress: Progress) -> list[Explained]:

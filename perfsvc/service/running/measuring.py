@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from perfsvc.measure import pool
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Stopping
+from perfsvc.measure.lane import Stopping, never
 from perfsvc.measure.plan import LeftOut
 from perfsvc.model import Measurement
 from perfsvc.service.progress import Progress
@@ -16,11 +16,6 @@ from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.resolving import Resolved
 from perfsvc.service.running.targets import Binaries
 from perfsvc.store import Store
-
-
-def never() -> bool:
-    """For whoever is not told to stop."""
-    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The plan of a run: which device measures what, how it is sampled, and what there is no time for."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -154,7 +154,7 @@ def _left_s(request: RunRequest, recorder: Recorder) -> float | None:
     """What is left of the budget: devices measure at once, so the busiest one tells what was spent."""
     if request.budget_s is None:
         return None
-    spent: Counter[str] = Counter()
+    spent: dict[str, float] = defaultdict(float)
     for one in recorder.begun.held:
         spent[one.device] += one.wall_s
     return max(0.0, request.budget_s - max(spent.values(), default=0.0))

@@ -2,9 +2,8 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from perfsvc import judge
 from perfsvc.errors import SuiteError
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut
@@ -17,14 +16,19 @@ from perfsvc.model import (
     Noise,
     Roof,
     Status,
-    Verdict,
 )
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.confirming.confirm_all import with_causes
 from perfsvc.service.judging.findings import settle
 from perfsvc.service.profiling.profile import Under
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.running.afterwards import confirm_suspects, explain_regressed, judge_measured, means_of
+from perfsvc.service.running.afterwards import (
+    confirm_suspects,
+    exit_code_of,
+    explain_regressed,
+    judge_measured,
+    means_of,
+)
 from perfsvc.service.running.beginning import begin
 from perfsvc.service.running.levels import Levels, levels, noises
 from perfsvc.service.running.measuring import Workers, measure
@@ -78,15 +82,8 @@ class RunOutcome:
         return bool(self.problems) or any(m.status in {Status.FAILED, Status.WRONG} for m in self.measurements)
 
     def exit_code(self, *, strict: bool) -> int:
-        """The command's exit code.
-
-        What was cleared by measuring it again is no regression; what was confirmed is one, even by its history alone.
-        """
-        cleared = {one.suspect.series for one in self.confirmations if one.cleared}
-        standing = [judgement for judgement in self.judgements if judgement.series not in cleared]
-        confirmed = [one.suspect.judgement for one in self.confirmations if one.regressed]
-        regressed = [replace(one, verdict=Verdict.REGRESSION) for one in confirmed]
-        return judge.exit_code([*standing, *regressed], failed=self.failed, strict=strict)
+        """The command's exit code."""
+        return exit_code_of(self.judgements, self.confirmations, failed=self.failed, strict=strict)
 
 
 def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:

@@ -1,0 +1,76 @@
+"""What a person or cron asks a night for, and what its settings ask its run for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfsvc.config import Settings
+from perfsvc.service.judging.policy import thresholds
+from perfsvc.service.running.request import RunRequest
+from perfsvc.suite import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class NightRequest:
+    """The options of a night.
+
+    Attributes:
+        settings: what is in force; a night that is gone on with keeps those that it began with.
+        resume: go on with the night that was stopped before its end.
+        wait_s: seconds to wait for another night to end.
+        command_line: what was typed.
+    """
+
+    settings: Settings
+    resume: bool = False
+    wait_s: float = 0.0
+    command_line: str = ""
+
+
+def run_request(settings: Settings, command_line: str) -> RunRequest:
+    """What a night's run is asked for."""
+    run = settings.run
+    return RunRequest(
+        database=settings.database,
+        suite=settings.suite,
+        devices=run.devices,
+        selection=Selection(run.select, run.exclude),
+        points=run.points,
+        replicas=run.replicas,
+        precision=run.precision,
+        samples=run.samples,
+        seconds=run.seconds,
+        energy=run.energy,
+        spread=run.spread,
+        budget_s=run.budget,
+        limit_s=run.limit,
+        label=settings.nightly.label,
+        confirm=settings.confirm.enabled,
+        profile=settings.profile.enabled,
+        threshold=thresholds(settings),
+        against=settings.baseline.against,
+        command_line=command_line,
+    )
+
+
+def placed(settings: Settings) -> Settings:
+    """The settings with paths that mean the same wherever a night is gone on with."""
+    nightly = settings.nightly.model_copy(update={"folder": settings.nightly.folder.absolute()})
+    dashboard = settings.dashboard.model_copy(update={"folder": settings.dashboard.folder.absolute()})
+    return settings.model_copy(update={"suite": settings.suite.absolute(), "nightly": nightly, "dashboard": dashboard})
+
+
+def restored(stored: Mapping[str, Any], database: str) -> Settings:
+    """The settings that a night began with; the database is the one that they were found in."""
+    return Settings(**{**stored, "database": database})
+
+
+def folder_of(settings: Settings, night: int) -> Path:
+    """Where the files of a night lie."""
+    return settings.nightly.folder / str(night)
+
+
+def log_of(settings: Settings, night: int) -> Path:
+    """Its log: a JSON object a line."""
+    return folder_of(settings, night) / "log.jsonl"

@@ -1,0 +1,234 @@
+"""The stages of a night, a function each. What they need they read from the store, so that each can be done again."""
+
+import contextlib
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from perfsvc.errors import InfrastructureError
+from perfsvc.model import Status, Verdict
+from perfsvc.report import units
+from perfsvc.service import doctor as doctors
+from perfsvc.service import pruning
+from perfsvc.service.checking import check as checks
+from perfsvc.service.checking.check import CheckRequest
+from perfsvc.service.judging import findings as judged_findings
+from perfsvc.service.nightly.snapshot import refuse_changed, snapshot_of
+from perfsvc.service.nightly.tonight import Said, ToldToStopError, Tonight
+from perfsvc.service.profiling.profile import Under
+from perfsvc.service.running.afterwards import (
+    confirm_suspects,
+    exit_code_of,
+    explain_regressed,
+    judge_measured,
+    means_of,
+)
+from perfsvc.service.running.beginning import begin, go_on
+from perfsvc.service.running.measuring import measure
+from perfsvc.service.running.resolving import Resolved, resolve
+from perfsvc.service.running.targets import compile_instruments, compile_units
+from perfsvc.store import State
+
+REPORT = "report.html"
+FAILED = 4
+"""The exit code where a case failed or a benchmark file cannot be used."""
+
+
+def lock(tonight: Tonight) -> Said:
+    """Says how the lock was got, without which there would be no night."""
+    return Said(tonight.lock)
+
+
+def snapshot(tonight: Tonight) -> Said:
+    """Remembers which suite is measured: its revision, and a digest of its files."""
+    suite = tonight.settings.suite
+    found = snapshot_of(suite)
+    revision = found.revision
+    tonight.store.put_snapshot(tonight.number, commit=revision.commit, dirty=revision.dirty, digest=found.digest)
+    if not revision.commit:
+        return Said(f"{suite}, outside any repository")
+    return Said(f"{suite} at {revision.commit[:10]}" + (", with uncommitted changes" if revision.dirty else ""))
+
+
+def doctor(tonight: Tonight) -> Said:
+    """Looks at all that perfsvc uses; fails where something is missing that it needs."""
+    rows = doctors.checkup(None)
+    missing = [row for row in rows if row.ok is False]
+    for row in missing:
+        lacking = f"{row.check}: {row.found}"
+        tonight.log.warning(lacking, cure=row.cure)
+    if missing:
+        what = "; ".join(f"{row.check}: {row.found}" for row in missing)
+        raise InfrastructureError(what, cure=missing[0].cure)
+    return Said(f"nothing is missing, {sum(row.ok is None for row in rows)} optional things are not here")
+
+
+def check(tonight: Tonight) -> Said:
+    """Checks the kernels' binaries against their baseline, for the architectures of the devices or those asked for."""
+    asked = tonight.settings.check
+    if not asked.enabled:
+        return Said("the settings do not want it", skipped=True)
+    targets = () if asked.architectures else (device.target for device in tonight.devices().values())
+    architectures = asked.architectures or tuple(sorted({one for one in targets if one.startswith("sm_")}))
+    if not architectures:
+        return Said("no device here runs what nvcc makes", skipped=True)
+    row, request = tonight.row, tonight.request
+    tonight.store.forget_checks(row.host, row.command_line, row.started)
+    outcome = checks.check(
+        CheckRequest(
+            tonight.settings.database,
+            request.suite,
+            architectures,
+            request.selection,
+            points=request.points or "full",
+            command_line=row.command_line,
+        ),
+        tonight.log,
+    )
+    told = Counter(one.verdict for one in outcome.verdicts)
+    return Said(f"check {outcome.check}: {_counted(told)}", outcome.exit_code(strict=False))
+
+
+def run(tonight: Tonight) -> Said:
+    """Measures the suite; a run that was cut short goes on under its number, with what it holds already."""
+    refuse_changed(tonight.row, tonight.settings.suite)
+    store, number = tonight.store, tonight.row.run
+    resolved = resolve(tonight.request, tonight.log)
+    if number is None or store.run(number).state is not State.FINISHED:
+        binaries = compile_units(resolved.targets, tonight.log)
+        begun = begin(store, tonight.request, night=tonight.number) if number is None else go_on(store, number)
+        tonight.log.bind(run=begun.run)
+        with contextlib.ExitStack() as ended:
+            workers = tonight.workers(ended)
+            measure(resolved, binaries, store=store, begun=begun, workers=workers, progress=tonight.log)
+    if store.run(tonight.run).state is not State.FINISHED:
+        raise ToldToStopError
+    return _measured(tonight, resolved)
+
+
+def judge(tonight: Tonight) -> Said:
+    """Compares each series of the run with its baseline."""
+    judgements = judge_measured(tonight.store, tonight.run, tonight.request)
+    failed = _has_failed(tonight)
+    return Said(_counted(Counter(one.verdict for one in judgements)), exit_code_of(judgements, (), failed=failed))
+
+
+def confirm(tonight: Tonight) -> Said:
+    """Measures the suspects of the run again, the baseline's binary and tonight's in turn."""
+    settings, store, number = tonight.settings, tonight.store, tonight.run
+    if not settings.confirm.enabled:
+        return Said("the settings do not want it", skipped=True)
+    devices = tonight.devices()
+    means = means_of(
+        tonight.request,
+        devices,
+        compile_instruments(devices.values(), tonight.log),
+        seed=store.run(number).provenance.seed,
+        servers=tonight.servers,
+        say=tonight.log.say,
+    )
+    means = replace(means, budget_s=settings.confirm.budget)
+    confirm_suspects(store, number, means, tonight.log, tonight.stopping)
+    if tonight.stopping():
+        raise ToldToStopError
+    confirmations, verdicts = store.confirmations(number), store.verdicts(number)
+    causes = Counter(str(one.cause) for one in confirmations)
+    told = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
+    failed = _has_failed(tonight)
+    return Said(told or "there was no suspect", exit_code_of(verdicts, confirmations, failed=failed))
+
+
+def profile(tonight: Tonight) -> Said:
+    """Has Nsight Compute say why those cases take longer that are confirmed to, where it is there."""
+    store, number = tonight.store, tonight.run
+    if not tonight.settings.profile.enabled:
+        return Said("the settings do not want it", skipped=True)
+    if not any(one.regressed for one in store.confirmations(number)):
+        return Said("nothing is confirmed to take longer", skipped=True)
+    said: list[str] = []
+    devices = tonight.devices()
+    under = Under(devices, compile_instruments(devices.values(), tonight.log), say=said.append)
+    explain_regressed(store, number, under, tonight.log)
+    explained = store.explained(number)
+    for line in said:
+        tonight.log.say(line)
+    if said and not explained:
+        return Said(said[0], skipped=True)
+    told = sum(bool(one.sentence) for one in explained)
+    return Said(f"{told} of {units.count(len(explained), 'regression')} explained")
+
+
+def findings(tonight: Tonight) -> Said:
+    """Brings the findings up to date: raises what is new, resolves what is over."""
+    settled = judged_findings.settle(tonight.store, tonight.run, threshold=tonight.request.threshold)
+    told = {"raised": settled.raised, "opened again": settled.reopened, "resolved": settled.resolved}
+    return Said(", ".join(f"{len(numbers)} {what}" for what, numbers in told.items() if numbers) or "nothing new")
+
+
+def report(tonight: Tonight) -> Said:
+    """Writes what was measured as a page of its own."""
+    from perfsvc.report import frames
+
+    destination = tonight.folder / REPORT
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    aside = destination.with_name(f".{REPORT}.new")
+    frames.write(frames.frame(tonight.store.columns([tonight.run])), "html", aside)
+    aside.replace(destination)
+    return Said(str(destination))
+
+
+def page(tonight: Tonight) -> Said:
+    """Builds the site."""
+    from perfsvc.service.dashboard import build
+
+    wanted = tonight.settings.dashboard
+    if not wanted.enabled:
+        return Said("the settings do not want it", skipped=True)
+    pages = build(tonight.store, wanted.folder)
+    return Said(f"{units.count(len(pages), 'page')} in {wanted.folder}")
+
+
+def notify(tonight: Tonight) -> Said:
+    """Tells people what is new."""
+    from perfsvc.service.notifying import notify as tell
+
+    return Said(tell(tonight.store, tonight.number, tonight.settings, tonight.log.say))
+
+
+def prune(tonight: Tonight) -> Said:
+    """Removes what nobody wants to keep any more and nothing needs."""
+    settings = tonight.settings
+    pruned = pruning.prune(
+        tonight.store,
+        settings.retention,
+        datetime.now(UTC),
+        nights=settings.nightly.folder,
+        against=settings.baseline.against,
+        suite=settings.suite,
+    )
+    return Said(pruned.said)
+
+
+def _measured(tonight: Tonight, resolved: Resolved) -> Said:
+    """What a run holds, in a line; and what is wrong with the suite."""
+    held = tonight.store.run(tonight.run)
+    parts = [
+        f"run {held.id}: {units.count(held.cases, 'case')} on {units.count(len(held.devices), 'device')}",
+        *(f"{count} {status}" for status, count in sorted(held.counts.items()) if status is not Status.OK),
+    ]
+    if left_out := len(tonight.store.left_out(held.id)):
+        parts.append(f"{left_out} left out")
+    problems, _ = resolved.found.split_problems(resolved.request.selection)
+    for problem in problems:
+        tonight.log.warning(problem.what, cure=problem.cure, path=problem.path)
+    if problems:
+        parts.append(f"{units.count(len(problems), 'fault')} in benchmark files: {problems[0].what}")
+    return Said(", ".join(parts), FAILED if problems or _has_failed(tonight) else 0)
+
+
+def _has_failed(tonight: Tonight) -> bool:
+    return bool({Status.FAILED, Status.WRONG} & tonight.store.run(tonight.run).counts.keys())
+
+
+def _counted(told: Counter[Verdict]) -> str:
+    return ", ".join(f"{told[verdict]} {verdict}" for verdict in Verdict if told[verdict]) or "nothing to judge"
