@@ -8,7 +8,18 @@ import hashlib
 from perfsvc.model.bisected import Bisection, Commit, Skipped, Trial
 from perfsvc.model.confirmed import Confirmation
 from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Held, Limiter, Occupancy
-from perfsvc.model.findings import Direction, Finding, FindingState, Moved, Shift, Suspect
+from perfsvc.model.findings import (
+    Blame,
+    Direction,
+    EventKind,
+    Finding,
+    FindingEvent,
+    FindingState,
+    Moved,
+    Settled,
+    Shift,
+    Suspect,
+)
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import (
     BESIDE,
@@ -52,6 +63,7 @@ __all__ = [
     "Array",
     "Batch",
     "Bisection",
+    "Blame",
     "Buffer",
     "BufferArg",
     "Call",
@@ -69,11 +81,13 @@ __all__ = [
     "Environment",
     "Error",
     "Estimate",
+    "EventKind",
     "Evidence",
     "Explained",
     "Explanation",
     "Facts",
     "Finding",
+    "FindingEvent",
     "FindingState",
     "Held",
     "HostFinish",
@@ -101,6 +115,7 @@ __all__ = [
     "Rule",
     "ScalarArg",
     "Series",
+    "Settled",
     "Shift",
     "Skipped",
     "Slowdown",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import inf, log
 
 from perfsvc.model.judged import Cause, Judgement, Series
 
@@ -33,6 +34,21 @@ class FindingState(StrEnum):
     IGNORED = "ignored"  # nobody wants to hear of it
 
 
+class EventKind(StrEnum):
+    """What can befall a finding."""
+
+    RAISED = "raised"
+    JOINED = "joined"  # by more series of its cause
+    REOPENED = "reopened"
+    RESOLVED = "resolved"
+    ACKNOWLEDGED = "acknowledged"
+    ACCEPTED = "accepted"
+    IGNORED = "ignored"
+    ASSIGNED = "assigned"
+    COMMENTED = "commented"
+    SPLIT = "split"  # some of its series are a finding of their own
+
+
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """A series that a night raised doubts of, before anybody measured again.
@@ -54,14 +70,31 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Blame:
+    """Suspects of one run that have one cause, which their judgements name.
+
+    Attributes:
+        origin: what that is: the commits, the board, the change of an environment; empty where nobody knows.
+        evidence: how it is known, as a sentence without its full stop.
+        suspects: one at least, of any devices and directions.
+    """
+
+    origin: str
+    evidence: str
+    suspects: tuple[Suspect, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """A series that a finding tells of.
 
     Attributes:
         ratio: its newest level over the one it was compared with, with its confidence interval.
         baseline_run: the run it was compared with.
-        last_run: the newest run that shows the change.
+        last_run: the newest run that shows the change; of it are ratio and ``candidate_s``.
         recovered_run: the run in which it was back at its old level; None while it is not.
+        shift: how it moved.
+        direction: where to.
     """
 
     series: Series
@@ -73,28 +106,31 @@ class Moved:
     candidate_s: float | None
     last_run: int
     recovered_run: int | None = None
+    shift: Shift = Shift.LOSS
+    direction: Direction = Direction.SLOWER
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause that someone should look at, on one device, and the series it moved.
+    """One cause that someone should look at, and the series it moved, on one device or several.
 
     Attributes:
+        origin: what the cause is: the commits, the board, the change of an environment; empty where nobody knows.
         first_run: the run that raised it.
         last_run: the newest run that shows it.
         evidence: why it was raised.
         reason: why it is in its state; empty while it is open.
         by: who put it there; empty where perfsvc did.
         at: when.
+        moved: what it moved, one at least.
+        owner: who looks after it; empty where nobody does.
+        ignored_until: when it is open again by itself; None where it is not ignored, or without an end.
         why: what its code does slower, by the newest profiles of one of its cases; empty where nobody looked.
     """
 
     id: int
     cause: Cause
-    shift: Shift
-    direction: Direction
-    device: str  # UUID
-    device_model: str
+    origin: str
     first_run: int
     last_run: int
     state: FindingState
@@ -103,4 +139,67 @@ class Finding:
     by: str
     at: datetime
     moved: tuple[Moved, ...]
+    owner: str = ""
+    ignored_until: datetime | None = None
     why: str = ""
+
+    @property
+    def direction(self) -> Direction:
+        """Where its series moved: slower, unless all became faster."""
+        slower = any(one.direction is Direction.SLOWER for one in self.moved)
+        return Direction.SLOWER if slower else Direction.FASTER
+
+    @property
+    def shifts(self) -> tuple[Shift, ...]:
+        """How its series moved, each way once."""
+        return tuple(dict.fromkeys(one.shift for one in self.moved))
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """The models of the devices that it shows on, by UUID."""
+        return {one.series.device: one.series.device_model for one in self.moved}
+
+    @property
+    def standing(self) -> tuple[Moved, ...]:
+        """What is not back at its old level, the largest change first."""
+        left = [one for one in self.moved if one.recovered_run is None]
+        return tuple(sorted(left, key=lambda one: abs(log(one.ratio)) if one.ratio else inf, reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class FindingEvent:
+    """Something that befell a finding.
+
+    Attributes:
+        finding: its number.
+        run: the run that did it; None where a person did.
+        by: who did; empty where perfsvc did.
+        said: what is to be said of it: the evidence, a reason, a comment, the new owner.
+    """
+
+    id: int
+    finding: int
+    kind: EventKind
+    run: int | None
+    by: str
+    at: datetime
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a run changed of findings, by their numbers.
+
+    Attributes:
+        raised: the new ones.
+        joined: those that stood and tell of more series since.
+        reopened: those that were resolved and show again, or whose time of being ignored is over.
+        resolved: those whose series are all back.
+        seen: those that stood and show still.
+    """
+
+    raised: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
+    reopened: tuple[int, ...] = ()
+    resolved: tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from perfsvc.model import Case, Explained, Judgement, Profiled
+from perfsvc.model import Case, Explained, Finding, FindingEvent, Judgement, Profiled
 from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, Shown
 
 
@@ -114,6 +114,16 @@ def _judgement(judged: Judgement) -> dict[str, Any]:
     }
 
 
+def finding_json(finding: Finding, events: Sequence[FindingEvent]) -> dict[str, Any]:
+    """A finding for ``--format json``, with what befell it."""
+    return {**_finding(finding), "events": [plain(one) for one in events]}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    told = {"direction": finding.direction, "shifts": finding.shifts, "devices": finding.devices}
+    return {**_fields(finding), **plain(told)}
+
+
 OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     ResultRow: _result,
     MetricRow: _result,
@@ -121,5 +131,6 @@ OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     Doubt: _of_case,
     Profiled: _of_case,
     Explained: _of_case,
+    Finding: _finding,
 }
 """How the rows that nest others are made flat."""

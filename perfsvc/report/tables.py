@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc.model import Judgement
-from perfsvc.report.findings_table import findings_table
+from perfsvc.report.findings_table import finding_table, findings_table
 from perfsvc.report.history_table import history_table
 from perfsvc.report.layout import Responsive, counts, grid, verdict_word
 from perfsvc.report.listings import cases_table, devices_table, doctor_table, pins_table, runs_table
-from perfsvc.report.plain import comparison_json, plain, run_json
+from perfsvc.report.plain import comparison_json, finding_json, plain, run_json
 from perfsvc.report.rows import ComparedRun
 from perfsvc.report.run_table import doubt_text, run_table
 from perfsvc.report.verdict_lines import named, reason_lines, written
@@ -24,6 +24,8 @@ __all__ = [
     "devices_table",
     "doctor_table",
     "doubt_text",
+    "finding_json",
+    "finding_table",
     "findings_table",
     "history_table",
     "pins_table",

@@ -178,6 +178,11 @@ def pins(connection: Connection) -> list[Pin]:
     ]
 
 
+def spots_of(connection: Connection, series: Iterable[Series], run: int) -> dict[Series, _Held]:
+    """Where the levels of each series of a run lie: like ``keys_of``, with a former name that was given anew apart."""
+    return _held(connection, series, run, _devices(connection))
+
+
 def keys_of(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]:
     """Where each series lies in the database; one whose case or device was never stored is absent."""
     return _keys(connection, list(series), _devices(connection))
@@ -284,7 +289,7 @@ def _judged(connection: Connection, keys: Iterable[_Held], before_run: int) -> d
 def _accepted_findings(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
     own = own_name(FindingCases.last_run_id)
-    series = (Cases.lineage_id, own, Findings.device_id, FindingCases.metric, FindingCases.mode)
+    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.mode)
     query = (
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, ForeignKey, Index, insert, select
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ColumnElement, Connection, Engine, ForeignKey, Index, and_, insert, or_, select
+from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from perfsvc.model import (
     MAX_ERROR,
     TIME,
-    Case,
     Cause,
     Confirmation,
     Direction,
@@ -28,6 +27,7 @@ from perfsvc.store import batches
 from perfsvc.store.columntypes import number
 from perfsvc.store.engine import transaction
 from perfsvc.store.interning import case_id, case_of, device_id, new_id
+from perfsvc.store.naming import own_name
 from perfsvc.store.samples import pack, unpack
 from perfsvc.store.tables import Base, Big, Cases, Devices, Free, Key
 
@@ -35,7 +35,7 @@ SIDES = ("baseline", "candidate")
 
 
 class Confirmations(Base):
-    """A suspect of a run that was measured again; ``judged`` and ``judged_ratio`` are what the run said of it."""
+    """A suspect of a run that was measured again; ``judged`` and what begins with it are what the run said of it."""
 
     __tablename__ = "confirmations"
     __table_args__ = (Index(None, "case_id", "device_id", "metric", "mode", "run_id"),)
@@ -49,6 +49,8 @@ class Confirmations(Base):
     baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     judged: Mapped[Verdict]
     judged_ratio: Mapped[float | None]
+    judged_baseline_s: Mapped[float | None]
+    judged_candidate_s: Mapped[float | None]
     shift: Mapped[Shift]
     direction: Mapped[Direction]
     cause: Mapped[Cause]
@@ -102,10 +104,15 @@ class Confirmed:
         """What came of the suspects of a run, in the order they were measured again, cleared ones included.
 
         Of each process there are samples (rounded to float32), what it had of another metric that was in doubt, status
-        and reason; of the suspect its runs, verdict and ratio.
+        and reason; of the suspect, under the present name of its case, its runs, verdict, levels and ratio.
         """
         with transaction(self._engine, writes=False) as connection:
             return _of_run(connection, run)
+
+    def measured_again(self, run: int) -> set[Series]:
+        """The suspects of a run that were measured again, under the present names of their cases."""
+        with transaction(self._engine, writes=False) as connection:
+            return {_series(row) for row in connection.execute(_named(Confirmations.run_id == run))}
 
 
 def _put(connection: Connection, confirmation: Confirmation) -> None:
@@ -119,6 +126,8 @@ def _put(connection: Connection, confirmation: Confirmation) -> None:
         "baseline_run_id": judged.baseline_run,
         "judged": judged.verdict,
         "judged_ratio": number(judged.ratio),
+        "judged_baseline_s": number(judged.baseline_s),
+        "judged_candidate_s": number(judged.candidate_s),
         "shift": confirmation.suspect.shift,
         "direction": confirmation.suspect.direction,
         "cause": confirmation.cause,
@@ -159,16 +168,29 @@ def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -
 
 
 def _of_run(connection: Connection, run: int) -> list[Confirmation]:
-    query = (
-        select(Confirmations, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
-        .join(Cases, Cases.id == Confirmations.case_id)
-        .join(Devices, Devices.id == Confirmations.device_id)
-        .where(Confirmations.run_id == run)
-        .order_by(Confirmations.id)
-    )
-    rows = connection.execute(query).all()
+    rows = connection.execute(_named(Confirmations.run_id == run)).all()
     turns = _turns(connection, [row.id for row in rows])
     return [_confirmation(row, turns[row.id]) for row in rows]
+
+
+def _named(*where: ColumnElement[bool]) -> Any:
+    """Confirmations, each with the name under which its case is handed out (``naming.own_name``)."""
+    present, own = aliased(Cases), own_name(Confirmations.run_id)
+    named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
+    names = (present.benchmark, present.variant, present.point, present.version, Devices.uuid, Devices.model)
+    return (
+        select(Confirmations, *names)
+        .join(Cases, Cases.id == Confirmations.case_id)
+        .join(Devices, Devices.id == Confirmations.device_id)
+        .join(present, and_(present.lineage_id == Cases.lineage_id, named))
+        .where(*where)
+        .order_by(Confirmations.id)
+    )
+
+
+def _series(row: Any) -> Series:
+    case = case_of(row.benchmark, row.variant, row.point, row.version)
+    return Series(case, row.uuid, row.model, row.metric, row.mode)
 
 
 def _turns(connection: Connection, confirmations: Sequence[int]) -> Mapping[int, Sequence[Any]]:
@@ -180,12 +202,17 @@ def _turns(connection: Connection, confirmations: Sequence[int]) -> Mapping[int,
 
 
 def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
-    case = case_of(row.benchmark, row.variant, row.point, row.version)
-    series = Series(case, row.uuid, row.model, row.metric, row.mode)
+    series = _series(row)
     judged = Judgement(
-        series, row.judged, ratio=row.judged_ratio, baseline_run=row.baseline_run_id, candidate_run=row.run_id
+        series,
+        row.judged,
+        ratio=row.judged_ratio,
+        baseline_run=row.baseline_run_id,
+        candidate_run=row.run_id,
+        baseline_s=row.judged_baseline_s,
+        candidate_s=row.judged_candidate_s,
     )
-    sides = {side: tuple(_measured(one, case, series) for one in turns if one.side == side) for side in SIDES}
+    sides = {side: tuple(_measured(one, series) for one in turns if one.side == side) for side in SIDES}
     return Confirmation(
         Suspect(judged, row.shift, row.direction),
         row.cause,
@@ -205,11 +232,11 @@ def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
     )
 
 
-def _measured(turn: Any, case: Case, series: Series) -> Measurement:
+def _measured(turn: Any, series: Series) -> Measurement:
     samples = () if turn.samples is None else unpack(turn.samples)
     named = turn.value is not None and series.metric != MAX_ERROR
     return Measurement(
-        case,
+        series.case,
         series.device,
         turn.number,
         turn.status,

@@ -1,114 +1,231 @@
-"""Findings: raised from what moved, seen again, recovered from, accepted.
+"""Findings as runs change them: raised from what moved, joined, seen again, recovered from.
 
 A series is in one finding at a time: as long as that one stands, whatever moves the series the same way is more of it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, insert, select, update
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Connection, and_, exists, insert, or_, select, update
 
-from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Direction, Finding, FindingState, Judgement, Mode, Moved, Series, Suspect
-from perfsvc.store.baselines import Key, keys_of
+from perfsvc.model import (
+    Blame,
+    Cause,
+    Direction,
+    EventKind,
+    FindingState,
+    Judgement,
+    Mode,
+    Series,
+    Settled,
+    Suspect,
+)
+from perfsvc.store import finding_events
+from perfsvc.store.baselines import spots_of
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import case_id, case_of, new_id
-from perfsvc.store.profiles import Explanations
-from perfsvc.store.tables import Cases, Devices, FindingCases, Findings
+from perfsvc.store.finding_rows import STANDING, places
+from perfsvc.store.interning import case_id, device_id, new_id
+from perfsvc.store.naming import own_name
+from perfsvc.store.tables import Cases, FindingCases, Findings
 
-STANDING = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
-"""The states in which a finding still speaks for its series: no other is raised of them."""
+Held = tuple[tuple[int, int], int, str, Mode]
+"""A series in the database, as ``baselines.spots_of`` tells it: lineage and own name, device, metric, mode."""
+
+JOINED = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
+"""The states of findings that more series of their cause join. What is ignored are cases, and not all that may come."""
 
 
-def raise_finding(connection: Connection, run: int, suspects: Sequence[Suspect], evidence: str) -> list[int]:
-    """Raises one finding of suspects that share all but their series; see ``Store.raise_finding``."""
-    keys = keys_of(connection, [suspect.series for suspect in suspects])
-    held = _held(connection, set(keys.values()), suspects[0].direction)
-    known: set[int] = set()
-    fresh = []
-    for suspect in suspects:
-        place = _place_of(held.get(keys[suspect.series], ()), suspect.judgement)
+def settle(
+    connection: Connection, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[Blame], now: datetime
+) -> Settled:
+    """All that a run changes of findings; see ``Store.settle_findings``."""
+    resolved = recover(connection, run, back, now)
+    told = [raise_finding(connection, run, blame, now) for blame in blames]
+    over = _end_ignoring(connection, run, now)
+    return Settled(
+        _all(one.raised for one in told),
+        _all(one.joined for one in told),
+        _all([over, *(one.reopened for one in told)]),
+        tuple(resolved),
+        _all(one.seen for one in told),
+    )
+
+
+def _all(numbers: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    return tuple(sorted({one for some in numbers for one in some}))
+
+
+# --- raising ---------------------------------------------------------------------------------------------------------
+
+
+def raise_finding(connection: Connection, run: int, blame: Blame, now: datetime) -> Settled:
+    """Puts suspects of one cause where they belong; see ``Store.raise_finding``."""
+    spots = spots_of(connection, [suspect.series for suspect in blame.suspects], run)
+    held = _held(connection, set(spots.values()))
+    fresh: list[Suspect] = []
+    reopened: set[int] = set()
+    seen: set[int] = set()
+    for suspect in blame.suspects:
+        place = _place_of(held.get((spots[suspect.series], suspect.direction), ()), suspect.judgement, run)
         if place is None:
             fresh.append(suspect)
+        elif _see_again(connection, run, place, suspect.judgement):
+            reopened.add(place.finding_id)
         else:
-            _see_again(connection, run, place, suspect.judgement)
-            known.add(place.finding_id)
-    raised = [_insert(connection, run, fresh, evidence)] if fresh else []
-    return [*sorted(known), *raised]
+            seen.add(place.finding_id)
+    for finding in sorted(reopened):
+        _set_open(connection, finding, blame.evidence, run=run, now=now)
+    settled = Settled(reopened=tuple(sorted(reopened)), seen=tuple(sorted(seen - reopened)))
+    if not fresh:
+        return settled
+    joined = _of_origin(connection, blame, fresh)
+    if joined is None:
+        return replace(settled, raised=(_insert(connection, run, replace(blame, suspects=tuple(fresh)), now),))
+    _join(connection, run, joined, replace(blame, suspects=tuple(fresh)), now)
+    return replace(settled, joined=(joined,))
 
 
-def _held(connection: Connection, keys: set[Key], direction: Direction) -> Mapping[Key, Sequence[Any]]:
-    """The findings of each series that moved it the same way and may still speak for it, newest first."""
+def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held, Direction], Sequence[Any]]:
+    """The places of each series in findings, by where it moved in them, the newest finding first."""
     query = (
-        select(FindingCases, Findings.state, Findings.device_id, Cases.lineage_id)
+        select(FindingCases, Findings.state, Cases.lineage_id, own_name(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(Cases.lineage_id.in_({lineage for lineage, *_ in keys}), Findings.direction == direction)
-        .where(Findings.state.in_((*STANDING, FindingState.RESOLVED)))
+        .where(Cases.lineage_id.in_({lineage for (lineage, _), *_ in spots}))
         .order_by(FindingCases.finding_id.desc())
     )
-    held: dict[Key, list[Any]] = defaultdict(list)
+    held: dict[tuple[Held, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
-        held[row.lineage_id, row.device_id, row.metric, row.mode].append(row)
+        spot = ((row.lineage_id, row.own_name), row.device_id, row.metric, row.mode)
+        held[spot, row.direction].append(row)
     return held
 
 
-def _place_of(rows: Iterable[Any], judgement: Judgement) -> Any | None:
-    """The place of a series in a finding that stands, or in one that it recovered from to the very same level."""
-    standing = [row for row in rows if row.state in STANDING or row.baseline_run_id == judgement.baseline_run]
-    return next(iter(standing), None)
+def _place_of(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
+    """The place of a series in the finding that speaks for it.
 
-
-def _see_again(connection: Connection, run: int, place: Any, judgement: Judgement) -> None:
-    """Notes that a run shows what a finding tells; one that was resolved is open again."""
-    seen = update(FindingCases).where(*_same_place(place))
-    newest = {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
-    connection.execute(seen.values(last_run_id=run, recovered_run_id=None, **newest))
-    connection.execute(update(Findings).where(Findings.id == place.finding_id).values(last_run_id=run))
-    if place.state is FindingState.RESOLVED:
-        _set_state(connection, place.finding_id, FindingState.OPEN)
-
-
-def _same_place(place: Any) -> tuple[ColumnElement[bool], ...]:
-    return (
-        FindingCases.finding_id == place.finding_id,
-        FindingCases.case_id == place.case_id,
-        FindingCases.metric == place.metric,
-        FindingCases.mode == place.mode,
+    That is one that stands, or that it recovered from to the very same level, or that has seen this run or later ones
+    already, whatever became of it since.
+    """
+    speaking = (
+        row
+        for row in rows
+        if row.state in STANDING
+        or row.last_run_id >= run
+        or (row.state is FindingState.RESOLVED and row.baseline_run_id == judgement.baseline_run)
     )
+    return next(speaking, None)
 
 
-def _insert(connection: Connection, run: int, suspects: Sequence[Suspect], evidence: str) -> int:
-    first = suspects[0]
-    devices = select(Devices.id).where(Devices.uuid == first.series.device)
+def _see_again(connection: Connection, run: int, place: Any, judgement: Judgement) -> bool:
+    """Notes that a run shows what a finding tells, and returns whether that opens a resolved one again."""
+    stands = place.state in STANDING
+    if place.last_run_id > run or (place.last_run_id == run and not stands):
+        return False
+    newest = {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
+    case = _case_of(connection, place, judgement.series)
+    seen = update(FindingCases).where(*same_place(place))
+    connection.execute(seen.values(case_id=case, last_run_id=run, recovered_run_id=None, **newest))
+    connection.execute(
+        update(Findings).where(Findings.id == place.finding_id, Findings.last_run_id < run).values(last_run_id=run)
+    )
+    return not stands
+
+
+def _case_of(connection: Connection, place: Any, series: Series) -> int:
+    """The case under the name that the run has, by which a name that was given anew is told from its heir's."""
+    case = case_id(connection, series.case)
+    if case == place.case_id:
+        return case
+    names = ("finding_id", "device_id", "metric", "mode")
+    beside = exists().where(
+        FindingCases.case_id == case, *(getattr(FindingCases, n) == getattr(place, n) for n in names)
+    )
+    return int(place.case_id) if connection.scalar(select(beside)) else case
+
+
+def same_place(place: Any) -> tuple[ColumnElement[bool], ...]:
+    """That a row is a certain one of what a finding moved."""
+    names = ("finding_id", "case_id", "device_id", "metric", "mode")
+    return tuple(getattr(FindingCases, name) == getattr(place, name) for name in names)
+
+
+def _of_origin(connection: Connection, blame: Blame, fresh: Sequence[Suspect]) -> int | None:
+    """The newest finding of the same cause that somebody may still look at, and that tells of none of the series."""
+    if not blame.origin:
+        return None
+    devices = {one.series.device: device_id(connection, one.series.device) for one in fresh}
+    told = or_(
+        *(
+            and_(
+                FindingCases.case_id == case_id(connection, one.series.case),
+                FindingCases.device_id == devices[one.series.device],
+                FindingCases.metric == one.series.metric,
+                FindingCases.mode == one.series.mode,
+            )
+            for one in fresh
+        )
+    )
+    query = (
+        select(Findings.id)
+        .where(Findings.cause == _cause_of(blame), Findings.origin == blame.origin, Findings.state.in_(JOINED))
+        .where(~exists().where(FindingCases.finding_id == Findings.id, told))
+        .order_by(Findings.id.desc())
+        .limit(1)
+    )
+    return connection.scalar(query)
+
+
+def _cause_of(blame: Blame) -> Cause | None:
+    return blame.suspects[0].judgement.cause
+
+
+def _insert(connection: Connection, run: int, blame: Blame, now: datetime) -> int:
     row = {
-        "cause": first.judgement.cause,
-        "shift": first.shift,
-        "direction": first.direction,
-        "device_id": connection.execute(devices).scalar_one(),
+        "cause": _cause_of(blame),
+        "origin": blame.origin,
         "first_run_id": run,
         "last_run_id": run,
-        "evidence": evidence,
+        "evidence": blame.evidence,
         "state": FindingState.OPEN,
         "reason": "",
         "set_by": "",
-        "set_at": datetime.now(UTC),
+        "set_at": now,
+        "owner": "",
+        "ignored_until": None,
     }
     finding = new_id(connection, Findings, row)
-    moved = [_moved_row(connection, run, finding, suspect.judgement) for suspect in suspects]
-    connection.execute(insert(FindingCases), moved)
+    _put_moved(connection, run, finding, blame.suspects)
+    finding_events.put(connection, [finding], EventKind.RAISED, blame.evidence, run=run, at=now)
     return finding
 
 
-def _moved_row(connection: Connection, run: int, finding: int, judgement: Judgement) -> dict[str, Any]:
+def _join(connection: Connection, run: int, finding: int, blame: Blame, now: datetime) -> None:
+    _put_moved(connection, run, finding, blame.suspects)
+    newer = update(Findings).where(Findings.id == finding, Findings.last_run_id < run)
+    connection.execute(newer.values(last_run_id=run))
+    names = ", ".join(sorted({suspect.series.case.id for suspect in blame.suspects}))
+    finding_events.put(connection, [finding], EventKind.JOINED, f"{names}: {blame.evidence}", run=run, at=now)
+
+
+def _put_moved(connection: Connection, run: int, finding: int, suspects: Sequence[Suspect]) -> None:
+    rows = [_moved_row(connection, run, finding, suspect) for suspect in suspects]
+    connection.execute(insert(FindingCases), rows)
+
+
+def _moved_row(connection: Connection, run: int, finding: int, suspect: Suspect) -> dict[str, Any]:
+    judgement, series = suspect.judgement, suspect.series
     return {
         "finding_id": finding,
-        "case_id": case_id(connection, judgement.series.case),
-        "metric": judgement.series.metric,
-        "mode": judgement.series.mode,
+        "case_id": case_id(connection, series.case),
+        "device_id": device_id(connection, series.device),
+        "metric": series.metric,
+        "mode": series.mode,
+        "shift": suspect.shift,
+        "direction": suspect.direction,
         "ratio": number(judgement.ratio),
         "low": number(judgement.low),
         "high": number(judgement.high),
@@ -120,136 +237,48 @@ def _moved_row(connection: Connection, run: int, finding: int, judgement: Judgem
     }
 
 
-def recover(connection: Connection, run: int, back: Iterable[tuple[int, Series]]) -> list[int]:
+# --- recovering ------------------------------------------------------------------------------------------------------
+
+
+def recover(connection: Connection, run: int, back: Iterable[tuple[int, Series]], now: datetime) -> list[int]:
     """Notes which series of which findings are back at their old levels; see ``Store.recover``."""
-    places = list(back)
-    keys = keys_of(connection, {series for _, series in places})
-    lineages: dict[tuple[int, str, Mode], set[int]] = defaultdict(set)
-    for finding, series in places:
-        if series in keys:
-            lineages[finding, series.metric, series.mode].add(keys[series][0])
-    for (finding, metric, mode), of_place in lineages.items():
-        cases = select(Cases.id).where(Cases.lineage_id.in_(of_place))
-        place = (FindingCases.finding_id == finding, FindingCases.metric == metric, FindingCases.mode == mode)
-        here = update(FindingCases).where(*place, FindingCases.case_id.in_(cases))
-        connection.execute(here.values(recovered_run_id=run))
-    touched = {finding for finding, _ in places}
+    wanted = set(back)
+    cases: dict[tuple[int, int, str, Mode], list[int]] = defaultdict(list)
+    for row, series in places(connection, {finding for finding, _ in wanted}):
+        if (row.finding_id, series) in wanted:
+            cases[row.finding_id, row.device_id, row.metric, row.mode].append(row.case_id)
+    for (finding, device, metric, mode), of_place in cases.items():
+        here = (
+            FindingCases.finding_id == finding,
+            FindingCases.device_id == device,
+            FindingCases.metric == metric,
+            FindingCases.mode == mode,
+            FindingCases.case_id.in_(of_place),
+            FindingCases.last_run_id <= run,
+        )
+        connection.execute(update(FindingCases).where(*here).values(recovered_run_id=run))
     still = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
-    whole = select(Findings.id).where(Findings.id.in_(touched), ~still, Findings.state.in_(STANDING))
-    resolved = sorted(connection.scalars(whole))
-    for finding in resolved:
-        _set_state(connection, finding, FindingState.RESOLVED, reason=f"back at its old level in run {run}")
+    resolved = sorted(connection.scalars(select(Findings.id).where(~still, Findings.state.in_(STANDING))))
+    said = f"back at its old level in run {run}"
+    values = {"state": FindingState.RESOLVED, "reason": said, "set_by": "", "set_at": now, "ignored_until": None}
+    connection.execute(update(Findings).where(Findings.id.in_(resolved)).values(values))
+    finding_events.put(connection, resolved, EventKind.RESOLVED, said, run=run, at=now)
     return resolved
 
 
-def accept(connection: Connection, finding: int, *, reason: str, by: str) -> Finding:
-    """Makes where a finding's series are now their level; see ``Store.accept_finding``."""
-    found = get(connection, finding)
-    if found.state in {FindingState.ACCEPTED, FindingState.RESOLVED}:
-        raise UsageError(
-            f"finding {finding} is {found.state.value} already: {found.reason}", cure="see the others: perfsvc findings"
-        )
-    _set_state(connection, finding, FindingState.ACCEPTED, reason=reason, by=by)
-    return get(connection, finding)
+# --- ignoring --------------------------------------------------------------------------------------------------------
 
 
-def _set_state(connection: Connection, finding: int, state: FindingState, *, reason: str = "", by: str = "") -> None:
-    values = {"state": state, "reason": reason, "set_by": by, "set_at": datetime.now(UTC)}
+def _end_ignoring(connection: Connection, run: int, now: datetime) -> list[int]:
+    """Opens the findings again whose time of being ignored is over."""
+    over = (Findings.state == FindingState.IGNORED, Findings.ignored_until <= now)
+    rows = connection.execute(select(Findings.id, Findings.ignored_until).where(*over).order_by(Findings.id)).all()
+    for finding, until in rows:
+        _set_open(connection, finding, f"it was ignored until {until:%Y-%m-%d}", run=run, now=now)
+    return [finding for finding, _ in rows]
+
+
+def _set_open(connection: Connection, finding: int, why: str, *, run: int, now: datetime) -> None:
+    values = {"state": FindingState.OPEN, "reason": "", "set_by": "", "set_at": now, "ignored_until": None}
     connection.execute(update(Findings).where(Findings.id == finding).values(values))
-
-
-def get(connection: Connection, finding: int) -> Finding:
-    """One finding; raises ``NotMeasuredError`` where there is none."""
-    found = findings(connection, Findings.id == finding)
-    if not found:
-        raise NotMeasuredError(f"there is no finding {finding}", cure="perfsvc findings --all")
-    return found[0]
-
-
-def standing(connection: Connection) -> list[Finding]:
-    """Those that still speak for their series, newest first."""
-    return findings(connection, Findings.state.in_(STANDING))
-
-
-def findings(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
-    """Findings, newest first, each with what it moved under the present names of the cases."""
-    query = (
-        select(Findings, Devices.uuid, Devices.model)
-        .join(Devices, Devices.id == Findings.device_id)
-        .where(*where)
-        .order_by(Findings.id.desc())
-    )
-    rows = connection.execute(query).all()
-    numbers = {row.id for row in rows}
-    moved, why = _moved(connection, numbers), _why(connection, numbers)
-    return [_finding(row, moved[row.id], why.get(row.id, "")) for row in rows]
-
-
-def _why(connection: Connection, numbers: set[int]) -> dict[int, str]:
-    """The newest sentence on any of the cases that each finding moved."""
-    shown = Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id)
-    query = (
-        select(Findings.id, Explanations.sentence)
-        .join(FindingCases, FindingCases.finding_id == Findings.id)
-        .join(
-            Explanations,
-            and_(Explanations.case_id == FindingCases.case_id, Explanations.device_id == Findings.device_id, shown),
-        )
-        .where(Findings.id.in_(numbers), Explanations.sentence != "")
-        .order_by(Explanations.id)
-    )
-    return {row.id: row.sentence for row in connection.execute(query)}
-
-
-def _finding(row: Any, moved: Sequence[Moved], why: str) -> Finding:
-    return Finding(
-        id=row.id,
-        cause=row.cause,
-        shift=row.shift,
-        direction=row.direction,
-        device=row.uuid,
-        device_model=row.model,
-        first_run=row.first_run_id,
-        last_run=row.last_run_id,
-        state=row.state,
-        evidence=row.evidence,
-        reason=row.reason,
-        by=row.set_by,
-        at=row.set_at,
-        moved=tuple(moved),
-        why=why,
-    )
-
-
-def _moved(connection: Connection, numbers: set[int]) -> Mapping[int, Sequence[Moved]]:
-    """What each finding moved."""
-    present = aliased(Cases)
-    names = (present.benchmark, present.variant, present.point, present.version)
-    query = (
-        select(FindingCases, *names, Devices.uuid, Devices.model)
-        .join(Findings, Findings.id == FindingCases.finding_id)
-        .join(Devices, Devices.id == Findings.device_id)
-        .join(Cases, Cases.id == FindingCases.case_id)
-        .join(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
-        .where(FindingCases.finding_id.in_(numbers))
-        .order_by(FindingCases.finding_id, FindingCases.case_id, FindingCases.metric, FindingCases.mode)
-    )
-    moved: dict[int, list[Moved]] = defaultdict(list)
-    for row in connection.execute(query):
-        case = case_of(row.benchmark, row.variant, row.point, row.version)
-        moved[row.finding_id].append(_series_moved(row, Series(case, row.uuid, row.model, row.metric, row.mode)))
-    return moved
-
-
-def _series_moved(row: Any, series: Series) -> Moved:
-    return Moved(
-        series,
-        row.ratio,
-        row.low,
-        row.high,
-        baseline_run=row.baseline_run_id,
-        baseline_s=row.baseline_s,
-        candidate_s=row.candidate_s,
-        last_run=row.last_run_id,
-        recovered_run=row.recovered_run_id,
-    )
+    finding_events.put(connection, [finding], EventKind.REOPENED, why, run=run, at=now)

@@ -1,11 +1,11 @@
-"""What the store remembers of judging: verdicts, baselines, findings."""
+"""What the store remembers of judging: verdicts and baselines."""
 
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Engine
 
-from perfsvc.model import Finding, Judgement, Series, Suspect
-from perfsvc.store import baselines, findings, reading, writing
+from perfsvc.model import Judgement, Series
+from perfsvc.store import baselines, reading, writing
 from perfsvc.store.engine import transaction
 from perfsvc.store.rows import Pin
 
@@ -71,43 +71,3 @@ class Judged:
         """Takes the pins of some series, or all, away; returns how many there were."""
         with transaction(self._engine, writes=True) as connection:
             return baselines.unpin(connection, series)
-
-    # --- findings --------------------------------------------------------------------------------------------------
-
-    def raise_finding(self, run: int, suspects: Sequence[Suspect], evidence: str) -> list[int]:
-        """Raises a finding of a run and returns its number, or those of the findings that know of it already.
-
-        A series that is in a finding which stands (open, acknowledged, ignored) goes there, and so does one that
-        recovered from a finding and lost again against the very same baseline: that finding is open again. What is left
-        is one new finding. So a series has never two findings of one direction that stand.
-
-        Args:
-            run: the run that shows it.
-            suspects: one at least; they share device, shift, direction and the judgement's cause.
-            evidence: why, in a sentence.
-        """
-        with transaction(self._engine, writes=True) as connection:
-            return findings.raise_finding(connection, run, suspects, evidence)
-
-    def recover(self, run: int, back: Iterable[tuple[int, Series]]) -> list[int]:
-        """Notes of findings (by their numbers) which series a run shows at their old levels again.
-
-        Returns the numbers of those that are resolved by it: that stood, and of which no series is left.
-        """
-        with transaction(self._engine, writes=True) as connection:
-            return findings.recover(connection, run, back)
-
-    def accept_finding(self, number: int, *, reason: str, by: str = "") -> Finding:
-        """Makes the newest run of each series of a finding its level, but for those that recovered.
-
-        Raises:
-            NotMeasuredError: there is no such finding.
-            UsageError: it is accepted or resolved already.
-        """
-        with transaction(self._engine, writes=True) as connection:
-            return findings.accept(connection, number, reason=reason, by=by)
-
-    def findings(self, *, every: bool = False) -> list[Finding]:
-        """The findings that stand (open, acknowledged, ignored), or every one, newest first."""
-        with transaction(self._engine, writes=False) as connection:
-            return findings.findings(connection) if every else findings.standing(connection)

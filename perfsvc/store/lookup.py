@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import DeviceInfo, Provenance, Status
@@ -52,6 +52,14 @@ def of_commit(connection: Connection, prefix: str) -> RunRow | None:
     if len(commits) > 1:
         raise UsageError(f"{prefix} stands for {len(commits)} commits: {', '.join(commits)}", cure="give more digits")
     return _first(connection, *matches, Runs.git_dirty.is_(False)) or _first(connection, *matches)
+
+
+def commits(connection: Connection, number: int) -> dict[int, str]:
+    """The commits of the nights up to a run; see ``Store.commits``."""
+    scope = select(Runs.scope).where(Runs.id == number).scalar_subquery()
+    nights = (Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), Runs.id < number)
+    query = select(Runs.id, Runs.git_commit).where(or_(Runs.id == number, and_(*nights))).order_by(Runs.id.desc())
+    return dict(connection.execute(query).all())
 
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:

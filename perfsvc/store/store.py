@@ -42,6 +42,7 @@ from perfsvc.store import (
 from perfsvc.store.checks import StaticallyChecked
 from perfsvc.store.confirmations import Confirmed
 from perfsvc.store.engine import connect, file_of, resolve, shown, transaction
+from perfsvc.store.found import Found
 from perfsvc.store.histories import Historied
 from perfsvc.store.judged import Judged
 from perfsvc.store.known import Known
@@ -53,7 +54,7 @@ from perfsvc.store.pruning import Prunes
 from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
 
 
-class Store(Judged, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Outbox, Prunes):
+class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Outbox, Prunes):
     """Everything perfsvc remembers, in SQLite or PostgreSQL.
 
     A context manager. Each method is one transaction, committed when it returns; any trouble with the database is a

@@ -5,8 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfsvc.model import Cause, Confirmation, Direction, Kind, ReplayRecord, Shift, Suspect, Verdict, digest
-from perfsvc.service.judging import findings, suspects
+from perfsvc.model import (
+    Cause,
+    Confirmation,
+    Direction,
+    FindingState,
+    Kind,
+    ReplayRecord,
+    Shift,
+    Suspect,
+    Verdict,
+    digest,
+)
+from perfsvc.service.judging import findings, life, suspects
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.store import State
 
@@ -86,7 +97,7 @@ def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
     (number,) = findings.settle(story.store, 26).raised
-    findings.accept(story.store, number, reason="wanted")
+    life.put(story.store, number, FindingState.ACCEPTED, reason="wanted")
     assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
 
 

@@ -21,7 +21,7 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.service.judging import findings
+from perfsvc.service.judging import findings, life, recovery
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.store import State
 
@@ -173,15 +173,15 @@ def answer(suspect, cause, reason):
     return Confirmation(suspect, cause, reason, threshold=0.01, seed=1, budget_s=60.0, **again)
 
 
-def test_a_confirmed_suspect_is_a_finding_for_all_points_and_modes_of_its_variant(story, night, cases):
+def test_all_that_the_code_of_one_night_moved_is_one_finding(story, night, cases):
     wide = replace(cases[0], point=(("n", 8192),))
     every = [*cases[:2], wide]
     night(times(every))
     _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
-    assert settled(story, 2, suspects) == [1, 2]
-    second, first = story.store.findings()
-    assert sorted(len(one.moved) for one in (first, second)) == [1, 2]
-    assert {one.evidence for one in (first, second)} == {"the old one is faster"}
+    assert settled(story, 2, suspects) == [1]
+    (found,) = story.store.findings()
+    assert (found.origin, found.evidence) == ("the code of run 2", "the old one is faster")
+    assert {one.series.case for one in found.moved} == {*cases[:2], wide}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, nig
 
 
 def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases, found):
-    accepted = findings.accept(story.store, 1, reason="exact results cost that")
+    accepted = life.put(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
     assert (accepted.state, accepted.reason, bool(accepted.by)) == (
         FindingState.ACCEPTED,
         "exact results cost that",
@@ -281,7 +281,7 @@ def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases,
     judged, _ = night(times(cases, "v0"), code=b"other", source=b"edited")
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
     with pytest.raises(UsageError, match="accepted already"):
-        findings.accept(story.store, 1, reason="again")
+        life.put(story.store, 1, FindingState.ACCEPTED, reason="again")
 
 
 @pytest.fixture
@@ -323,7 +323,7 @@ def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(stor
     for number in range(31, 37):
         settled(story, number, nights("v0", by=1.02, **edited)[1])
     (found,) = story.store.findings()
-    assert (found.cause, found.shift) == (Cause.KERNEL, Shift.STEP)
+    assert (found.cause, found.shifts) == (Cause.KERNEL, (Shift.STEP,))
     assert [one for _ in range(8) for one in nights(code=b"third", source=b"cured")[1]] == []
     assert story.store.findings() == []
 
@@ -357,8 +357,8 @@ def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night,
     _, suspects = night(times(cases[:1], "v0"), **EDITED)
     settled(story, 2, suspects)
     standing = [replace(one, moved=(moved,)) for one in story.store.findings()]
-    assert findings.recovered(standing, [tonight]) == []
-    assert findings.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
+    assert recovery.recovered(standing, [tonight]) == []
+    assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
 
 
 def test_a_step_of_the_same_code_is_no_suspect(nights):
@@ -369,7 +369,7 @@ def test_a_board_that_steps_at_once_is_one_finding_of_the_environment(story, nig
     slow = [f"v{place}" for place in range(6)]
     assert [one for _ in range(6) for one in nights(*slow, by=1.02)[1]] == []
     (found,) = story.store.findings()
-    assert (found.cause, found.shift) == (Cause.ENVIRONMENT, Shift.STEP)
+    assert (found.cause, found.shifts) == (Cause.ENVIRONMENT, (Shift.STEP,))
 
 
 def test_an_experiment_raises_no_alert(nights):

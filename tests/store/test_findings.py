@@ -49,8 +49,13 @@ def nights(story):
 def test_a_finding_names_the_series_it_moved(story, nights, tiled, naive):
     assert story.store.raise_finding(2, [suspect(tiled), suspect(naive, ratio=1.3)], "the old one is faster") == [1]
     (found,) = story.store.findings()
-    assert (found.cause, found.shift, found.direction) == (Cause.KERNEL, Shift.LOSS, Direction.SLOWER)
-    assert (found.device, found.first_run, found.last_run, found.state) == ("GPU-1", 2, 2, FindingState.OPEN)
+    assert (found.cause, found.shifts, found.direction) == (Cause.KERNEL, (Shift.LOSS,), Direction.SLOWER)
+    assert (found.devices, found.first_run, found.last_run, found.state) == (
+        {"GPU-1": "NVIDIA H100"},
+        2,
+        2,
+        FindingState.OPEN,
+    )
     assert (found.evidence, found.reason, found.by) == ("the old one is faster", "", "")
     assert {one.series: (one.ratio, one.baseline_run, one.last_run) for one in found.moved} == {
         tiled: (1.2, 1, 2),
@@ -131,7 +136,7 @@ def test_an_accepted_finding_moves_the_level_of_what_it_moved(story, nights, til
     story.store.raise_finding(2, [suspect(tiled), suspect(naive)], "")
     story.store.raise_finding(3, [suspect(tiled)], "")
     story.store.recover(3, [(1, naive)])
-    accepted = story.store.accept_finding(1, reason="larger tiles, fewer registers", by="ann")
+    accepted = story.store.put_finding_state(1, FindingState.ACCEPTED, reason="larger tiles, fewer registers", by="ann")
     assert (accepted.state, accepted.reason, accepted.by) == (
         FindingState.ACCEPTED,
         "larger tiles, fewer registers",
@@ -144,18 +149,18 @@ def test_an_accepted_finding_moves_the_level_of_what_it_moved(story, nights, til
 
 def test_a_later_improvement_comes_after_what_was_accepted(story, nights, tiled):
     story.store.raise_finding(2, [suspect(tiled)], "")
-    story.store.accept_finding(1, reason="so be it")
+    story.store.put_finding_state(1, FindingState.ACCEPTED, reason="so be it")
     story.judge(4, story.tiled, Verdict.IMPROVEMENT)
     assert story.store.accepted_levels([tiled], before_run=5) == {tiled: 4}
 
 
 def test_only_a_finding_that_stands_can_be_accepted(story, nights, tiled):
     with pytest.raises(NotMeasuredError, match="there is no finding 1"):
-        story.store.accept_finding(1, reason="so be it")
+        story.store.put_finding_state(1, FindingState.ACCEPTED, reason="so be it")
     story.store.raise_finding(2, [suspect(tiled)], "")
     story.store.recover(3, [(1, tiled)])
     with pytest.raises(UsageError, match="resolved already: back at its old level in run 3"):
-        story.store.accept_finding(1, reason="so be it")
+        story.store.put_finding_state(1, FindingState.ACCEPTED, reason="so be it")
 
 
 # --- segments --------------------------------------------------------------------------------------------------------

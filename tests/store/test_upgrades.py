@@ -11,7 +11,21 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
-from perfsvc.model import Case, Cause, Checked, Mode, Noise, Roof, Rule, Status, Verdict
+from perfsvc.model import (
+    Case,
+    Cause,
+    Checked,
+    Direction,
+    EventKind,
+    FindingState,
+    Mode,
+    Noise,
+    Roof,
+    Rule,
+    Shift,
+    Status,
+    Verdict,
+)
 from perfsvc.store import StageState, State, Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.samples import unpack
@@ -156,6 +170,27 @@ def test_findings_of_revision_0004_are_read(upgraded, dump):
     findings = upgraded.findings()
     found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
     assert found == [(2, "the old one is faster", CASE)] * (dump.stem > "0003")
+
+
+def test_findings_of_before_revision_0010_say_of_each_series_what_they_said_of_all(upgraded, dump):
+    for found in upgraded.findings():
+        (moved,) = found.moved
+        assert (moved.shift, moved.direction, moved.series.device) == (Shift.LOSS, Direction.SLOWER, "GPU-1")
+        known = ("abc..def", "bob", FindingState.IGNORED) if dump.stem > "0009" else ("", "", FindingState.OPEN)
+        assert (found.origin, found.owner, found.state) == known
+
+
+def test_what_befell_findings_is_read_from_revision_0010_on(upgraded, dump):
+    events = [(one.finding, one.kind, one.run, one.by) for one in upgraded.finding_events()]
+    raised = (1, EventKind.RAISED, 2, "")
+    known = [raised, (1, EventKind.ASSIGNED, None, "ann"), (1, EventKind.IGNORED, None, "ann")]
+    assert events == (known if dump.stem > "0009" else [])
+
+
+def test_an_earlier_finding_goes_on_after_an_upgrade(upgraded, dump):
+    for found in upgraded.findings():
+        upgraded.put_finding_state(found.id, FindingState.RESOLVED, by="ann")
+        assert upgraded.put_finding_state(found.id, FindingState.OPEN, by="ann").moved == found.moved
 
 
 def test_confirmations_of_revision_0005_are_read(upgraded, dump):

@@ -74,7 +74,8 @@ class _History:
             return True
         series = judgement.series
         again = any(series in self._measured_again(run) for run in since)
-        return not again and not any(_tells(one, series, since) for one in self._findings)
+        # Tonight is among them: what it settled already must not look like news to whoever settles it once more.
+        return not again and not any(_tells(one, series, [*since, self.runs[-1]]) for one in self._findings)
 
     def suspect(self, judgement: Judgement, change: Change) -> Suspect:
         """The suspect that a change makes: tonight against the last night before it that ran other code."""
@@ -121,7 +122,7 @@ class _History:
 
     @cached_property
     def _measured_again(self) -> Callable[[int], Container[Series]]:
-        return cache(lambda run: {one.suspect.series for one in self.store.confirmations(run)})
+        return cache(self.store.measured_again)
 
     @cached_property
     def _findings(self) -> Sequence[Finding]:

@@ -28,6 +28,7 @@ from perfsvc.model import (
     Estimate,
     Explained,
     Facts,
+    FindingState,
     Judgement,
     Kind,
     Limiter,
@@ -107,7 +108,10 @@ def fill(store: Store) -> None:
     slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
     store.put_verdicts(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
     suspect = Suspect(slower, Shift.LOSS, Direction.SLOWER)
-    store.raise_finding(second, [suspect], "the old one is faster")
+    (finding,) = store.raise_finding(second, [suspect], "the old one is faster", "abc..def")
+    store.assign_finding(finding, "bob", by="ann")
+    until = started.replace(year=started.year + 1)
+    store.put_finding_state(finding, FindingState.IGNORED, reason="wanted", by="ann", until=until)
     store.put_confirmation(
         Confirmation(
             suspect,

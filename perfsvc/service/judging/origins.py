@@ -1,0 +1,103 @@
+"""Origins: what suspects have in common that one cause moved, in words that are the same on every board and night."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from perfsvc.model import Cause, Environment, Suspect
+from perfsvc.service.judging.sides import sides_of
+from perfsvc.store import Built, Place, Store
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What moved the suspects of a run: its commits, a compiler, a driver, a board; each run is read once.
+
+    Args:
+        store: holds the runs.
+        run: that raised the suspects.
+    """
+
+    store: Store
+    run: int
+
+    def of(self, suspect: Suspect) -> str:
+        """What moved a suspect whose judgement names its cause.
+
+        - of the code, the commits since the last night that ran other code: ``1a2b3c4d5..6e7f8a9b0``;
+        - of the toolchain, what changed of it: ``nvcc 13.0.88 → nvcc 14.0``;
+        - of the environment, what changed of that, on whatever board: ``driver 580.1 → 590.1``; where nothing did, the
+          board alone: ``board GPU-1``.
+        """
+        cause = suspect.judgement.cause
+        if cause is Cause.KERNEL:
+            return self._commits(self._since(suspect))
+        before, after = self._environments(suspect)
+        if cause is Cause.TOOLCHAIN:
+            return (_changed("", before.toolkit, after.toolkit) if before and after else "") or self._code(self.run)
+        return ", ".join(_surroundings(before, after)) or f"board {suspect.series.device}"
+
+    def _since(self, suspect: Suspect) -> int:
+        """The first night that ran tonight's code of a suspect, without another code in between."""
+        baseline = suspect.judgement.baseline_run or 0
+        since = self.run
+        for earlier in self._nights:
+            if not baseline < earlier < self.run:
+                continue
+            same = self._same_code(suspect, earlier)
+            if same is False:
+                break
+            since = earlier if same else since
+        return since
+
+    def _same_code(self, suspect: Suspect, run: int) -> bool | None:
+        """Whether a night ran tonight's code of a suspect; None where it did not measure it."""
+        series = suspect.series
+        place = (series.device, series.case, series.mode)
+        then, tonight = (self._built(one).get(place) for one in (run, self.run))
+        if then is None or tonight is None or then.binary is None:
+            return None
+        if then.binary == tonight.binary:
+            return True
+        told = sides_of(self.store, [replace(suspect.judgement, baseline_run=run)]).get(series)
+        return told is not None and told.code
+
+    def _commits(self, since: int) -> str:
+        """The commits that came into the suite with a night, after those of the last night with another one."""
+        commit = self._nights.get(since, "")
+        if not commit:
+            return self._code(since)
+        before = next((one for run, one in self._nights.items() if run < since and one not in {"", commit}), "")
+        return f"{before[:9]}..{commit[:9]}" if before else commit[:9]
+
+    @staticmethod
+    def _code(run: int) -> str:
+        return f"the code of run {run}"
+
+    def _environments(self, suspect: Suspect) -> tuple[Environment | None, Environment | None]:
+        series, judged = suspect.series, suspect.judgement
+        place = (series.device, series.case, series.mode)
+        runs = (judged.baseline_run, self.run)
+        before, after = (None if run is None else self._built(run).get(place) for run in runs)
+        return before.environment if before else None, after.environment if after else None
+
+    @cached_property
+    def _nights(self) -> Mapping[int, str]:
+        """The commits of the nights up to this one, by their numbers, newest first."""
+        return self.store.commits(self.run)
+
+    @cached_property
+    def _built(self) -> Callable[[int], Mapping[Place, Built]]:
+        return cache(self.store.built)
+
+
+def _surroundings(before: Environment | None, after: Environment | None) -> Iterator[str]:
+    """What of driver and power limit is another."""
+    if before and after:
+        yield from filter(None, [_changed("driver ", before.driver, after.driver)])
+        watts = [f"{one.power_limit_w:g} W" for one in (before, after)]
+        yield from filter(None, [_changed("power limit ", *watts)])
+
+
+def _changed(what: str, before: str, after: str) -> str:
+    return f"{what}{before} → {after}" if before != after else ""

@@ -1,0 +1,67 @@
+"""Recovery: which series of findings a run shows at their old levels again."""
+
+from collections.abc import Container, Iterable, Mapping
+from math import log
+
+from perfsvc.model import Direction, Finding, Judgement, Moved, Series, Shift, Verdict
+
+BACK: Mapping[Direction, frozenset[Verdict]] = {
+    Direction.SLOWER: frozenset({Verdict.UNCHANGED, Verdict.IMPROVEMENT}),
+    Direction.FASTER: frozenset({Verdict.UNCHANGED, Verdict.REGRESSION}),
+}
+"""The verdicts that may say that a series is back, by where it had moved."""
+
+OPPOSITE: Mapping[Direction, Direction] = {
+    Direction.SLOWER: Direction.FASTER,
+    Direction.FASTER: Direction.SLOWER,
+}
+"""Where a series that had moved goes as it comes back."""
+
+
+def recovered(
+    findings: Iterable[Finding], judgements: Iterable[Judgement], alerted: Container[Series] = frozenset()
+) -> list[tuple[int, Series]]:
+    """The series that are back at their old levels, by the findings that they are in.
+
+    Args:
+        findings: those that stand.
+        judgements: of tonight, with what an alert says in the place of a verdict that did not see it.
+        alerted: the series of which one does.
+    """
+    tonight = {judgement.series: judgement for judgement in judgements}
+    return [
+        (finding.id, moved.series)
+        for finding in findings
+        for moved in finding.moved
+        if moved.recovered_run is None
+        and moved.series in tonight
+        and _is_back(moved, tonight[moved.series], alerted=moved.series in alerted)
+    ]
+
+
+def _is_back(moved: Moved, tonight: Judgement, *, alerted: bool) -> bool:
+    """Whether a series is at the level again that it had left.
+
+    No verdict says so by itself: ``unchanged`` holds of all within a threshold, which may be wide, and of a baseline
+    (a new segment's, say) that may be where the series had gone. So tonight's level has to be nearer the old one than
+    the new, and its interval, where there is one, must not hold the new. Of a series whose mix of two states changed,
+    each night has one of them, and a good one tells nothing: its history has to say that it went back.
+    """
+    if moved.shift is Shift.MODE and not alerted:
+        return False
+    near = _is_nearer(moved, tonight.candidate_s) and not _holds(tonight, moved.candidate_s)
+    return near and tonight.verdict in BACK[moved.direction]
+
+
+def _is_nearer(moved: Moved, level: float | None) -> bool:
+    """Whether a level is nearer to the old one of a series than to the new one, by ratios."""
+    if not level or not moved.baseline_s or not moved.candidate_s:
+        return False
+    return abs(log(level / moved.baseline_s)) < abs(log(level / moved.candidate_s))
+
+
+def _holds(tonight: Judgement, level: float | None) -> bool:
+    """Whether a level lies within the interval of tonight's; what has no interval holds none."""
+    if not level or not tonight.baseline_s or tonight.low is None or tonight.high is None:
+        return False
+    return tonight.low <= level / tonight.baseline_s <= tonight.high
