@@ -5,14 +5,17 @@ Commands are imported when they are called, so that ``perfsvc --help`` costs lit
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from perfsvc import __version__
 from perfsvc.cli import ending
+from perfsvc.cli.configuration import Configuration
 
 COMMANDS = {
+    "init": "Write a commented perfsvc.toml for the suite that is here.",
     "run": "Measure the suite, store it, and judge it against the baseline.",
     "compare": "Judge one run against another.",
     "confirm": "Measure a suspect again, the baseline's binary and the run's in turn.",
@@ -27,6 +30,7 @@ COMMANDS = {
     "plot": "Draw a run's ladders: what each variant reaches.",
     "findings": "List what someone should look at, and accept it.",
     "baseline": "Set, show and clear what verdicts compare against.",
+    "config": "Show what is in force, and where each value comes from.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and say how to cure what is missing.",
     "db": "Upgrade, check and prune the database.",
@@ -69,9 +73,24 @@ class LazyGroup(click.Group):
     epilog="Exit codes: 0 nothing regressed; 1 something regressed; 2 usage; 3 inconclusive (with --strict); "
     "4 a case failed or gave a wrong result; 5 no device, compiler or database, or a fault of perfsvc.",
 )
+@click.option(
+    "--config",
+    "config",
+    envvar="PERFSVC_CONFIG",
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    default=None,
+    show_default="perfsvc.toml here or in the nearest parent",
+    metavar="FILE",
+    help="The file that options have their defaults from; /dev/null for none.",
+)
 @click.version_option(__version__, prog_name="perfsvc")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context, config: Path | None) -> None:
     """Times CUDA kernels, remembers the times, and says what regressed."""
+    context.obj = Configuration(config)
+    name = context.invoked_subcommand or ""
+    context.default_map = context.obj.defaults(name, cli.get_command(context, name), context.args)
 
 
 def main() -> NoReturn:

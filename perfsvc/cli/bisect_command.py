@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 
 
 @click.command("bisect")
@@ -65,7 +65,7 @@ def command(
         mode=Mode(mode) if mode else None,
         metric=metric,
         budget_s=budget,
-        threshold=threshold,
+        threshold=configuration.thresholds(threshold),
         seed=seed,
     )
     options.tell_suite(suite)

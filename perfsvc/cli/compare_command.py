@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
     from perfsvc.service.judging.compare import Comparison
@@ -41,7 +41,14 @@ def command(
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        comparison = compare(store, base, new, folder=suite, threshold=threshold)
+        comparison = compare(
+            store,
+            base,
+            new,
+            folder=suite,
+            threshold=configuration.thresholds(threshold),
+            against=configuration.against(),
+        )
     _show(comparison, output_format)
     sys.exit(comparison.exit_code(strict=strict))
 

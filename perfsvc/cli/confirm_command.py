@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 
 
 @click.command("confirm")
@@ -57,7 +57,15 @@ def command(
     from perfsvc.service.confirming.confirm_case import ConfirmRequest, confirm_case, exit_code
 
     request = ConfirmRequest(
-        database, case, run, suite, devices, budget_s=budget, threshold=threshold, seed=seed, metric=metric
+        database,
+        case,
+        run,
+        suite,
+        devices,
+        budget_s=budget,
+        threshold=configuration.thresholds(threshold),
+        seed=seed,
+        metric=metric,
     )
     with output.progress() as progress:
         confirmations = confirm_case(request, progress)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from perfsvc import amounts
+from perfsvc.cli import configuration
 from perfsvc.resources import folder
 
 MOST = 10
@@ -53,7 +55,8 @@ def suite_folder() -> Path:
 def tell_suite(chosen: Path) -> None:
     """Says on standard error that the built-in suite is used where nobody named one and there is no ``./kernels``."""
     source = click.get_current_context().get_parameter_source("suite")
-    if source is click.core.ParameterSource.DEFAULT and chosen == folder("kernels"):
+    by_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
+    if (by_file or source is ParameterSource.DEFAULT) and chosen == folder("kernels"):
         click.echo(f"there is no folder ./kernels here: this is the built-in suite, {chosen}", err=True)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
     from perfsvc.service.running.request import RunRequest
@@ -76,7 +76,11 @@ class Chosen(TypedDict):
     show_default="2 on a GPU, 0.15 on the CPU device",
     help="Or until it was sampled for so long in a replica; at most half of --limit.",
 )
-@click.option("--energy", is_flag=True, help="Measure the energy of a launch too: a second or more for each case.")
+@click.option(
+    "--energy/--no-energy",
+    default=False,
+    help="Measure the energy of a launch too: a second or more for each case.",
+)
 @click.option(
     "--spread",
     type=click.Choice(get_args(Spread)),
@@ -181,6 +185,7 @@ def _request(chosen: Chosen) -> "RunRequest":
         label=chosen["label"],
         confirm=chosen["confirm"],
         profile=chosen["profile"],
-        threshold=chosen["threshold"],
+        threshold=configuration.thresholds(chosen["threshold"]),
+        against=configuration.against(),
         command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
     )

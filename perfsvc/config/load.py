@@ -29,7 +29,8 @@ class Loaded:
     Attributes:
         settings: paths of the file count from its folder.
         path: the file; None where there is none.
-        origins: by dotted key, ``perfsvc.toml:12``, a variable's name, or ``default``.
+        origins: by dotted key, ``perfsvc.toml:12``, a variable's name, or ``default``; of each rule
+            (``thresholds.0``) and each target as well.
     """
 
     settings: Settings
@@ -67,7 +68,10 @@ def load(path: Path | None = None) -> Loaded:
         settings = Settings(**values)
     except ValidationError as error:
         raise mistakes.told(error, where) from None
-    return Loaded(settings, file.path, {key: _origin(key, file, environment) for key in KEYS})
+    rules = [f"thresholds.{number}" for number in range(len(settings.thresholds))]
+    targets = [f"notify.targets.{name}" for name in settings.notify.targets]
+    origins = {key: _origin(key, file, environment) for key in (*KEYS, *rules, *targets)}
+    return Loaded(settings, file.path, origins)
 
 
 def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +84,8 @@ def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str
 
 
 def _origin(key: str, file: File, environment: Mapping[str, Any]) -> str:
-    place = tuple(key.split("."))
+    table, _, rest = key.partition(".")
+    place: Place = (table, int(rest)) if rest.isdecimal() else (table, *key.split(".", 2)[1:])
     if name := _variable(place, environment):
         return name
     return f"{file.path}:{file.lines[place]}" if place in file.lines else DEFAULT

@@ -121,7 +121,7 @@ class NotifySettings(Table):
     targets: dict[str, types.Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
     """Who is told: a name, and the environment variable that holds the Apprise URL. Never the URL itself."""
     about: Annotated[tuple[About, ...], BeforeValidator(types.sequence)] = ("new", "resolved", "failed")
-    """Of what: new findings, resolved ones, stages that failed."""
+    """Of what: new findings, resolved ones, cases and stages that failed."""
     page: types.Page = Field(default="", examples=["https://perf.example.org/"])
     """Where the site is served, for the links of a message."""
 
@@ -172,6 +172,8 @@ class Settings(BaseSettings):
     thresholds: Annotated[
         tuple[ThresholdSettings, ...], BeforeValidator(types.sequence), AfterValidator(_each_once)
     ] = ()
+    """The smallest change that matters of some cases and metrics, a table for each rule; the last rule that takes a
+    series decides. Without one it is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
     check: CheckSettings = CheckSettings()
     confirm: ConfirmSettings = ConfirmSettings()

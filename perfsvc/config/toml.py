@@ -1,6 +1,7 @@
 """Values as TOML writes them."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def toml(value: Any, unit: Unit | None = None) -> str:
         case str() | Path():
             return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
         case Mapping():
-            pairs = ", ".join(f"{toml(str(key))} = {toml(one)}" for key, one in value.items())
+            pairs = ", ".join(f"{_name(str(key))} = {toml(one)}" for key, one in value.items())
             return f"{{ {pairs} }}" if pairs else "{}"
         case None:
             return '""'
@@ -33,3 +34,7 @@ def _number(value: float, unit: Unit | None) -> str:
     if unit is Unit.SHARE:
         return f'"{value * 100:.12g}%"'
     return f"{value:d}" if isinstance(value, int) else f"{value:.12g}"
+
+
+def _name(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml(key)

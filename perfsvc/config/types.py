@@ -81,7 +81,8 @@ def _device(text: str) -> str:
     kind, colon, names = text.partition(":")
     if text in {"auto", "cpu", "cuda"} or (kind in {"cuda", "fake"} and colon and names):
         return text
-    raise ValueError(f"{text!r} is no device; write auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-…")
+    shown = without_password(text)
+    raise ValueError(f"{shown!r} is no device; write auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-…")
 
 
 def _architecture(text: str) -> str:
@@ -91,20 +92,14 @@ def _architecture(text: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL carries a secret: a password, or a user of a web page."""
-    try:
-        parts = urlsplit(url)
-        return bool(parts.password) or "password=" in parts.query.lower()
-    except ValueError:  # brackets that hold no address
-        return "@" in url
+    """Whether a URL carries a password, of which a database may take more than RFC 3986 does."""
+    return without_password(url) != url
 
 
-def without_password(url: str) -> str:
-    """The URL as it may be printed."""
-    if not has_password(url):
-        return url
-    hidden = re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", url)
-    return re.sub(r"(?i)(password=)[^&]*", r"\1***", hidden)
+def without_password(text: str) -> str:
+    """A URL, or text with some in it, as it may be printed."""
+    hidden = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", r"\1***@", text)
+    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", hidden)
 
 
 def _page(url: str) -> str:

@@ -16,6 +16,9 @@ from perfsvc.errors import ConfigError
 SHORT = {"database": f"{PREFIX}DB"}
 """Keys whose variable has another name than its key."""
 
+ALIKE = 0.8
+"""How alike two names have to be: they begin and go on alike in any case."""
+
 
 class _Variables(EnvSettingsSource):
     """pydantic's reading of the environment, but for arrays: words between blanks, or as TOML has them."""
@@ -74,6 +77,6 @@ def _mistaken() -> Iterator[ConfigError]:
                 f"{table.lower()} is a table", path=name, cure=f"name one of its keys: {name}{BETWEEN}KEY=…"
             )
         elif nested or meant:
-            nearest = meant or next(iter(difflib.get_close_matches(name, known, n=1)), "")
+            nearest = meant or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=ALIKE)), "")
             cure = f"write {nearest}" if nearest else "see which there are: perfsvc config show"
             yield ConfigError("no key has this variable", path=name, nearest=nearest, cure=cure)

@@ -8,6 +8,7 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.model import Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
+from perfsvc.service.judging import policy
 from perfsvc.service.judging.clocks import Levels, cycles_of
 from perfsvc.service.judging.sides import sides_of
 from perfsvc.service.revisions import BASELINE, resolve
@@ -28,7 +29,9 @@ class Comparison:
         return judge.exit_code(self.judgements, failed=failed, strict=strict)
 
 
-def compare(store: Store, base: str, new: str, *, folder: Path, threshold: judge.Asked) -> Comparison:
+def compare(
+    store: Store, base: str, new: str, *, folder: Path, threshold: judge.Asked, against: str = BASELINE
+) -> Comparison:
     """Judges ``new`` against ``base``; both as ``perfsvc.service.revisions`` understands them.
 
     Args:
@@ -37,10 +40,12 @@ def compare(store: Store, base: str, new: str, *, folder: Path, threshold: judge
         new: the run to judge.
         folder: where git revisions are looked up.
         threshold: the smallest relevant change as a fraction, or rules; None for each kind of device's default.
+        against: what ``@baseline`` means of series without a pin: a run, or ``@baseline`` for their own.
     """
     candidate = _compared(new, store, folder)
     if base == BASELINE:
-        return Comparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold)))
+        fixed = policy.against(store, against, candidate.run, folder)
+        return Comparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold, against=fixed)))
     baseline = _compared(base, store, folder)
     levels, limits = cache(store.levels), _thresholds(store, threshold)
     judgements = judge.verdicts(levels(baseline.run), levels(candidate.run), threshold=limits)

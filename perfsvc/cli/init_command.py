@@ -1,0 +1,34 @@
+"""``perfsvc init``."""
+
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options, output
+
+
+@click.command("init")
+@click.option(
+    "--suite",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=None,
+    show_default="the folder here that has benchmark files",
+    help="The folder of benchmarks that it names.",
+)
+@click.option("--force", is_flag=True, help="Write over a perfsvc.toml that is there.")
+@options.formats()
+def command(suite: Path | None, *, force: bool, output_format: str) -> None:
+    """Write a commented perfsvc.toml for the suite that is here.
+
+    Every key is in it, commented out with its default. A file that is there is left as it is.
+    """
+    from perfsvc.config.file import NAME
+    from perfsvc.service import initial
+
+    found = suite or initial.suite_in(Path())
+    initial.write(Path(NAME), found, force=force)
+    if output_format == "json":
+        output.show_json({"path": NAME, "suite": str(found) if found else None})
+        return
+    named = f"the suite {found}" if found else "the built-in suite, for none is here"
+    click.echo(f"{NAME} is written, for {named}; perfsvc config show tells what is in force")
