@@ -1,0 +1,84 @@
+"""What people are told of nights on the fake device: a regression once, its recovery once, and nothing besides."""
+
+import platform
+from datetime import UTC, datetime
+
+import pytest
+
+from perfsvc.config import Settings
+from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
+from perfsvc.service.notifying import notify
+from perfsvc.service.notifying.notify import Means
+from perfsvc.store import StageRow, StageState, State, Store, nightly
+from perfsvc.store.engine import transaction
+
+USUAL = {"seconds": 1e-4}
+SLOW = {"seconds": 1.05e-4}
+STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
+SETTINGS = Settings(notify={"targets": {"team": "TEAM_URL"}, "page": "https://perf.example.org"})
+
+
+class Nights:
+    """Nights over a suite of their own, each of which measures and then tells a receiver what is new."""
+
+    def __init__(self, perfsvc, receiver):
+        self.perfsvc, self.receiver = perfsvc, receiver
+        self.suite = perfsvc.own("scale")
+        self._means = Means({"TEAM_URL": receiver.address()}, lambda: AppriseNotifier(10.0), lambda _: None)
+
+    def first_binary(self):
+        """The digest of the module that a case ran in the first night."""
+        ((digest,),) = self.perfsvc.rows(
+            "select distinct sha256 from binary_files join measurements using (binary_id) join cases on cases.id = "
+            "case_id where role = 'module' and run_id = 1 and variant = 'beta'"
+        )
+        return digest
+
+    def night(self, cases):
+        """What was said of telling, and what the receiver got."""
+        self.perfsvc.play(cases)
+        self.perfsvc.fake("--confirm", "--replicas", "2", suite=self.suite)
+        before = len(self.receiver.received)
+        with Store.open(self.perfsvc.database) as store:
+            number = store.begin_night(
+                host=platform.node(), started=STARTED, suite=str(self.suite), command_line="", settings={}
+            )
+            with transaction(store._engine, writes=True) as connection:
+                nightly.belongs_to(connection, number, store.runs(1)[0].id)
+            said = notify(store, number, SETTINGS, print, self._means)
+            store.put_stage(number, StageRow("notify", 11, StageState.DONE, STARTED, 0.0, said))
+            store.end_night(number, State.FINISHED, 0)
+        return said, self.receiver.received[before:]
+
+
+@pytest.fixture
+def nights(perfsvc, receiver):
+    return Nights(perfsvc, receiver)
+
+
+def test_a_regression_is_told_once_and_so_is_its_recovery(nights):
+    assert nights.night({"*": USUAL}) == ("nothing new", [])
+    nights.perfsvc.rebuild(nights.suite)
+    slow = {"*": USUAL, "scale/beta": SLOW, nights.first_binary(): USUAL}
+    said, (message,) = nights.night(slow)
+    assert said == "told team"
+    assert message.json["title"] == "scale/beta[n=100] slower by 5 %"
+    text = message.json["message"]
+    assert "Finding 1 (new): kernel" in text
+    assert "- +5.0 % (+5.0 % to +5.0 %) scale/beta[n=100]" in text
+    assert "perfsvc findings show 1\nhttps://perf.example.org/findings/1.html" in text
+    assert message.headers[HEADER].startswith("perfsvc-")
+    assert nights.night(slow) == ("nothing new", [])
+    _, (message,) = nights.night({"*": USUAL})
+    assert message.json["title"] == "scale/beta is back"
+    assert "Resolved\n- finding 1, scale/beta: back at its old level in run 4" in message.json["message"]
+    assert nights.night({"*": USUAL}) == ("nothing new", [])
+
+
+def test_a_case_that_fails_is_told_once(nights):
+    nights.night({"*": USUAL})
+    wrong = {"*": USUAL, "scale/beta": {"fault": "wrong"}}
+    _, (message,) = nights.night(wrong)
+    assert message.json["title"] == "scale/beta[n=100] failed"
+    assert "Failed cases\n- scale/beta[n=100]: " in message.json["message"]
+    assert nights.night(wrong) == ("nothing new", [])

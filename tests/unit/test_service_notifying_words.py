@@ -1,0 +1,177 @@
+"""A message in words: the worst first, grouped by cause, with how to look further."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, Moved, Series, Verdict
+from perfsvc.report.dashboard.words import title as title_of_finding
+from perfsvc.service.notifying.news import Joined, News
+from perfsvc.service.notifying.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
+from perfsvc.store import NightRow, StageRow, StageState, State
+
+NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)
+NIGHT = NightRow(
+    id=12,
+    state=State.RUNNING,
+    started=NOW,
+    finished=None,
+    host="gpu-box",
+    pid=1,
+    process_start="",
+    suite="/srv/perf/kernels",
+    commit="1a2b3c4d5e6f",
+    dirty=False,
+    suite_digest="",
+    run=7,
+    command_line="perfsvc nightly",
+    settings={},
+    exit_code=None,
+)
+
+
+def moved(ratio=1.053, variant="tiled", n=64, board="GPU-1", metric="time"):
+    series = Series(Case("transpose", variant, (("n", n),)), board, "NVIDIA H200", metric)
+    direction = Direction.SLOWER if ratio > 1 else Direction.FASTER
+    return Moved(series, ratio, ratio - 0.004, ratio + 0.003, 5, 1e-4, 1e-4 * ratio, 7, direction=direction)
+
+
+def finding(*series, number=7, cause=Cause.KERNEL, **given):
+    known = {"origin": "", "evidence": "both binaries were measured in turn", "reason": "", "by": ""}
+    places = {"first_run": 7, "last_run": 7, "state": FindingState.OPEN, "at": NOW}
+    return Finding(id=number, cause=cause, moved=series or (moved(),), **{**known, **places, **given})
+
+
+def broken(n=64, reason="the result is off by 0.31"):
+    return Judgement(moved(n=n).series, Verdict.BROKEN, reason)
+
+
+PAGE = StageRow("page", 10, StageState.FAILED, NOW, 1.0, "site/index.html cannot be written: disk full", "make room")
+SLOW = finding()
+FAST = finding(moved(0.8, "naive"), number=8)
+BOARD = finding(*(moved(1.02, f"v{n}", board=f"GPU-{n % 2}") for n in range(9)), number=9, cause=Cause.ENVIRONMENT)
+
+
+def news(**given):
+    return News(NIGHT, **given)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (news(raised=(SLOW,)), "transpose/tiled[n=64] slower by 5.3 %"),
+        (news(raised=(FAST,)), "transpose/naive[n=64] faster by 20 %"),
+        (news(raised=(BOARD,)), f"{title_of_finding(BOARD)} slower by up to 2 %"),
+        (news(raised=(finding(moved(2.5)),)), "transpose/tiled[n=64] slower by a factor of 2.5"),
+        (news(raised=(finding(moved(1.1, metric="energy_j")),)), "transpose/tiled[n=64] energy_j higher by 10 %"),
+        (news(resolved=(SLOW,)), "transpose/tiled is back"),
+        (news(broken=(broken(), broken(128))), "transpose/tiled[n=64] failed, 1 more failed case"),
+        (news(stages=(PAGE,)), "stage page failed"),
+    ],
+)
+def test_the_title_says_what_happened(what, said):
+    assert title(what) == said
+
+
+def test_the_title_says_the_worst_first_and_counts_the_rest():
+    everything = news(raised=(FAST, BOARD, SLOW), resolved=(SLOW,), stages=(PAGE,))
+    assert title(everything) == (
+        "transpose/tiled[n=64] slower by 5.3 %, 2 more new findings, 1 failed stage, 1 resolved finding"
+    )
+    assert title(replace(everything, broken=(broken(),))).startswith("transpose/tiled[n=64] failed, 3 new findings")
+
+
+def test_what_became_faster_is_never_the_worst_of_several():
+    assert title(news(raised=(FAST, finding(moved(1.02))))).startswith("transpose/tiled[n=64] slower by 2 %")
+
+
+def test_the_title_is_one_line_that_a_subject_has_room_for():
+    text = title(news(raised=(finding(moved(variant="a\nb" * 200)),)))
+    assert len(text) == LONGEST_TITLE
+    assert "\n" not in text
+
+
+def test_a_finding_has_a_paragraph_with_its_cause_its_worst_cases_and_how_to_look_further():
+    told = finding(
+        *(moved(1 + n / 100, n=n) for n in range(1, 8)),
+        origin="1a2b3c4d5 Use float4 loads (Jane Doe)",
+        why="it issues 1.3 times as many instructions",
+        owner="jane",
+    )
+    paragraph = body(news(raised=(told,)), "https://perf.example.org/").split("\n\n")[1]
+    assert paragraph.splitlines() == [
+        "Finding 7 (new): kernel, 1a2b3c4d5 Use float4 loads (Jane Doe)",
+        "- +7.0 % (+6.6 % to +7.3 %) transpose/tiled[n=7]",
+        "- +6.0 % (+5.6 % to +6.3 %) transpose/tiled[n=6]",
+        "- +5.0 % (+4.6 % to +5.3 %) transpose/tiled[n=5]",
+        "- +4.0 % (+3.6 % to +4.3 %) transpose/tiled[n=4]",
+        "- +3.0 % (+2.6 % to +3.3 %) transpose/tiled[n=3]",
+        "- and 2 more",
+        "on NVIDIA H200",
+        "both binaries were measured in turn",
+        "Why: it issues 1.3 times as many instructions",
+        "jane looks after it",
+        "perfsvc findings show 7",
+        "https://perf.example.org/findings/7.html",
+    ]
+
+
+def test_the_first_line_says_which_night_of_what_it_was():
+    assert body(news(stages=(PAGE,)), "").splitlines()[0] == "Night 12 on gpu-box: run 7 of kernels at 1a2b3c4d5"
+    dirty = replace(NIGHT, run=None, dirty=True)
+    assert body(News(dirty, stages=(PAGE,)), "").startswith(
+        "Night 12 on gpu-box: no run of kernels at 1a2b3c4d5 with uncommitted changes"
+    )
+
+
+def test_paragraphs_stand_by_cause_the_code_first_and_the_worst_first():
+    worse = finding(moved(1.5, "worse"), number=10)
+    text = body(news(raised=(BOARD, SLOW, FAST, worse)), "")
+    heads = [line.split()[1] for line in text.splitlines() if line.startswith("Finding")]
+    assert heads == ["10", "7", "8", "9"]
+    assert "on 2 boards: NVIDIA H200" in text
+
+
+def test_without_a_page_there_are_no_links():
+    assert "http" not in body(news(raised=(SLOW,), resolved=(FAST,)), "")
+
+
+def test_everything_else_that_is_new_is_told_with_how_to_look_further():
+    resolved = finding(number=3, reason="back at its old level in run 7")
+    joined = Joined(SLOW, "transpose/tiled[n=128]: confirmed")
+    text = body(
+        news(reopened=(FAST,), joined=(joined,), resolved=(resolved,), broken=(broken(),), stages=(PAGE,)),
+        "https://perf.example.org",
+    )
+    assert text.split("\n\n")[1:] == [
+        (
+            "Finding 8 (shows again): kernel\n"
+            "- -20.0 % (-20.4 % to -19.7 %) transpose/naive[n=64]\n"
+            "on NVIDIA H200\nboth binaries were measured in turn\n"
+            "perfsvc findings show 8\nhttps://perf.example.org/findings/8.html"
+        ),
+        (
+            "Finding 7 (more cases): kernel\n- transpose/tiled[n=128]: confirmed\n"
+            "perfsvc findings show 7\nhttps://perf.example.org/findings/7.html"
+        ),
+        "Failed cases\n- transpose/tiled[n=64]: the result is off by 0.31\nperfsvc report 7",
+        "Failed stages of the night\n- page: site/index.html cannot be written: disk full\n  cure: make room",
+        "Resolved\n- finding 3, transpose/tiled: back at its old level in run 7\nperfsvc findings --all",
+        "All of it: https://perf.example.org/",
+    ]
+
+
+def test_a_failure_on_both_boards_and_in_both_modes_is_told_once():
+    text = body(news(broken=(broken(), broken(), broken(reason="another"))), "")
+    assert text.count("- transpose/tiled[n=64]") == 2
+
+
+def test_hundreds_of_findings_and_endless_messages_of_compilers_leave_a_message_that_can_be_read():
+    findings = tuple(finding(number=number) for number in range(300))
+    failures = tuple(broken(n, "error: " * 10_000) for n in range(300))
+    text = body(news(raised=findings, broken=failures), "https://perf.example.org")
+    assert f"And {300 - IN_FULL} more findings: perfsvc findings" in text
+    assert f"- and {300 - IN_FULL} more" in text
+    assert max(map(len, text.splitlines())) <= LONGEST_LINE + 2
+    assert len(text) < 10_000
