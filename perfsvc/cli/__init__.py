@@ -28,6 +28,7 @@ COMMANDS = {
     "show": "Show a case's history.",
     "report": "Show measurements, or export them to a file.",
     "plot": "Draw a run's ladders: what each variant reaches.",
+    "dashboard": "Write the pages to open in the morning.",
     "findings": "List what someone should look at, and accept it.",
     "baseline": "Set, show and clear what verdicts compare against.",
     "config": "Show what is in force, and where each value comes from.",

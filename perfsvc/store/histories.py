@@ -87,9 +87,8 @@ def histories(connection: Connection, runs: Collection[int], *, errors: bool = F
         for row in measured:
             replicas[_spot(row)].append(row)
         for spot, of_case in replicas.items():
-            for metric, one in _in_run(run, of_case, named):
-                if errors or metric != MAX_ERROR:
-                    found[names.series(spot, metric)].append(one)
+            for metric, one in _in_run(run, of_case, named, errors=errors):
+                found[names.series(spot, metric)].append(one)
     return dict(found)
 
 
@@ -165,29 +164,24 @@ class _Names:
 
 
 def _in_run(
-    run: int, replicas: Sequence[Any], named: Mapping[int, Sequence[tuple[str, float]]]
+    run: int, replicas: Sequence[Any], named: Mapping[int, Sequence[tuple[str, float]]], *, errors: bool
 ) -> Iterator[tuple[str, InRun]]:
     """What the replicas of a case measured in a run, by metric."""
     first = replicas[0]
-    worst = max(replicas, key=lambda row: row.status.severity)
-    if worst.status is not Status.OK:
+    if any(row.status is not Status.OK for row in replicas):
+        worst = max(replicas, key=lambda row: row.status.severity)
         yield TIME, InRun(run, first.environment_id, worst.status, worst.reason, ())
         return
+    if times := tuple(row.median_s for row in replicas if row.median_s is not None):
+        yield TIME, InRun(run, first.environment_id, Status.OK, "", times, first.low_s, first.high_s)
     values: dict[str, list[float]] = defaultdict(list)
-    for row in replicas:
-        for metric, value in _of_replica(row, named):
+    for row in replicas if named or errors else ():
+        for metric, value in named.get(row.id, ()):
             values[metric].append(value)
+        if errors and row.max_error is not None:
+            values[MAX_ERROR].append(row.max_error)
     for metric, held in values.items():
-        ends = (first.low_s, first.high_s) if metric == TIME else (None, None)
-        yield metric, InRun(run, first.environment_id, Status.OK, "", tuple(held), *ends)
-
-
-def _of_replica(row: Any, named: Mapping[int, Sequence[tuple[str, float]]]) -> Iterator[tuple[str, float]]:
-    if row.median_s is not None:
-        yield TIME, row.median_s
-    if row.max_error is not None:
-        yield MAX_ERROR, row.max_error
-    yield from named.get(row.id, ())
+        yield metric, InRun(run, first.environment_id, Status.OK, "", tuple(held))
 
 
 def told(connection: Connection, runs: Collection[int]) -> dict[Series, list[Told]]:

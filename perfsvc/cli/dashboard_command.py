@@ -1,0 +1,38 @@
+"""``perfsvc dashboard``."""
+
+from pathlib import Path
+
+import click
+
+from perfsvc.cli import options
+
+
+@click.group("dashboard")
+def command() -> None:
+    """Write the pages to open in the morning."""
+
+
+@command.command("build")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=400,
+    show_default=True,
+    metavar="N",
+    help="Show the newest N runs.",
+)
+@options.database
+def build(folder: Path, last: int, database: str) -> None:
+    """Write a static site to DIR: tonight, a page a series, a page a finding.
+
+    The pages need no server and no network: open DIR/index.html. What an earlier build wrote and this one does not is
+    removed; files of others are left alone.
+    """
+    from perfsvc.report import units
+    from perfsvc.service import dashboard
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        pages = dashboard.build(store, folder, last=last)
+    click.echo(f"{pages[0]}: {units.count(len(pages), 'page')}")

@@ -1,0 +1,82 @@
+"""The chronicles of all series: their levels in each run, where those changed, and what was judged."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc.judge.many_levels import levels_of, stretches
+from perfsvc.model import Judgement, Series, Verdict
+from perfsvc.report.dashboard.site import Chronicle, Seen, Stretch
+from perfsvc.store import InRun, Told
+
+Samples = Mapping[int, tuple[tuple[float, ...], ...]]
+
+
+def chronicles(
+    held: Mapping[Series, Sequence[InRun]],
+    told: Mapping[Series, Sequence[Told]],
+    samples: Mapping[Series, Samples],
+    tonight: Mapping[Series, Judgement],
+    dirty: Collection[int],
+) -> tuple[Chronicle, ...]:
+    """The chronicle of each series, by case, board, metric and mode.
+
+    Args:
+        held: what each run says of each series, oldest first.
+        told: the verdicts that tell of an event.
+        samples: of the newest runs.
+        tonight: the verdicts of tonight's run.
+        dirty: the runs with uncommitted changes, which are shown and have no part in any level.
+    """
+    ordered = sorted(
+        held, key=lambda one: (one.case.id, one.device_model, one.device, one.metric != "time", one.metric)
+    )
+    return tuple(
+        Chronicle(
+            series,
+            seen := _seen(held[series], {one.run: one.verdict for one in told.get(series, ())}),
+            _stretches(seen, dirty),
+            samples.get(series, {}),
+            tonight.get(series),
+        )
+        for series in ordered
+    )
+
+
+def _seen(held: Sequence[InRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen, ...]:
+    centers, lows, highs = (ends.tolist() for ends in levels_of(_replicas(held)))
+    return tuple(
+        Seen(
+            run=one.run,
+            segment=one.segment,
+            status=one.status,
+            reason=one.reason,
+            level=center if one.values else None,
+            low=_end(low, one.low, one.values),
+            high=_end(high, one.high, one.values),
+            replicas=len(one.values),
+            verdict=verdicts.get(one.run),
+        )
+        for one, center, low, high in zip(held, centers, lows, highs, strict=True)
+    )
+
+
+def _end(end: float, of_replica: float | None, values: Sequence[float]) -> float | None:
+    """An end of the interval: of the replicas' spread, or of the only replica itself."""
+    return None if not values else of_replica if len(values) == 1 else end
+
+
+def _replicas(held: Sequence[InRun]) -> NDArray[np.float64]:
+    """The values of the replicas, one row a run, NaN where there is none."""
+    matrix = np.full((len(held), max((len(one.values) for one in held), default=0) or 1), np.nan)
+    for row, one in zip(matrix, held, strict=True):
+        row[: len(one.values)] = one.values
+    return matrix
+
+
+def _stretches(seen: Sequence[Seen], dirty: Collection[int]) -> tuple[Stretch, ...]:
+    clean = [one for one in seen if one.run not in dirty]
+    levels = np.array([np.nan if one.level is None else one.level for one in clean])
+    found = stretches(levels) if clean else []
+    return tuple(Stretch(clean[one.first].run, clean[one.last].run, one.level) for one in found)

@@ -1,0 +1,262 @@
+"""Nights in a database, the site that is built of them, and a browser to open it with.
+
+The browser is Debian's chromium. Without it, or without playwright, tests that need it skip on a developer's machine
+and fail in CI.
+"""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from perfsvc.model import (
+    Batch,
+    Case,
+    Cause,
+    Conditions,
+    DeviceInfo,
+    Direction,
+    Environment,
+    Estimate,
+    Judgement,
+    Measurement,
+    Provenance,
+    Roof,
+    Series,
+    Shift,
+    Status,
+    Suspect,
+    Verdict,
+    Work,
+)
+from perfsvc.report.dashboard import words
+from perfsvc.service import dashboard
+from perfsvc.store import State, Store
+
+BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
+TILED = Case("transpose", "tiled", (("n", 4096),))
+NAIVE = Case("transpose", "naive", (("n", 4096),))
+HOSTILE = Case("<img src=x onerror=boom()>", "\"tiled'</script><script>boom()</script>", (("n", "<b>4</b>"),))
+"""A case that no suite would let through: should it come from elsewhere, it is text and no more."""
+REASON = "an illegal access <script>boom()</script> \"quoted\" & </script> \u2028 'done'"
+OLD, NEW = Environment("575.1", "nvcc 12.9", 700.0), Environment("580.1", "nvcc 13.0", 700.0)
+
+
+@dataclass
+class Nights:
+    """Writes nights as a service would, a day after the other."""
+
+    store: Store
+    count: int = 0
+    started: datetime = field(default=datetime(2026, 3, 1, 2, tzinfo=UTC))
+
+    def night(
+        self, times: dict[Case, float | str], *, environment: Environment = NEW, dirty: bool = False, replicas: int = 3
+    ) -> int:
+        """A night of cases with their times in seconds, or with why they failed; returns its run."""
+        at = self.started + timedelta(days=self.count)
+        self.count += 1
+        run = self.store.begin_run(
+            Provenance(
+                at,
+                "perfsvc run",
+                "kernels",
+                "3fa0b1c2d4",
+                dirty,
+                host=platform.node(),
+                label="nightly",
+                replicas=replicas,
+            )
+        )
+        self.store.put_device(BOARD)
+        for case, time in times.items():
+            for replica in range(replicas):
+                self._put(run, case, time, replica, environment)
+        self.store.put_roofs(run, {BOARD.uuid: Roof(2.9e12 + 1e9 * self.count, 3.0e12)})
+        self.store.end_run(run, State.FINISHED)
+        return run
+
+    def _put(self, run: int, case: Case, time: float | str, replica: int, environment: Environment) -> None:
+        samples = (
+            () if isinstance(time, str) else tuple(time * (1 + 0.001 * ((7 * k + replica) % 5)) for k in range(20))
+        )
+        measurement = Measurement(
+            case,
+            BOARD.uuid,
+            replica,
+            Status.FAILED if isinstance(time, str) else Status.OK,
+            reason=time if isinstance(time, str) else "",
+            samples_s=samples,
+            max_error=1e-7,
+            batches=(Batch(samples, conditions=Conditions(1.7e9, temperature_c=61.0, power_w=400.0)),),
+        )
+        self.store.put_measurement(
+            run,
+            measurement,
+            environment=environment,
+            work=Work(4000, 2000),
+            estimate=Estimate(median(samples), min(samples), max(samples), len(samples)) if samples else None,
+            binary=None,
+        )
+
+    def judge(self, run: int, verdicts: dict[Case, Verdict], **given: Any) -> list[Judgement]:
+        """Stores what was judged of a run."""
+        found = [
+            Judgement(series_of(case), verdict, candidate_run=run, **(given if verdict is Verdict.REGRESSION else {}))
+            for case, verdict in verdicts.items()
+        ]
+        self.store.put_verdicts(run, found)
+        return found
+
+    def find(self, run: int, cases: Sequence[Case], evidence: str = "+20.0 % in 8 pairs") -> int:
+        """Raises a finding of cases that got slower, and returns its number."""
+        suspects = [
+            Suspect(
+                Judgement(
+                    series_of(case),
+                    Verdict.REGRESSION,
+                    ratio=1.2,
+                    low=1.19,
+                    high=1.21,
+                    baseline_run=1,
+                    candidate_run=run,
+                    baseline_s=1e-4,
+                    candidate_s=1.2e-4,
+                    cause=Cause.KERNEL,
+                ),
+                Shift.LOSS,
+                Direction.SLOWER,
+            )
+            for case in cases
+        ]
+        (number,) = self.store.raise_finding(run, suspects, evidence)
+        return number
+
+
+def series_of(case: Case) -> Series:
+    return Series(case, BOARD.uuid, BOARD.model)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database, migrated once for every test to copy."""
+    path = tmp_path_factory.mktemp("template") / "perfsvc.db"
+    Store.open(path).close()
+    return path
+
+
+@pytest.fixture
+def nights(template: Path, tmp_path: Path) -> Iterator[Nights]:
+    shutil.copy(template, tmp_path / "perfsvc.db")
+    with Store.open(tmp_path / "perfsvc.db") as store:
+        yield Nights(store)
+
+
+def planted(nights: Nights) -> None:
+    """Twelve nights: a new driver in the fourth, a case that fails in the last, and one that got slower by then."""
+    for night in range(1, 13):
+        slow = night == 12
+        cases = {
+            TILED: 1.2e-4 if slow else 1e-4 * (1 + 0.001 * (night % 3)),
+            NAIVE: 3e-4 * (1 + 0.001 * (night % 2)),
+            HOSTILE: REASON if slow else 2e-4,
+        }
+        run = nights.night(cases, environment=OLD if night < 4 else NEW)
+    nights.judge(
+        run,
+        {TILED: Verdict.REGRESSION, NAIVE: Verdict.UNCHANGED, HOSTILE: Verdict.BROKEN},
+        ratio=1.2,
+        low=1.19,
+        high=1.21,
+        baseline_run=1,
+        cause=Cause.KERNEL,
+    )
+    nights.find(run, [TILED, HOSTILE], evidence=f"measured in turn: {REASON}")
+
+
+@pytest.fixture(scope="session")
+def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the planted nights, for tests that only look at it."""
+    folder = tmp_path_factory.mktemp("planted")
+    shutil.copy(template, folder / "perfsvc.db")
+    with Store.open(folder / "perfsvc.db") as store:
+        planted(Nights(store))
+        dashboard.build(store, folder / "site")
+    return folder / "site"
+
+
+# --- the browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless chromium."""
+
+    def missing(what: str) -> None:
+        required = os.environ.get("PERFSVC_REQUIRE_CHROMIUM") == "1"
+        pytest.fail(what) if required else pytest.skip(what)
+
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("no playwright: pip install playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        missing("no chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@dataclass
+class Visit:
+    """A page as somebody opened it, with all that it said and asked for meanwhile."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def listen(self) -> "Visit":
+        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.said.append(f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        return self
+
+
+Visitor = Callable[..., Visit]
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Visitor]:
+    """Opens a file in a window of a width and a theme."""
+    contexts = []
+
+    def opened(path: Path, *, width: int = 1600, theme: str = "light", **options: Any) -> Visit:
+        known = {"viewport": {"width": width, "height": 900}, "color_scheme": theme}
+        contexts.append(browser.new_context(**known, **options))
+        contexts[-1].set_default_timeout(30_000)
+        visited = Visit(contexts[-1].new_page()).listen()
+        visited.page.goto(path.as_uri())
+        return visited
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def names() -> SimpleNamespace:
+    """What the planted nights are made of, and where the page of a case's times is."""
+    return SimpleNamespace(
+        tiled=TILED, naive=NAIVE, hostile=HOSTILE, reason=REASON, page=lambda case: words.page_of(series_of(case))
+    )

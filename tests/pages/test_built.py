@@ -1,0 +1,189 @@
+"""What a build writes, replaces, removes and leaves alone."""
+
+import contextlib
+import errno
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
+from perfsvc.model import Verdict
+from perfsvc.service import dashboard
+from perfsvc.service.dashboard.folder import MANIFEST, writing
+
+
+def files_of(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_site_is_its_pages_its_assets_and_the_list_of_them(site):
+    files = files_of(site)
+    assert {"index.html", "findings.html", "series.html", "findings/1.html"} <= files
+    assert {name for name in files if name.startswith("assets/")} == {
+        "assets/plotly.min.js",
+        "assets/site.css",
+        "assets/site.js",
+        "assets/chart.js",
+    }
+    assert set(json.loads((site / MANIFEST).read_text())["files"]) == files - {MANIFEST}
+
+
+def test_an_empty_database_has_a_page_that_says_so(nights, tmp_path):
+    pages = dashboard.build(nights.store, tmp_path / "site")
+    assert [page.name for page in pages] == ["index.html", "findings.html", "series.html"]
+    assert "Nothing was measured yet" in pages[0].read_text()
+
+
+def test_a_quiet_night_says_that_nothing_is_new(nights, tmp_path, names):
+    run = nights.night({names.tiled: 1e-4})
+    nights.judge(run, {names.tiled: Verdict.UNCHANGED})
+    (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+    assert "<h1>Nothing new</h1>" in first.read_text()
+    assert "Every series is where it was" in first.read_text()
+
+
+def test_a_finding_of_an_earlier_night_stands_and_one_that_tonight_resolves_is_told(nights, tmp_path, names):
+    nights.night({names.tiled: 1e-4})
+    raised = nights.night({names.tiled: 1.2e-4})
+    number = nights.find(raised, [names.tiled])
+    nights.night({names.tiled: 1.2e-4})
+    (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+    assert "Nothing new, 1 finding standing" in first.read_text()
+    back = nights.night({names.tiled: 1e-4})
+    (moved,) = nights.store.finding(number).moved
+    assert nights.store.recover(back, [(number, moved.series)]) == [number]
+    (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+    assert "Resolved tonight" in first.read_text()
+    assert "Standing findings" not in first.read_text()
+
+
+def test_a_run_with_uncommitted_changes_is_not_tonight_and_has_no_part_in_a_level(nights, tmp_path, names):
+    for _ in range(6):
+        clean = nights.night({names.tiled: 1e-4})
+    nights.night({names.tiled: 9e-4}, dirty=True)
+    nights.night({names.tiled: 9e-4}, dirty=True)
+    dashboard.build(nights.store, tmp_path / "site")
+    assert f"<span>run {clean}</span>" in (tmp_path / "site" / "index.html").read_text()
+    page = (tmp_path / "site" / names.page(names.tiled)).read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert data["dirty"] == [6, 7]
+    assert [level[:2] for level in data["levels"]] == [[0, 5]]
+
+
+def test_only_so_many_runs_are_shown(nights, tmp_path, names):
+    for _ in range(5):
+        nights.night({names.tiled: 1e-4})
+    dashboard.build(nights.store, tmp_path / "site", last=2)
+    assert "2 runs" in (tmp_path / "site" / names.page(names.tiled)).read_text()
+
+
+def test_pages_of_what_is_gone_are_removed_and_foreign_files_are_not(nights, tmp_path, names):
+    nights.night({names.tiled: 1e-4, names.naive: 3e-4})
+    site = tmp_path / "site"
+    dashboard.build(nights.store, site)
+    (site / "CNAME").write_text("perf.example.org")
+    (site / "series" / "notes.html").write_text("mine")
+    nights.night({names.naive: 3e-4})
+    dashboard.build(nights.store, site, last=1)
+    assert not (site / names.page(names.tiled)).exists()
+    assert (site / names.page(names.naive)).exists()
+    assert (site / "CNAME").read_text() == "perf.example.org"
+    assert (site / "series" / "notes.html").read_text() == "mine"
+
+
+def test_what_has_not_changed_is_left_as_it_is(nights, tmp_path, names):
+    nights.night({names.tiled: 1e-4})
+    site = tmp_path / "site"
+    dashboard.build(nights.store, site)
+    before = (site / "assets" / "plotly.min.js").stat()
+    (site / "assets" / "site.css").write_text("changed")
+    dashboard.build(nights.store, site)
+    after = (site / "assets" / "plotly.min.js").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (site / "assets" / "site.css").read_text() != "changed"
+
+
+def test_a_folder_with_a_page_of_somebody_else_is_refused_before_anything_is_written(nights, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.html").write_text("mine")
+    with pytest.raises(UsageError, match=r"did not write: index\.html"):
+        dashboard.build(nights.store, site)
+    assert files_of(site) == {"index.html"}
+    assert (site / "index.html").read_text() == "mine"
+
+
+def test_a_file_is_no_folder(nights, tmp_path):
+    (tmp_path / "site").write_text("mine")
+    with pytest.raises(UsageError, match="is no folder"):
+        dashboard.build(nights.store, tmp_path / "site")
+    assert (tmp_path / "site").read_text() == "mine"
+
+
+def test_a_build_that_was_killed_leaves_whole_pages_and_the_next_one_finishes(tmp_path):
+    folder = tmp_path / "site"
+    with writing(folder, ["a.html", "b/c.html"]) as opened:
+        opened.write("a.html", b"old")
+        opened.write("b/c.html", b"old")
+    with contextlib.suppress(KeyboardInterrupt), writing(folder, ["a.html", "d.html"]) as opened:
+        opened.write("a.html", b"new")
+        raise KeyboardInterrupt
+    assert (folder / "a.html").read_bytes() == b"new"
+    assert files_of(folder) == {"a.html", "b/c.html", MANIFEST}
+    with writing(folder, ["d.html"]) as opened:
+        opened.write("d.html", b"new")
+    assert files_of(folder) == {"d.html", MANIFEST}
+    assert not (folder / "b").exists()
+
+
+def test_a_full_disk_is_said_and_leaves_the_page_that_there_was(tmp_path, monkeypatch):
+    folder = tmp_path / "site"
+    with writing(folder, ["a.html"]) as opened:
+        opened.write("a.html", b"old")
+
+    def full(path, content):
+        if path.name == ".a.html.part":
+            path.touch()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return len(content) if path.name != f".{MANIFEST}.part" else really(path, content)
+
+    really = Path.write_bytes
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InfrastructureError, match="No space left"), writing(folder, ["a.html"]) as opened:
+        opened.write("a.html", b"new")
+    assert (folder / "a.html").read_bytes() == b"old"
+    assert files_of(folder) == {"a.html", MANIFEST}
+
+
+@pytest.mark.parametrize("name", ["../mine.txt", "/mine.txt", ""])
+def test_no_list_of_files_has_anything_removed_outside_the_folder(tmp_path, name):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    listed = str(mine) if name.startswith("/") else name
+    (folder / MANIFEST).write_text(json.dumps({"files": [listed]}))
+    with writing(folder, ["a.html"]) as opened:
+        opened.write("a.html", b"new")
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", '{"files": 3}', '{"files": [3]}', "\xff"])
+def test_with_a_damaged_list_nothing_is_removed(tmp_path, damaged):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / MANIFEST).write_bytes(damaged.encode("latin-1"))
+    (folder / "old.html").write_text("old")
+    with writing(folder, ["a.html"]) as opened:
+        opened.write("a.html", b"new")
+    assert files_of(folder) == {"a.html", "old.html", MANIFEST}
+
+
+def test_without_plotly_the_cure_is_said(nights, tmp_path, monkeypatch):
+    module = importlib.import_module("perfsvc.service.dashboard.build")  # the package has the function of that name
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match="plotly is not installed"):
+        dashboard.build(nights.store, tmp_path / "site")
+    assert not (tmp_path / "site").exists()

@@ -1,0 +1,177 @@
+"""Each kind of page in a browser: quiet, whole, without a network, and with names that stay names."""
+
+import re
+
+import pytest
+
+KINDS = ("tonight", "findings", "finding", "list", "series", "hostile")
+
+
+@pytest.fixture
+def kinds(site, names):
+    """A page of each kind."""
+    return {
+        "tonight": site / "index.html",
+        "findings": site / "findings.html",
+        "finding": site / "findings" / "1.html",
+        "list": site / "series.html",
+        "series": site / names.page(names.tiled),
+        "hostile": site / names.page(names.hostile),
+    }
+
+
+@pytest.fixture
+def series(visit, site, names):
+    """The page of the case that got slower, its charts drawn."""
+
+    def opened(case=None, **options):
+        visited = visit(site / names.page(case or names.tiled), **options)
+        visited.page.wait_for_selector("#history .main-svg")
+        return visited
+
+    return opened
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1600])
+def test_each_kind_of_page_is_quiet_asks_for_nothing_elsewhere_and_fits(visit, kinds, site, width, theme):
+    for kind, path in kinds.items():
+        visited = visit(path, width=width, theme=theme)
+        if kind in {"series", "hostile"}:
+            visited.page.wait_for_selector("#history .main-svg")
+        assert visited.said == [], kind
+        assert [url for url in visited.asked if not url.startswith((site.as_uri(), "data:"))] == [], kind
+        assert visited.page.evaluate("document.documentElement.scrollWidth") <= width, kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_and_reasons_with_markup_are_text_and_no_more(visit, kinds, kind):
+    visited = visit(kinds[kind])
+    page = visited.page
+    if kind in {"series", "hostile"}:
+        page.wait_for_selector("#history .main-svg")
+    assert page.locator("img, main b:text-is('4'), [onerror]").count() == 0
+    assert all(
+        script.get_attribute("src") or script.get_attribute("type") == "application/json"
+        for script in page.locator("script").all()
+    )
+    assert visited.said == []
+
+
+def test_a_hostile_name_and_reason_are_shown_as_they_are(series, names):
+    page = series(names.hostile).page
+    assert page.locator("h1").inner_text() == names.hostile.id
+    assert "an illegal access <script>boom()</script>" in page.locator("header .reason").inner_text()
+    assert "an illegal access <script>boom()</script>" in page.locator("#told").inner_text()
+
+
+def test_the_policy_stops_a_script_that_got_in_all_the_same(visit, site):
+    page = visit(site / "index.html").page
+    page.evaluate("""() => {
+        const script = document.createElement('script');
+        script.textContent = 'window.ran = true';
+        document.body.append(script);
+        document.body.insertAdjacentHTML('beforeend', '<img src="x" onerror="window.ran = true">');
+    }""")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.ran") is None
+
+
+def test_from_tonight_to_the_finding_to_the_series_by_clicks(visit, site, names):
+    page = visit(site / "index.html").page
+    assert page.locator("h1").inner_text() == "1 new finding"
+    assert page.locator(".counts .regression").inner_text().split() == ["1", "regression"]
+    page.locator("section:has(#new) tbody a").first.click()
+    assert page.locator("h1").inner_text().split()[:2] == ["Finding", "1"]
+    assert "+20.0 %" in page.locator("h1").inner_text()
+    page.get_by_role("link", name=names.tiled.id, exact=True).click()
+    page.wait_for_selector("#history .main-svg")
+    assert page.locator("h1").inner_text() == names.tiled.id
+    assert page.locator(".figures").inner_text().count("+20.0 %") == 1
+    page.locator("nav a", has_text="Tonight").click()
+    assert page.url == (site / "index.html").as_uri()
+
+
+def test_the_chart_shows_the_nights_the_driver_and_the_finding(series):
+    page = series().page
+    assert page.locator("#history .scatterlayer .trace").first.locator(".point").count() == 12
+    assert page.locator("#history .annotation-text").all_text_contents() == ["A"]
+    assert page.locator("#history .shapelayer path").count() == 1
+    assert "driver 575.1 → 580.1, toolkit nvcc 12.9 → nvcc 13.0" in page.locator("section:has(#switches)").inner_text()
+    drawn = page.evaluate("document.getElementById('history').data.map((one) => [one.name, one.x.length])")
+    assert dict(drawn)["findings"] == 1
+
+
+def test_a_night_that_failed_is_marked(series, names):
+    page = series(names.hostile).page
+    assert page.evaluate("document.getElementById('history').data.find((one) => one.name === 'failed').x.length") == 1
+
+
+def test_the_keyboard_moves_from_night_to_night_and_the_samples_follow(series):
+    page = series().page
+    assert page.locator("#told").inner_text().startswith("run 12 ")
+    newest = page.evaluate("document.getElementById('taken').data[0].y[0]")
+    page.locator("#history").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#told").inner_text().startswith("run 11 ")
+    assert page.locator("#night").input_value() == "10"
+    assert page.evaluate("document.getElementById('taken').data[0].y[0]") < newest
+    page.keyboard.press("Home")
+    assert page.locator("#told").inner_text().startswith("run 1 ")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#told").inner_text().startswith("run 1 ")
+
+
+def test_a_chosen_night_has_its_samples_drawn_a_colour_a_replica(series):
+    page = series().page
+    page.locator("#night").select_option("0")
+    assert page.locator("#told").inner_text().startswith("run 1 ")
+    assert page.evaluate("document.getElementById('taken').data.map((one) => one.y.length)") == [20, 20, 20]
+    assert page.locator("#replicas span").all_inner_texts() == ["replica 1", "replica 2", "replica 3"]
+
+
+def test_the_list_of_series_is_filtered_by_words(visit, site):
+    page = visit(site / "series.html").page
+    page.keyboard.press("/")
+    page.keyboard.type("transpose Regression")
+    assert page.locator("#series tbody tr:visible").count() == 1
+    assert page.locator("#left").inner_text() == "1 of 3"
+    page.locator("#filter").fill("")
+    assert page.locator("#series tbody tr:visible").count() == 3
+
+
+def test_the_first_key_leads_to_the_content(visit, site):
+    page = visit(site / "index.html").page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#content")
+
+
+def test_the_theme_follows_the_reader_and_so_do_the_charts(series):
+    page = series(theme="light").page
+    font = "document.getElementById('history').layout.font.color"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light, white = page.evaluate(font), page.evaluate(paper)
+    page.emulate_media(color_scheme="dark")
+    for _ in range(100):  # the page hears of it some time later, and its policy lets nobody else wait inside it
+        if page.evaluate(font) != light:
+            break
+        page.wait_for_timeout(50)
+    assert page.evaluate(font) != light
+    assert page.evaluate(paper) != white
+
+
+def test_paper_has_no_navigation_and_is_white(visit, site):
+    page = visit(site / "index.html", theme="dark").page
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_without_scripts_the_tables_tell_it(visit, site, names):
+    page = visit(site / names.page(names.tiled), java_script_enabled=False).page
+    rows = page.locator("section:has(#table) tbody tr")
+    assert rows.count() == 12
+    assert re.search(r"12 2026-03-12.*regression", rows.first.inner_text().replace("\t", " "))
+    assert "The charts need JavaScript" in page.locator("noscript").text_content()
