@@ -37,6 +37,9 @@ COMMANDS = {
     "db": "Upgrade, check and prune the database.",
 }
 
+ARGUMENTS = "perfsvc.cli.arguments"
+"""Where the context has what stands behind the command's name."""
+
 
 class LazyGroup(click.Group):
     """A group whose commands are modules of this package, imported when they are called."""
@@ -59,6 +62,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; what click would take for its own goes past it."""
+        ctx.meta[ARGUMENTS] = tuple(ctx.args)  # which click takes away before the group's own function is called
         with ending.past_click():
             return super().invoke(ctx)
 
@@ -91,7 +95,7 @@ def cli(context: click.Context, config: Path | None) -> None:
     """Times CUDA kernels, remembers the times, and says what regressed."""
     context.obj = Configuration(config)
     name = context.invoked_subcommand or ""
-    context.default_map = context.obj.defaults(name, cli.get_command(context, name), context.args)
+    context.default_map = context.obj.defaults(name, cli.get_command(context, name), context.meta[ARGUMENTS])
 
 
 def main() -> NoReturn:

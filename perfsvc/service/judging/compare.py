@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import Cause, Judgement, Level, Series, Status, Verdict
+from perfsvc.model import MAX_ERROR, Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.judging import policy
 from perfsvc.service.judging.clocks import Levels, cycles_of
@@ -66,8 +66,9 @@ def judge_run(store: Store, run: int, *, threshold: judge.Asked, against: int | 
     baselines = _baselines(store, levels_of, measured, run)
     if against is not None:
         pinned = {pin.series for pin in store.pins()}
-        fixed = levels_of(against)
-        baselines |= {one: fixed[one] for one in measured if one in fixed and one not in pinned}
+        right = {one: level for one, level in levels_of(against).items() if level.status is Status.OK}
+        chosen = [one for one in measured if one in right and one not in pinned and one.metric != MAX_ERROR]
+        baselines |= {one: right[one] for one in chosen}
     limits = _thresholds(store, threshold)
     judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=limits)
     return _with_causes(store, levels_of, judgements, limits)

@@ -1,0 +1,126 @@
+"""Commands in a folder with a perfsvc.toml: what they take from it, and what goes before it."""
+
+import os
+import tomllib
+from unittest import mock
+
+import pytest
+
+from perfsvc.errors import UsageError
+
+
+@pytest.fixture
+def configured(perfsvc):
+    """Writes a perfsvc.toml for a suite on the fake device, with a database of its own; no variable names another."""
+    suite = perfsvc.own("scale")
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    del perfsvc.environment["PERFSVC_DB"]
+
+    def write(run="", rest=""):
+        head = f'suite = "scale"\ndatabase = "mine.db"\n[run]\ndevices = ["fake:{perfsvc.script}"]\n'
+        (perfsvc.folder / "perfsvc.toml").write_text(head + run + rest)
+        return suite
+
+    return write
+
+
+def cases(ended):
+    return [row["case"] for row in ended.json["results"]]
+
+
+def test_a_run_takes_from_the_file_what_no_option_and_no_variable_says(perfsvc, configured):
+    configured('replicas = 1\nselect = ["scale/alpha"]\nsamples = 5\n')
+    ended = perfsvc("run", "--format", "json", code=0)
+    assert (cases(ended), perfsvc.folder.joinpath("mine.db").exists()) == (["scale/alpha[n=100]"], True)
+    perfsvc.environment["PERFSVC_RUN__SELECT"] = "scale/alpha scale/beta"
+    ended = perfsvc("run", "--format", "json", code=0)
+    assert cases(ended) == ["scale/alpha[n=100]", "scale/beta[n=100]"]
+    ended = perfsvc("run", "--select", "*", "--replicas", "2", "--format", "json", code=0)
+    assert len(cases(ended)) == 3
+    perfsvc.database = perfsvc.folder / "mine.db"
+    assert perfsvc.rows("SELECT run_id, COUNT(*) FROM measurements GROUP BY run_id") == [(1, 1), (2, 2), (3, 6)]
+
+
+def test_commands_below_the_folder_find_its_database_and_its_suite(perfsvc, configured):
+    configured("replicas = 1\n")
+    perfsvc("run", code=0)
+    (perfsvc.folder / "below").mkdir()
+    environment = perfsvc.environment | {"PERFSVC_CONFIG": ""}
+    home, perfsvc = perfsvc.folder, type(perfsvc)(perfsvc.folder / "below", perfsvc.folder)
+    perfsvc.environment = environment
+    (run,) = perfsvc("runs", "--format", "json", code=0).json
+    assert run["id"] == 1
+    assert len(perfsvc("list", "--format", "json", code=0).json) == 6
+    shown = perfsvc("config", "show", "--format", "json", code=0).json
+    assert (shown["path"], shown["settings"]["database"]) == (str(home / "perfsvc.toml"), str(home / "mine.db"))
+
+
+def test_rules_and_the_baseline_judge_runs_and_comparisons(perfsvc, configured):
+    suite = configured(
+        "replicas = 3\n", '[baseline]\nagainst = "v1"\n[[thresholds]]\ncases = "*/beta"\nchange = "10%"\n'
+    )
+    other = perfsvc.folder / "first.toml"
+    other.write_text((perfsvc.folder / "perfsvc.toml").read_text().replace('against = "v1"', ""))
+    perfsvc("--config", other, "run", "--label", "v1", code=0)
+    perfsvc.rebuild(suite)
+    perfsvc.play({"*": {"seconds": 1.05e-4}, "scale/gamma": {"seconds": 1e-4}})
+    ended = perfsvc("run", "--format", "json", code=1)
+    assert {row["case"][6:10]: row["verdict"] for row in ended.json["results"]} == {
+        "alph": "regression",
+        "beta": "unchanged",
+        "gamm": "unchanged",
+    }
+    assert {row["baseline_run"] for row in ended.json["results"]} == {1}
+    perfsvc("run", "--threshold", "10%", code=0)
+    perfsvc("compare", "@baseline", "latest", code=1)
+    perfsvc("compare", "v1", "latest", "--threshold", "20%", code=0)
+
+
+def test_a_first_file_is_written_for_the_suite_that_is_here_and_works(perfsvc):
+    perfsvc.own("scale").rename(perfsvc.folder / "kernels")
+    told = perfsvc("init", "--format", "json", code=0).json
+    assert told == {"path": "perfsvc.toml", "suite": "kernels"}
+    assert tomllib.loads((perfsvc.folder / "perfsvc.toml").read_text())["suite"] == "kernels"
+    assert "perfsvc.toml" in perfsvc("config", "show", code=0).out
+    assert len(perfsvc("list", "--format", "json", code=0).json) == 6
+    again = perfsvc("init", code=2)
+    assert "perfsvc.toml: it is there already" in again.err
+    assert "perfsvc init --force" in again.err
+    assert "the suite kernels" in perfsvc("init", "--force", code=0).out
+
+
+def test_where_there_is_no_suite_the_first_file_leaves_the_built_in_one(perfsvc):
+    assert "the built-in suite" in perfsvc("init", code=0).out
+    told = perfsvc("list", code=0)
+    assert "this is the built-in suite" in told.err
+
+
+@pytest.mark.parametrize("command", [("run",), ("list",), ("findings",), ("config", "show"), ("doctor",)])
+def test_a_file_that_cannot_be_used_ends_a_command_with_its_line(perfsvc, command):
+    (perfsvc.folder / "perfsvc.toml").write_text("[run]\nreplcas = 1\n")
+    ended = perfsvc(*command, code=2)
+    assert "error: perfsvc.toml:2: [run] has no key 'replcas'\n  cure: write replicas" in ended.err
+    assert perfsvc("--config", os.devnull, "config", "show", code=0).out
+
+
+@pytest.mark.parametrize("command", [("--help",), ("run", "--help"), ("init", "--force"), ("devices",)])
+def test_a_file_that_cannot_be_used_keeps_no_help_from_being_shown(perfsvc, command):
+    (perfsvc.folder / "perfsvc.toml").write_text("nonsense")
+    perfsvc(*command, code=0)
+
+
+def test_a_secret_is_never_printed(perfsvc):
+    perfsvc.environment |= {"PERFSVC_DB": "postgresql://me:secret@localhost:1/db", "TEAM_URL": "slack://secret"}
+    (perfsvc.folder / "perfsvc.toml").write_text('[notify.targets]\nteam = "TEAM_URL"\n')
+    for words in (("config", "show"), ("config", "show", "--format", "json"), ("runs",), ("doctor",)):
+        ended = perfsvc(*words)
+        assert "secret" not in ended.out + ended.err
+    assert "TEAM_URL (set)" in perfsvc("config", "show", code=0).out
+
+
+@pytest.mark.parametrize(("words", "energy"), [((), True), (("--no-energy",), False)])
+def test_what_the_file_turns_on_an_option_turns_off(perfsvc, configured, words, energy):
+    configured("energy = true\n")
+    with mock.patch("perfsvc.service.running.run.run", side_effect=UsageError("enough was heard")) as run:
+        perfsvc("run", *words, code=2)
+    assert run.call_args.args[0].energy is energy
