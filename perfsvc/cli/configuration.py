@@ -39,6 +39,7 @@ OF: Mapping[str, Mapping[str, str]] = {
     "profile": DEVICES,
     "bisect": DEVICES,
     "check": {"architectures": "check.architectures"},
+    "dashboard": {"folder": "dashboard.folder"},
 }
 """The same for the options of one command."""
 

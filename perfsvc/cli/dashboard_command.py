@@ -13,7 +13,7 @@ def command() -> None:
 
 
 @command.command("build")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="site", metavar="[DIR]")
 @click.option(
     "--last",
     type=click.IntRange(min=1),
@@ -24,7 +24,7 @@ def command() -> None:
 )
 @options.database
 def build(folder: Path, last: int, database: str) -> None:
-    """Write a static site to DIR: tonight, a page a series, a page a finding.
+    """Write a static site to DIR (site, if none is named): tonight, a page a series, a page a finding.
 
     The pages need no server and no network: open DIR/index.html. What an earlier build wrote and this one does not is
     removed; files of others are left alone.

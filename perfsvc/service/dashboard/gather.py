@@ -7,7 +7,7 @@ from datetime import datetime
 from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement
 from perfsvc.report.dashboard.site import BoardShown, Chronicle, FindingShown, RunShown, Site, StageShown
 from perfsvc.service.dashboard.chronicles import chronicles
-from perfsvc.store import BoardInRun, NightRow, RunRow, State, Store
+from perfsvc.store import BoardInRun, NightRow, RunRow, StageState, State, Store
 
 SAMPLED = 14
 """The samples of so many of the newest runs are on the pages."""
@@ -124,5 +124,6 @@ def _troubles(board: BoardInRun) -> tuple[str, ...]:
 
 
 def _stages(night: NightRow | None) -> tuple[StageShown, ...]:
-    stages = night.stages if night else ()
+    """The stages that are over: the one that builds these pages is not, and those after it have not begun."""
+    stages = [one for one in night.stages if one.state is not StageState.RUNNING] if night else []
     return tuple(StageShown(one.name, one.state.value, one.wall_s, one.said, one.cure) for one in stages)
