@@ -32,6 +32,7 @@ COMMANDS = {
     "findings": "List what someone should look at, and accept it.",
     "baseline": "Set, show and clear what verdicts compare against.",
     "config": "Show what is in force, and where each value comes from.",
+    "schedule": "Have nights begin by themselves.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and say how to cure what is missing.",
     "db": "Upgrade, check and prune the database.",

@@ -14,13 +14,12 @@ from zoneinfo import ZoneInfo
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from perfsvc.config import load
 from perfsvc.errors import UsageError
 from perfsvc.service.scheduling import printed
 from perfsvc.service.scheduling.job import Job, job_of
-
-yaml = pytest.importorskip("yaml")
 
 FOLDERS = ["plain", "with blanks", "100% $HOME $(HOME) [a] *", 'it\'s "quoted" \\ & ; # é']
 BERLIN = ZoneInfo("Europe/Berlin")

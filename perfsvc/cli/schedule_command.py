@@ -1,0 +1,174 @@
+"""``perfsvc schedule``."""
+
+import getpass
+from datetime import datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, available_timezones
+
+import click
+
+from perfsvc.cli import configuration, ending, options
+
+if TYPE_CHECKING:
+    from perfsvc.service.scheduling.job import Job
+    from perfsvc.service.scheduling.printed import Files
+
+    _ToTime = click.ParamType[time]
+    _ToZone = click.ParamType[ZoneInfo]
+else:
+    _ToTime = _ToZone = click.ParamType  # no generics before click 8.4
+
+LIMIT_S = 12 * 3600.0
+LATE_S = 6 * 3600.0
+
+
+class WallTime(_ToTime):
+    """``02:00``."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> time:
+        """The time of day."""
+        try:
+            return value if isinstance(value, time) else datetime.strptime(value, "%H:%M").time()  # noqa: DTZ007 - no day, no zone
+        except ValueError:
+            self.fail(f"{value!r} is no time of day; write 02:00", param, ctx)
+
+
+class Zone(_ToZone):
+    """``Europe/Berlin``."""
+
+    name = "zone"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ZoneInfo:
+        """The time zone."""
+        if isinstance(value, ZoneInfo):
+            return value
+        if value not in available_timezones():
+            self.fail(f"{value!r} is no time zone; write one as Europe/Berlin or Etc/UTC", param, ctx)
+        return ZoneInfo(value)
+
+
+at = click.option("--at", type=WallTime(), required=True, metavar="HH:MM", help="When a night begins, by the clock.")
+limit = click.option(
+    "--limit",
+    type=options.Duration(),
+    default=LIMIT_S,
+    show_default="12h",
+    help="What a night may take before it is told to end.",
+)
+
+
+def _zone(where: str) -> options.Decorator:
+    return click.option(
+        "--timezone",
+        type=Zone(),
+        default=None,
+        show_default=where,
+        metavar="ZONE",
+        help="Of which clock: Europe/Berlin.",
+    )
+
+
+@click.group("schedule")
+def command() -> None:
+    """Have nights begin by themselves."""
+
+
+@command.command("print")
+@at
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["cron", "systemd", "kubernetes", "slurm"]),
+    required=True,
+    help="For which scheduler.",
+)
+@_zone("the scheduler's own; UTC in Kubernetes")
+@limit
+@click.option(
+    "--gpus",
+    type=click.IntRange(0),
+    default=None,
+    show_default="as many as run.devices names",
+    help="How many GPUs to ask Kubernetes or Slurm for.",
+)
+@click.option("--image", default="perfsvc:latest", show_default=True, help="The image with perfsvc, for Kubernetes.")
+@click.option("--claim", default="perfsvc", show_default=True, help="The volume claim of the folder, for Kubernetes.")
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True, writable=True),
+    default=None,
+    show_default="standard output",
+    help="Write it as files into this folder.",
+)
+def print_(
+    at: time,
+    kind: str,
+    timezone: ZoneInfo | None,
+    limit: float,
+    gpus: int | None,
+    image: str,
+    claim: str,
+    folder: Path | None,
+) -> None:
+    """Print what makes a scheduler start a night, with the settings that are in force here.
+
+    Variables of the environment that the settings need are named, and their values are not.
+    """
+    from perfsvc.service.scheduling.job import job_of
+
+    loaded = configuration.current().loaded
+    job = job_of(loaded, at=at, zone=timezone, gpus=gpus, limit_s=limit, user=getpass.getuser())
+    files = _printed(kind, job, image=image, claim=claim)
+    for name, text in files.items():
+        if folder:
+            (folder / name).write_text(text)
+            click.echo(f"{folder / name} is written", err=True)
+        else:
+            click.echo((f"# {name}\n" if len(files) > 1 else "") + text, nl=len(files) > 1)
+
+
+def _printed(kind: str, job: "Job", *, image: str, claim: str) -> "Files":
+    from perfsvc.service.scheduling import printed
+
+    return printed.kubernetes(job, image=image, claim=claim) if kind == "kubernetes" else printed.KINDS[kind](job)
+
+
+@command.command("run")
+@at
+@_zone("this machine's own")
+@limit
+@click.option(
+    "--late",
+    type=options.Duration(),
+    default=LATE_S,
+    show_default="6h",
+    help="How late a night that was missed may still begin.",
+)
+@options.database
+def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database: str) -> None:
+    """Hold a night every day, until it is told to stop.
+
+    Each night is a process of its own: `perfsvc nightly`. SIGTERM has the night that is under way finish the case in
+    hand and ends it; a second one ends it at once.
+    """
+    import platform
+    from functools import partial
+
+    from perfsvc.service.scheduling.child import Child
+    from perfsvc.service.scheduling.daemon import missed, serve
+    from perfsvc.service.scheduling.job import job_of
+
+    loaded = configuration.current().loaded
+    job = job_of(loaded, at=at, zone=timezone, gpus=None, limit_s=limit, user=getpass.getuser())
+    child = Child(job.command, job.folder, limit, _say)
+    look_back = partial(missed, database, platform.node(), late_s=late)
+    with ending.gently() as stopping:
+        serve(child, at, timezone, look_back=look_back, late_s=late, stopping=stopping, say=_say)
+
+
+def _say(line: str) -> None:
+    click.echo(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}", err=True)
