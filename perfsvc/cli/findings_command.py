@@ -29,6 +29,10 @@ class Listing(click.Group):
         named = not args or args[0] in {*ctx.help_option_names, *self.commands} or not args[0].startswith("-")
         return super().parse_args(ctx, args if args and named else ["list", *args])
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of a finding's life."""
+        return list(self.commands)
+
 
 class Until(_ToMoment):
     """A day to come (``2026-12-24``), or how long from now (``14d``, ``2w``)."""

@@ -1,6 +1,6 @@
 """Findings for people: one below the other, each with why and with what it moved; or one with its history."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,7 +11,7 @@ from perfsvc.model import TIME, Finding, FindingEvent, FindingState, Moved
 from perfsvc.report import units
 from perfsvc.report.layout import Responsive, grid, known, mode_words, moment
 
-SHOWN = 5
+SHOWN = 10
 """How many series of a finding the list shows: those that moved furthest and are not back, if there are any."""
 
 LAYOUTS = (("change", "interval", "in", "against"), ("change", "in", "against"), ("change", "in"))
@@ -36,25 +36,29 @@ def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> Renderabl
     return Group(_heading(finding), _series(finding, finding.moved), *history)
 
 
-def _heading(finding: Finding) -> Text:
+def _heading(finding: Finding) -> RenderableType:
     first, last = finding.first_run, finding.last_run
     runs = f"run {first}" if first == last else f"runs {first} to {last}"
     how = " and ".join(finding.shifts)
     facts = f"  {finding.cause}, {how}, {finding.direction}, {runs}"
     heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), facts)
+    return Group(heading, *(Padding(line, (0, 0, 0, 2), expand=False) for line in _lines(finding)))
+
+
+def _lines(finding: Finding) -> Iterator[Text]:
+    """What is to be said of a finding: its origin, where it shows, why, who looks after it, its state."""
     if finding.origin and finding.origin not in {f"board {device}" for device in finding.devices}:
-        heading.append(f"\n  {finding.origin}")
+        yield Text(finding.origin)
     for device, model in finding.devices.items():
-        heading.append(f"\n  on {model}  {device}", "dim")
+        yield Text(f"on {model}  {device}", "dim")
     if finding.evidence:
-        heading.append(f"\n  in run {first}: {finding.evidence}")
+        yield Text(f"in run {finding.first_run}: {finding.evidence}")
     if finding.why:
-        heading.append(f"\n  why: {finding.why}")
+        yield Text(f"why: {finding.why}")
     if finding.owner:
-        heading.append(f"\n  owner: {finding.owner}")
+        yield Text(f"owner: {finding.owner}")
     if finding.state is not FindingState.OPEN:
-        heading.append(f"\n  {_state(finding)}")
-    return heading
+        yield Text(_state(finding))
 
 
 def _state(finding: Finding) -> str:

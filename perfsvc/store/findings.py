@@ -69,7 +69,7 @@ def raise_finding(connection: Connection, run: int, blame: Blame, now: datetime)
     reopened: set[int] = set()
     seen: set[int] = set()
     for suspect in blame.suspects:
-        place = _place_of(held.get((spots[suspect.series], suspect.direction), ()), suspect.judgement, run)
+        place = _place_of(held.get((spots.get(suspect.series), suspect.direction), ()), suspect.judgement, run)
         if place is None:
             fresh.append(suspect)
         elif _see_again(connection, run, place, suspect.judgement):
@@ -88,7 +88,7 @@ def raise_finding(connection: Connection, run: int, blame: Blame, now: datetime)
     return replace(settled, joined=(joined,))
 
 
-def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held, Direction], Sequence[Any]]:
+def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held | None, Direction], Sequence[Any]]:
     """The places of each series in findings, by where it moved in them, the newest finding first."""
     query = (
         select(FindingCases, Findings.state, Cases.lineage_id, own_name(FindingCases.last_run_id))
@@ -97,7 +97,7 @@ def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held, Direc
         .where(Cases.lineage_id.in_({lineage for (lineage, _), *_ in spots}))
         .order_by(FindingCases.finding_id.desc())
     )
-    held: dict[tuple[Held, Direction], list[Any]] = defaultdict(list)
+    held: dict[tuple[Held | None, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
         spot = ((row.lineage_id, row.own_name), row.device_id, row.metric, row.mode)
         held[spot, row.direction].append(row)

@@ -2,11 +2,12 @@
 
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from perfsvc.errors import InfrastructureError
-from perfsvc.model import Status, Verdict
+from perfsvc.model import Confirmation, Judgement, Status, Verdict
 from perfsvc.report import units
 from perfsvc.service import doctor as doctors
 from perfsvc.service import pruning
@@ -109,8 +110,7 @@ def run(tonight: Tonight) -> Said:
 def judge(tonight: Tonight) -> Said:
     """Compares each series of the run with its baseline."""
     judgements = judge_measured(tonight.store, tonight.run, tonight.request)
-    failed = _has_failed(tonight)
-    return Said(_counted(Counter(one.verdict for one in judgements)), exit_code_of(judgements, (), failed=failed))
+    return Said(_counted(Counter(one.verdict for one in judgements)), _exit_code(tonight, judgements, ()))
 
 
 def confirm(tonight: Tonight) -> Said:
@@ -134,8 +134,7 @@ def confirm(tonight: Tonight) -> Said:
     confirmations, verdicts = store.confirmations(number), store.verdicts(number)
     causes = Counter(str(one.cause) for one in confirmations)
     told = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
-    failed = _has_failed(tonight)
-    return Said(told or "there was no suspect", exit_code_of(verdicts, confirmations, failed=failed))
+    return Said(told or "there was no suspect", _exit_code(tonight, verdicts, confirmations))
 
 
 def profile(tonight: Tonight) -> Said:
@@ -224,6 +223,11 @@ def _measured(tonight: Tonight, resolved: Resolved) -> Said:
     if problems:
         parts.append(f"{units.count(len(problems), 'fault')} in benchmark files: {problems[0].what}")
     return Said(", ".join(parts), FAILED if problems or _has_failed(tonight) else 0)
+
+
+def _exit_code(tonight: Tonight, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
+    unheard = judged_findings.ignored(tonight.store.findings())
+    return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(tonight))
 
 
 def _has_failed(tonight: Tonight) -> bool:

@@ -3,14 +3,14 @@
 Each reads from the store what it needs and stores what it finds, so that it can be done again, or by another process.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from perfsvc import judge
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
-from perfsvc.model import Confirmation, DeviceInfo, Explained, Judgement, Verdict
+from perfsvc.model import Confirmation, DeviceInfo, Direction, Explained, Judgement, Series, Verdict
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
 from perfsvc.service.confirming.turns import Means
 from perfsvc.service.judging import policy
@@ -67,14 +67,25 @@ def confirm_suspects(
 
 
 def exit_code_of(
-    judgements: Iterable[Judgement], confirmations: Sequence[Confirmation], *, failed: bool, strict: bool = False
+    judgements: Iterable[Judgement],
+    confirmations: Sequence[Confirmation],
+    *,
+    unheard: Container[tuple[Series, Direction]],
+    failed: bool,
+    strict: bool = False,
 ) -> int:
     """The exit code of what was judged and measured again.
 
-    What was cleared by measuring it again is no regression; what was confirmed is one, even by its history alone.
+    What was cleared by measuring it again is no regression; what was confirmed is one, even by its history alone. What
+    moved as somebody said that it may (``judging.findings.ignored``) is none.
     """
     cleared = {one.suspect.series for one in confirmations if one.cleared}
-    standing = [judgement for judgement in judgements if judgement.series not in cleared]
+    standing = [
+        one
+        for one in judgements
+        if one.series not in cleared
+        and not (one.verdict in judge.MOVES and (one.series, judge.MOVES[one.verdict]) in unheard)
+    ]
     regressed = [replace(one.suspect.judgement, verdict=Verdict.REGRESSION) for one in confirmations if one.regressed]
     return judge.exit_code([*standing, *regressed], failed=failed, strict=strict)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from perfsvc.errors import SuiteError
@@ -10,16 +11,18 @@ from perfsvc.measure.plan import LeftOut
 from perfsvc.model import (
     Confirmation,
     DeviceInfo,
+    Direction,
     Explained,
     Judgement,
     Measurement,
     Noise,
     Roof,
+    Series,
     Status,
 )
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.confirming.confirm_all import with_causes
-from perfsvc.service.judging.findings import settle
+from perfsvc.service.judging.findings import ignored, settle
 from perfsvc.service.profiling.profile import Under
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.running.afterwards import (
@@ -59,6 +62,7 @@ class RunOutcome:
         problems: what is wrong with benchmarks that the selection reaches.
         warnings: what is wrong with the others.
         specs: the cases.
+        unheard: the series that may move so, by findings that are ignored.
     """
 
     run: int
@@ -75,6 +79,7 @@ class RunOutcome:
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
     specs: Mapping[Key, CaseSpec]
+    unheard: AbstractSet[tuple[Series, Direction]] = frozenset()
 
     @property
     def failed(self) -> bool:
@@ -83,7 +88,9 @@ class RunOutcome:
 
     def exit_code(self, *, strict: bool) -> int:
         """The command's exit code."""
-        return exit_code_of(self.judgements, self.confirmations, failed=self.failed, strict=strict)
+        return exit_code_of(
+            self.judgements, self.confirmations, unheard=self.unheard, failed=self.failed, strict=strict
+        )
 
 
 def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
@@ -127,16 +134,18 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
             confirmations = confirm_suspects(store, recorder.run, means, progress)
             judgements = with_causes(judgements, confirmations)
         settle(store, recorder.run, threshold=request.threshold)
+        unheard = ignored(store.findings())
         if request.profile:
             under = Under(resolved.devices, instruments, say=progress.say)
             explained = explain_regressed(store, recorder.run, under, progress)
-    return _outcome(resolved, recorder, (judgements, confirmations, explained))
+    return _outcome(resolved, recorder, (judgements, confirmations, explained), unheard)
 
 
 def _outcome(
     resolved: Resolved,
     recorder: Recorder,
     judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[Explained]],
+    unheard: AbstractSet[tuple[Series, Direction]],
 ) -> RunOutcome:
     judgements, confirmations, explained = judged
     problems, warnings = resolved.found.split_problems(resolved.request.selection)
@@ -154,6 +163,7 @@ def _outcome(
         doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),
         confirmations=tuple(confirmations),
+        unheard=unheard,
         explained=tuple(explained),
         problems=problems,
         warnings=warnings,
