@@ -72,12 +72,13 @@ class Configuration:
     @property
     def silent(self) -> bool:
         """Whether nothing can have been set, which is quickly seen, so that reading it may be spared."""
-        here = Path.cwd()
-        return (
-            self.asked is None
-            and not any(name.startswith("PERFSVC_") and name not in _ELSEWHERE for name in os.environ)
-            and not any((folder / _NAME).exists() for folder in (here, *here.parents))
-        )
+        if self.asked or any(name.startswith("PERFSVC_") and name not in _ELSEWHERE for name in os.environ):
+            return False
+        try:
+            here = Path.cwd()
+        except FileNotFoundError:  # somebody removed it
+            return True
+        return not any(os.path.exists(folder / _NAME) for folder in (here, *here.parents))  # noqa: PTH110 - never fails
 
     def defaults(self, name: str, command: click.Command | None, arguments: Collection[str]) -> dict[str, Any]:
         """The defaults of a command's options as click takes them; ``--help`` tells the built-in ones."""

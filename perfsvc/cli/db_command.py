@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 from perfsvc.errors import DatabaseError
 
 
@@ -80,14 +80,13 @@ def prune(
     Levels, pins, findings that are not resolved, the newest runs and what they are compared with keep all they need:
     no verdict, alert or finding of a night to come is another one for it.
     """
-    from perfsvc.config import load
     from perfsvc.report import units
     from perfsvc.report.plain import plain
     from perfsvc.service.pruning import LEFT
     from perfsvc.service.pruning import prune as prune_store
     from perfsvc.store import Store
 
-    settings = load().settings
+    settings = configuration.current().loaded.settings
     asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights}
     retention = settings.retention.model_copy(update={name: age for name, age in asked.items() if age is not None})
     with Store.open(database, create=False) as store:

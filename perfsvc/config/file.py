@@ -37,10 +37,13 @@ def find(asked: Path | None = None) -> Path | None:
     named = asked or Path(os.environ.get(VARIABLE, ""))
     if named != Path():
         return None if named == Path(os.devnull) else named
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # somebody removed it
+        return None
     for folder in (here, *here.parents):
         path = folder / NAME
-        if path.exists():
+        if os.path.exists(path):  # noqa: PTH110 - what may not be looked at is not there
             return Path(NAME) if folder == here else _trusted(path)
         if (folder / ".git").exists():
             break

@@ -120,6 +120,21 @@ def test_without_a_suite_it_is_the_one_beside_the_file(place, monkeypatch):
     assert load().settings.suite == place / "a/kernels"
 
 
+def test_in_a_folder_that_is_gone_there_is_no_file(monkeypatch):
+    Path("gone").mkdir()
+    monkeypatch.chdir("gone")
+    Path("../gone").resolve().rmdir()
+    assert load().path is None
+
+
+def test_what_is_stored_of_settings_makes_them_again():
+    write(
+        '[run]\nbudget = "1h"\nselect = ["a"]\n[[thresholds]]\nchange = "5%"\n[notify]\ntargets = {team = "TEAM_URL"}\n'
+    )
+    settings = load().settings
+    assert Settings(**json.loads(json.dumps(settings.public()))) == settings
+
+
 def test_the_search_ends_at_the_top_of_a_repository(monkeypatch):
     write("")
     Path("repository/.git").mkdir(parents=True)
