@@ -171,8 +171,9 @@ def test_a_target_that_hangs_is_given_up_before_its_other_messages(nights):
 @pytest.mark.parametrize("addresses", [{"MY_URL": "fake://me"}, {"MY_URL": "fake://me", "TEAM_URL": " "}])
 def test_a_variable_that_is_not_set_costs_its_target_alone(nights, addresses):
     night, notifier = nights.begin(), FakeNotifier()
-    with pytest.raises(NotSentError, match="team was not told: the environment variable TEAM_URL is not set"):
+    with pytest.raises(NotSentError, match="team was not told: the environment variable TEAM_URL is not set") as raised:
         nights.tell(night, notifier, addresses=addresses)
+    assert raised.value.cure == "set TEAM_URL where nights begin; the next night sends it again"
     assert [address for address, _ in notifier.sent] == ["fake://me"]
     assert nights.tell(night, notifier) == "told team"
 

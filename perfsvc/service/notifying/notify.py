@@ -73,9 +73,9 @@ class _Delivering:
     def __init__(self, store: Store, targets: Mapping[str, str], say: Callable[[str], object], means: Means) -> None:
         self._store, self._targets, self._say, self._means = store, targets, say, means
         self._notifier = means.notifier()
-        self._errors: dict[tuple[str, int], str] = {}
+        self._errors: dict[tuple[str, int], NotSentError] = {}
 
-    def deliver(self, left: Sequence[DeliveryRow]) -> dict[str, str]:
+    def deliver(self, left: Sequence[DeliveryRow]) -> dict[str, NotSentError]:
         """Sends what is left, again where that may help; returns the targets that something is left of, and why."""
         waiting: Mapping[str, Sequence[DeliveryRow]] = {
             target: [one for one in left if one.target == target] for target in self._targets
@@ -97,7 +97,7 @@ class _Delivering:
             self._store.put_attempt(row.message.key, row.target, error=error.what if error else "")
             self._errors.pop((row.target, row.night), None)
             if error:
-                self._errors[row.target, row.night] = error.what
+                self._errors[row.target, row.night] = error
                 self._say(f"{row.target} was not told of night {row.night}: {error.what}")
                 if error.again:
                     return rows[place:]
@@ -107,7 +107,11 @@ class _Delivering:
         variable = self._targets[row.target]
         address = self._means.environment.get(variable, "").strip()
         if not address:
-            return NotSentError(f"the environment variable {variable} is not set", again=False)
+            return NotSentError(
+                f"the environment variable {variable} is not set",
+                cure=f"set {variable} where nights begin",
+                again=False,
+            )
         try:
             self._notifier.send(row.message, address)
         except NotSentError as error:
@@ -115,9 +119,9 @@ class _Delivering:
         return None
 
 
-def _not_sent(failed: Mapping[str, str], targets: Mapping[str, str]) -> NotSentError:
+def _not_sent(failed: Mapping[str, NotSentError], targets: Mapping[str, str]) -> NotSentError:
     """What to say of targets that something is left of."""
-    told = "; ".join(f"{target} was not told: {why}" for target, why in failed.items())
-    variable = targets[next(iter(failed))]
-    cure = f'it is sent again with the next night; try the address: apprise -vv -b test "${variable}"'
-    return NotSentError(told, cure=cure, again=True)
+    told = "; ".join(f"{target} was not told: {error.what}" for target, error in failed.items())
+    target, error = next(iter(failed.items()))
+    cure = error.cure or f'try the address: apprise -vv -b test "${targets[target]}"'
+    return NotSentError(told, cure=f"{cure}; the next night sends it again", again=True)
