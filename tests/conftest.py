@@ -5,6 +5,7 @@ that is started here, on a socket in a temporary folder. Without any, tests skip
 in CI. psycopg is imported where it is used: a GPU box needs none of this.
 """
 
+import contextlib
 import json
 import lzma
 import os
@@ -216,9 +217,9 @@ class _Answering(BaseHTTPRequestHandler):
         """Nothing is printed."""
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    """A receiver of messages, for the time of a test."""
+@contextlib.contextmanager
+def receiving() -> Iterator[Receiver]:
+    """A receiver of messages."""
     with Receiver() as server:
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
@@ -228,3 +229,10 @@ def receiver() -> Iterator[Receiver]:
             server.over.set()
             server.shutdown()
             serving.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver of messages, for the time of a test."""
+    with receiving() as server:
+        yield server

@@ -22,6 +22,7 @@ COMMANDS = {
     "bisect": "Find the commit that made a case slower.",
     "profile": "Have Nsight Compute count what a case does, or Nsight Systems draw it.",
     "explain": "Say why one launch takes longer than another, from Nsight Compute's reports.",
+    "nightly": "Do one unattended night, as perfsvc.toml has it.",
     "check": "Check the suite's kernels without a GPU.",
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database.",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from perfsvc import judge
 from perfsvc.measure.lane import Stopping
 from perfsvc.measure.plan import LeftOut, Spot
@@ -66,7 +68,7 @@ class Recorder:
             self._store.end_run(self.run, State.INTERRUPTED)
             return
         self._store.put_left_out(self.run, [(one.device, one.case, one.mode) for one in self.left_out])
-        self._store.put_noise(self.run, noises(self.measurements))
+        self._store.put_noise(self.run, noises(map(_as_stored, self.measurements)))
         self._store.end_run(self.run, State.FINISHED)
 
     @property
@@ -122,6 +124,11 @@ class Recorder:
             return measurement
         self.doubts[device.uuid, measurement.case.id, measurement.mode] = doubt
         return replace(measurement, note="; ".join(filter(None, [measurement.note, roof.NOTE])))
+
+
+def _as_stored(measurement: Measurement) -> Measurement:
+    """With samples as precise as the store has them: a run that was cut short has to be as noisy as any other."""
+    return replace(measurement, samples_s=tuple(np.asarray(measurement.samples_s, np.float32).tolist()))
 
 
 def _sources(runnable: Runnable) -> dict[str, bytes]:

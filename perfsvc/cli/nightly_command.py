@@ -1,0 +1,55 @@
+"""``perfsvc nightly``."""
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from perfsvc.cli import configuration, ending, options, output
+
+if TYPE_CHECKING:
+    from perfsvc.store import NightRow
+
+
+@click.command("nightly")
+@click.option("--resume", is_flag=True, help="Go on with the night that was stopped before its end.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=options.Duration(),
+    default=None,
+    show_default="nightly.wait of perfsvc.toml, else not at all",
+    help="How long to wait for another night on this host to end: 20m, 2h.",
+)
+@options.formats()
+def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
+    """Do one unattended night: check, measure, judge, confirm, and tell people what is new.
+
+    What it does is in perfsvc.toml. Its log and its report lie in a folder of its own; each stage is for itself, so
+    that one which fails costs none of the others.
+    """
+    from perfsvc.service.running.workers import fork_servers
+
+    settings = configuration.current().loaded.settings
+    with fork_servers() as servers, ending.gently() as stopping:
+        from perfsvc.report import tables
+        from perfsvc.service.nightly.night import nightly
+        from perfsvc.service.nightly.request import NightRequest
+
+        waiting_s = settings.nightly.wait if wait_s is None else wait_s
+        request = NightRequest(settings, resume, waiting_s, shlex.join(["perfsvc", *sys.argv[1:]]))
+        with output.progress() as progress:
+            night = nightly(request, progress, servers, stopping)
+        if output_format == "json":
+            output.show_json(tables.plain(night))
+        else:
+            _show(night)
+    sys.exit(night.exit_code)
+
+
+def _show(night: "NightRow") -> None:
+    from perfsvc.report.night_table import StageLine, night_table
+
+    lines = [StageLine(one.name, one.state, one.wall_s, one.said, one.cure) for one in night.stages]
+    output.show(night_table(night.id, night.state, night.run, lines))

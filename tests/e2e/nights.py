@@ -1,0 +1,71 @@
+"""What tests of nights share: a workplace whose nights run on the fake device, and what a night has come to."""
+
+import json
+import shutil
+from pathlib import Path
+
+CASE = "scale/beta[n=100]"
+USUAL = {"seconds": 1e-4}
+SLOW = {"seconds": 1.05e-4}
+
+SETTINGS = """
+suite = "scale"
+
+[run]
+devices = ["fake:{script}"]
+replicas = 2
+
+[dashboard]
+enabled = {page}
+{more}"""
+
+
+class Nights:
+    """A workplace with a suite of its own and a perfsvc.toml; ``usual`` and ``slower`` say what a night will find.
+
+    A folder that other nights left can be copied: the script lies beside the database, and so do the nights' files.
+    """
+
+    def __init__(self, perfsvc, more="", page=False):
+        self.perfsvc = perfsvc
+        self.suite = perfsvc.own("scale")
+        self.settings(more, page=page)
+        self.usual()
+
+    def settings(self, more="", page=False):
+        text = SETTINGS.format(script=self.perfsvc.script.name, page=str(page).lower(), more=more)
+        (self.perfsvc.folder / "perfsvc.toml").write_text(text)
+
+    def usual(self):
+        self.perfsvc.play({"*": USUAL})
+
+    def slower(self):
+        """Another binary of every case, of which that of ``CASE`` is slower than the one before."""
+        old = [(digest, USUAL) for (digest,) in self.perfsvc.rows("select distinct sha256 from binary_files")]
+        self.perfsvc.rebuild(self.suite)
+        self.perfsvc.play({"*": USUAL, "scale/beta": SLOW, **dict(old)})
+
+    def __call__(self, *arguments, code=None):
+        return self.perfsvc("nightly", *arguments, code=code)
+
+    def stages(self, night):
+        """The state of each stage of a night, by its name, in their order."""
+        return dict(self.perfsvc.rows("select name, state from stages where night_id = ? order by place", night))
+
+    def said(self, night, stage):
+        ((said, cure),) = self.perfsvc.rows(
+            "select said, cure from stages where night_id = ? and name = ?", night, stage
+        )
+        return said, cure
+
+    def nights(self):
+        return self.perfsvc.rows("select state, exit_code, run_id from nights order by id")
+
+    def log(self, night):
+        lines = (self.perfsvc.folder / "nights" / str(night) / "log.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+def copied(source: Path, target: Path) -> None:
+    """A workplace's files as they were between two nights, in another folder."""
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("locks"))

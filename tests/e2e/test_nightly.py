@@ -1,0 +1,196 @@
+"""``perfsvc nightly``: its stages, what each of them may cost, and what two nights do to each other."""
+
+import fcntl
+import os
+import sqlite3
+
+import pytest
+
+from tests.e2e.nights import Nights
+
+STAGES = [
+    "lock",
+    "snapshot",
+    "doctor",
+    "check",
+    "run",
+    "judge",
+    "confirm",
+    "profile",
+    "findings",
+    "report",
+    "page",
+    "notify",
+    "prune",
+]
+
+
+@pytest.fixture
+def nights(perfsvc):
+    return Nights(perfsvc)
+
+
+def test_a_night_does_its_stages_and_stores_what_came_of_each(nights):
+    ended = nights(code=0)
+    skipped = {"check", "profile", "page"}
+    assert nights.stages(1) == {name: "skipped" if name in skipped else "done" for name in STAGES}
+    assert nights.nights() == [("finished", 0, 1)]
+    assert nights.said(1, "run") == ("run 1: 3 cases on 1 device", "")
+    assert nights.said(1, "judge") == ("3 new", "")
+    assert ended.out.splitlines()[0] == "night 1  finished  run 1"
+    assert [line.split()[1] for line in ended.out.splitlines()[1:]] == STAGES
+    walls = nights.perfsvc.rows("select min(wall_s) >= 0, max(wall_s) > 0 from stages")
+    assert walls == [(1, 1)]
+    assert nights.perfsvc.rows("select label, command_line, state from runs") == [
+        ("nightly", "perfsvc nightly", "finished")
+    ]
+    assert "beta" in (nights.perfsvc.folder / "nights" / "1" / "report.html").read_text()
+
+
+def test_a_nights_log_has_a_line_for_all_that_is_shown_with_its_run(nights):
+    ended = nights(code=0)
+    log = nights.log(1)
+    told = [line["event"] for line in log if line["level"] == "info"]
+    assert [line.partition(" ")[2] for line in ended.err.splitlines()] == told
+    assert {line["night"] for line in log} == {1}
+    assert {line["run"] for line in log if line.get("stage") == "judge"} == {1}
+
+
+def test_a_regression_is_confirmed_and_found_and_resolves_when_it_is_gone(nights):
+    nights(code=0)
+    nights.slower()
+    nights(code=1)
+    assert nights.said(2, "confirm") == ("1 kernel", "")
+    assert nights.said(2, "findings") == ("1 raised", "")
+    nights.perfsvc.rebuild(nights.suite)
+    nights.usual()
+    nights(code=0)
+    assert nights.said(3, "findings") == ("1 resolved", "")
+    assert nights.nights() == [("finished", 0, 1), ("finished", 1, 2), ("finished", 0, 3)]
+
+
+def test_a_case_with_a_wrong_result_is_what_a_night_ends_with(nights):
+    nights.perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "wrong"}})
+    nights(code=4)
+    assert nights.said(1, "run")[0] == "run 1: 3 cases on 1 device, 1 wrong"
+    assert nights.nights() == [("finished", 4, 1)]
+
+
+def test_a_stage_that_fails_costs_none_of_the_others(nights):
+    (nights.perfsvc.folder / "site").write_text("no folder")
+    nights.settings(page=True)
+    ended = nights(code=2)
+    stages = nights.stages(1)
+    assert [name for name, state in stages.items() if state == "failed"] == ["page"]
+    assert (stages["notify"], stages["prune"]) == ("done", "done")
+    assert nights.nights() == [("failed", 2, 1)]
+    assert "✗  page" in ended.out
+    assert "cure: " in ended.out
+
+
+def test_what_rests_on_a_stage_that_failed_is_skipped_and_says_so(nights):
+    nights.settings()
+    toml = nights.perfsvc.folder / "perfsvc.toml"
+    toml.write_text(toml.read_text().replace("replicas = 2", 'replicas = 2\nselect = ["nothing/at-all"]'))
+    nights(code=2)
+    stages = nights.stages(1)
+    assert stages["run"] == "failed"
+    assert {stages[name] for name in ("judge", "confirm", "profile", "findings", "report")} == {"skipped"}
+    assert nights.said(1, "judge") == ("the stage run was not done", "")
+    assert nights.said(1, "confirm") == ("the stage judge was not done", "")
+    assert (stages["notify"], stages["prune"]) == ("done", "done")
+    assert "nothing/at-all" in nights.said(1, "run")[0]
+
+
+def test_a_fault_of_a_stage_is_told_with_the_log_that_has_its_traceback(nights, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("so be it")
+
+    monkeypatch.setattr("perfsvc.service.nightly.stages.pruning.prune", broken)
+    nights(code=5)
+    said, cure = nights.said(1, "prune")
+    assert said == "ZeroDivisionError: so be it"
+    assert "log.jsonl" in cure
+    (error,) = [line for line in nights.log(1) if line["level"] == "error"]
+    assert "Traceback" in error["exception"]
+
+
+def test_a_suite_that_is_not_there_is_said_by_the_snapshot(nights):
+    toml = nights.perfsvc.folder / "perfsvc.toml"
+    toml.write_text(toml.read_text().replace('"scale"', '"elsewhere"'))
+    nights(code=2)
+    said, cure = nights.said(1, "snapshot")
+    assert "elsewhere" in said
+    assert "suite in perfsvc.toml" in cure
+    assert nights.stages(1)["run"] == "skipped"
+
+
+def test_nothing_secret_is_stored_of_the_settings(nights):
+    nights.settings('\n[notify]\ntargets = { team = "TEAM_URL" }\n')
+    nights.perfsvc.environment["TEAM_URL"] = "json://user:hunter2@localhost:9/"
+    nights()
+    everything = nights.perfsvc.database.read_bytes() + (nights.perfsvc.folder / "nights/1/log.jsonl").read_bytes()
+    assert b"TEAM_URL" in everything
+    assert b"hunter2" not in everything
+
+
+@pytest.fixture
+def other_night(nights):
+    """The lock of this database's nights, held as another night would."""
+    nights(code=0)
+    (path,) = (nights.perfsvc.folder / "locks").glob("night-*.lock")
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.mark.usefixtures("other_night")
+def test_a_second_night_leaves_with_a_message(nights):
+    ended = nights(code=5)
+    assert "another night is under way on this host" in ended.err
+    assert "cure: wait for it: perfsvc nightly --wait 2h" in ended.err
+    assert nights.nights() == [("finished", 0, 1)]
+
+
+@pytest.mark.usefixtures("other_night")
+def test_a_second_night_waits_no_longer_than_it_was_asked_to(nights):
+    ended = nights("--wait", "1s", code=5)
+    assert "waiting for 1s at most" in ended.err
+    assert nights.nights() == [("finished", 0, 1)]
+
+
+def test_two_nights_at_once_run_one_after_the_other(nights):
+    first, second = nights.perfsvc.start("nightly", "--wait", "90s"), nights.perfsvc.start("nightly", "--wait", "90s")
+    ends = [process.communicate(timeout=100) for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], ends
+    assert nights.nights() == [("finished", 0, 1), ("finished", 0, 2)]
+    waited = [err for _, err in ends if "at most" in err]
+    assert len(waited) == 1
+    assert "under way on this host" in waited[0]
+    held = nights.perfsvc.rows(
+        "select run_id, count(*), count(distinct case_id || replica) from measurements group by 1"
+    )
+    assert held == [(1, 6, 6), (2, 6, 6)]
+
+
+def test_of_two_nights_at_once_the_other_leaves_and_names_the_one_that_runs(nights):
+    nights.perfsvc.play({"*": {"fault": "hang", "replica": 0}})
+    nights.settings()
+    with nights.perfsvc.start("nightly") as first:
+        while not nights.perfsvc.database.exists() or not in_stage(nights, "run"):
+            assert first.poll() is None, first.communicate()
+        ended = nights.perfsvc.process("nightly", code=5)
+        assert f"night 1 (pid {first.pid}) is under way on this host since" in ended.err
+        assert "at its stage run" in ended.err
+        first.terminate()
+        first.terminate()
+        first.communicate(timeout=100)
+    assert nights.nights()[0][0] == "interrupted"
+
+
+def in_stage(nights, stage):
+    try:
+        return nights.perfsvc.rows("select 1 from stages where name = ? and state = 'running'", stage)
+    except sqlite3.Error:  # its tables are being made
+        return []
