@@ -361,6 +361,20 @@ def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night,
     assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
 
 
+@pytest.mark.parametrize(("alerted", "back"), [(frozenset(), False), ("its series", True)])
+def test_one_good_night_does_not_resolve_a_change_of_the_mix_of_two_states(story, night, cases, *, alerted, back):
+    series = story.series(cases[0])
+    tonight = Judgement(series, Verdict.IMPROVEMENT, ratio=0.9, baseline_s=1.1e-4, candidate_s=1e-4)
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
+    settled(story, 2, suspects)
+    (found,) = story.store.findings()
+    mixed = replace(found, moved=(replace(found.moved[0], shift=Shift.MODE),))
+    told = {series} if alerted else alerted
+    assert recovery.recovered([mixed], [tonight], told) == [(1, series)] * back
+    assert recovery.recovered([found], [tonight], frozenset()) == [(1, series)]
+
+
 def test_a_step_of_the_same_code_is_no_suspect(nights):
     assert [one for _ in range(6) for one in nights("v0", by=1.02)[1]] == []
 

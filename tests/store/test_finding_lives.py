@@ -1,0 +1,298 @@
+"""The life of findings: what joins them, what persons do to them, and what a killed run leaves of that."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import event
+
+from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.model import (
+    Blame,
+    Cause,
+    Confirmation,
+    Direction,
+    EventKind,
+    FindingState,
+    Judgement,
+    Mode,
+    Settled,
+    Shift,
+    Suspect,
+    Verdict,
+)
+from perfsvc.service.judging import findings, life
+from perfsvc.suite import Selection
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def suspect(series, ratio=1.2, *, cause=Cause.KERNEL, direction=Direction.SLOWER, baseline=1):
+    judged = Judgement(
+        series, Verdict.REGRESSION, "", ratio, None, None, baseline, None, 1e-4, ratio * 1e-4, cause=cause
+    )
+    return Suspect(judged, Shift.LOSS, direction)
+
+
+@pytest.fixture
+def tiled(story):
+    return story.series(story.tiled)
+
+
+@pytest.fixture
+def naive(story):
+    return story.series(story.naive)
+
+
+@pytest.fixture
+def nights(story):
+    """Five nights that measured both cases."""
+    return [story.run(story.tiled, story.naive) for _ in range(5)]
+
+
+@pytest.fixture
+def found(story, nights, tiled, naive):
+    """A finding of both cases, raised in run 2."""
+    assert story.store.raise_finding(2, [suspect(tiled), suspect(naive)], "the old one is faster", "abc..def") == [1]
+
+
+def kinds(store, finding):
+    return [one.kind for one in store.finding_events(finding=finding)]
+
+
+# --- one finding a cause ---------------------------------------------------------------------------------------------
+
+
+def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(story, nights, tiled, naive):
+    story.put(3, story.tiled, device="GPU-2")
+    story.store.raise_finding(2, [suspect(tiled)], "first", "abc..def")
+    elsewhere = replace(tiled, device="GPU-2")
+    assert story.store.raise_finding(3, [suspect(elsewhere), suspect(naive)], "second", "abc..def") == [1]
+    (one,) = story.store.findings()
+    assert {moved.series for moved in one.moved} == {tiled, elsewhere, naive}
+    assert (one.first_run, one.last_run, one.devices.keys()) == (2, 3, {"GPU-1", "GPU-2"})
+    joined = story.store.finding_events(run=3)
+    assert [(event.kind, event.said) for event in joined] == [
+        (EventKind.JOINED, f"{naive.case.id}, {tiled.case.id}: second")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "origin"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
+)
+def test_another_cause_or_origin_is_a_finding_of_its_own(story, nights, tiled, naive, *, cause, origin):
+    story.store.raise_finding(2, [suspect(tiled)], "", origin and "abc..def")
+    assert story.store.raise_finding(3, [suspect(naive, cause=cause)], "", origin) == [2]
+
+
+@pytest.mark.parametrize("state", [FindingState.IGNORED, FindingState.ACCEPTED, FindingState.RESOLVED])
+def test_nothing_joins_what_is_ignored_or_over(story, nights, tiled, naive, state):
+    story.store.raise_finding(2, [suspect(tiled)], "", "abc..def")
+    story.store.put_finding_state(1, state)
+    assert story.store.raise_finding(3, [suspect(naive)], "", "abc..def") == [2]
+
+
+# --- what persons do -------------------------------------------------------------------------------------------------
+
+
+def test_every_deed_is_kept_with_who_did_it_and_why(story, found):
+    store = story.store
+    store.put_finding_state(1, FindingState.ACKNOWLEDGED, reason="looking", by="ann")
+    store.assign_finding(1, "bob", by="ann")
+    store.comment_finding(1, "it spills", by="bob")
+    store.put_finding_state(1, FindingState.RESOLVED, reason="reverted", by="bob")
+    assert [(one.kind, one.run, one.by, one.said) for one in store.finding_events(finding=1)] == [
+        (EventKind.RAISED, 2, "", "the old one is faster"),
+        (EventKind.ACKNOWLEDGED, None, "ann", "looking"),
+        (EventKind.ASSIGNED, None, "ann", "bob"),
+        (EventKind.COMMENTED, None, "bob", "it spills"),
+        (EventKind.RESOLVED, None, "bob", "reverted"),
+    ]
+    one = store.finding(1)
+    assert (one.owner, one.state, one.reason, one.by) == ("bob", FindingState.RESOLVED, "reverted", "bob")
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (FindingState.ACKNOWLEDGED, FindingState.ACKNOWLEDGED),
+        (FindingState.ACCEPTED, FindingState.ACKNOWLEDGED),
+        (FindingState.ACCEPTED, FindingState.IGNORED),
+        (FindingState.RESOLVED, FindingState.ACCEPTED),
+    ],
+)
+def test_what_a_finding_cannot_become_is_refused_and_changes_nothing(story, found, first, then):
+    before = story.store.put_finding_state(1, first, reason="so it is")
+    with pytest.raises(UsageError, match=f"finding 1 is {first} already: so it is"):
+        story.store.put_finding_state(1, then)
+    assert (story.store.finding(1), len(kinds(story.store, 1))) == (before, 2)
+
+
+def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
+    story.store.assign_finding(1, "bob")
+    one = life.put(story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",)))
+    assert (one.id, [moved.series for moved in one.moved], one.origin, one.owner) == (2, [tiled], "abc..def", "bob")
+    left = story.store.finding(1)
+    assert ([moved.series for moved in left.moved], left.state) == ([naive], FindingState.OPEN)
+    assert kinds(story.store, 1)[-1] is EventKind.SPLIT
+    assert kinds(story.store, 2) == [EventKind.SPLIT, EventKind.ACCEPTED]
+    assert story.store.accepted_levels([tiled, naive], before_run=5) == {tiled: 2, naive: 1}
+
+
+def test_a_selection_of_all_splits_nothing_and_one_of_none_is_refused(story, found):
+    assert life.comment(story.store, 1, "both", selection=Selection(("transpose",))).id == 1
+    with pytest.raises(UsageError, match="finding 1 has no such case"):
+        life.comment(story.store, 1, "none", selection=Selection(("dot",)))
+    assert len(story.store.findings()) == 1
+    with pytest.raises(NotMeasuredError, match="there is no finding 7"):
+        life.comment(story.store, 7, "of which", selection=Selection(("dot",)))
+
+
+def test_what_somebody_resolved_is_open_again_once_a_run_still_shows_it(story, found, tiled):
+    story.store.put_finding_state(1, FindingState.RESOLVED, by="ann")
+    settled = story.store.settle_findings(3, [], [Blame("abc..def", "still slow", (suspect(tiled),))])
+    assert settled == Settled(reopened=(1,))
+    assert kinds(story.store, 1)[-1] is EventKind.REOPENED
+
+
+def test_an_accepted_finding_that_is_opened_again_is_no_level_any_more(story, found, tiled):
+    story.store.put_finding_state(1, FindingState.ACCEPTED, reason="so be it")
+    story.store.put_finding_state(1, FindingState.OPEN)
+    assert story.store.accepted_levels([tiled], before_run=5) == {tiled: 1}
+
+
+def test_a_resolved_finding_speaks_for_its_series_again_unless_another_does(story, nights, tiled):
+    story.store.raise_finding(2, [suspect(tiled)], "")
+    story.store.recover(3, [(1, tiled)])
+    assert story.store.put_finding_state(1, FindingState.OPEN).standing
+    story.store.recover(4, [(1, tiled)])
+    story.store.raise_finding(5, [suspect(tiled, baseline=4)], "")
+    with pytest.raises(UsageError, match=r"finding 2 tells of transpose/tiled.* by now"):
+        story.store.put_finding_state(1, FindingState.OPEN)
+
+
+def test_ignoring_ends_by_itself(story, found):
+    until = NOW + timedelta(days=2)
+    story.store.put_finding_state(1, FindingState.IGNORED, by="ann", until=until)
+    assert story.store.settle_findings(3, [], [], now=until - timedelta(seconds=1)) == Settled()
+    assert story.store.settle_findings(4, [], [], now=until) == Settled(reopened=(1,))
+    assert story.store.settle_findings(5, [], [], now=until) == Settled()
+    one = story.store.finding(1)
+    assert (one.state, one.ignored_until) == (FindingState.OPEN, None)
+    assert story.store.finding_events(run=4)[0].said == "it was ignored until 2026-01-04"
+
+
+def test_an_ignored_finding_whose_cases_are_back_is_resolved(story, found, tiled, naive):
+    story.store.put_finding_state(1, FindingState.IGNORED)
+    assert story.store.settle_findings(3, [(1, tiled), (1, naive)], []) == Settled(resolved=(1,))
+
+
+def test_ignored_is_what_moved_in_that_direction(story, found, tiled, naive):
+    story.store.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
+    story.store.put_finding_state(1, FindingState.IGNORED)
+    assert findings.ignored(story.store.findings()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
+
+
+# --- killed, done again, done late -----------------------------------------------------------------------------------
+
+
+class KilledError(BaseException):
+    """What stands for a killed process: nothing catches it."""
+
+
+def killed_at(store, statement, do):
+    """Does something that is killed before its n-th statement; returns whether it came that far."""
+    left = [statement]
+
+    def count(*_):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KilledError
+
+    event.listen(store._engine, "before_cursor_execute", count)
+    try:
+        do()
+    except KilledError:
+        return True
+    finally:
+        event.remove(store._engine, "before_cursor_execute", count)
+    return False
+
+
+def told(store):
+    """All there is, but for when."""
+    every = [replace(one, at=NOW) for one in store.findings(every=True)]
+    return every, [(one.finding, one.kind, one.run, one.said) for one in store.finding_events()]
+
+
+def test_killed_at_any_statement_and_done_again_a_run_has_changed_everything_once(story, nights, tiled, naive):
+    joules = replace(tiled, metric="energy_j")
+    warm = replace(tiled, mode=Mode.WARM)
+    story.store.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
+    story.store.raise_finding(2, [suspect(naive)], "", "123..456")
+    story.store.put_finding_state(2, FindingState.IGNORED, until=NOW)
+    blames = [
+        Blame("abc..def", "joins", (suspect(joules),)),
+        Blame("fed..987", "new", (suspect(joules, 0.8, direction=Direction.FASTER),)),
+    ]
+    before = told(story.store)
+
+    def settle():
+        return story.store.settle_findings(3, [(1, tiled)], blames, now=NOW)
+
+    statement = 0
+    while killed_at(story.store, statement, settle):
+        assert told(story.store) == before
+        statement += 1
+    after = told(story.store)
+    assert statement > 10
+    assert [kind for _, kind, run, _ in after[1] if run == 3] == [
+        EventKind.JOINED,
+        EventKind.RAISED,
+        EventKind.REOPENED,
+    ]
+    settle()
+    assert told(story.store) == after
+
+
+def test_a_run_of_long_ago_neither_resolves_nor_opens_what_later_ones_told(story, nights, tiled, naive):
+    story.store.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
+    assert story.store.settle_findings(3, [(1, tiled), (1, naive)], []) == Settled()
+    story.store.put_finding_state(1, FindingState.ACCEPTED, reason="so be it")
+    after = told(story.store)
+    assert story.store.settle_findings(3, [], [Blame("abc..def", "", (suspect(tiled),))]) == Settled(seen=(1,))
+    assert told(story.store) == after
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def heir(story):
+    """A case that had the name of ``tiled``, which was then given anew: both are measured from run 2 on."""
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run()
+    for _ in range(3):
+        story.run(renamed, story.tiled)
+    return story.series(renamed)
+
+
+def test_a_name_given_anew_and_its_heir_are_in_findings_of_their_own(story, heir, tiled):
+    store = story.store
+    assert store.raise_finding(2, [suspect(heir)], "", "abc..def") == [1]
+    assert store.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
+    assert [[one.series for one in found.moved] for found in store.findings()] == [[tiled], [heir]]
+    assert store.recover(4, [(1, heir)]) == [1]
+    assert [found.id for found in store.findings()] == [2]
+
+
+def test_a_confirmation_under_a_former_name_is_an_answer(story, tiled):
+    first, second = story.run(), story.run()
+    judged = replace(suspect(tiled).judgement, baseline_run=first, candidate_run=second)
+    asked = Confirmation(Suspect(judged, Shift.LOSS, Direction.SLOWER), Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0)
+    story.store.put_confirmation(asked)
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run(renamed)
+    assert story.store.measured_again(second) == {story.series(renamed)}
+    (answer,) = story.store.confirmations(second)
+    assert (answer.suspect.series, answer.suspect.judgement.candidate_s) == (story.series(renamed), judged.candidate_s)
