@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Show or export measurements: of each RUN (a number, a label, latest~1, a git revision), else of the latest.
 
-    The table shows a row a case, over its replicas. An export has one row a measurement, with a column for each axis;
-    times are in seconds.
+    The table shows a row a case, over its replicas, with what was judged of it. An export has one row a measurement,
+    with a column for each axis; times are in seconds.
     """
     from perfsvc.report import frames, stored
     from perfsvc.service.revisions import run_of
@@ -54,8 +54,10 @@ def command(
     with Store.open(database, create=False) as store:
         numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
         frame = frames.frame(store.columns(numbers))
+        shown = frame["run"].unique() if form == "table" and len(frame) else ()
+        judgements = [judgement for run in shown for judgement in store.verdicts(int(run))]
     if form == "table":
-        output.show(stored.stored_table(frame))
+        output.show(stored.stored_table(frame, judgements))
     else:
         frames.write(frames.summary(frame) if summary else frame, form, destination)
 

@@ -27,6 +27,7 @@ FLOATS = (
     *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
     *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
     *("noise_within", "noise_between", "copy_bytes_per_s", "read_bytes_per_s", "roof_share"),
+    *("ratio", "ratio_low", "ratio_high"),
 )
 NESTED = ("axes", "metrics")
 KEYS = ("run", "case", "device", "mode")
@@ -76,8 +77,8 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
         table[name] = pd.to_datetime(table[name], utc=True)
     for name in set(FLOATS) & set(table):
         table[name] = table[name].astype("float64")
-    if "rung" in table:
-        table["rung"] = table["rung"].astype("Int64")
+    for name in {"rung", "baseline_run"} & set(table):
+        table[name] = table[name].astype("Int64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
     points = {
         name if name not in table else f"axis_{name}": _typed(values) for name, values in _spread_out(axes).items()

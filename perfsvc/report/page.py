@@ -6,20 +6,23 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perfsvc.model import BESIDE, Mode, Status
+from perfsvc.model import BESIDE, Mode, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.facts import facts, metric
 from perfsvc.report.frames import details
 from perfsvc.report.layout import known, mode_words, spread
 from perfsvc.resources import folder
 
+MOVED = (Verdict.REGRESSION.value, Verdict.IMPROVEMENT.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A case as the page shows it.
 
-    ``share`` is its median over the slowest median at its point, from 0 to 1; ``anchored`` whether it has an anchor,
-    and ``anchor`` the share of that; ``metrics`` are those that it returned itself, ``facts`` what else is known.
+    ``verdict`` is empty where nothing was judged, ``change`` where nothing moved. ``share`` is its median over the
+    slowest median at its point, from 0 to 1; ``anchored`` whether it has an anchor, and ``anchor`` the share of that;
+    ``metrics`` are those that it returned itself, ``facts`` what else is known.
     """
 
     variant: str
@@ -34,6 +37,8 @@ class Line:
     anchor: str
     error: str
     share: float
+    verdict: str
+    change: str
     metrics: list[tuple[str, str]]
     facts: list[tuple[str, str]]
 
@@ -53,6 +58,11 @@ class Part:
     toolkit: str
     roof: str
     benchmarks: dict[str, list[Line]]
+
+    @property
+    def judged(self) -> bool:
+        """Whether any of its cases has a verdict."""
+        return any(line.verdict for lines in self.benchmarks.values() for line in lines)
 
     @property
     def failures(self) -> int:
@@ -122,6 +132,8 @@ def _line(record: dict[Any, Any], mode: str) -> Line:
         anchor=units.share(of.anchor_share) if of.anchor_share else "",
         error=known(known_values["max_error"], units.error),
         share=known_values["share"] or 0.0,
+        verdict=known_values.get("verdict") or "",
+        change=units.percent(known_values["ratio"] or 1.0) if known_values.get("verdict") in MOVED else "",
         metrics=[(name, metric(name, value)) for name, value in sorted(own.items())],
         facts=facts(beside),
     )

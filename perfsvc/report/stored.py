@@ -7,25 +7,27 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import Case, Mode, Roof, Status
+from perfsvc.model import TIME, Case, Judgement, Mode, Roof, Status
 from perfsvc.report import units
 from perfsvc.report.frames import METRIC, parse_point, summary
 from perfsvc.report.rows import SEPARATOR, MetricRow, ResultRow, Shown
 from perfsvc.report.run_table import run_table
 
 
-def stored_table(table: pd.DataFrame) -> RenderableType:
-    """The runs of a frame one below the other, each as it was shown when it ended, without its verdicts.
+def stored_table(table: pd.DataFrame, judgements: Iterable[Judgement] = ()) -> RenderableType:
+    """The runs of a frame one below the other, each as it was shown when it ended.
 
     Args:
         table: what ``frames.frame`` returns: a row a measurement.
+        judgements: the verdicts of its runs, each of which names its run as the candidate's.
     """
     if table.empty:
         return Text("nothing measured")
+    judged = {_place_of(one): one for one in judgements}
     parts: list[RenderableType] = []
     for run, of_run in table.groupby("run", sort=False):
         records = summary(of_run).to_dict("records")
-        shown = Shown(int(str(run)), [_row(record) for record in records], roofs=_roofs(records))
+        shown = Shown(int(str(run)), [_row(record, judged) for record in records], roofs=_roofs(records))
         parts += [_heading(of_run.iloc[0]), run_table(shown), Text()]
     return Group(*parts[:-1])
 
@@ -43,7 +45,17 @@ def _roofs(records: Iterable[Mapping[Any, Any]]) -> dict[str, Roof]:
     }
 
 
-def _row(record: dict[Any, Any]) -> ResultRow:
+Judged = Mapping[tuple[Any, ...], Judgement]
+"""Verdicts by run, device, case, mode and metric."""
+
+
+def _place_of(judgement: Judgement) -> tuple[Any, ...]:
+    series = judgement.series
+    return judgement.candidate_run, series.device, series.case.id, series.mode.value, series.metric
+
+
+def _row(record: dict[Any, Any], judged: Judged) -> ResultRow:
+    place = tuple(record[name] for name in ("run", "device", "case", "mode"))
     known: dict[str, Any] = {str(name): None if pd.isna(value) else value for name, value in record.items()}
     spread = known["samples"] > 1
     return ResultRow(
@@ -64,11 +76,12 @@ def _row(record: dict[Any, Any]) -> ResultRow:
         max_error=known["max_error"],
         mean_error=known["mean_error"],
         metrics=tuple(
-            MetricRow(name.removeprefix(METRIC), value)
+            MetricRow(own := name.removeprefix(METRIC), value, judgement=judged.get((*place, own)))
             for name, value in sorted(known.items())
             if name.startswith(METRIC) and value is not None
         ),
         mode=Mode(known["mode"]),
+        judgement=judged.get((*place, TIME)),
         roof_share=known["roof_share"],
         anchor=known.get("anchor") or "",
         anchor_share=known.get("anchor_share"),

@@ -8,9 +8,19 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, select
 
-from perfsvc.model import Roof
+from perfsvc.model import TIME, Roof
 from perfsvc.store.interning import case_of
-from perfsvc.store.tables import Cases, Devices, Environments, Measurements, Metrics, NoiseOfCases, Roofs, Runs
+from perfsvc.store.tables import (
+    Cases,
+    Devices,
+    Environments,
+    Measurements,
+    Metrics,
+    NoiseOfCases,
+    Roofs,
+    Runs,
+    Verdicts,
+)
 
 _STORED = {
     "run": Runs.id,
@@ -65,12 +75,26 @@ _STORED = {
     "noise_between": NoiseOfCases.noise_between,
     "copy_bytes_per_s": Roofs.copy_bytes_per_s,
     "read_bytes_per_s": Roofs.read_bytes_per_s,
+    "verdict": Verdicts.verdict,
+    "verdict_reason": Verdicts.reason,
+    "ratio": Verdicts.ratio,
+    "ratio_low": Verdicts.low,
+    "ratio_high": Verdicts.high,
+    "baseline_run": Verdicts.baseline_run_id,
+    "cause": Verdicts.cause,
 }
 _OF_ITS_NOISE = and_(
     NoiseOfCases.run_id == Measurements.run_id,
     NoiseOfCases.case_id == Measurements.case_id,
     NoiseOfCases.device_id == Measurements.device_id,
     NoiseOfCases.mode == Measurements.mode,
+)
+_OF_ITS_VERDICT = and_(
+    Verdicts.run_id == Measurements.run_id,
+    Verdicts.case_id == Measurements.case_id,
+    Verdicts.device_id == Measurements.device_id,
+    Verdicts.mode == Measurements.mode,
+    Verdicts.metric == TIME,
 )
 _OF_ITS_ROOF = and_(Roofs.run_id == Measurements.run_id, Roofs.device_id == Measurements.device_id)
 
@@ -86,6 +110,7 @@ def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, 
         .join(Environments, Environments.id == Measurements.environment_id)
         .outerjoin(NoiseOfCases, _OF_ITS_NOISE)
         .outerjoin(Roofs, _OF_ITS_ROOF)
+        .outerjoin(Verdicts, _OF_ITS_VERDICT)
         .where(*of_runs)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.mode)

@@ -67,6 +67,18 @@ def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place):
     assert "http" not in page
 
 
+def test_verdicts_are_told_by_the_table_the_page_and_the_export(place):
+    table = place("report", "x2", code=0).out
+    assert len(re.findall(r"\+100\.0 % regression", table)) == 6
+    assert "6 regressions" in table
+    page = place("report", "x2", "--format", "html", code=0).out
+    assert (
+        page.count('<td data-name="verdict" class="verdict regression"><span>regression <small>+100.0 %</small>') == 6
+    )
+    rows = place("report", "x2", "--summary", "--format", "json", code=0).json
+    assert {(row["verdict"], round(row["ratio"], 6), row["baseline_run"]) for row in rows} == {("regression", 2.0, 1)}
+
+
 @pytest.mark.parametrize("name", ["csv", "json", "markdown", "html"])
 def test_text_goes_to_standard_output_as_it_goes_to_a_file(place, name):
     path = place.folder / f"same.{name}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from perfsvc.model import Batch, Conditions, Mode, Noise, Roof, Slowdown, Status, Verdict
+from perfsvc.model import Batch, Cause, Conditions, Mode, Noise, Roof, Slowdown, Status, Verdict
 
 
 @contextmanager
@@ -17,6 +17,20 @@ def counted(store):
     event.listen(store._engine, "before_cursor_execute", note)
     yield statements
     event.remove(store._engine, "before_cursor_execute", note)
+
+
+def test_each_row_has_the_verdict_on_its_time_where_there_is_one(story):
+    run = story.begin()
+    for case in (story.tiled, story.naive):
+        story.put(run, case)
+    on_time = replace(
+        story.judgement(story.tiled, Verdict.REGRESSION), ratio=1.2, low=1.1, high=1.3, cause=Cause.KERNEL
+    )
+    story.store.put_verdicts(run, [on_time, story.judgement(story.tiled, Verdict.NEW, metric="max_error")])
+    held = story.store.columns([run])
+    names = "verdict", "ratio", "ratio_low", "ratio_high", "cause", "baseline_run"
+    rows = dict(zip(held["variant"], zip(*(held[name] for name in names), strict=True), strict=True))
+    assert rows == {"tiled": ("regression", 1.2, 1.1, 1.3, "kernel", None), "naive": (None,) * 6}
 
 
 def test_a_measurement_is_one_row_with_everything_about_it(story):

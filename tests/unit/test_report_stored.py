@@ -1,5 +1,6 @@
 import io
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from perfsvc.judge import estimate_level
+from perfsvc.model import Case, Judgement, Series, Verdict
 from perfsvc.report import units
 from perfsvc.report.frames import frame
 from perfsvc.report.layout import spread
@@ -90,6 +92,19 @@ def test_a_stored_run_is_shown_with_the_level_that_verdicts_compare() -> None:
     assert re.search(rf"^✓  dot/tree\[n=4096\] +{' +'.join(map(re.escape, shown))}", text, re.MULTILINE)
     assert re.search(r"^ +hops +3 ", text, re.MULTILINE)
     assert text.rstrip().endswith("run 7: 1 ok")
+
+
+def test_a_stored_run_is_shown_with_its_verdicts_on_the_time_and_on_a_metric() -> None:
+    series = Series(Case("dot", "tree", (("n", 4096),)), "GPU-1", "NVIDIA H100")
+    time = Judgement(series, Verdict.REGRESSION, ratio=1.25, baseline_run=3, candidate_run=7)
+    hops = Judgement(replace(series, metric="hops"), Verdict.IMPROVEMENT, ratio=0.5, baseline_run=3, candidate_run=7)
+    of_another_run = Judgement(series, Verdict.UNCHANGED, ratio=1.0, baseline_run=1, candidate_run=6)
+    out = io.StringIO()
+    table = stored_table(frame(columns()), [time, hops, of_another_run])
+    Console(file=out, width=140, highlight=False, _environ={}).print(table)
+    assert re.search(r"^✓  dot/tree\[n=4096\] .* \+25\.0 % regression", out.getvalue(), re.MULTILINE)
+    assert re.search(r"^ +hops .* -50\.0 % improvement", out.getvalue(), re.MULTILINE)
+    assert out.getvalue().rstrip().endswith("run 7: 1 ok; 1 regression, 1 improvement, 0 unchanged")
 
 
 def test_a_case_that_is_not_ok_is_shown_with_its_reason_and_without_a_time() -> None:
