@@ -65,3 +65,41 @@ def test_a_database_without_findings_says_so(perfsvc, night):
     night(USUAL, 0)
     assert "nothing stands" in perfsvc("findings", code=0).out
     assert "nothing was ever found" in perfsvc("findings", "--all", code=0).out
+
+
+def test_a_finding_is_looked_after(slow):
+    assert slow("findings", "ack", "1", "--comment", "who moved it?", code=0).out.startswith(
+        "finding 1 is acknowledged"
+    )
+    assert slow("findings", "assign", "1", "ann", code=0).out.strip() == "finding 1 is ann's"
+    slow("findings", "comment", "1", "the rack is warmer", code=0)
+    shown = slow("findings", "show", "1", code=0).out
+    for said in ("acknowledged by", "owner: ann", "who moved it?", "the rack is warmer"):
+        assert said in shown
+    events = [one["kind"] for one in slow("findings", "show", "1", "--format", "json", code=0).json["events"]]
+    assert events == ["raised", "acknowledged", "assigned", "commented"]
+    assert slow("findings", "assign", "1", "", code=0).out.strip() == "finding 1 is nobody's"
+
+
+def test_some_cases_are_ignored_for_a_while(slow):
+    ended = slow("findings", "ignore", "1", "--select", "scale/alpha[n=1000]", "--until", "2w", code=0)
+    assert ended.out.startswith("finding 2 (1 series of finding 1) is ignored until ")
+    states = {one["id"]: (one["state"], len(one["moved"])) for one in slow("findings", "--format", "json").json}
+    assert states == {1: ("open", 5), 2: ("ignored", 1)}
+    assert slow("findings", "reopen", "2", code=0).out.strip() == "finding 2 is open again"
+    assert slow("findings", "resolve", "2", "--comment", "never mind", code=0).out.startswith("finding 2 is resolved")
+
+
+@pytest.mark.parametrize("until", ["2020-01-01", "tomorrow", "2w3", "0"])
+def test_a_day_that_is_none_or_over_is_refused(slow, until):
+    assert "--until" in slow("findings", "ignore", "1", "--until", until, code=2).err
+    assert [one["state"] for one in slow("findings", "--format", "json").json] == ["open"]
+
+
+def test_what_is_ignored_ends_no_run_with_an_alarm(perfsvc, night):
+    night(USUAL, 0)
+    perfsvc.rebuild(perfsvc.folder / "scale")
+    night({**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, 1)
+    perfsvc("confirm", "scale/alpha[n=1000]", "--device", f"fake:{perfsvc.script}", code=0)  # it is the board
+    perfsvc("findings", "ignore", "1", code=0)
+    night({**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, 0)
