@@ -56,9 +56,9 @@ def test_commands_below_the_folder_find_its_database_and_its_suite(perfsvc, conf
 
 
 def test_rules_and_the_baseline_judge_runs_and_comparisons(perfsvc, configured):
-    suite = configured(
-        "replicas = 3\n", '[baseline]\nagainst = "v1"\n[[thresholds]]\ncases = "*/beta"\nchange = "10%"\n'
-    )
+    rules = [("*/beta", "10%"), ("*/delta", "1%")]
+    written = [f'[[thresholds]]\ncases = "{cases}"\nchange = "{change}"\n' for cases, change in rules]
+    suite = configured("replicas = 3\n", '[baseline]\nagainst = "v1"\n' + "".join(written))
     other = perfsvc.folder / "first.toml"
     other.write_text((perfsvc.folder / "perfsvc.toml").read_text().replace('against = "v1"', ""))
     perfsvc("--config", other, "run", "--label", "v1", code=0)
@@ -70,6 +70,7 @@ def test_rules_and_the_baseline_judge_runs_and_comparisons(perfsvc, configured):
         "beta": "unchanged",
         "gamm": "unchanged",
     }
+    assert "thresholds[2] takes no case of the suite" in ended.err
     assert {row["baseline_run"] for row in ended.json["results"]} == {1}
     perfsvc("run", "--threshold", "10%", code=0)
     perfsvc("compare", "@baseline", "latest", code=1)

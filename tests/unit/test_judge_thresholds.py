@@ -5,7 +5,7 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.judge import lasting, threshold_of
 from perfsvc.model import Case
-from perfsvc.service.judging.policy import thresholds
+from perfsvc.service.judging.policy import idle, thresholds
 
 NAIVE = Case("transpose", "naive", (("n", 64),))
 TILED = Case("transpose", "tiled", (("n", 64),))
@@ -48,3 +48,8 @@ def test_what_a_command_asked_for_does_not_last():
     assert lasting(0.3) == lasting(None) == thresholds(Settings())
     asked = thresholds(RULES, 0.3)
     assert (lasting(asked).rules, lasting(asked).asked) == (asked.rules, None)
+
+
+def test_a_rule_that_takes_no_case_is_told_of():
+    assert idle(thresholds(RULES), [NAIVE]) == ["thresholds[4]"]
+    assert idle(thresholds(RULES), [NAIVE, TILED]) == idle(0.1, [NAIVE]) == []

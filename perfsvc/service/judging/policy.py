@@ -1,10 +1,12 @@
 """What the settings lay down for judging: thresholds by case and metric, and which run is compared with."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
-from perfsvc.judge import Rule, Thresholds
+from perfsvc.judge import Asked, Rule, Thresholds, lasting
+from perfsvc.model import Case
 from perfsvc.service.revisions import BASELINE, run_of
 from perfsvc.store import Store
 from perfsvc.suite.selection import parse
@@ -14,6 +16,12 @@ def thresholds(settings: Settings, asked: float | None = None) -> Thresholds:
     """The rules of the settings, and before them what a command is asked for."""
     rules = (Rule(parse(rule.cases).takes, rule.metric, rule.change) for rule in settings.thresholds)
     return Thresholds(tuple(rules), asked)
+
+
+def idle(asked: Asked, cases: Collection[Case]) -> list[str]:
+    """The rules, as ``config show`` calls them, that take none of a suite's cases: slips of the finger."""
+    rules = enumerate(lasting(asked).rules, start=1)
+    return [f"thresholds[{number}]" for number, rule in rules if not any(map(rule.takes, cases))]
 
 
 def against(store: Store, text: str, run: int, folder: Path) -> int | None:

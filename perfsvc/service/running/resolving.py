@@ -8,6 +8,7 @@ from perfsvc.device.find import find, why_no_gpu
 from perfsvc.measure import shared
 from perfsvc.measure.supply import MOST_THREADS
 from perfsvc.model import DeviceInfo
+from perfsvc.service.judging import policy
 from perfsvc.service.progress import Progress
 from perfsvc.service.running.request import RunRequest
 from perfsvc.service.running.targets import Target, choose
@@ -43,6 +44,9 @@ def resolve(request: RunRequest, progress: Progress) -> Resolved:
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
+    if not found.problems:  # what cannot be read may well have the cases
+        for rule in policy.idle(request.threshold, [listed.case for listed in found.cases]):
+            progress.say(f"{rule} takes no case of the suite: see perfsvc list")
     known = KnownShapes(build.default_folder() / "shapes")
     inputs = Inputs(keep_bytes=shared.budget_bytes(), threads=MOST_THREADS, known=known)
     targets = choose(found, devices, request.selection, request.points, inputs)
