@@ -76,6 +76,13 @@ def test_a_case_with_a_wrong_result_is_what_a_night_ends_with(nights):
     assert nights.nights() == [("finished", 4, 1)]
 
 
+def test_the_page_has_room_for_a_case_that_never_had_a_right_result(nights):
+    nights.settings(page=True)
+    nights.perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "wrong"}})
+    nights(code=4)
+    assert nights.stages(1)["page"] == "done"
+
+
 def test_a_stage_that_fails_costs_none_of_the_others(nights):
     (nights.perfsvc.folder / "site").write_text("no folder")
     nights.settings(page=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ from markupsafe import Markup
 from perfsvc.model import Environment, EventKind, Finding, FindingState, Judgement, Moved, Series, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.dashboard import words
-from perfsvc.report.dashboard.site import BoardShown, Chronicle, FindingShown, RunShown, Seen, Site, StageShown
+from perfsvc.report.dashboard.site import (
+    BoardShown,
+    Chronicle,
+    FindingShown,
+    RunShown,
+    Seen,
+    Site,
+    StageShown,
+    Stretch,
+)
 from perfsvc.report.dashboard.spark import spark
 
 FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.REOPENED})
@@ -152,9 +162,13 @@ class Views:
         """The first thing to know in the morning, in a few words."""
         if self.site.tonight is None:
             return "Nothing was measured yet"
-        if self.fresh:
-            return units.count(len(self.fresh), "new finding")
-        return "Nothing new" + (f", {units.count(len(self.standing), 'finding')} standing" if self.standing else "")
+        failed = len(self.failed) + len(self.failed_stages)
+        told = (
+            (units.count(len(self.fresh), "new finding") if self.fresh else "Nothing new", True),
+            (f"{units.count(len(self.standing), 'finding')} standing", self.standing and not self.fresh),
+            (f"{failed} failed", failed),
+        )
+        return ", ".join(words for words, is_so in told if is_so)
 
     def roof(self, board: BoardShown) -> tuple[str, str, Markup]:
         """A board's roof tonight, what it changes the usual one by, and its history."""
@@ -177,13 +191,14 @@ class Views:
         return spark([one.level for one in chronicle.seen], place, label=label)
 
     def levels(self, chronicle: Chronicle) -> list[Level]:
-        """The levels of a series, newest first."""
+        """The levels of a series, newest first; none where it never had a right result."""
+
+        def level(old: Stretch | None, new: Stretch) -> Level:
+            changed = words.change(new.level / old.level) if old and old.level else ""
+            return Level(new.first, new.last, words.value(new.level, chronicle.series.metric), changed)
+
         parts = chronicle.stretches
-        changes = [""] + [words.change(new.level / old.level) if old.level else "" for old, new in pairwise(parts)]
-        return [
-            Level(part.first, part.last, words.value(part.level, chronicle.series.metric), changed)
-            for part, changed in reversed(list(zip(parts, changes, strict=True)))
-        ]
+        return [level(old, new) for old, new in zip([None, *parts], parts, strict=False)][::-1]
 
     def switches(self, chronicle: Chronicle) -> list[Switch]:
         """The changes of a series' environment, oldest first."""
@@ -284,8 +299,8 @@ def _told(seen: Seen) -> str:
 
 
 def _digits(number: float | None, factor: float) -> float | None:
-    """Six digits, which is more than a chart resolves."""
-    return None if number is None else float(f"{number * factor:.6g}")
+    """Six digits, which is more than a chart resolves; nothing of what has no end, for which JSON has no word."""
+    return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
 def _column(times: Sequence[float], factor: float) -> list[float]:
