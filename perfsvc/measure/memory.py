@@ -1,6 +1,7 @@
 """The device memory of one case: every buffer between two guard bands, outputs poisoned before each check."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -60,7 +61,7 @@ class Memory:
     def nbytes(self, name: str) -> int:
         """The buffer's size without its guard bands."""
         array = self._buffers[name].array
-        return int(np.prod(array.shape, dtype=np.int64)) * np.dtype(array.dtype).itemsize
+        return prod(array.shape) * np.dtype(array.dtype).itemsize
 
     def reset(self, bring: Callable[[str, int], None]) -> None:
         """Has inputs brought (by name, to an address) and poisons the rest, as before the very first launch."""

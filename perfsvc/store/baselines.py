@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     and_,
     delete,
@@ -46,6 +47,9 @@ class _Board:
     id: int
     uuid: str
 
+
+FIRST_RUNS = 8
+"""How many runs are looked through at first for the first level of a series."""
 
 _ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 _PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
@@ -312,12 +316,35 @@ def _first_ok(
     found: dict[_Held, int] = {}
     for start in {_start(starts, key) for key in wanted}:
         of_start = {key for key in wanted if _start(starts, key) == start}
-        first = _first_ok_after(connection, _lineages(of_start), start, before_run)
+        first = _first_ok_sought(connection, of_start, start, before_run)
         found |= {key: run for key, run in first.items() if not starts or key in of_start}
     return found
 
 
+def _first_ok_sought(connection: Connection, wanted: set[_Held], after: int, before_run: int) -> dict[_Held, int]:
+    """What ``_first_ok_after`` says of some series; also of others, as long as one of them is sought.
+
+    Runs are looked through some at a time: nearly every series has its first level in one of the very first.
+    """
+    query = select(Runs.id, Runs.git_dirty).where(Runs.id > after, Runs.id < before_run, Runs.state.in_(ENDED))
+    runs = connection.execute(query.order_by(Runs.git_dirty, Runs.id)).all()
+    found: dict[_Held, int] = {}
+    for dirty in (False, True):
+        left = [run for run, is_dirty in runs if is_dirty is dirty]
+        size = FIRST_RUNS
+        while left and not wanted <= found.keys():
+            found = _first_ok_of(connection, _lineages(wanted), Measurements.run_id.in_(left[:size])) | found
+            left, size = left[size:], 4 * size
+    return found
+
+
 def _first_ok_after(connection: Connection, lineages: Collection[int], after: int, before_run: int) -> dict[_Held, int]:
+    """The first run between two with a right result of each series, of a clean tree if there is any."""
+    between = (Measurements.run_id > after, Measurements.run_id < before_run)
+    return _first_ok_of(connection, lineages, *between, Runs.state.in_(ENDED))
+
+
+def _first_ok_of(connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]) -> dict[_Held, int]:
     other = aliased(Measurements)
     broken = exists().where(
         other.run_id == Measurements.run_id,
@@ -328,10 +355,8 @@ def _first_ok_after(connection: Connection, lineages: Collection[int], after: in
     )
     good = (
         Cases.lineage_id.in_(lineages),
-        Measurements.run_id > after,
-        Measurements.run_id < before_run,
+        *runs,
         Measurements.status == Status.OK,
-        Runs.state.in_(ENDED),
         ~broken,
     )
     timed = _first(literal(TIME)).where(*good, Measurements.sample_count > 0)

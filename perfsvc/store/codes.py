@@ -1,15 +1,17 @@
 """What the measurements of a run were made of: their binaries, and the environment they ran in."""
 
+from collections import defaultdict
 from collections.abc import Collection
 
 from sqlalchemy import Connection, select
 
 from perfsvc.codec import decode
 from perfsvc.model import Environment, ReplayRecord
+from perfsvc.store.interning import lineages_of
 from perfsvc.store.naming import Place, of_cases, present_cases
 from perfsvc.store.reading import damaged
 from perfsvc.store.rows import BinaryRow, Built
-from perfsvc.store.tables import Binaries, BinaryFiles, Environments, Measurements
+from perfsvc.store.tables import Binaries, BinaryFiles, Cases, Devices, Environments, Measurements
 
 
 def built(connection: Connection, run: int) -> dict[Place, Built]:
@@ -28,6 +30,24 @@ def built(connection: Connection, run: int) -> dict[Place, Built]:
         )
         for row in rows
     }
+
+
+def ran(connection: Connection, place: Place, runs: Collection[int]) -> dict[int, int]:
+    """The binary of one case in each of some runs; see ``Store.ran``."""
+    uuid, case, mode = place
+    lineage = lineages_of(connection, [case]).get(case)
+    query = (
+        select(Measurements.run_id, Measurements.case_id, Measurements.binary_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .where(Cases.lineage_id == lineage, Devices.uuid == uuid, Measurements.mode == mode)
+        .where(Measurements.run_id.in_(runs))
+        .distinct()
+    )
+    told: dict[int, list[int | None]] = defaultdict(list)
+    for run, _, binary in connection.execute(query):
+        told[run].append(binary)
+    return {run: of_run[0] for run, of_run in told.items() if len(of_run) == 1 and of_run[0] is not None}
 
 
 def binaries(connection: Connection, numbers: Collection[int]) -> dict[int, BinaryRow]:

@@ -1,12 +1,13 @@
 """Segments: where in its history the environment of a series changed."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, select
+from sqlalchemy import Connection, Subquery, and_, func, select
 
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Spot
-from perfsvc.store.tables import Cases, Measurements, Runs
+from perfsvc.store.tables import Cases, Environments, Measurements, Runs
 
 
 def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Spot, int]:
@@ -18,14 +19,38 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
     """
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
     of_lineages = Cases.lineage_id.in_(set(lineages))
-    tonight = (
-        select(*spot, Measurements.environment_id)
+    measured = select(*spot, Measurements.environment_id).join(Cases, Cases.id == Measurements.case_id)
+    tonight: dict[int, set[Spot]] = defaultdict(set)
+    for lineage, device, mode, here in connection.execute(
+        measured.where(of_lineages, Measurements.run_id == run).distinct()
+    ):
+        tonight[here].add((lineage, device, mode))
+    known = set(connection.scalars(select(Environments.id)))
+    found: dict[Spot, int] = {}
+    for here, spots in tonight.items():
+        newest = _newest(connection, {lineage for lineage, *_ in spots}, known - {here}, run)
+        for one in spots & newest.keys():
+            found[one] = max(newest[one], found.get(one, 0))
+    return found
+
+
+def _newest(connection: Connection, lineages: set[int], environments: set[int], before_run: int) -> dict[Spot, int]:
+    """The newest clean run before another in which each spot was measured in one of some environments.
+
+    Asked for by the environment, which an index knows, and not of every measurement that there is.
+    """
+    if not environments:
+        return {}
+    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    query = (
+        select(*spot, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(of_lineages, Measurements.run_id == run)
-        .distinct()
-        .subquery()
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Measurements.environment_id.in_(environments), Cases.lineage_id.in_(lineages))
+        .where(Measurements.run_id < before_run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .group_by(*spot)
     )
-    return _last_elsewhere(connection, tonight, of_lineages, Measurements.run_id < run)
+    return {(lineage, device, mode): last for lineage, device, mode, last in connection.execute(query)}
 
 
 def present(connection: Connection) -> dict[Spot, int]:
@@ -42,7 +67,7 @@ def present(connection: Connection) -> dict[Spot, int]:
     return _last_elsewhere(connection, select(ranked).where(ranked.c.place == 1).subquery())
 
 
-def _last_elsewhere(connection: Connection, tonight: Subquery, *where: ColumnElement[bool]) -> dict[Spot, int]:
+def _last_elsewhere(connection: Connection, tonight: Subquery) -> dict[Spot, int]:
     """The newest run that measured each spot of ``tonight`` in another environment than it says."""
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
     elsewhere = and_(
@@ -56,7 +81,7 @@ def _last_elsewhere(connection: Connection, tonight: Subquery, *where: ColumnEle
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .join(tonight, elsewhere)
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), *where)
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
         .group_by(*spot)
     )
     return {(lineage, device, mode): last for lineage, device, mode, last in connection.execute(query)}

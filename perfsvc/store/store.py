@@ -373,6 +373,11 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         with transaction(self._engine, writes=False) as connection:
             return codes.built(connection, run)
 
+    def ran(self, place: Place, runs: Collection[int]) -> dict[int, int]:
+        """The id of the binary that a case ran in each of some runs; absent is where it ran none, or not one alone."""
+        with transaction(self._engine, writes=False) as connection:
+            return codes.ran(connection, place, runs)
+
     def binaries(self, numbers: Collection[int]) -> dict[int, BinaryRow]:
         """Binaries by the ids that ``built`` tells, without their bytes."""
         with transaction(self._engine, writes=False) as connection:

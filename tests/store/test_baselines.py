@@ -4,7 +4,7 @@ import pytest
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Judgement, Mode, Status, Verdict
-from perfsvc.store import State
+from perfsvc.store import State, baselines
 
 
 @pytest.fixture
@@ -171,3 +171,20 @@ def test_a_case_that_was_never_stored_cannot_be_pinned(story, tiled):
     run = story.run(story.naive)
     with pytest.raises(NotMeasuredError, match="holds no right result of transpose/tiled"):
         story.store.pin(run, [tiled])
+
+
+@pytest.mark.parametrize("many", [1, 2, 8])
+def test_the_first_level_is_found_however_many_runs_are_looked_through_at_once(story, tiled, monkeypatch, many):
+    monkeypatch.setattr(baselines, "FIRST_RUNS", many)
+    naive, lent = story.series(story.naive), story.series(story.naive, device="GPU-2")
+    experiment = story.run(story.tiled, story.naive, dirty=True)
+    for _ in range(6):
+        story.run(state=State.RUNNING)
+    first = story.run()
+    for _ in range(6):
+        story.run()
+    story.put(story.run(), story.naive, device="GPU-2")
+    last = story.run(story.naive)
+    wanted = [tiled, naive, lent]
+    assert story.store.accepted_levels(wanted, before_run=last) == {tiled: first, naive: experiment, lent: last - 1}
+    assert story.store.accepted_levels(wanted, before_run=first) == {tiled: experiment, naive: experiment}

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import Array, Buffer, BufferArg, Kind, Launch, Memset, ReplayRecord, Role, ScalarArg, digest
+from perfsvc.model import Array, Buffer, BufferArg, Kind, Launch, Memset, Mode, ReplayRecord, Role, ScalarArg, digest
 
 CUBIN, OTHER, BENCH = b"\x7fELF one", b"\x7fELF two", b"import perfsvc.suite\n"
 
@@ -98,3 +100,19 @@ def test_damaged_samples_are_never_handed_out(story):
     story.execute("UPDATE measurements SET samples = :blob", blob=b"half a blob")
     with pytest.raises(DatabaseError, match=r"samples of transpose/tiled.* is damaged"):
         story.store.levels(run)
+
+
+def test_what_a_case_ran_in_some_runs_is_told_of_that_case_alone(story, record, binary):
+    modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
+    changed = story.store.put_binary(replace(record, seed=8), modules, BENCH, {})
+    runs = [story.begin() for _ in range(5)]
+    for run, ran in zip(runs, (binary, changed, None, binary), strict=False):
+        for replica in range(2):
+            story.put(run, story.tiled, replica=replica, binary=ran)
+        story.put(run, story.naive, binary=changed)
+    story.put(runs[3], story.tiled, replica=2, binary=changed)
+    place = ("GPU-1", story.tiled, Mode.COLD)
+    assert story.store.ran(place, runs) == {runs[0]: binary, runs[1]: changed}
+    assert story.store.ran(place, runs[1:2]) == {runs[1]: changed}
+    assert story.store.ran(("GPU-2", story.tiled, Mode.COLD), runs) == {}
+    assert story.store.ran(("GPU-1", replace(story.tiled, variant="unheard of"), Mode.COLD), runs) == {}

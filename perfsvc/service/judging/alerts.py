@@ -13,7 +13,7 @@ from perfsvc.model import BESIDE, MAX_ERROR, Direction, Finding, Judgement, Seri
 from perfsvc.report import units
 from perfsvc.service.judging.changes import Change
 from perfsvc.service.judging.sides import sides_of
-from perfsvc.store import Built, Night, Place, Store
+from perfsvc.store import Night, Place, Store
 
 NIGHTS = 200
 """How far back a history is watched."""
@@ -103,9 +103,9 @@ class _History:
         return next((run for run in before if not self._same_code(judgement, run)), before[0])
 
     def _same_code(self, judgement: Judgement, before: int) -> bool:
-        place = (judgement.series.device, judgement.series.case, judgement.series.mode)
-        old, new = (self._built(run).get(place) for run in (before, self.runs[-1]))
-        if old and new and old.binary is not None and old.binary == new.binary:
+        ran = self._ran((judgement.series.device, judgement.series.case, judgement.series.mode))
+        old, new = ran.get(before), ran.get(self.runs[-1])
+        if old is not None and old == new:
             return True
         told = sides_of(self.store, [replace(judgement, baseline_run=before)]).get(judgement.series)
         return told is not None and told.code
@@ -117,8 +117,8 @@ class _History:
         return change.contains(self.runs.index(judgement.baseline_run), judgement.baseline_s)
 
     @cached_property
-    def _built(self) -> Callable[[int], Mapping[Place, Built]]:
-        return cache(self.store.built)
+    def _ran(self) -> Callable[[Place], Mapping[int, int]]:
+        return cache(lambda place: self.store.ran(place, self.runs))
 
     @cached_property
     def _measured_again(self) -> Callable[[int], Container[Series]]:
