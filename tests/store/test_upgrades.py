@@ -71,6 +71,10 @@ def fill_server(place, dump):
             if rows and table.name != "alembic_version":
                 values = [{column.name: value(column.type, row[column.name]) for column in table.c} for row in rows]
                 connection.execute(insert(table), values)
+                if "id" in table.c:  # the server goes on counting after what it was given
+                    connection.exec_driver_sql(
+                        f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), max(id)) FROM {table.name}"  # noqa: S608 - likewise
+                    )
     engine.dispose()
 
 
