@@ -86,7 +86,9 @@ class Nights:
 
     def _put(self, run: int, case: Case, time: float | str, replica: int, environment: Environment) -> None:
         samples = (
-            () if isinstance(time, str) else tuple(time * (1 + 0.001 * ((7 * k + replica) % 5)) for k in range(20))
+            ()
+            if isinstance(time, str)
+            else tuple(time * (1 + 0.001 * ((7 * k) % 5) + 0.0004 * replica) for k in range(20))
         )
         measurement = Measurement(
             case,

@@ -79,7 +79,7 @@ def test_the_policy_stops_a_script_that_got_in_all_the_same(visit, site):
 
 def test_from_tonight_to_the_finding_to_the_series_by_clicks(visit, site, names):
     page = visit(site / "index.html").page
-    assert page.locator("h1").inner_text() == "1 new finding"
+    assert page.locator("h1").inner_text() == "1 new finding, 1 failed"
     assert page.locator(".counts .regression").inner_text().split() == ["1", "regression"]
     page.locator("section:has(#new) tbody a").first.click()
     assert page.locator("h1").inner_text().split()[:2] == ["Finding", "1"]

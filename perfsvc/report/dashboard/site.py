@@ -117,7 +117,8 @@ class Site:
         findings: every one, newest first.
         verdicts: tonight's.
         environments: by the ids that segments are.
-        night: the number of the night; None where its run was no night's.
+        night: the number of the night that tonight's run is of; None where it is no night's.
+        idle: the number of the newest night, where that came to no run.
     """
 
     made: datetime
@@ -130,3 +131,4 @@ class Site:
     environments: Mapping[int, Environment]
     stages: tuple[StageShown, ...] = ()
     night: int | None = None
+    idle: int | None = None

@@ -1,6 +1,7 @@
 """The chronicles of all series: their levels in each run, where those changed, and what was judged."""
 
 from collections.abc import Collection, Mapping, Sequence
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ def _seen(held: Sequence[InRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen,
             segment=one.segment,
             status=one.status,
             reason=one.reason,
-            level=center if one.values else None,
+            level=center if isfinite(center) else None,
             low=_end(low, one.low, one.values),
             high=_end(high, one.high, one.values),
             replicas=len(one.values),
@@ -63,8 +64,9 @@ def _seen(held: Sequence[InRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen,
 
 
 def _end(end: float, of_replica: float | None, values: Sequence[float]) -> float | None:
-    """An end of the interval: of the replicas' spread, or of the only replica itself."""
-    return None if not values else of_replica if len(values) == 1 else end
+    """An end of the interval: of the replicas' spread, or of the only replica itself; None where it has none."""
+    known = of_replica if len(values) == 1 else end
+    return known if known is not None and isfinite(known) else None
 
 
 def _replicas(held: Sequence[InRun]) -> NDArray[np.float64]:

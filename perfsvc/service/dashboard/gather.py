@@ -30,7 +30,8 @@ def gather(store: Store, last: int, now: datetime) -> Site:
         boards=_boards(store, tonight, [row.id for row in rows]),
         environments=store.environments(),
         stages=_stages(night),
-        night=night.id if night else None,
+        night=night.id if night and tonight and night.run == tonight.id else None,
+        idle=night.id if night and night.run is None else None,
     )
 
 

@@ -1,0 +1,194 @@
+"""What the pages say, by the text of their files: no browser."""
+
+import json
+import math
+from datetime import UTC, datetime
+
+import pytest
+from markupsafe import Markup
+
+from perfsvc.model import Environment, Verdict
+from perfsvc.report.dashboard import views, words
+from perfsvc.report.dashboard.spark import HEIGHT, NIGHTS, spark
+from perfsvc.service import dashboard
+from perfsvc.service.dashboard.gather import gather
+from perfsvc.store import StageRow, StageState, State
+
+NOW = datetime(2026, 3, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def tonight(nights, tmp_path):
+    """Builds the site and gives the text of its first page."""
+
+    def built():
+        (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+        return first.read_text()
+
+    return built
+
+
+@pytest.fixture
+def begin_night(nights):
+    """A night with a stage that failed, one that is done and the one that builds the pages; returns its number."""
+
+    def begun():
+        number = nights.store.begin_night(
+            host="box", started=NOW, suite="kernels", command_line="perfsvc nightly", settings={}
+        )
+        stages = (
+            ("profile", StageState.FAILED, 3.0, "no counters <b>", "be root"),
+            ("report", StageState.DONE, 61.0, "report.html", ""),
+            ("page", StageState.RUNNING, None, "", ""),
+        )
+        for place, (name, state, wall, said, cure) in enumerate(stages):
+            nights.store.put_stage(number, StageRow(name, place, state, NOW, wall, said, cure))
+        return number
+
+    return begun
+
+
+def test_a_night_shows_its_stages_and_what_failed_of_them(nights, tonight, begin_night, names):
+    number = begin_night()
+    nights.night({names.tiled: 1e-4})
+    page = tonight()
+    assert "<h1>Nothing new, 1 failed</h1>" in page
+    assert "stage profile" in page
+    assert "no counters &lt;b&gt;" in page
+    assert "cure: be root" in page
+    assert "1 min" in page
+    assert "<b>page</b>" not in page
+    assert f"Night {number} came to no run: this is the one before." in page
+    assert f"<span>night {number}</span>" not in page
+
+
+def test_a_series_that_never_had_a_right_result_has_a_page_that_says_why(nights, tmp_path, names):
+    nights.night({names.naive: "out of memory"})
+    dashboard.build(nights.store, tmp_path / "site")
+    page = (tmp_path / "site" / names.page(names.naive)).read_text()
+    assert "failed: out of memory" in page
+    assert 'id="levels"' not in page
+
+
+def test_a_board_tells_what_was_wrong_with_it_and_its_roof(nights, tonight, names):
+    for _ in range(3):
+        nights.night({names.tiled: 1e-4, names.naive: "out of memory"})
+    page = tonight()
+    assert "3 failed" in page
+    assert "3.00 TB/s" in page
+    assert "61 °C" in page
+    assert "1.700 GHz" in page
+
+
+def test_what_moved_is_told_the_worst_first(nights, tonight, names):
+    nights.night({names.tiled: 1e-4, names.naive: 1e-4})
+    run = nights.night({names.tiled: 1.2e-4, names.naive: 1e-4})
+    nights.judge(run, {names.naive: Verdict.MISSING, names.tiled: Verdict.REGRESSION}, ratio=1.2, low=1.1, high=1.3)
+    page = tonight()
+    moved = page[page.index('id="moved"') :]
+    assert moved.index(names.tiled.id) < moved.index(names.naive.id)
+    assert "+10.0 % to +30.0 %" in moved
+
+
+def test_one_replica_has_its_own_interval_and_several_have_theirs(nights, names):
+    nights.night({names.tiled: 1e-4}, replicas=1)
+    nights.night({names.tiled: 1e-4}, replicas=3)
+    (chronicle,) = gather(nights.store, 10, NOW).chronicles
+    one, three = chronicle.seen
+    assert (one.replicas, three.replicas) == (1, 3)
+    assert one.low == pytest.approx(1e-4)
+    assert one.high == pytest.approx(1.004e-4)
+    assert three.low < three.level < three.high
+
+
+def test_a_level_without_an_end_is_drawn_without_it(nights, tmp_path, names):
+    nights.night({names.tiled: 1e-4})
+    nights.night({names.tiled: 1e-4}, replicas=1)
+    site = gather(nights.store, 10, NOW)
+    data = views.Views(site).data(site.chronicles[0])
+    assert json.dumps(data, allow_nan=False)
+    assert views._digits(math.inf, 1.0) is None
+    assert views._digits(math.nan, 1.0) is None
+
+
+def test_each_change_of_the_environment_has_a_letter_and_says_what_changed(nights, names):
+    for driver in ("575", "580", "590"):
+        nights.night({names.tiled: 1e-4}, environment=Environment(driver, "nvcc 13", 700.0))
+    site = gather(nights.store, 10, NOW)
+    switches = views.Views(site).switches(site.chronicles[0])
+    assert [(one.letter, one.run, one.told) for one in switches] == [
+        ("A", 2, ("driver 575 → 580",)),
+        ("B", 3, ("driver 580 → 590",)),
+    ]
+    assert [views._letter(place) for place in (0, 25, 26, 52)] == ["A", "Z", "A2", "A3"]
+
+
+def test_a_series_through_two_levels_has_both(nights, names):
+    for night in range(24):
+        nights.night({names.tiled: 1e-4 * (1 + 0.001 * (night % 3)) * (1.2 if night >= 12 else 1)}, replicas=1)
+    site = gather(nights.store, 100, NOW)
+    new, old = views.Views(site).levels(site.chronicles[0])
+    assert (old.first, old.last, new.first, new.last) == (1, 12, 13, 24)
+    assert new.change == "+20.0 %"
+
+
+def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
+    from dataclasses import replace
+
+    from perfsvc.model import Mode, Series
+
+    series = Series(names.tiled, "GPU-1", "NVIDIA H100")
+    others = [
+        replace(series, device="GPU-2"),
+        replace(series, metric="energy_j"),
+        replace(series, mode=Mode.WARM),
+        replace(series, case=replace(names.tiled, version=2)),
+        replace(series, case=names.hostile),
+    ]
+    pages = {words.page_of(one) for one in (series, *others)}
+    assert len(pages) == 6
+    assert words.page_of(series).startswith("series/transpose-tiled-n-4096-")
+    assert all(set(page) <= set("abcdefghijklmnopqrstuvwxyz0123456789-./") for page in pages)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (None, "–"),
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (41.0, "41 s"),
+        (61, "1 min"),
+        (3599, "1 h 00 min"),
+        (7500, "2 h 05 min"),
+    ],
+)
+def test_durations_are_told_as_people_say_them(seconds, told):
+    assert words.took(seconds) == told
+
+
+def test_a_line_is_drawn_around_gaps_with_a_rule_where_it_changed():
+    line = spark([1.0, 1.0, None, 2.0, 2.0], 3, label='a "name" <b>')
+    assert line.count("<polyline") == 2
+    assert line.count("<line ") == 1
+    assert 'aria-label="a &#34;name&#34; &lt;b&gt;"' in line
+    assert spark([None, None]) == Markup("")
+    assert "<line " not in spark([1.0] * (NIGHTS + 5), 2)
+
+
+def test_noise_is_drawn_as_noise_and_one_value_in_the_middle():
+    import re
+
+    def heights(line):
+        return [float(y) for y in re.findall(r"[\d.]+,([\d.]+)", line)]
+
+    noise = heights(spark([1.0, 1.001, 0.999]))
+    assert max(noise) - min(noise) < HEIGHT / 5
+    assert heights(spark([3.0])) == [HEIGHT / 2]
+    assert heights(spark([0.0, 0.0])) == [HEIGHT / 2] * 2
+
+
+def test_an_interrupted_run_says_how_it_ended(nights, tonight, names):
+    run = nights.night({names.tiled: 1e-4})
+    nights.store.end_run(run, State.INTERRUPTED)
+    assert "ended <b>interrupted</b>" in tonight()
