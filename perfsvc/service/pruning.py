@@ -16,6 +16,7 @@ from perfsvc.service.judging.alerts import NIGHTS
 from perfsvc.service.judging.findings import suspects_of
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
+from perfsvc.store import pruning as stored
 from perfsvc.store.pruning import Code, Removed
 
 LEFT = "a run is under way, so binaries and reports are left for the next time"
@@ -90,7 +91,8 @@ def prune(
         dry_run: whether to tell, and change nothing.
     """
     store.mark_interrupted(platform.node())
-    keep = {*_suspected(store), *_named(store, against, suite)}
+    ages = (retention.samples, retention.binaries, retention.profiles)
+    keep = {*_suspected(store), *_named(store, against, suite)} if any(ages) else set()
     forgotten: list[int] = []
     if before := _before(now, retention.nights):
         forgotten = store.prune_nights(before, dry_run=dry_run)
@@ -130,7 +132,7 @@ def _before(now: datetime, seconds: float | None) -> datetime | None:
 def _samples(store: Store, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
     prune_some = partial(store.prune_samples, before, keep, dry_run=dry_run)
     removed = some = prune_some()
-    while some.count and not dry_run:
+    while some.count >= stored.MOST and not dry_run:
         some = prune_some()
         removed += some
     return removed

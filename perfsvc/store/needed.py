@@ -31,6 +31,10 @@ class Needed:
         return run in self.runs or (run, lineage) in self.levels
 
 
+NOTHING = Needed(frozenset(), frozenset())
+"""Where nothing is old, nothing need be asked for."""
+
+
 def needed(connection: Connection, keep: Collection[int]) -> Needed:
     """What anybody may still ask for, and the runs of ``keep`` whole.
 

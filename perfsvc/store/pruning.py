@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, delete, exists, func, or_, select, te
 
 from perfsvc.store.engine import POSTGRESQL, SQLITE, transaction, translated
 from perfsvc.store.lookup import ENDED
-from perfsvc.store.needed import needed
+from perfsvc.store.needed import NOTHING, needed
 from perfsvc.store.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.profiles import Profiles
 from perfsvc.store.rows import State
@@ -161,7 +161,6 @@ def _under_way(connection: Connection, now: datetime) -> bool:
 
 
 def _prune_binaries(connection: Connection, before: datetime, keep: Collection[int], watched: int) -> int:
-    of_needed = needed(connection, {*keep, *_watched(connection, watched)})
     used = (
         select(Measurements.binary_id, Measurements.run_id, Cases.lineage_id, (Runs.started_at < before).label("old"))
         .join(Runs, Runs.id == Measurements.run_id)
@@ -169,10 +168,10 @@ def _prune_binaries(connection: Connection, before: datetime, keep: Collection[i
         .where(Measurements.binary_id.is_not(None))
         .distinct()
     )
-    wanted = {
-        row.binary_id for row in connection.execute(used) if not row.old or of_needed.holds(row.run_id, row.lineage_id)
-    }
-    going = [number for number in connection.scalars(select(Binaries.id)) if number not in wanted]
+    rows = connection.execute(used).all()
+    old = set(connection.scalars(select(Binaries.id))) - {row.binary_id for row in rows if not row.old}
+    of_needed = needed(connection, {*keep, *_watched(connection, watched)}) if old else NOTHING
+    going = sorted(old - {row.binary_id for row in rows if of_needed.holds(row.run_id, row.lineage_id)})
     for ids in _chunks(going):
         connection.execute(delete(Binaries).where(Binaries.id.in_(ids)))
     return len(going)
@@ -200,13 +199,14 @@ def _prune_orphans(connection: Connection) -> Removed:
 
 
 def _prune_profiles(connection: Connection, before: datetime, keep: Collection[int]) -> int:
-    of_needed = needed(connection, keep)
     query = (
         select(Profiles.id, Profiles.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Profiles.case_id)
         .where(Profiles.profiled_at < before, Profiles.report_sha256.is_not(None))
     )
-    going = [row for row in connection.execute(query) if not of_needed.holds(row.run_id, row.lineage_id)]
+    rows = connection.execute(query).all()
+    of_needed = needed(connection, keep) if rows else NOTHING
+    going = [row for row in rows if not of_needed.holds(row.run_id, row.lineage_id)]
     for ids in _chunks(row.id for row in going):
         connection.execute(update(Profiles).where(Profiles.id.in_(ids)).values(report_sha256=None))
     return len(going)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, Subquery, and_, func, select
+from sqlalchemy import Connection, func, select
 
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Spot
@@ -56,32 +56,14 @@ def _newest(connection: Connection, lineages: set[int], environments: set[int], 
 def present(connection: Connection) -> dict[Spot, int]:
     """The same for every spot as of the newest run that has ended, without uncommitted changes."""
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
-    newest_first = func.row_number().over(partition_by=spot, order_by=Measurements.run_id.desc())
-    ranked = (
-        select(*spot, Measurements.environment_id, newest_first.label("place"))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-        .subquery()
-    )
-    return _last_elsewhere(connection, select(ranked).where(ranked.c.place == 1).subquery())
-
-
-def _last_elsewhere(connection: Connection, tonight: Subquery) -> dict[Spot, int]:
-    """The newest run that measured each spot of ``tonight`` in another environment than it says."""
-    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
-    elsewhere = and_(
-        tonight.c.lineage_id == Cases.lineage_id,
-        tonight.c.device_id == Measurements.device_id,
-        tonight.c.mode == Measurements.mode,
-        tonight.c.environment_id != Measurements.environment_id,
-    )
     query = (
         select(*spot, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .join(tonight, elsewhere)
         .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-        .group_by(*spot)
+        .group_by(*spot, Measurements.environment_id)
     )
-    return {(lineage, device, mode): last for lineage, device, mode, last in connection.execute(query)}
+    last: dict[Spot, list[int]] = defaultdict(list)
+    for lineage, device, mode, run in connection.execute(query):
+        last[lineage, device, mode].append(run)
+    return {one: sorted(runs)[-2] for one, runs in last.items() if len(runs) > 1}
