@@ -6,7 +6,8 @@ Copies the suite into a git repository of its own, writes a ``perfsvc.toml`` bes
 on this machine, and calls ``perfsvc nightly`` three times. Before the second night, a commit has matmul's ``tiled``
 with 32 x 32 tiles run over ``--slow`` per cent more of k than there is, all of it padding: right results, later.
 Before the third, a commit takes it back. To be shown are one finding, of that variant alone, told by one message,
-resolved in the third night. ``--keep`` gets the database, the site, the nights' files and the messages.
+resolved in the third night. ``--keep`` gets the database, the site as each night left it, the nights' files and
+the messages.
 
 On the CPU device ``--slow 300`` is what its threshold can see.
 """
@@ -101,7 +102,7 @@ class Place:
         self._slow = slow
         self._receiver = Receiver()
         shutil.copytree(SUITE, folder / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / ".gitignore").write_text("__pycache__/\n/perfsvc.db*\n/site/\n/nights/\n")
+        (folder / ".gitignore").write_text("__pycache__/\n/perfsvc.db*\n/site/\n/sites/\n/nights/\n")
         quoted = ", ".join(map(json.dumps, select))
         text = SETTINGS.format(device=json.dumps(device), select=quoted, target=TARGET)
         (folder / "perfsvc.toml").write_text(text)
@@ -122,6 +123,7 @@ class Place:
         before, began = len(self.messages), time.monotonic()
         code = self._perfsvc("nightly").returncode
         wall_s = time.monotonic() - began
+        shutil.copytree(self._folder / "site", self._folder / "sites" / name.replace(" ", "-"))
         found = json.loads(self._perfsvc("findings", "list", "--all", "--format", "json", capture=True).stdout)
         return Night(name, code, wall_s, found, len(self.messages) - before)
 
