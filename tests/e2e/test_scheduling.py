@@ -1,0 +1,264 @@
+"""Nights that begin by themselves: what is printed for schedulers starts one, and the daemon catches up and stops."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nights import Nights
+
+BENCH = """
+import os, time
+from pathlib import Path
+
+import numpy as np
+from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
+
+FOLDER = Path({folder!r})
+
+
+def wait(name, arrays):
+    arrays["total"][0] = np.asarray(arrays["a"]).sum(dtype=np.float64)
+    (FOLDER / f"begun-{{name}}").touch()
+    while not (FOLDER / "go").exists():
+        time.sleep(0.01)
+    return {{"latency_ms": 1.0}}
+
+
+def a(arrays, stream):
+    return wait("a", arrays)
+
+
+def b(arrays, stream):
+    return wait("b", arrays)
+
+
+def c(arrays, stream):
+    return wait("c", arrays)
+
+
+benchmark = Benchmark(
+    axes={{"n": (100,)}},
+    smoke={{"n": 100}},
+    inputs=lambda rng, n: {{"a": rng.random(n, dtype=np.float32)}},
+    outputs={{"total": output("float32", 1)}},
+    reference=lambda a: a.sum(),
+    tolerance=Tolerance(max=1e-5, mean=1e-5),
+    work=lambda n: Work(read_bytes=4 * n, written_bytes=4, flops=n),
+    variants=[Variant(one.__name__, kind="host", run=one) for one in (a, b, c)],
+)
+"""
+SETTINGS = """
+suite = "suite"
+[run]
+devices = ["cpu"]
+replicas = 1
+[check]
+enabled = false
+[dashboard]
+enabled = false
+"""
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
+class Daemon:
+    """``perfsvc schedule run`` over a suite whose cases last until there is a file ``go``."""
+
+    def __init__(self, perfsvc):
+        self.perfsvc, self.words = perfsvc, perfsvc.folder / "words"
+        (perfsvc.folder / "perfsvc.toml").write_text(SETTINGS)
+        bench = perfsvc.folder / "suite" / "waits" / "bench.py"
+        bench.parent.mkdir(parents=True)
+        bench.write_text(BENCH.format(folder=str(perfsvc.folder)))
+        self.go = perfsvc.folder / "go"
+        self.go.touch()
+        perfsvc("nightly", code=0)
+        self.wait_again()
+        connection = sqlite3.connect(perfsvc.database)
+        with connection:
+            connection.execute("UPDATE nights SET started_at = datetime(started_at, '-2 days')")
+        connection.close()
+
+    def wait_again(self):
+        for file in (self.go, *self.perfsvc.folder.glob("begun-*")):
+            file.unlink(missing_ok=True)
+
+    @property
+    def begun(self):
+        return [file.name for file in self.perfsvc.folder.glob("begun-*")]
+
+    def said(self, words):
+        return lambda: words in self.words.read_text()
+
+    @contextmanager
+    def started(self):
+        """It, one hour after a night was due."""
+        at = f"{datetime.now(UTC) - timedelta(hours=1):%H:%M}"
+        command = [sys.executable, "-m", "perfsvc", "schedule", "run", "--at", at, "--timezone", "Etc/UTC"]
+        with (
+            self.words.open("w") as words,
+            subprocess.Popen(
+                command, cwd=self.perfsvc.folder, env=self.perfsvc.environment, stdout=words, stderr=words
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                self.go.touch()
+                process.kill()
+
+    def states(self):
+        return self.perfsvc.rows("select state, exit_code from nights order by id")
+
+    def measured(self, run):
+        return self.perfsvc.rows("select count(*), count(distinct case_id) from measurements where run_id = ?", run)
+
+
+@pytest.fixture
+def daemon(perfsvc):
+    return Daemon(perfsvc)
+
+
+def test_the_daemon_catches_up_stops_after_the_case_in_hand_and_goes_on_with_the_night(daemon):
+    with daemon.started() as process:
+        wait_for(lambda: daemon.begun)
+        process.send_signal(signal.SIGTERM)
+        wait_for(daemon.said("told to stop: waits/"))
+        daemon.go.touch()
+        assert process.wait(60) == 143
+    assert daemon.said("was missed, and begins now")()
+    assert daemon.states() == [("finished", 0), ("interrupted", None)]
+    assert daemon.measured(2) == [(1, 1)]
+    assert len(daemon.begun) == 1
+    with daemon.started() as process:
+        wait_for(daemon.said("the night ended with exit code 0"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert daemon.said("was stopped, and is gone on with")()
+    assert daemon.states() == [("finished", 0)] * 2
+    assert daemon.measured(2) == [(3, 3)]
+
+
+def test_a_second_signal_ends_the_daemon_and_its_night_at_once(daemon):
+    with daemon.started() as process:
+        wait_for(lambda: daemon.begun)
+        process.send_signal(signal.SIGTERM)
+        wait_for(daemon.said("told to stop: waits/"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 143  # the case in hand would last for ever
+    wait_for(lambda: daemon.states()[1:] == [("interrupted", None)])
+    assert daemon.measured(2) == [(0, 0)]
+
+
+# --- what is printed -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nights(perfsvc):
+    return Nights(perfsvc)
+
+
+def test_the_line_for_cron_holds_a_night_from_anywhere_with_nothing_but_itself(nights, tmp_path_factory):
+    perfsvc = nights.perfsvc
+    perfsvc.environment |= {"PATH": "/usr/bin:/bin"}
+    printed = perfsvc("schedule", "print", "--at", "02:00", "--as", "cron", code=0).out
+    assert "perfsvc.env" in printed  # PERFSVC_DB is set here
+    (perfsvc.folder / "perfsvc.env").write_text(f"PERFSVC_DB='{perfsvc.database}'\n")
+    when, _, command = printed.splitlines()[-1].partition("  ")
+    assert when == "0 2 * * *"
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    subprocess.run(["/bin/sh", "-c", command.replace("\\%", "%")], env={}, cwd=elsewhere, check=True)
+    assert nights.nights() == [("finished", 0, 1)]
+    assert "night 1  finished" in (perfsvc.folder / "nightly.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("cron", ["perfsvc-nightly.crontab"]),
+        ("systemd", ["perfsvc-nightly.service", "perfsvc-nightly.timer"]),
+        ("kubernetes", ["perfsvc-nightly.yaml"]),
+        ("slurm", ["perfsvc-nightly.sh"]),
+    ],
+)
+def test_what_is_printed_can_be_written_to_a_folder(nights, kind, files):
+    perfsvc = nights.perfsvc
+    arguments = ("schedule", "print", "--at", "02:00", "--as", kind, "--timezone", "Europe/Berlin")
+    printed = perfsvc(*arguments, code=0).out
+    folder = perfsvc.folder / "units"
+    folder.mkdir()
+    assert perfsvc(*arguments, "--output", folder, code=0).out == ""
+    assert sorted(path.name for path in folder.iterdir()) == files
+    assert all((folder / name).read_text() in printed for name in files)
+    assert str(perfsvc.folder) in printed
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--at", "25:00", "'25:00' is no time of day; write 02:00"),
+        ("--timezone", "Berlin", "'Berlin' is no time zone; write one as Europe/Berlin or Etc/UTC"),
+        ("--limit", "forever", "'forever' is no duration"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(nights, option, value, said):
+    arguments = {"--at": "02:00", "--as": "cron", option: value}
+    ended = nights.perfsvc("schedule", "print", *(word for pair in arguments.items() for word in pair), code=2)
+    assert said in ended.err
+
+
+# --- pruning ---------------------------------------------------------------------------------------------------------
+
+
+def samples(perfsvc):
+    return [run for (run,) in perfsvc.rows("select distinct run_id from measurements where samples is not null")]
+
+
+def test_a_night_prunes_by_its_settings_and_the_next_ones_say_the_same(nights):
+    nights.settings('[retention]\nsamples = "1s"\nbinaries = "1s"\nprofiles = "1s"\nnights = "1s"\n')
+    for _ in range(3):
+        nights(code=0)
+        time.sleep(1.1)
+    nights.slower()
+    nights(code=1)
+    assert nights.said(4, "findings")[0] == "1 raised"
+    assert nights.said(4, "prune")[0].startswith("6 measurements' samples (")
+    perfsvc = nights.perfsvc
+    assert samples(perfsvc) == [1, 4]
+    assert perfsvc.rows("select id from nights") == [(4,)]
+    shown = perfsvc("show", "scale/beta[n=100]", code=0).out
+    assert len([line for line in shown.splitlines() if " µs" in line]) >= 4
+
+
+def test_db_prune_tells_what_would_go_and_then_removes_it(nights):
+    for _ in range(3):
+        nights(code=0)
+    perfsvc = nights.perfsvc
+    time.sleep(1.1)
+    kept = perfsvc("db", "prune", code=0)
+    assert kept.out.splitlines() == [
+        "everything is kept for ever: say for how long, in [retention] of perfsvc.toml or with --samples 90d",
+        "nothing to prune",
+    ]
+    tried = perfsvc("db", "prune", "--samples", "1s", "--nights", "1s", "--dry-run", code=0).out.splitlines()
+    assert tried[0].startswith("would go: 6 measurements' samples (")
+    assert tried[1:3] == ["would go: 2 nights", tried[2]]
+    assert samples(perfsvc) == [1, 2, 3]
+    told = perfsvc("db", "prune", "--samples", "1s", "--vacuum", "--format", "json", code=0).json
+    assert told["samples"]["count"] == 6
+    assert told["size_bytes"] == told["samples"]["size_bytes"] > 0
+    assert told["dry_run"] is False
+    assert samples(perfsvc) == [1, 3]
+    assert Path(perfsvc.folder / "nights" / "1" / "report.html").exists()
