@@ -173,7 +173,7 @@ class Plan:
         slow = self.at(250)
         return [
             Planted("a step", kernel, slower, "b1/v[0-4]", self.at(60), back=self.at(75)),
-            Planted("a small step", kernel, slower, "b2/v[0-4]", self.at(100), 6, accepted=self.at(115)),
+            Planted("a small step", kernel, slower, "b2/v[0-4]", self.at(100), 6, accepted=self.at(100) + 8),
             Planted(
                 "a drift", kernel, slower, "b4/v[5-9]", self.at(120), self.at(190) - self.at(120), accepted=self.at(188)
             ),

@@ -91,7 +91,7 @@ def raise_finding(connection: Connection, run: int, blame: Blame, now: datetime)
 def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held | None, Direction], Sequence[Any]]:
     """The places of each series in findings, by where it moved in them, the newest finding first."""
     query = (
-        select(FindingCases, Findings.state, Cases.lineage_id, own_name(FindingCases.last_run_id))
+        select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
         .where(Cases.lineage_id.in_({lineage for (lineage, _), *_ in spots}))
@@ -107,15 +107,19 @@ def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held | None
 def _place_of(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
     """The place of a series in the finding that speaks for it.
 
-    That is one that stands, or that it recovered from to the very same level, or that has seen this run or later ones
-    already, whatever became of it since.
+    That is one that stands, or one of the same cause that it recovered from to the very same level, or one that has
+    seen this run or later ones already, whatever became of it since.
     """
     speaking = (
         row
         for row in rows
         if row.state in STANDING
         or row.last_run_id >= run
-        or (row.state is FindingState.RESOLVED and row.baseline_run_id == judgement.baseline_run)
+        or (
+            row.state is FindingState.RESOLVED
+            and row.cause is judgement.cause
+            and row.baseline_run_id == judgement.baseline_run
+        )
     )
     return next(speaking, None)
 

@@ -197,3 +197,13 @@ def test_what_was_wrong_in_the_first_night_of_a_segment_is_no_level(story, tiled
     new.put(begins, story.tiled, status=Status.WRONG)
     story.store.end_run(begins, State.FINISHED)
     assert story.store.baselines([tiled], new.run()) == {tiled: first}
+
+
+def test_what_recovered_from_its_code_and_loses_by_its_board_is_another_finding(story, tiled):
+    _, slow, back, cold = (story.run() for _ in range(4))
+    (code,) = story.store.raise_finding(slow, [suspect(tiled)], "slow")
+    assert story.store.recover(back, [(code, tiled)]) == [code]
+    (board,) = story.store.raise_finding(cold, [suspect(tiled, cause=Cause.ENVIRONMENT)], "the driver is another")
+    assert board != code
+    assert story.store.finding(code).state is FindingState.RESOLVED
+    assert story.store.raise_finding(story.run(), [suspect(tiled)], "slow again") == [board]
