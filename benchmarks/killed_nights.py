@@ -35,7 +35,7 @@ database = "perfsvc.db"
 
 [run]
 devices = ["fake:script.json"]
-select = ["transpose", "vector_add"]
+select = ["transpose/naive", "transpose/copy", "vector_add"]
 replicas = 2
 
 [notify]

@@ -3,10 +3,15 @@
 import fcntl
 import os
 import sqlite3
+from contextlib import closing
 
 import pytest
 
+from perfsvc.build.nvcc import find_nvcc
+from perfsvc.store import State, Store
 from tests.e2e.nights import Nights
+
+SAID = "select name, said from stages where name != 'lock' order by place"
 
 STAGES = [
     "lock",
@@ -74,6 +79,37 @@ def test_a_case_with_a_wrong_result_is_what_a_night_ends_with(nights):
     nights(code=4)
     assert nights.said(1, "run")[0] == "run 1: 3 cases on 1 device, 1 wrong"
     assert nights.nights() == [("finished", 4, 1)]
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc (pip install 'perfsvc[nvcc]')")
+def test_stages_that_are_done_again_find_what_they_found(nights):
+    nights.settings('\n[check]\narchitectures = ["sm_90"]\n')
+    nights(code=0)
+    before = nights.perfsvc.rows(SAID)
+    assert nights.said(1, "check")[0].endswith(": 6 new")
+    with closing(sqlite3.connect(nights.perfsvc.database)) as connection, connection:
+        connection.execute("delete from stages where name not in ('lock', 'snapshot', 'doctor')")
+        connection.execute("update nights set state = 'interrupted', exit_code = null")
+    nights("--resume", code=0)
+    after = nights.perfsvc.rows(SAID)
+    assert [(name, said.partition(": ")[2]) for name, said in after] == [
+        (name, said.partition(": ")[2]) for name, said in before
+    ]
+    assert nights.perfsvc.rows("select count(*) from checks") == [(1,)]
+    assert nights.nights() == [("finished", 0, 1)]
+
+
+def test_a_night_on_a_server_goes_as_any_other(nights, databases):
+    name = databases.create()
+    try:
+        nights.perfsvc.environment["PERFSVC_DB"] = databases.url(name)
+        nights(code=0)
+        with Store.open(databases.url(name)) as store:
+            (night,) = store.nights_held()
+            assert (night.state, night.run, night.settings["run"]["replicas"]) == (State.FINISHED, 1, 2)
+            assert [stage.name for stage in night.stages] == STAGES
+    finally:
+        databases.drop(name)
 
 
 def test_the_page_has_room_for_a_case_that_never_had_a_right_result(nights):
