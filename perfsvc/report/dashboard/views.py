@@ -158,6 +158,11 @@ class Views:
         return ((one, one.seen[-1]) for one in self.site.chronicles if one.seen[-1].run == run)
 
     @property
+    def unsure(self) -> int:
+        """Of how many series nobody can tell whether they moved."""
+        return sum(number for verdict, _, number in self.counts if verdict is Verdict.INCONCLUSIVE)
+
+    @property
     def headline(self) -> str:
         """The first thing to know in the morning, in a few words."""
         if self.site.tonight is None:
@@ -167,6 +172,7 @@ class Views:
             (units.count(len(self.fresh), "new finding") if self.fresh else "Nothing new", True),
             (f"{units.count(len(self.standing), 'finding')} standing", self.standing and not self.fresh),
             (f"{failed} failed", failed),
+            (f"{units.count(len(self.resolved), 'finding')} resolved", self.resolved),
         )
         return ", ".join(words for words, is_so in told if is_so)
 
