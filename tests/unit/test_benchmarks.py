@@ -35,7 +35,7 @@ def script(monkeypatch):
     "name",
     [
         *("side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown", "explain_pairs"),
-        *("competing_load", "searches"),
+        *("competing_load", "searches", "simulated_nights"),
     ],
 )
 def test_a_script_says_how_it_is_used(name):
