@@ -144,11 +144,18 @@ function baseLayout(colors, narrow) {
   };
 }
 
+// A step between ticks that never falls between two runs, for at most so many of them.
+function wholeStep(values, ticks) {
+  const span = Math.max(...values) - Math.min(...values);
+  const size = 10 ** Math.floor(Math.log10(Math.max(1, span / ticks)));
+  return [1, 2, 5, 10].map((step) => step * size).find((step) => span / step <= ticks);
+}
+
 function historyLayout(data, x, colors, narrow) {
   const line = { color: colors.quiet, width: 1, dash: "dot" };
   return {
     ...baseLayout(colors, narrow),
-    xaxis: { type: x.type, showgrid: false, zeroline: false, linecolor: colors.line, showline: true, nticks: narrow ? 4 : 10, title: x.type === "date" ? undefined : { text: "run" }, tickformat: x.type === "date" ? undefined : "d" },
+    xaxis: { type: x.type, showgrid: false, zeroline: false, linecolor: colors.line, showline: true, nticks: narrow ? 4 : 10, ...(x.type === "date" ? {} : { title: { text: "run" }, tickformat: "d", dtick: wholeStep(x.values, narrow ? 4 : 10) }) },
     yaxis: { automargin: true, gridcolor: colors.line, zeroline: false, ticksuffix: ` ${units[data.metric] ? data.unit : ""}`, nticks: 6, fixedrange: narrow },
     shapes: data.switches.map(([place]) => ({ type: "line", xref: "x", yref: "paper", x0: x.values[place], x1: x.values[place], y0: 0, y1: 1, line })),
     annotations: data.switches.map(([place, letter]) => ({ x: x.values[place], y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false, text: letter, font: { color: colors.quiet } })),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from perfsvc.cli import options
+from perfsvc.cli import options, output
 
 
 @click.group("dashboard")
@@ -23,7 +23,8 @@ def command() -> None:
     help="Show the newest N runs.",
 )
 @options.database
-def build(folder: Path, last: int, database: str) -> None:
+@options.formats()
+def build(folder: Path, last: int, database: str, output_format: str) -> None:
     """Write a static site to DIR (site, if none is named): tonight, a page a series, a page a finding.
 
     The pages need no server and no network: open DIR/index.html. What an earlier build wrote and this one does not is
@@ -35,4 +36,7 @@ def build(folder: Path, last: int, database: str) -> None:
 
     with Store.open(database, create=False) as store:
         pages = dashboard.build(store, folder, last=last)
+    if output_format == "json":
+        output.show_json(pages)
+        return
     click.echo(f"{pages[0]}: {units.count(len(pages), 'page')}")
