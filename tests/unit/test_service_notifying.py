@@ -11,6 +11,22 @@ import pytest
 
 from perfsvc.config import Settings
 from perfsvc.errors import MissingPackageError, NotSentError
+from perfsvc.model import (
+    Case,
+    Cause,
+    DeviceInfo,
+    Direction,
+    Environment,
+    Judgement,
+    Measurement,
+    Provenance,
+    Series,
+    Shift,
+    Status,
+    Suspect,
+    Verdict,
+    Work,
+)
 from perfsvc.notify.fake import FakeNotifier
 from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
 from perfsvc.service.notifying import notify
@@ -19,6 +35,8 @@ from perfsvc.store import StageRow, StageState, State, Store
 
 STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
 TARGETS = {"team": "TEAM_URL", "me": "MY_URL"}
+GPU = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
+SERIES = Series(Case("scale", "beta", (("n", 100),)), GPU.uuid, GPU.model)
 ADDRESSES = {"TEAM_URL": "fake://team", "MY_URL": "fake://me"}
 
 
@@ -34,10 +52,10 @@ class Nights:
     def __init__(self, store):
         self.store, self.said, self.rests = store, [], []
 
-    def begin(self, failed="the disk is full", *, day=0):
+    def begin(self, failed="the disk is full", *, day=0, host="host"):
         """A night of which a stage failed, if that is said."""
         night = self.store.begin_night(
-            host="host", started=STARTED + timedelta(days=day), suite="kernels", command_line="", settings={}
+            host=host, started=STARTED + timedelta(days=day), suite="kernels", command_line="", settings={}
         )
         state = StageState.FAILED if failed else StageState.DONE
         self.store.put_stage(night, StageRow("page", 10, state, STARTED, 1.0, failed, ""))
@@ -45,8 +63,21 @@ class Nights:
 
     def end(self, night):
         """Ends a night that came as far as telling people."""
-        self.store.put_stage(night, StageRow("notify", 11, StageState.DONE, STARTED, 1.0, "", ""))
+        self.store.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
         self.store.end_night(night, State.FINISHED, 0)
+
+    def measure(self, night, verdict, *, finding=False):
+        """A run of a night that has a verdict on one case, and a finding of it if that is said."""
+        run = self.store.begin_run(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
+        self.store.put_device(GPU)
+        result = Measurement(SERIES.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
+        environment = Environment("580.1", "nvcc 13.0", 700.0)
+        self.store.put_measurement(run, result, environment=environment, work=Work(), estimate=None, binary=None)
+        judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
+        self.store.put_verdicts(run, [judged])
+        if finding:
+            self.store.raise_finding(run, [Suspect(judged, Shift.LOSS, Direction.SLOWER, "")], "it is slower")
+        self.store.end_run(run, State.FINISHED)
 
     def tell(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):
         settings = Settings(notify={"targets": targets, "about": about})
@@ -94,6 +125,57 @@ def test_what_a_night_told_nobody_for_it_was_killed_is_still_news(nights):
     killed = nights.begin()
     nights.store.end_night(killed, State.INTERRUPTED, None)
     assert nights.tell(nights.begin(day=1), FakeNotifier()) == "told me, team"
+
+
+def test_what_failed_on_another_host_meanwhile_does_not_make_the_same_words_news_again(nights):
+    for night in (nights.begin(), nights.begin("", day=1, host="other")):
+        nights.tell(night, FakeNotifier())
+        nights.end(night)
+    assert nights.tell(nights.begin(day=2), None) == "nothing new"
+
+
+def test_what_fails_when_people_have_been_told_is_told_with_the_next_night_once(nights):
+    for day in range(3):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.tell(night, notifier, {"me": "MY_URL"})
+        pruning = StageRow("prune", 12, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
+        nights.store.put_stage(night, pruning)
+        nights.end(night)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 1)
+        assert all("prune: the database is locked (in night 1)" in body for body in bodies)
+
+
+def test_a_night_under_way_on_another_host_tells_of_its_own_run(nights):
+    """Two hosts share a server, and the night that began first is the last to tell people."""
+    elsewhere, here = nights.begin("", host="other"), nights.begin("")
+    nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
+    assert nights.tell(here, None) == "nothing new"
+    nights.end(here)
+    assert nights.tell(elsewhere, FakeNotifier()) == "told me, team"
+
+
+def test_a_night_that_is_killed_when_another_hosts_has_told_people_is_told_with_the_next(nights):
+    elsewhere, here = nights.begin("", host="other"), nights.begin("")
+    nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
+    nights.tell(here, None)
+    nights.end(here)
+    nights.store.end_night(elsewhere, State.INTERRUPTED, None)
+    for day, told in ((1, "told me, team"), (2, "nothing new")):
+        night = nights.begin("", day=day)
+        assert nights.tell(night, FakeNotifier()) == told
+        nights.end(night)
+
+
+def test_a_case_that_fails_still_is_no_news_after_a_night_that_came_to_no_run(nights):
+    for day, told in ((0, "told me, team"), (1, "nothing new"), (3, "nothing new")):
+        night = nights.begin("", day=day)
+        nights.measure(night, Verdict.BROKEN)
+        assert nights.tell(night, FakeNotifier()) == told
+        nights.end(night)
+        lost = nights.begin("no device answers" if day else "", day=day + 1)
+        nights.tell(lost, FakeNotifier())
+        nights.end(lost)
 
 
 def test_only_what_the_settings_ask_for_is_told(nights):

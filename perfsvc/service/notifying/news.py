@@ -1,16 +1,21 @@
 """What is new of a night, since people were told last."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
-from perfsvc.model import EventKind, Finding, FindingState, Judgement, Verdict
+from perfsvc.model import EventKind, Finding, FindingState, Judgement, Series, Verdict
 from perfsvc.store import NightRow, StageRow, StageState, Store
+from perfsvc.store.messages import ABANDONED
 
 QUIET = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
 """The states of findings that a person has dealt with before anybody was told."""
 
 TOLD_BY = "notify"
 """The stage that tells people."""
+
+FAR = 30
+"""How many nights that told people are asked when a case last had a right result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,9 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
         number: of the night.
         about: what people want to hear of: ``new``, ``resolved``, ``failed``.
     """
-    untold, last = _nights(store, number)
-    night = untold[0]
-    befell = _befell(store, [one.run for one in reversed(untold) if one.run is not None])
+    night = store.night(number)
+    told, untold = _before(store, night)
+    befell = _befell(store, [one.run for one in (*untold, night) if one.run is not None])
     known = {one.id: one for one in store.findings(every=True)} if befell else {}
     of_kind = {
         kind: [known[number] for number in befell if _news(known[number], befell[number]) is kind]
@@ -71,21 +76,40 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
         reopened=tuple(of_kind[EventKind.REOPENED]) if new else (),
         joined=tuple(Joined(one, befell[one.id][EventKind.JOINED]) for one in of_kind[EventKind.JOINED]) if new else (),
         resolved=tuple(of_kind[EventKind.RESOLVED]) if "resolved" in about else (),
-        broken=tuple(_broken(store, night, last)) if failed else (),
-        stages=tuple(_failed(night, last)) if failed else (),
+        broken=tuple(_broken(store, night, told)) if failed else (),
+        stages=tuple(_failed(night, told)) if failed else (),
     )
 
 
-def _nights(store: Store, number: int) -> tuple[list[NightRow], NightRow | None]:
-    """A night and those before it that told nobody, newest first; and the newest one that did."""
-    tonight = store.night(number)
-    untold = [tonight]
+def _before(store: Store, tonight: NightRow) -> tuple[list[NightRow], list[NightRow]]:
+    """The nights of a suite before this one that told people, newest first; and those still to tell of, oldest first.
+
+    Hosts that share a database may have their nights at once, and each tells of its own. What was still under way
+    when another one told people is still to be told, if it was killed since.
+    """
+    told_at: datetime | None = None
+    told: list[NightRow] = []
+    untold: list[NightRow] = []
     for night in store.nights_held():
-        if night.id < number and night.suite == tonight.suite:
-            if _told(store, night):
-                return untold, night
-            untold.append(night)
-    return untold, None
+        if night.id >= tonight.id or night.suite != tonight.suite:
+            continue
+        if _told(store, night):
+            told.append(night)
+            told_at = max(told_at or _told_at(night), _told_at(night))
+        elif (over_at := _over_at(night, tonight)) and (told_at is None or over_at > told_at):
+            untold.insert(0, night)
+    return told, untold
+
+
+def _told_at(night: NightRow) -> datetime:
+    """When a night set out to tell people."""
+    return next((stage.started for stage in night.stages if stage.name == TOLD_BY), night.started)
+
+
+def _over_at(night: NightRow, tonight: NightRow) -> datetime | None:
+    """When a night ended, or when nobody was at it any more; None where it is under way."""
+    abandoned = night.started + ABANDONED
+    return night.finished or (abandoned if abandoned < tonight.started else None)
 
 
 def _told(store: Store, night: NightRow) -> bool:
@@ -113,24 +137,59 @@ def _news(finding: Finding, befell: Collection[EventKind]) -> EventKind | None:
     return next((kind for kind in kinds if kind in befell), None)
 
 
-def _broken(store: Store, night: NightRow, last: NightRow | None) -> list[Judgement]:
-    """The series that have no right result tonight, and had one when people were told last."""
-    before = {one.series for one in _without_result(store, last)}
-    return [one for one in _without_result(store, night) if one.series not in before]
+def _broken(store: Store, night: NightRow, told: Iterable[NightRow]) -> list[Judgement]:
+    """The series that have no right result tonight, and had one when people were told of them last."""
+    broken = {one.series: one for one in _verdicts(store, night) if one.verdict is Verdict.BROKEN}
+    known = _known_broken(store, broken.keys(), told) if broken else set()
+    return [one for series, one in broken.items() if series not in known]
 
 
-def _without_result(store: Store, night: NightRow | None) -> list[Judgement]:
-    if night is None or night.run is None:
-        return []
-    return [one for one in store.verdicts(night.run) if one.verdict is Verdict.BROKEN]
+def _known_broken(store: Store, wanted: Collection[Series], told: Iterable[NightRow]) -> set[Series]:
+    """The series that had no right result in the last night that told people and measured them.
+
+    That is not always the night before: that one may have come to no run, or been another host's.
+    """
+    left, known = set(wanted), set()
+    measured = (night for night in told if night.run is not None)
+    for night, _ in zip(measured, range(FAR), strict=False):
+        seen = {one.series: one.verdict for one in _verdicts(store, night) if one.verdict is not Verdict.MISSING}
+        known |= {series for series in left if seen.get(series) is Verdict.BROKEN}
+        left -= seen.keys()
+        if not left:
+            break
+    return known
 
 
-def _failed(night: NightRow, last: NightRow | None) -> list[StageRow]:
-    """The stages that failed tonight, but for those that failed in the same words when people were told last."""
-    before = {(stage.name, stage.said) for stage in _failures(last)}
-    return [stage for stage in _failures(night) if (stage.name, stage.said) not in before]
+def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
+    return [] if night.run is None else store.verdicts(night.run)
+
+
+def _failed(night: NightRow, told: Sequence[NightRow]) -> list[StageRow]:
+    """The stages that failed tonight, but for those that failed in the same words when people were told last.
+
+    That is by this host, if it ever did. What failed there after people were told is news as well.
+    """
+    mine = [one for one in told if one.host == night.host] or told
+    last = mine[0] if mine else None
+    before = set(map(_words, _failures(last)))
+    tonight = [stage for stage in _failures(night) if _words(stage) not in before]
+    if last is None:
+        return tonight
+    known = {_words(stage) for one in mine[1:2] for stage in _failures(one)}
+    late = [stage for stage in _after(last) if _words(stage) not in known]
+    return [*tonight, *(replace(stage, said=f"{stage.said} (in night {last.id})") for stage in late)]
+
+
+def _words(stage: StageRow) -> tuple[str, str]:
+    return stage.name, stage.said
 
 
 def _failures(night: NightRow | None) -> list[StageRow]:
     stages = night.stages if night else ()
     return [stage for stage in stages if stage.state is StageState.FAILED and stage.name != TOLD_BY]
+
+
+def _after(night: NightRow) -> list[StageRow]:
+    """The stages that failed when people had been told."""
+    place = max((stage.place for stage in night.stages if stage.name == TOLD_BY), default=None)
+    return [stage for stage in _failures(night) if place is not None and stage.place > place]
