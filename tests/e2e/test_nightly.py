@@ -1,6 +1,7 @@
 """``perfsvc nightly``: its stages, what each of them may cost, and what two nights do to each other."""
 
 import fcntl
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -72,6 +73,25 @@ def test_a_regression_is_confirmed_and_found_and_resolves_when_it_is_gone(nights
     nights(code=0)
     assert nights.said(3, "findings") == ("1 resolved", "")
     assert nights.nights() == [("finished", 0, 1), ("finished", 1, 2), ("finished", 0, 3)]
+
+
+@pytest.mark.parametrize("stage", ["confirm_suspects", "explain_regressed"])
+def test_a_night_that_goes_on_where_a_board_was_swapped_does_without_what_that_one_ran(nights, monkeypatch, stage):
+    nights(code=0)
+    nights.slower()
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"perfsvc.service.nightly.stages.{stage}", killed)
+        nights(code=130)
+    script = json.loads(nights.perfsvc.script.read_text())
+    nights.perfsvc.play(script.pop("cases"), **script | {"uuid": "FAKE-1"})
+    nights("--resume", code=1)
+    assert nights.nights()[-1] == ("finished", 1, 2)
+    assert set(nights.stages(2).values()) == {"done", "skipped"}
+    assert "FAKE-0" in "".join(line["event"] for line in nights.log(2) if "is not here any more" in line["event"])
 
 
 def test_a_case_with_a_wrong_result_is_what_a_night_ends_with(nights):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from perfsvc import judge
-from perfsvc.errors import CaseError, SuiteError, UsageError
+from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.plan import Task
 from perfsvc.model import ENERGY, Cause, Confirmation, Shift, Suspect
@@ -33,10 +33,13 @@ class Confirmer:
         """Measures one again, until the answer is known or the budget ends.
 
         Raises:
-            NoDeviceError: its device cannot be opened.
+            NoDeviceError: its device cannot be opened, or is not here any more.
         """
         began = time.monotonic()
-        device = self._means.devices[suspect.series.device]
+        device = self._means.devices.get(suspect.series.device)
+        if device is None:  # a night that goes on may find another board in its place
+            what = f"{suspect.series.device_model} ({suspect.series.device}) is not here any more"
+            raise NoDeviceError(what, cure="see which boards there are: perfsvc doctor")
         asked = Confirmation(
             suspect,
             Cause.UNCONFIRMED,

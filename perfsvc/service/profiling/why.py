@@ -91,7 +91,9 @@ def explain_confirmed(
     silent: set[str] = set()
     found: list[Explained] = []
     for (uuid, case), judged in cases.items():
-        if uuid not in silent:
+        if uuid not in under.devices:  # a night that goes on may find another board in its place
+            under.say(f"nothing is profiled on {uuid}: it is not here any more")
+        elif uuid not in silent:
             try:
                 found.append(_explained(store, why, judged, under.devices[uuid]))
                 store.put_explained(found[-1])
