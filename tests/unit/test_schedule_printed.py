@@ -195,6 +195,11 @@ def test_kubernetes_starts_a_night_with_gpus_alone_in_time_and_ends_it(job):
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nights"}
 
 
+def test_kubernetes_has_one_host_for_all_nights_so_that_they_can_be_gone_on_with_and_pruned(job):
+    pod = cron_job(job)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["hostname"] == "perfsvc-nightly"
+
+
 def test_kubernetes_goes_by_utc_where_nobody_names_a_zone(job):
     assert cron_job(job)["spec"]["timeZone"] == "Etc/UTC"
 

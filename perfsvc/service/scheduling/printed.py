@@ -82,7 +82,11 @@ def systemd(job: Job) -> Files:
 
 
 def kubernetes(job: Job, *, image: str, claim: str) -> Files:
-    """A CronJob. The folder of perfsvc.toml is a volume, with the suite, the database and all that nights write."""
+    """A CronJob. The folder of perfsvc.toml is a volume, with the suite, the database and all that nights write.
+
+    Every night's pod has the same host name. By its own each would be a host that had one night: none that goes on with
+    what was stopped, and the last of its host, whose samples are never pruned.
+    """
     resources = {"resources": {"limits": {"nvidia.com/gpu": job.gpus}}} if job.gpus else {}
     secret = [{"name": name, "valueFrom": {"secretKeyRef": {"name": NAME, "key": name}}} for name in job.secret]
     cache = {"name": "PERFSVC_CACHE", "value": str(job.folder / ".cache")}
@@ -96,6 +100,7 @@ def kubernetes(job: Job, *, image: str, claim: str) -> Files:
         **resources,
     }
     pod = {
+        "hostname": NAME,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": STOP_S,
         "containers": [container],
