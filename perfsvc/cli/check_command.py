@@ -1,13 +1,12 @@
 """``perfsvc check``."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
     from perfsvc.report.check_lines import CheckShown
@@ -123,7 +122,7 @@ def _request(chosen: Chosen) -> "CheckRequest":
         base=chosen["base"],
         accept=chosen["accept"],
         run=chosen["also_run"],
-        command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
+        command_line=configuration.typed(),
     )
 
 

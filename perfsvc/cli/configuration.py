@@ -1,6 +1,8 @@
 """What ``perfsvc.toml`` and ``PERFSVC_*`` say of a command's options: their defaults, and all else that is in force."""
 
 import os
+import shlex
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,3 +126,10 @@ def against() -> str:
     """The run that the settings compare with."""
     configuration = current()
     return "@baseline" if configuration.silent else configuration.loaded.settings.baseline.against
+
+
+def typed() -> str:
+    """The command as it was typed, to be stored: without the password that the URL of a database may carry."""
+    from perfsvc.config.types import without_password
+
+    return without_password(shlex.join(["perfsvc", *sys.argv[1:]]))

@@ -1,6 +1,5 @@
 """``perfsvc nightly``."""
 
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
         from perfsvc.service.nightly.request import NightRequest
 
         waiting_s = settings.nightly.wait if wait_s is None else wait_s
-        request = NightRequest(settings, resume, waiting_s, shlex.join(["perfsvc", *sys.argv[1:]]))
+        request = NightRequest(settings, resume, waiting_s, configuration.typed())
         with output.progress() as progress:
             night = nightly(request, progress, servers, stopping)
         if output_format == "json":

@@ -1,6 +1,5 @@
 """``perfsvc run``."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
@@ -187,5 +186,5 @@ def _request(chosen: Chosen) -> "RunRequest":
         profile=chosen["profile"],
         threshold=configuration.thresholds(chosen["threshold"]),
         against=configuration.against(),
-        command_line=shlex.join(["perfsvc", *sys.argv[1:]]),
+        command_line=configuration.typed(),
     )

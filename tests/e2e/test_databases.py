@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 
 import pytest
+from sqlalchemy import make_url
 
 from perfsvc.resources import folder
 from perfsvc.store import Store, schema
@@ -111,6 +112,16 @@ def postgresql(databases):
     name = databases.create()
     yield databases.url(name)
     databases.drop(name)
+
+
+def test_a_password_that_was_typed_is_not_stored(perfsvc, postgresql):
+    url = make_url(postgresql).update_query_dict({"password": "geheim"}).render_as_string(hide_password=False)
+    perfsvc.play({})
+    perfsvc.fake("--db", url, code=0)
+    with Store.open(postgresql) as store:
+        (run,) = store.runs()
+    assert "--db" in run.provenance.command_line
+    assert "geheim" not in run.provenance.command_line
 
 
 def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
