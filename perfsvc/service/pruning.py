@@ -109,8 +109,9 @@ def prune(
     )
     files = Removed()
     if nights and (before := _before(now, retention.nights)):
-        held = {night.id for night in store.nights_held()} - set(forgotten)
-        files = _files(nights, before, held, dry_run=dry_run)
+        known = {night.id for night in store.nights_held()}
+        ours = range(max(known, default=0) + 1)
+        files = _files(nights, before, ours, known - set(forgotten), dry_run=dry_run)
     return Pruned(samples, code, tuple(forgotten), files)
 
 
@@ -151,11 +152,16 @@ def _named(store: Store, against: str, suite: Path) -> Iterator[int]:
             yield resolve(against, store, suite).id
 
 
-def _files(folder: Path, before: datetime, held: Collection[int], *, dry_run: bool) -> Removed:
-    """Removes the folders of nights that are forgotten, and as old as those: ``FOLDER/17``."""
+def _files(folder: Path, before: datetime, ours: range, held: Collection[int], *, dry_run: bool) -> Removed:
+    """Removes the folders of nights that are forgotten, and as old as those: ``FOLDER/17``.
+
+    A number that no night came to yet is somebody else's, such as the year of ``FOLDER/2024``.
+    """
     removed = Removed()
     for night in sorted(folder.glob("[0-9]*")) if folder.is_dir() else ():
-        if night.is_symlink() or not night.is_dir() or not night.name.isdecimal() or int(night.name) in held:
+        if night.is_symlink() or not night.is_dir() or not night.name.isdecimal():
+            continue
+        if int(night.name) not in ours or int(night.name) in held:
             continue
         if datetime.fromtimestamp(night.stat().st_mtime, UTC) >= before:
             continue

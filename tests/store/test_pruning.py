@@ -336,6 +336,17 @@ def test_old_nights_are_forgotten_with_their_files_but_for_the_last_of_each_host
     assert sorted(path.name for path in folder.iterdir()) == ["2", "3000", "5", "7x", "notes"]
 
 
+def test_a_folder_of_a_number_that_no_night_came_to_is_somebody_elses(story, tmp_path):
+    for number in range(3):
+        held(story, number)
+    for name in ("1", "3", "2024"):
+        (tmp_path / name).mkdir()
+    later = datetime.now(UTC) + 400 * DAY
+    pruned = pruning.prune(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path)
+    assert pruned.files.count == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
+
+
 def test_a_night_of_which_somebody_is_still_to_be_told_stays(story):
     for number in range(3):
         held(story, number)
