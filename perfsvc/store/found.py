@@ -1,13 +1,14 @@
 """What the store remembers of findings: what they moved, and what befell them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, text
 
 from perfsvc.model import Blame, Finding, FindingEvent, FindingState, Series, Settled, Suspect
 from perfsvc.store import finding_events, finding_life, finding_rows, findings, lookup
-from perfsvc.store.engine import transaction
+from perfsvc.store.engine import POSTGRESQL, transaction
 from perfsvc.store.finding_life import Deed
 
 
@@ -26,7 +27,7 @@ class Found:
         Those that were ignored until now are open again. Each change is an event of the run. Doing it again changes
         nothing, whatever a person did meanwhile.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with _alone(self._engine) as connection:
             return findings.settle(connection, run, back, blames, now or datetime.now(UTC))
 
     def raise_finding(self, run: int, suspects: Sequence[Suspect], evidence: str, origin: str = "") -> list[int]:
@@ -43,7 +44,7 @@ class Found:
             evidence: why, in a sentence.
             origin: what the cause is; empty where nobody knows, and then nothing is joined.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with _alone(self._engine) as connection:
             told = findings.raise_finding(connection, run, Blame(origin, evidence, tuple(suspects)), datetime.now(UTC))
         return sorted({*told.raised, *told.joined, *told.reopened, *told.seen})
 
@@ -53,7 +54,7 @@ class Found:
         A change that a later run shows is not over. Returns the numbers of those that are
         resolved by it: that stood, and of which no series is left.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with _alone(self._engine) as connection:
             return findings.recover(connection, run, back, datetime.now(UTC))
 
     # --- what persons do -------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ class Found:
             UsageError: it cannot come into that state from its own, has none of these series, or, to be opened again,
                 moved what another one tells of by now.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with _alone(self._engine) as connection:
             return finding_life.put_state(connection, number, state, Deed.done(by, series), reason=reason, until=until)
 
     def assign_finding(
@@ -99,7 +100,7 @@ class Found:
 
         Raises as ``put_finding_state`` does where there is none.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with _alone(self._engine) as connection:
             return finding_life.assign(connection, number, owner, Deed.done(by, series))
 
     def comment_finding(
@@ -109,7 +110,7 @@ class Found:
 
         Raises as ``put_finding_state`` does where there is none.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with _alone(self._engine) as connection:
             return finding_life.comment(connection, number, text, Deed.done(by, series))
 
     # --- what there is ---------------------------------------------------------------------------------------------
@@ -136,3 +137,12 @@ class Found:
         """
         with transaction(self._engine, writes=False) as connection:
             return lookup.commits(connection, run)
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction that changes findings, one at a time: nights of two hosts must not raise one cause each."""
+    with transaction(engine, writes=True) as connection:
+        if connection.dialect.name == POSTGRESQL:  # SQLite's writers are alone anyway
+            connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
+        yield connection

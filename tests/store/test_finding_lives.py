@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 
 import pytest
 from sqlalchemy import event
@@ -61,6 +62,22 @@ def kinds(store, finding):
 
 
 # --- one finding a cause ---------------------------------------------------------------------------------------------
+
+
+def test_two_hosts_that_raise_one_cause_at_once_raise_one_finding(story, nights, tiled, naive):
+    """The second one begins when the first is about to put the finding in, and sees it all the same."""
+    other = Thread(target=story.store.raise_finding, args=(3, [suspect(naive)], "there", "abc..def"))
+
+    def meanwhile(_connection, _cursor, statement, *_):
+        if statement.startswith("INSERT INTO findings") and not other.ident:
+            other.start()
+            other.join(1.0)
+
+    event.listen(story.store._engine, "before_cursor_execute", meanwhile)
+    story.store.raise_finding(2, [suspect(tiled)], "here", "abc..def")
+    other.join()
+    (one,) = story.store.findings()
+    assert {moved.series for moved in one.moved} == {tiled, naive}
 
 
 def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(story, nights, tiled, naive):
