@@ -1,12 +1,14 @@
 """What this machine has of what perfsvc needs, and the cure for what it lacks."""
 
 import ctypes
+import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from perfsvc.build import Cache, toolchain_for
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
@@ -53,13 +55,14 @@ def toolkit(device: DeviceInfo) -> str:
         return ""
 
 
-def checkup(database: str | None) -> list[CheckRow]:
+def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType({})) -> list[CheckRow]:
     """Looks at everything that perfsvc uses. Raises nothing: whatever goes wrong is what was found.
 
     What only a GPU needs is required where there is an NVIDIA driver, and optional elsewhere.
 
     Args:
         database: the database to look at, as a path or URL; None to leave it out.
+        targets: whom a night that begins here is to tell, and the variables that hold their addresses.
     """
     gpu = _has_driver()
     checks: list[tuple[str, Callable[[], Iterator[CheckRow]]]] = [
@@ -77,6 +80,8 @@ def checkup(database: str | None) -> list[CheckRow]:
         ("CPU device", _cpu),
         ("build cache", _cache),
         ("git", lambda: _program("git", "git", "install git, so that runs remember the commit they measured")),
+        ("messages", lambda: _messages(targets)),
+        ("pages", _pages),
     ]
     if database is not None:
         checks.append(("database", lambda: _database(database)))
@@ -232,6 +237,27 @@ def _program(command: str, name: str, cure: str) -> Iterator[CheckRow]:
 
 def _cache() -> Iterator[CheckRow]:
     yield CheckRow("build cache", ok=True, found=str(Cache().folder))
+
+
+def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
+    """What sends messages, and whether each target has an address: a night without news would try neither."""
+    if version := packages.version("apprise"):
+        yield CheckRow("messages", ok=True, found=f"apprise {version}")
+    else:
+        cure = f"to tell people of a night: {install('nightly')}"
+        yield _absent("messages", "apprise is not installed", cure, needed=bool(targets))
+    for target, variable in targets.items():
+        if not os.environ.get(variable, "").strip():
+            found, cure = f"the environment variable {variable} is not set", f"set {variable} where nights begin"
+            yield CheckRow(f"messages to {target}", ok=False, found=found, cure=cure)
+
+
+def _pages() -> Iterator[CheckRow]:
+    if version := packages.version("plotly"):
+        yield CheckRow("pages", ok=True, found=f"plotly {version}")
+    else:
+        cure = f"for the site of a night: {install('nightly')}"
+        yield CheckRow("pages", ok=None, found="plotly is not installed", cure=cure)
 
 
 def _database(database: str) -> Iterator[CheckRow]:

@@ -257,3 +257,13 @@ def in_stage(nights, stage):
         return nights.perfsvc.rows("select 1 from stages where name = ? and state = 'running'", stage)
     except sqlite3.Error:  # its tables are being made
         return []
+
+
+def test_a_target_without_an_address_is_said_in_a_night_without_news(nights):
+    nights.settings('\n[notify]\ntargets = { team = "TEAM_URL" }\n')
+    nights.perfsvc.environment.pop("TEAM_URL", None)
+    nights(code=5)
+    said, cure = nights.said(1, "doctor")
+    assert "TEAM_URL is not set" in said
+    assert cure == "set TEAM_URL where nights begin"
+    assert nights.stages(1)["run"] == "done"

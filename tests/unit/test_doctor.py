@@ -238,3 +238,21 @@ def test_a_disassembler_is_found_and_nobody_needs_one(machine, monkeypatch, tmp_
     monkeypatch.setattr(doctor, "find_nvdisasm", lambda: None)
     assert rows()["nvdisasm"].ok is None
     assert install("nvcc") in rows()["nvdisasm"].cure
+
+
+def test_a_target_without_an_address_is_missing_before_there_is_any_news(machine, monkeypatch):
+    monkeypatch.setenv("TEAM_URL", "json://user:hunter2@localhost")
+    monkeypatch.delenv("MY_URL", raising=False)
+    found = {row.check: row for row in doctor.checkup(None, {"team": "TEAM_URL", "me": "MY_URL"})}
+    assert "messages to team" not in found
+    assert (found["messages to me"].ok, found["messages to me"].cure) == (False, "set MY_URL where nights begin")
+    assert "hunter2" not in str(found)
+
+
+def test_what_sends_messages_is_needed_only_where_somebody_is_told(machine, monkeypatch):
+    monkeypatch.setattr(packages, "version", lambda package: "")
+    monkeypatch.setenv("TEAM_URL", "json://localhost")
+    (told,) = (row for row in doctor.checkup(None, {"team": "TEAM_URL"}) if row.check == "messages")
+    assert (rows()["messages"].ok, told.ok, rows()["pages"].ok) == (None, False, None)
+    assert install("nightly") in told.cure
+    assert install("nightly") in rows()["pages"].cure

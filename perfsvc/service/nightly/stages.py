@@ -53,7 +53,7 @@ def snapshot(tonight: Tonight) -> Said:
 
 def doctor(tonight: Tonight) -> Said:
     """Looks at all that perfsvc uses; fails where something is missing that it needs."""
-    rows = doctors.checkup(None)
+    rows = doctors.checkup(None, tonight.settings.notify.targets)
     missing = [row for row in rows if row.ok is False]
     for row in missing:
         lacking = f"{row.check}: {row.found}"
