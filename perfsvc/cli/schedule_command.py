@@ -129,6 +129,9 @@ def print_(
             click.echo(f"{folder / name} is written", err=True)
         else:
             click.echo((f"# {name}\n" if len(files) > 1 else "") + text, nl=len(files) > 1)
+    if job.secret and kind != "kubernetes" and not job.variables.exists():
+        missing = f"there is no {job.variables} yet, and no night begins without it: it sets {', '.join(job.secret)}"
+        click.echo(missing, err=True)
 
 
 def _printed(kind: str, job: "Job", *, image: str, claim: str) -> "Files":

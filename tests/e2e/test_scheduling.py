@@ -173,9 +173,13 @@ def nights(perfsvc):
 def test_the_line_for_cron_holds_a_night_from_anywhere_with_nothing_but_itself(nights, tmp_path_factory):
     perfsvc = nights.perfsvc
     perfsvc.environment |= {"PATH": "/usr/bin:/bin"}
-    printed = perfsvc("schedule", "print", "--at", "02:00", "--as", "cron", code=0).out
+    wanted = ("schedule", "print", "--at", "02:00", "--as", "cron")
+    ended = perfsvc(*wanted, code=0)
+    printed = ended.out
     assert "perfsvc.env" in printed  # PERFSVC_DB is set here
+    assert "perfsvc.env yet, and no night begins without it: it sets PERFSVC_DB" in ended.err
     (perfsvc.folder / "perfsvc.env").write_text(f"PERFSVC_DB='{perfsvc.database}'\n")
+    assert perfsvc(*wanted, code=0).err == ""
     when, _, command = printed.splitlines()[-1].partition("  ")
     assert when == "0 2 * * *"
     elsewhere = tmp_path_factory.mktemp("elsewhere")
