@@ -229,7 +229,7 @@ def boards(connection: Connection, run: int) -> list[BoardInRun]:
         select(
             Devices.uuid,
             Devices.model,
-            func.count().label("measured"),
+            func.count().filter(Measurements.status != Status.SKIPPED).label("measured"),
             func.count().filter(Measurements.status.in_(bad)).label("failed"),
             func.min(Measurements.sm_clock_hz).label("sm_clock_hz"),
             func.max(Measurements.temperature_c).label("temperature_c"),

@@ -109,6 +109,14 @@ def test_a_board_tells_of_its_worst_moments_and_troubles(story, store):
     assert store.boards(run + 1) == []
 
 
+def test_what_a_board_skipped_was_not_measured_on_it(story, store):
+    run = story.begin()
+    story.put(run, story.tiled)
+    story.put(run, story.naive, status=Status.SKIPPED)
+    (board,) = store.boards(run)
+    assert (board.measured, board.failed) == (1, 0)
+
+
 def test_roofs_come_by_board_and_run(story, store):
     runs = [story.run(), story.run()]
     for run in runs:
