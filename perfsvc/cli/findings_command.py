@@ -124,7 +124,7 @@ def ack(number: int, select: tuple[str, ...], reason: str, database: str, output
     _tell(found, number, "acknowledged: it stands until its cases are back", output_format)
 
 
-@command.command("accept")
+@command.command("accept", short_help="Make where the cases of finding ID are now their level.")
 @number
 @click.option("--reason", required=True, metavar="TEXT", help="Why the new level is right.")
 @only
@@ -144,7 +144,7 @@ def accept(number: int, reason: str, select: tuple[str, ...], database: str, out
     _tell(found, number, f"accepted: {level} the level of {series}", output_format)
 
 
-@command.command("resolve")
+@command.command("resolve", short_help="Say that finding ID is over.")
 @number
 @only
 @why("What cured it.")
@@ -156,7 +156,7 @@ def resolve(number: int, select: tuple[str, ...], reason: str, database: str, ou
     _tell(found, number, "resolved: a run that still shows it opens it again", output_format)
 
 
-@command.command("ignore")
+@command.command("ignore", short_help="Hear no more of finding ID, for good or for a while.")
 @number
 @click.option("--until", type=Until(), help="When it is open again by itself: 2026-12-24, 14d or 2w. Without, never.")
 @only
@@ -183,7 +183,7 @@ def reopen(number: int, select: tuple[str, ...], reason: str, database: str, out
     _tell(found, number, "open again", output_format)
 
 
-@command.command("assign")
+@command.command("assign", short_help="Give finding ID to OWNER.")
 @number
 @click.argument("owner", required=False)
 @only

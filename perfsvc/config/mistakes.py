@@ -56,13 +56,13 @@ def _one(error: Any, where: Where) -> ConfigError:
     if error["type"] == "extra_forbidden":
         return _unknown(place, path, line)
     if error["type"] == "missing":
-        return ConfigError(f"{key} is missing", path=path, line=line, cure=f"write one: {_example(place, path)}")
+        return ConfigError(f"{key} is missing", path=path, line=line, cure=f"write one: {_example(place, path, error)}")
     if error["type"] == "value_error":
         what, _, cure = str(error["ctx"]["error"]).partition("; ")
         return ConfigError(f"{key}: {what}", path=path, line=line, cure=cure)
     value = "what stands there" if key.startswith(SECRET) else _shown(error["input"])
     wrong = _KINDS[error["type"]].format(**error.get("ctx", {}))
-    return ConfigError(f"{key}: {value} {wrong}", path=path, line=line, cure=_example(place, path))
+    return ConfigError(f"{key}: {value} {wrong}", path=path, line=line, cure=_example(place, path, error))
 
 
 def _unknown(place: Place, path: str, line: int) -> ConfigError:
@@ -93,13 +93,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _example(place: Place, path: str) -> str:
-    """How a key may be written: in the file, or as a variable's value."""
+def _example(place: Place, path: str, error: Any) -> str:
+    """How a key may be written: in the file, or as a variable's value; one word for an array as an array of it."""
     words = [part for part in place if isinstance(part, str)]
     key = KEYS.get(words[0]) or KEYS.get(".".join(words[:2]))
     if words[0] == "thresholds":
         key = RULE.get(words[-1])
     if key is None:
         return f"write [[{words[0]}]]" if words[0] == "thresholds" else f"write [{words[0]}]"
-    value = key.written(key.default)
+    alone = error["type"] == "tuple_type" and isinstance(error["input"], str) and not path.startswith(PREFIX)
+    value = key.written((error["input"],) if alone else key.default)
     return f"set {path}={shlex.quote(value.strip(QUOTE))}" if path.startswith(PREFIX) else f"write {key.name} = {value}"

@@ -111,7 +111,7 @@ def test_an_unknown_key_is_told_with_the_nearest_right_one(refused, content, lin
         ("[run]\nreplicas = 0", 2, "run.replicas: 0 is less than 1", "write replicas = 3"),
         ("[run]\nenergy = 1", 2, "run.energy: 1 is not true or false", "write energy = false"),
         ("[run]\nenergy = 'yes'", 2, "run.energy: 'yes' is not true or false", "write energy = false"),
-        ("[run]\ndevices = 'cpu'", 2, "run.devices: 'cpu' is not an array", 'write devices = ["auto"]'),
+        ("[run]\ndevices = 'cpu'", 2, "run.devices: 'cpu' is not an array", 'write devices = ["cpu"]'),
         ("[run]\ndevices = []", 2, "run.devices: [] names nothing", 'write devices = ["auto"]'),
         ("[run]\ndevices = ['cpu',\n'gpu']", 3, "run.devices[2]: 'gpu' is no device", "write auto, cpu, cuda"),
         ("[run]\ndevices = [1]", 2, "run.devices[1]: 1 is not text between quotes", 'write devices = ["auto"]'),
