@@ -8,6 +8,7 @@ import textwrap
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from perfsvc.config import Settings
 from perfsvc.errors import MissingPackageError, NotSentError
@@ -32,6 +33,7 @@ from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
 from perfsvc.service.notifying import notify
 from perfsvc.service.notifying.notify import PAUSES_S, Means
 from perfsvc.store import StageRow, StageState, State, Store
+from perfsvc.store.engine import transaction
 
 STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
 TARGETS = {"team": "TEAM_URL", "me": "MY_URL"}
@@ -163,6 +165,18 @@ def test_a_night_that_is_killed_when_another_hosts_has_told_people_is_told_with_
     nights.store.end_night(elsewhere, State.INTERRUPTED, None)
     for day, told in ((1, "told me, team"), (2, "nothing new")):
         night = nights.begin("", day=day)
+        assert nights.tell(night, FakeNotifier()) == told
+        nights.end(night)
+
+
+def test_a_night_that_was_killed_is_told_once_whatever_its_clock_said(nights):
+    killed = nights.begin("")
+    nights.measure(killed, Verdict.REGRESSION, finding=True)
+    nights.store.end_night(killed, State.INTERRUPTED, None)
+    with transaction(nights.store._engine, writes=True) as connection:
+        connection.execute(text("UPDATE nights SET finished_at = '2099-01-01 00:00:00.000000'"))
+    for day, host, told in ((1, "host", "told me, team"), (2, "host", "nothing new"), (3, "other", "nothing new")):
+        night = nights.begin("", day=day, host=host)
         assert nights.tell(night, FakeNotifier()) == told
         nights.end(night)
 

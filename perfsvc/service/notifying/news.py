@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from perfsvc.model import EventKind, Finding, FindingState, Judgement, Series, Verdict
 from perfsvc.store import NightRow, StageRow, StageState, Store
@@ -87,18 +87,26 @@ def _before(store: Store, tonight: NightRow) -> tuple[list[NightRow], list[Night
     Hosts that share a database may have their nights at once, and each tells of its own. What was still under way
     when another one told people is still to be told, if it was killed since.
     """
-    told_at: datetime | None = None
+    now = datetime.now(UTC)
     told: list[NightRow] = []
     untold: list[NightRow] = []
     for night in store.nights_held():
         if night.id >= tonight.id or night.suite != tonight.suite:
             continue
+        over_at = _over_at(night, tonight)
         if _told(store, night):
             told.append(night)
-            told_at = max(told_at or _told_at(night), _told_at(night))
-        elif (over_at := _over_at(night, tonight)) and (told_at is None or over_at > told_at):
+        elif over_at and (not told or _was_under_way(night, told, over_at, now)):
             untold.insert(0, night)
     return told, untold
+
+
+def _was_under_way(night: NightRow, told: Iterable[NightRow], over_at: datetime, now: datetime) -> bool:
+    """Whether a night was still under way whenever later ones told people.
+
+    On its own host none was, whatever a clock that was set since says; and an end in the future is such a clock's.
+    """
+    return all(one.host != night.host and _told_at(one) < over_at <= now for one in told)
 
 
 def _told_at(night: NightRow) -> datetime:
