@@ -27,6 +27,12 @@ HEADER = "Idempotency-Key"
 BUSY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 """Refusals that say themselves that another attempt may succeed."""
 
+CUT = "\n\n(and more: perfsvc findings)"
+"""What ends a message that is longer than its target takes."""
+
+SPARE = 200
+"""Characters of what a target takes for ``CUT``, and for what its plugin makes of title and text."""
+
 _STATUS = re.compile(r"\berror=(\d{3})\b")
 """How Apprise's log names an HTTP status."""
 
@@ -87,7 +93,7 @@ class AppriseNotifier:
             service = self._service(message.key, address)
             if service is None:
                 return NotSentError("its address is none that Apprise understands", again=False)
-            body = message.body if _has_headers(service) else f"{message.body}\n\nkey: {message.key}"
+            body = message.body if _has_headers(service) else _with_key(message, service)
             if service.notify(title=message.title, body=body, body_format=self._apprise.NotifyFormat.TEXT):
                 return None
         except Exception as error:  # noqa: BLE001 - plugins of a hundred services raise what they like
@@ -107,6 +113,19 @@ class AppriseNotifier:
 def _has_headers(service: Any) -> bool:
     """Whether an address of this kind takes headers as parameters: ``+X-Mine=1``."""
     return bool(service.template_kwargs.get("headers", {}).get("prefix") == "+")
+
+
+def _with_key(message: Message, service: Any) -> str:
+    """The body with the key as its last line, and as much before it as this kind of target takes.
+
+    Many a chat refuses for good what is longer, as Discord does from 2000 characters on: that message would never
+    arrive. Where the address says itself what to do then (``?overflow=split``), it is left whole.
+    """
+    key = f"\n\nkey: {message.key}"
+    room = service.body_maxlen - len(message.title) - len(key) - SPARE
+    if len(message.body) <= room or "overflow_mode" in vars(service):
+        return message.body + key
+    return message.body[: max(room, 0)].rpartition("\n")[0] + CUT + key
 
 
 class _Overheard(logging.Handler):

@@ -8,6 +8,7 @@ from email.policy import default
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
+from apprise.plugins.discord import NotifyDiscord
 
 from perfsvc.errors import NotSentError
 from perfsvc.model import Message
@@ -225,3 +226,17 @@ def test_no_log_of_the_process_gets_the_address(sending, receiver, caplog, capfd
 
 def test_markup_arrives_as_it_was_written(sending):
     assert sending().json["message"] == MESSAGE.body
+
+
+@pytest.mark.parametrize(("more", "parts"), [("", 1), ("?overflow=split", 3)])
+def test_a_chat_gets_no_more_than_it_takes_in_one_message_unless_its_address_says_so(monkeypatch, more, parts):
+    sent = []
+    monkeypatch.setattr(NotifyDiscord, "send", lambda _, body, *__, **___: sent.append(body) or True)
+    lines = [f"- finding {number} of a bad night" for number in range(200)]
+    long = Message("perfsvc-5ca1ab1e", "200 new findings", "\n".join(lines))
+    AppriseNotifier().send(long, f"discord://{'1' * 18}/{'a' * 64}{more}")
+    assert len(sent) == parts
+    assert max(map(len, sent)) <= NotifyDiscord.body_maxlen
+    assert sent[0].startswith("\n".join(lines[:40]))
+    assert sent[-1].endswith("\n\nkey: perfsvc-5ca1ab1e")
+    assert ("(and more: perfsvc findings)" in sent[0]) == (parts == 1)
