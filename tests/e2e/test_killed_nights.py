@@ -184,7 +184,8 @@ def test_a_night_that_nobody_goes_on_with_stays_interrupted(nights):
         ("finished", 1),
     ]
     assert nights.perfsvc.rows("select state from runs") == [("finished",), ("interrupted",), ("finished",)]
-    assert "there is none to go on with" in nights("--resume", code=2).err
+    told = nights("--resume", code=2).err
+    assert "night 3 is the newest of this host, and was not stopped before its end: there is none to go on with" in told
 
 
 def test_a_night_that_is_told_to_stop_finishes_the_case_in_hand_and_can_be_gone_on_with(nights, undisturbed):

@@ -267,3 +267,9 @@ def test_a_target_without_an_address_is_said_in_a_night_without_news(nights):
     assert "TEAM_URL is not set" in said
     assert cure == "set TEAM_URL where nights begin"
     assert nights.stages(1)["run"] == "done"
+
+
+def test_where_no_night_was_begun_there_is_none_to_go_on_with(nights):
+    nights.perfsvc("db", "upgrade", code=0)
+    nights.settings()
+    assert "no night was begun on this host: there is none to go on with" in nights("--resume", code=2).err

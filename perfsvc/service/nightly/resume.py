@@ -37,10 +37,10 @@ def go_on(store: Store, host: str) -> NightRow:
     """
     night = store.unfinished_night(host)
     if night is None:
-        raise UsageError(
-            "no night on this host was stopped before its end, so there is none to go on with",
-            cure="begin one: perfsvc nightly",
-        )
+        newest = next((one.id for one in store.nights_held() if one.host == host), None)
+        what = f"night {newest} is the newest of this host, and was not stopped before its end"
+        what = "no night was begun on this host" if newest is None else what
+        raise UsageError(f"{what}: there is none to go on with", cure="begin one: perfsvc nightly")
     if MEASURES not in ended(night):
         refuse_changed(night, Path(night.suite))
     store.resume_night(night.id)
