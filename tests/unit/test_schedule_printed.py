@@ -295,6 +295,11 @@ def test_no_file_of_variables_is_asked_for_where_none_is_needed(settings):
     assert not [text for text in texts if "perfsvc.env" in text]
 
 
+def test_a_folder_that_is_twice_on_path_is_printed_once(settings, monkeypatch):
+    monkeypatch.setenv("PATH", "/opt/cuda/bin:/usr/bin:/opt/cuda/bin:/bin:/usr/bin")
+    assert made(settings("")).path == "/opt/cuda/bin:/usr/bin:/bin"
+
+
 def test_a_job_names_its_interpreter_folder_and_file(settings, tmp_path):
     assert made(settings("")).command == (sys.executable, "-m", "perfsvc", "nightly")
     job = made(settings("", "other.toml"))

@@ -81,7 +81,7 @@ def job_of(loaded: Loaded, *, at: time, zone: ZoneInfo | None, gpus: int | None,
     config = ["--config", str(file)] if loaded.path and file.name != CONFIG else []
     command = [sys.executable, "-m", "perfsvc", *config, "nightly"]
     plain = {name: os.environ[name] for name in TOOLS if os.environ.get(name)}
-    path = os.environ.get("PATH", os.defpath)
+    path = ":".join(dict.fromkeys(os.environ.get("PATH", os.defpath).split(":")))  # a line of cron's has to be short
     for text in (*command, str(file.parent), path, *plain.values()):
         _require_one_line(text)
     return Job(
