@@ -200,6 +200,13 @@ def test_kubernetes_has_one_host_for_all_nights_so_that_they_can_be_gone_on_with
     assert pod["hostname"] == "perfsvc-nightly"
 
 
+def test_kubernetes_is_told_what_it_takes_for_granted(job):
+    first, *_ = only(printed.kubernetes(job, image="perfsvc", claim="perfsvc")).splitlines()
+    assert first.startswith("# ")
+    assert "(--image)" in first
+    assert "(--claim)" in first
+
+
 def test_kubernetes_goes_by_utc_where_nobody_names_a_zone(job):
     assert cron_job(job)["spec"]["timeZone"] == "Etc/UTC"
 

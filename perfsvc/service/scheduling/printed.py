@@ -124,7 +124,8 @@ def kubernetes(job: Job, *, image: str, claim: str) -> Files:
             },
         },
     }
-    notes = [f"# {line}" for line in _secrets(job, where=f"The Secret {NAME}")]
+    yours = "It takes for granted an image that has perfsvc (--image) and a volume claim that holds the folder (--claim)"
+    notes = [f"# {line}" for line in (yours, *_secrets(job, where=f"The Secret {NAME}"))]
     return {f"{NAME}.yaml": _text([*notes, *_yaml(cron_job)])}
 
 
