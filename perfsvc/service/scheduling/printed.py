@@ -124,7 +124,7 @@ def kubernetes(job: Job, *, image: str, claim: str) -> Files:
             },
         },
     }
-    yours = "It takes for granted an image that has perfsvc (--image) and a volume claim that holds the folder (--claim)"
+    yours = "It takes for granted an image that has perfsvc (--image), and a volume claim for the folder (--claim)"
     notes = [f"# {line}" for line in (yours, *_secrets(job, where=f"The Secret {NAME}"))]
     return {f"{NAME}.yaml": _text([*notes, *_yaml(cron_job)])}
 
