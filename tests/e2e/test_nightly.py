@@ -94,6 +94,18 @@ def test_a_night_that_goes_on_where_a_board_was_swapped_does_without_what_that_o
     assert "FAKE-0" in "".join(line["event"] for line in nights.log(2) if "is not here any more" in line["event"])
 
 
+def test_a_night_whose_settings_another_version_stored_is_left_as_it_is(nights):
+    nights(code=0)
+    with closing(sqlite3.connect(nights.perfsvc.database)) as connection, connection:
+        connection.execute("delete from stages where name = 'prune'")
+        connection.execute("update nights set state = 'interrupted', settings = json_set(settings, '$.weather', 1)")
+    ended = nights("--resume", code=2)
+    assert "this perfsvc does not know the settings" in ended.err
+    assert "cure: go on with that version" in ended.err
+    nights(code=0)
+    assert [state for state, *_ in nights.nights()] == ["interrupted", "finished"]
+
+
 def test_a_case_with_a_wrong_result_is_what_a_night_ends_with(nights):
     nights.perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "wrong"}})
     nights(code=4)

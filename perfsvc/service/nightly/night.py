@@ -55,7 +55,7 @@ def nightly(
     with contextlib.ExitStack() as held:
         store = held.enter_context(Store.open(request.settings.database))
         lock = held.enter_context(locked(store, host, request.wait_s, shown.say, stopping))
-        night = resume.go_on(store, host) if request.resume else resume.begin(store, host, request, shown.say)
+        night = resume.go_on(store, host, request) if request.resume else resume.begin(store, host, request, shown.say)
         settings = restored(night.settings, request.settings.database)
         log = held.enter_context(NightLog(log_of(settings, night.id), night.id, shown))
         log.bind(run=night.run)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsvc.config import Settings
+from perfsvc.errors import UsageError
 from perfsvc.service.judging.policy import thresholds
 from perfsvc.service.running.request import RunRequest
 from perfsvc.suite import Selection
@@ -62,8 +63,18 @@ def placed(settings: Settings) -> Settings:
 
 
 def restored(stored: Mapping[str, Any], database: str) -> Settings:
-    """The settings that a night began with; the database is the one that they were found in."""
-    return Settings(**{**stored, "database": database})
+    """The settings that a night began with; the database is the one that they were found in.
+
+    Raises:
+        UsageError: another perfsvc stored them, which had settings that this one has not.
+    """
+    try:
+        return Settings(**{**stored, "database": database})
+    except ValueError as error:
+        raise UsageError(
+            "this perfsvc does not know the settings that the night began with: another version stored them",
+            cure="go on with that version, or leave the night as it is and begin another: perfsvc nightly",
+        ) from error
 
 
 def folder_of(settings: Settings, night: int) -> Path:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from perfsvc.errors import UsageError
-from perfsvc.service.nightly.request import NightRequest, placed
+from perfsvc.service.nightly.request import NightRequest, placed, restored
 from perfsvc.service.nightly.snapshot import refuse_changed
 from perfsvc.store import NightRow, StageState, Store
 
@@ -29,11 +29,12 @@ def begin(store: Store, host: str, request: NightRequest, say: Callable[[str], o
     return store.night(number)
 
 
-def go_on(store: Store, host: str) -> NightRow:
+def go_on(store: Store, host: str, request: NightRequest) -> NightRow:
     """Goes on with the newest night of this host.
 
     Raises:
-        UsageError: it has ended by itself, there is none, or its suite is another one by now than it has measured.
+        UsageError: it has ended by itself, there is none, its suite is another one by now than it has measured, or
+            another perfsvc stored its settings.
     """
     night = store.unfinished_night(host)
     if night is None:
@@ -43,6 +44,7 @@ def go_on(store: Store, host: str) -> NightRow:
         raise UsageError(f"{what}: there is none to go on with", cure="begin one: perfsvc nightly")
     if MEASURES not in ended(night):
         refuse_changed(night, Path(night.suite))
+    restored(night.settings, request.settings.database)  # what refuses them leaves the night as it is
     store.resume_night(night.id)
     return night
 
