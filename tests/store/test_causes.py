@@ -361,6 +361,19 @@ def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night,
     assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
 
 
+@pytest.mark.parametrize(("low", "high", "back"), [(0.9, 1.4, True), (0.9, 1.5, False), (None, None, False)])
+def test_a_noisy_night_is_a_recovery_where_all_of_it_lies_nearer_the_old_level(story, night, cases, *, low, high, back):
+    series = story.series(cases[0])
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0", by=2.0), **EDITED)
+    settled(story, 2, suspects)
+    standing = story.store.findings()
+    tonight = Judgement(
+        series, Verdict.INCONCLUSIVE, ratio=1.1, low=low, high=high, baseline_s=1e-4, candidate_s=1.1e-4
+    )
+    assert recovery.recovered(standing, [tonight]) == [(1, series)] * back
+
+
 @pytest.mark.parametrize(("alerted", "back"), [(frozenset(), False), ("its series", True)])
 def test_one_good_night_does_not_resolve_a_change_of_the_mix_of_two_states(story, night, cases, *, alerted, back):
     series = story.series(cases[0])

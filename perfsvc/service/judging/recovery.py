@@ -44,13 +44,15 @@ def _is_back(moved: Moved, tonight: Judgement, *, alerted: bool) -> bool:
 
     No verdict says so by itself: ``unchanged`` holds of all within a threshold, which may be wide, and of a baseline
     (a new segment's, say) that may be where the series had gone. So tonight's level has to be nearer the old one than
-    the new, and its interval, where there is one, must not hold the new. Of a series whose mix of two states changed,
-    each night has one of them, and a good one tells nothing: its history has to say that it went back.
+    the new, and its interval, where there is one, must not hold the new. Where noise leaves open whether it is within
+    the threshold of its baseline, all of the interval has to be nearer the old level. Of a series whose mix of two
+    states changed, each night has one of them, and a good one tells nothing: its history has to say that it went back.
     """
     if moved.shift is Shift.MODE and not alerted:
         return False
     near = _is_nearer(moved, tonight.candidate_s) and not _holds(tonight, moved.candidate_s)
-    return near and tonight.verdict in BACK[moved.direction]
+    clear = tonight.verdict is Verdict.INCONCLUSIVE and all(_is_nearer(moved, end) for end in _ends(tonight))
+    return near and (clear or tonight.verdict in BACK[moved.direction])
 
 
 def _is_nearer(moved: Moved, level: float | None) -> bool:
@@ -58,6 +60,13 @@ def _is_nearer(moved: Moved, level: float | None) -> bool:
     if not level or not moved.baseline_s or not moved.candidate_s:
         return False
     return abs(log(level / moved.baseline_s)) < abs(log(level / moved.candidate_s))
+
+
+def _ends(tonight: Judgement) -> tuple[float | None, float | None]:
+    """The levels between which tonight's lies; None where nothing tells them."""
+    if not tonight.baseline_s or tonight.low is None or tonight.high is None:
+        return None, None
+    return tonight.low * tonight.baseline_s, tonight.high * tonight.baseline_s
 
 
 def _holds(tonight: Judgement, level: float | None) -> bool:
