@@ -132,6 +132,18 @@ def test_a_series_through_two_levels_has_both(nights, names):
     assert new.change == "+20.0 %"
 
 
+def test_no_level_reaches_across_the_night_of_a_finding_or_of_its_end(nights, names):
+    nights.night({names.tiled: 1e-4})
+    raised = nights.night({names.tiled: 1.2e-4})
+    number = nights.find(raised, [names.tiled])
+    nights.night({names.tiled: 1.2e-4})
+    back = nights.night({names.tiled: 1e-4})
+    nights.store.recover(back, [(number, nights.store.finding(number).moved[0].series)])
+    site = gather(nights.store, 100, NOW)
+    levels = views.Views(site).levels(site.chronicles[0])
+    assert [(one.first, one.last, one.change) for one in levels] == [(4, 4, "-16.7 %"), (2, 3, "+20.0 %"), (1, 1, "")]
+
+
 def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
     from dataclasses import replace
 

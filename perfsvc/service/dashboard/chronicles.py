@@ -1,6 +1,7 @@
 """The chronicles of all series: their levels in each run, where those changed, and what was judged."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import isfinite
 
 import numpy as np
@@ -19,7 +20,9 @@ def chronicles(
     told: Mapping[Series, Sequence[Told]],
     samples: Mapping[Series, Samples],
     tonight: Mapping[Series, Judgement],
+    *,
     dirty: Collection[int],
+    turns: Mapping[Series, Collection[int]],
 ) -> tuple[Chronicle, ...]:
     """The chronicle of each series, by case, board, metric and mode.
 
@@ -29,6 +32,8 @@ def chronicles(
         samples: of the newest runs.
         tonight: the verdicts of tonight's run.
         dirty: the runs with uncommitted changes, which are shown and have no part in any level.
+        turns: the runs in which a finding saw a series move, or back: a level never reaches across one, also where so
+            few nights would show no change point.
     """
     ordered = sorted(
         held, key=lambda one: (one.case.id, one.device_model, one.device, one.metric != "time", one.metric)
@@ -37,7 +42,7 @@ def chronicles(
         Chronicle(
             series,
             seen := _seen(held[series], {one.run: one.verdict for one in told.get(series, ())}),
-            _stretches(seen, dirty),
+            _stretches(seen, dirty, turns.get(series, ())),
             samples.get(series, {}),
             tonight.get(series),
         )
@@ -77,8 +82,13 @@ def _replicas(held: Sequence[InRun]) -> NDArray[np.float64]:
     return matrix
 
 
-def _stretches(seen: Sequence[Seen], dirty: Collection[int]) -> tuple[Stretch, ...]:
+def _stretches(seen: Sequence[Seen], dirty: Collection[int], turns: Collection[int]) -> tuple[Stretch, ...]:
     clean = [one for one in seen if one.run not in dirty]
+    edges = [0, *(at for at, one in enumerate(clean) if at and one.run in turns), len(clean)]
+    return tuple(one for begin, end in pairwise(edges) for one in _levels_in(clean[begin:end]))
+
+
+def _levels_in(clean: Sequence[Seen]) -> Iterator[Stretch]:
     levels = np.array([np.nan if one.level is None else one.level for one in clean])
-    found = stretches(levels) if clean else []
-    return tuple(Stretch(clean[one.first].run, clean[one.last].run, one.level) for one in found)
+    for one in stretches(levels) if clean else ():
+        yield Stretch(clean[one.first].run, clean[one.last].run, one.level)

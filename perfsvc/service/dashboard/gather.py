@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
-from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement
+from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
 from perfsvc.report.dashboard.site import BoardShown, Chronicle, FindingShown, RunShown, Site, StageShown
 from perfsvc.service.dashboard.chronicles import chronicles
 from perfsvc.store import BoardInRun, NightRow, RunRow, StageState, State, Store
@@ -77,7 +77,16 @@ def _chronicles(
     wanted = {series: seen for series, seen in held.items() if series.metric != MAX_ERROR or series in errors}
     dirty = {row.id for row in rows if row.provenance.dirty}
     tonight = {one.series: one for one in verdicts}
-    return chronicles(wanted, told, store.samples(runs[:SAMPLED]), tonight, dirty)
+    return chronicles(wanted, told, store.samples(runs[:SAMPLED]), tonight, dirty=dirty, turns=_turns(findings))
+
+
+def _turns(findings: Sequence[Finding]) -> dict[Series, set[int]]:
+    """The runs in which each series moved by a finding, and in which it was back."""
+    found: dict[Series, set[int]] = defaultdict(set)
+    for finding in findings:
+        for one in finding.moved:
+            found[one.series] |= {finding.first_run, *([one.recovered_run] if one.recovered_run else [])}
+    return found
 
 
 def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) -> tuple[FindingShown, ...]:
