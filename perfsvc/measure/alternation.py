@@ -19,7 +19,9 @@ class Alternation(Plan):
     """
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """The pairs of replica and task, a replica for each."""
+        """The pairs of replica and task, a replica for each; none where no task is the device's."""
+        if not tasks:
+            return []
         chance = random.Random(f"{self.seed}/{device}")  # noqa: S311 - an order that can be repeated, no secret
         order: list[Task] = []
         while len(order) < 2 * self.replicas:

@@ -271,38 +271,40 @@ def _start(starts: Mapping[Spot, int], key: _Held) -> int:
 
 def _last_accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest earlier run that holds a level to keep: its verdict took it, or a person accepted a finding of it."""
-    judged = _judged(connection, keys, before_run)
-    accepted = _accepted_findings(connection, keys, before_run)
-    return {key: max(judged.get(key, 0), accepted.get(key, 0)) for key in judged.keys() | accepted.keys()}
+    lineages = _lineages(keys)
+    found: dict[_Held, int] = {}
+    query = union_all(_judged(lineages, before_run), _accepted_findings(lineages, before_run))
+    for lineage, own, device, metric, mode, run in connection.execute(query):
+        key = ((lineage, own), device, metric, mode)
+        found[key] = max(run, found.get(key, 0))
+    return found
 
 
-def _judged(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
+def _judged(lineages: Collection[int], before_run: int) -> Any:
     """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
     series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.mode)
-    query = (
+    return (
         select(*series, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(Cases.lineage_id.in_(_lineages(keys)), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
+        .where(Cases.lineage_id.in_(lineages), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
         .where(Runs.git_dirty.is_(False), or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_PASSING)))
         .group_by(*series)
     )
-    return _by_key(connection.execute(query))
 
 
-def _accepted_findings(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
+def _accepted_findings(lineages: Collection[int], before_run: int) -> Any:
     """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
     own = own_name(FindingCases.last_run_id)
     series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.mode)
-    query = (
+    return (
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(Cases.lineage_id.in_(_lineages(keys)), FindingCases.last_run_id < before_run)
+        .where(Cases.lineage_id.in_(lineages), FindingCases.last_run_id < before_run)
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
     )
-    return _by_key(connection.execute(query))
 
 
 def _first_ok(

@@ -19,34 +19,34 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
     """
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
     of_lineages = Cases.lineage_id.in_(set(lineages))
-    measured = select(*spot, Measurements.environment_id).join(Cases, Cases.id == Measurements.case_id)
+    known = select(func.count()).select_from(Environments).scalar_subquery()
+    measured = select(*spot, Measurements.environment_id, known).join(Cases, Cases.id == Measurements.case_id)
     tonight: dict[int, set[Spot]] = defaultdict(set)
-    for lineage, device, mode, here in connection.execute(
+    for lineage, device, mode, here, environments in connection.execute(
         measured.where(of_lineages, Measurements.run_id == run).distinct()
     ):
-        tonight[here].add((lineage, device, mode))
-    known = set(connection.scalars(select(Environments.id)))
+        if environments > 1:  # where there is no other, nothing was ever measured elsewhere
+            tonight[here].add((lineage, device, mode))
     found: dict[Spot, int] = {}
     for here, spots in tonight.items():
-        newest = _newest(connection, {lineage for lineage, *_ in spots}, known - {here}, run)
+        newest = _newest(connection, {lineage for lineage, *_ in spots}, here, run)
         for one in spots & newest.keys():
             found[one] = max(newest[one], found.get(one, 0))
     return found
 
 
-def _newest(connection: Connection, lineages: set[int], environments: set[int], before_run: int) -> dict[Spot, int]:
-    """The newest clean run before another in which each spot was measured in one of some environments.
+def _newest(connection: Connection, lineages: set[int], here: int, before_run: int) -> dict[Spot, int]:
+    """The newest clean run before another in which each spot was measured in another environment than one.
 
-    Asked for by the environment, which an index knows, and not of every measurement that there is.
+    Asked for by the other environments, which an index knows, and not of every measurement that there is.
     """
-    if not environments:
-        return {}
+    elsewhere = select(Environments.id).where(Environments.id != here)
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
     query = (
         select(*spot, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.environment_id.in_(environments), Cases.lineage_id.in_(lineages))
+        .where(Measurements.environment_id.in_(elsewhere), Cases.lineage_id.in_(lineages))
         .where(Measurements.run_id < before_run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
         .group_by(*spot)
     )
