@@ -119,7 +119,8 @@ def thresholds(asked: float | None) -> "Thresholds | float | None":
         return asked
     from perfsvc.service.judging.policy import thresholds as laid_down
 
-    return laid_down(configuration.loaded.settings, asked)
+    found = laid_down(configuration.loaded.settings, asked)
+    return found if found.rules else asked
 
 
 def against() -> str:
