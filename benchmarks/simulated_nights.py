@@ -29,8 +29,7 @@ from workbench import Claim, finish, table
 
 from perfsvc import suite
 from perfsvc.build.fake import FakeToolchain
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.threads import ThreadServer
+from perfsvc.measure.in_process import InProcess
 from perfsvc.model import Cause, Direction, Finding, FindingState, Verdict, digest
 from perfsvc.service.running.request import RunRequest
 from perfsvc.service.running.run import run
@@ -317,7 +316,7 @@ class Year:
 def live(workplace: Workplace, nights: int, profiled: Iterable[int]) -> Year:
     """Goes through the nights, one after the other."""
     year = Year()
-    with ForkServers(ThreadServer) as servers:
+    with InProcess() as servers:
         for night in range(1, nights + 1):
             if changes := [one for one in workplace.plan.commits if one.night == night]:
                 workplace.commit(changes)

@@ -6,79 +6,20 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from perfsvc.build.process import python_module
 from perfsvc.device import VISIBLE
 from perfsvc.measure.forkserver import FATE
 
+if TYPE_CHECKING:
+    from perfsvc.measure.process import Process
+
 QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """A worker's libraries start no threads of their own, which would keep it from launching in time."""
 END_LIMIT_S = 10.0
 """Seconds a fork server may take to end by itself before it is killed."""
-
-
-class Worker(Protocol):
-    """What a server has begun, and serves ``perfsvc.measure.worker`` over its socket: a process, or a thread."""
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status once it has ended, negative for the signal that killed it; None where its server died too."""
-        ...
-
-    def wait(self, limit_s: float) -> bool:
-        """Waits for its end; returns whether it has ended."""
-        ...
-
-    def kill(self) -> None:
-        """Ends it, whatever it is at."""
-        ...
-
-    def forget(self) -> None:
-        """Hears nothing more of it, however it may end."""
-        ...
-
-
-class Server(Protocol):
-    """What begins workers.
-
-    Attributes:
-        forked: whether it has begun any.
-    """
-
-    forked: bool
-
-    def fork(self, theirs: socket.socket, words: IO[bytes]) -> Worker:
-        """Begins a worker, without waiting for it; where the server is gone, that worker has ended already.
-
-        Args:
-            theirs: the worker's end of its socket, which the caller closes afterwards.
-            words: where its standard output and error go.
-        """
-        ...
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status once it has ended, negative for the signal that killed it."""
-        ...
-
-    def wait(self, limit_s: float) -> bool:
-        """Waits for its end; returns whether it has ended."""
-        ...
-
-    def last_words(self, size: int) -> str:
-        """The end of what it printed."""
-        ...
-
-    def dismiss(self) -> None:
-        """Hangs up: it ends when its last worker has."""
-        ...
-
-    def end(self) -> None:
-        """Dismisses it and waits until it is gone."""
-        ...
 
 
 class Fork:
@@ -205,14 +146,10 @@ class ForkServers:
 
     A context manager, which ends them all. The first one starts at once: what it imports takes as long as preparing
     a run.
-
-    Args:
-        start: starts a server; ``perfsvc.measure.threads.ThreadServer`` has none but this process.
     """
 
-    def __init__(self, start: Callable[[], Server] = ForkServer) -> None:
-        self._start = start
-        self._servers = [start()]
+    def __init__(self) -> None:
+        self._servers = [ForkServer()]
 
     def __enter__(self) -> Self:
         return self
@@ -223,7 +160,13 @@ class ForkServers:
         while self._servers:
             self._servers.pop().end()
 
-    def take(self, *, unused: bool = False) -> Server:
+    def begin(self, *, apart: bool = False) -> "Process":
+        """Forks a worker; one that is to have a layout of addresses of its own from a server of its own."""
+        from perfsvc.measure.process import Process  # a server has started long before a worker is needed
+
+        return Process(self.take(unused=apart))
+
+    def take(self, *, unused: bool = False) -> ForkServer:
         """One that runs; it goes on being ours to end.
 
         Args:
@@ -233,7 +176,7 @@ class ForkServers:
         if present.status is not None or (unused and present.forked):
             present.dismiss()
             self._clear()
-            self._servers.append(self._start())
+            self._servers.append(ForkServer())
         return self._servers[-1]
 
     def _clear(self) -> None:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
-from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.job import Known, Measured, Ready, Refused
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.plan import LeftOut, Plan, Task
-from perfsvc.measure.process import Process
 from perfsvc.measure.relay import Relay
 from perfsvc.measure.supply import Order, Supply
+from perfsvc.measure.workers import Servers, Worker
 from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
 
 Say = Callable[[str], object]
@@ -84,7 +83,7 @@ class Lane:
         selector: selectors.BaseSelector,
         supply: Supply,
         *,
-        servers: ForkServers,
+        servers: Servers,
         say: Say,
         stopping: Stopping,
     ) -> None:
@@ -227,7 +226,7 @@ class Lane:
             self._say(f"{self.device.uuid} is in use by {who}: waiting")
         return taken
 
-    def _worker(self) -> Process | None:
+    def _worker(self) -> Worker | None:
         """The worker of the next case's replica, a fresh process for each; None while there is none that is ready."""
         replica, _ = self._waiting[0]
         present = self._relay.present
@@ -241,7 +240,7 @@ class Lane:
                 self._did_not_start(crash)
         return None
 
-    def _next_case(self, worker: Process) -> Iterator[Measurement]:
+    def _next_case(self, worker: Worker) -> Iterator[Measurement]:
         order = self._ready_order()
         if order is None:
             return

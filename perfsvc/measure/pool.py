@@ -14,6 +14,7 @@ from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Lane, Say, Stopping, never
 from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
 from perfsvc.measure.supply import Supply, threads_beside
+from perfsvc.measure.workers import Servers
 from perfsvc.model import DeviceInfo, Measurement
 
 
@@ -25,7 +26,7 @@ def measure(
     plan: Plan,
     found: Mapping[str, DeviceInfo],
     say: Say = _say_nothing,
-    servers: ForkServers | None = None,
+    servers: Servers | None = None,
     stopping: Stopping = never,
 ) -> Generator[Measurement | LeftOut, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
@@ -41,7 +42,7 @@ def measuring(
     plan: Plan,
     found: Mapping[str, DeviceInfo],
     say: Say = _say_nothing,
-    servers: ForkServers | None = None,
+    servers: Servers | None = None,
     stopping: Stopping = never,
 ) -> Iterator[Iterator[Measurement | LeftOut]]:
     """Gives what working off a plan yields, all devices at once: each measurement as it arrives.

@@ -13,10 +13,11 @@ from typing import IO
 from perfsvc import codec
 from perfsvc.errors import CrashError
 from perfsvc.measure import wire
-from perfsvc.measure.forks import Server
+from perfsvc.measure.forks import ForkServer
 from perfsvc.measure.job import Job, Known, Measured, Open, Ready, Refused, Reply, Request
 from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import Lent
+from perfsvc.measure.workers import job_of
 from perfsvc.model import DeviceInfo
 
 END_LIMIT_S = 10.0
@@ -30,7 +31,9 @@ TAIL_BYTES = 2000
 
 
 class Process:
-    """A worker process with its private socket; it opens no device, and sees no board, before it is told which.
+    """A ``perfsvc.measure.workers.Worker`` that is a process, with its private socket.
+
+    It opens no device, and sees no board, before it is told which.
 
     Args:
         server: forks it.
@@ -39,7 +42,7 @@ class Process:
         died_with_server: whether it was found to have died because its fork server did, which no case is to blame for.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ForkServer) -> None:
         self.died_with_server = False
         self._dismissed = math.inf
         self._server = server
@@ -57,22 +60,8 @@ class Process:
 
     def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> CrashError | None:
         """Sends a case to measure; returns why it could not, if so."""
-        job = Job(
-            record=task.record,
-            replica=replica,
-            mode=task.mode,
-            tolerance=task.tolerance,
-            sampling=task.sampling,
-            arrays=arrays.name,
-            inputs=arrays.inputs,
-            expected=arrays.expected,
-            fresh_inputs=arrays.fresh_inputs,
-            fresh_expected=arrays.fresh_expected,
-            known=known,
-            bench=task.bench,
-        )
         self._words.truncate(0)  # what earlier cases printed explains nothing of this one
-        return self._tell(job, task.modules, arrays.descriptors)
+        return self._tell(job_of(task, replica, arrays, known), task.modules, arrays.descriptors)
 
     def hear(self) -> Ready | Refused | Measured | CrashError:
         """What its next message says, or why there is none."""

@@ -7,8 +7,7 @@ would disturb the times.
 import selectors
 
 from perfsvc.errors import CrashError
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.process import Process
+from perfsvc.measure.workers import Servers, Worker
 from perfsvc.model import DeviceInfo
 
 
@@ -29,15 +28,15 @@ class Relay:
         instruments: bytes,
         selector: selectors.BaseSelector,
         listener: object,
-        servers: ForkServers,
+        servers: Servers,
     ) -> None:
         self._device = device
         self._instruments = instruments
         self._selector = selector
         self._listener = listener
         self._servers = servers
-        self._ending: list[Process] = []
-        self.present: Process | None = None
+        self._ending: list[Worker] = []
+        self.present: Worker | None = None
 
     def begin(self) -> CrashError | None:
         """Forks the next worker and has it open the device; returns why it could not be told.
@@ -45,7 +44,7 @@ class Relay:
         The one before must be gone. What runs on the host's own processors depends on where it lies in memory, and
         forks of one server lie alike: there each worker, being a replica of its own, comes from a server of its own.
         """
-        self.present = Process(self._servers.take(unused=self._device.kind == "cpu"))
+        self.present = self._servers.begin(apart=self._device.kind == "cpu")
         self._selector.register(self.present.socket, selectors.EVENT_READ, self._listener)
         return self.present.open(self._device, self._instruments)
 

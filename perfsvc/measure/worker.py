@@ -4,12 +4,13 @@ It is forked by ``perfsvc.measure.forkserver``. Its standard output belongs to t
 goes over its socket.
 """
 
-import contextlib
 import gc
 import os
 import socket
 import traceback
-from collections.abc import Callable
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
 
 from perfsvc import codec
 from perfsvc.device import VISIBLE
@@ -23,9 +24,6 @@ from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.shared import Mapped
 from perfsvc.measure.vault import Vault
 
-Opener = Callable[[str, bytes], Device]
-"""Opens a device by its specification, with the binary of its instruments; raises ``NoDeviceError``."""
-
 KEPT_SHARE = 0.25
 """Of a device's memory: inputs and references that its cases share."""
 
@@ -35,28 +33,55 @@ def prepare() -> None:
     codec.prepare(Request, Reply)
 
 
-def serve(pool: socket.socket, opener: Opener | None = None) -> int:
-    """Opens the device that the first message names and measures until the pool hangs up; returns the exit status.
+class Bench:
+    """Where a worker measures: its open device, with what that keeps from case to case.
+
+    A context manager, which closes the device.
 
     Args:
-        pool: its socket.
-        opener: opens the device; ``perfsvc.device.find.open_device`` where none is given.
+        device: an open device.
     """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        # A device on the host's own processors copies as fast from the host.
+        self._vault = Vault(device, int(KEPT_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.device.close()
+
+    def measured(self, job: Job, modules: Sequence[bytes], descriptors: Sequence[int]) -> Measured:
+        """Measures a case with arrays in the memory of some descriptors; a fault of ours costs its case as well."""
+        try:
+            return measure(self.device, job, modules, Mapped(descriptors, job), self._vault)
+        except Exception as error:  # noqa: BLE001 - it is told
+            traceback.print_exc()
+            fault = LaunchError(
+                f"perfsvc itself failed: {type(error).__name__}: {error}",
+                cure="report it with the benchmark file; nothing else of the run is lost",
+            )
+            case, uuid = job.record.case, self.device.info.uuid
+            return Measured(without_samples(case, uuid, job.replica, job.mode, fault), usable=False)
+
+
+def serve(pool: socket.socket) -> int:
+    """Opens the device that the first message names and measures until the pool hangs up; returns the exit status."""
     opening = wire.receive(pool)
     if opening is None:  # nobody needs it any more
         return 0
     try:
-        device = _open(opening, opener)
+        device = _open(opening)
     except PerfsvcError as error:
         _say(pool, Refused(error.what, error.cure))
         return error.exit_code
-    with contextlib.closing(device):
+    with Bench(device) as bench:
         gc.freeze()  # what lives as long as the worker need not be looked through before each case
         _say(pool, Ready(device.info))
-        # A device on the host's own processors copies as fast from the host.
-        vault = Vault(device, int(KEPT_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
         while (frame := wire.receive(pool)) is not None:
-            reply = _measured(device, vault, frame)
+            reply = _measured(bench, frame)
             _say(pool, reply)
             if not reply.usable:
                 break
@@ -67,34 +92,25 @@ def serve(pool: socket.socket, opener: Opener | None = None) -> int:
     return 0
 
 
-def _open(frame: wire.Frame, opener: Opener | None = None) -> Device:
+def _open(frame: wire.Frame) -> Device:
     request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
         raise LaunchError("the worker was sent a job before it had a device", cure="report it: perfsvc itself failed")
     if request.visible:
         os.environ[VISIBLE] = request.visible  # the driver looks there when it starts, which it has not yet
     (instruments,) = frame.blobs
-    return (opener or open_device)(request.device, instruments)
+    return open_device(request.device, instruments)
 
 
-def _measured(device: Device, vault: Vault, frame: wire.Frame) -> Measured:
-    job = codec.decode(Request, frame.text).body
-    if not isinstance(job, Job):
-        raise TypeError(type(job))
+def _measured(bench: Bench, frame: wire.Frame) -> Measured:
     try:
-        arrays = Mapped(frame.descriptors, job)
+        job = codec.decode(Request, frame.text).body
+        if not isinstance(job, Job):
+            raise TypeError(type(job))
+        return bench.measured(job, frame.blobs, frame.descriptors)
     finally:
         for descriptor in frame.descriptors:
             os.close(descriptor)
-    try:
-        return measure(device, job, frame.blobs, arrays, vault)
-    except Exception as error:  # noqa: BLE001 - a fault of ours costs its case as well, and is told
-        traceback.print_exc()
-        fault = LaunchError(
-            f"perfsvc itself failed: {type(error).__name__}: {error}",
-            cure="report it with the benchmark file; nothing else of the run is lost",
-        )
-        return Measured(without_samples(job.record.case, device.info.uuid, job.replica, job.mode, fault), usable=False)
 
 
 def _say(pool: socket.socket, body: Ready | Refused | Measured) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from perfsvc.measure import pool
-from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
 from perfsvc.measure.plan import LeftOut
+from perfsvc.measure.workers import Servers
 from perfsvc.model import Measurement
 from perfsvc.service.progress import Progress
 from perfsvc.service.running.beginning import Begun
@@ -28,7 +28,7 @@ class Workers:
         stopping: whether the run is to stop; the cases in hand are measured then, and nothing else is begun.
     """
 
-    servers: ForkServers
+    servers: Servers
     ended: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     stopping: Stopping = never
 

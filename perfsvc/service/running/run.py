@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfsvc.errors import SuiteError
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut
+from perfsvc.measure.workers import Servers
 from perfsvc.model import (
     Confirmation,
     DeviceInfo,
@@ -93,7 +94,7 @@ class RunOutcome:
         )
 
 
-def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
+def run(request: RunRequest, progress: Progress | None = None, servers: Servers | None = None) -> RunOutcome:
     """Measures a suite on every device asked for and judges it; each measurement is committed as it arrives.
 
     Args:
