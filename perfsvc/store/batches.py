@@ -1,6 +1,6 @@
 """The batches of a measurement, and what they come to in its own row."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -13,9 +13,13 @@ from perfsvc.store.samples import pack
 from perfsvc.store.tables import Batches
 
 
-def put(connection: Connection, measurement: int, batches: Sequence[Batch]) -> None:
-    """Stores all batches of a stored measurement, in their order."""
-    rows = [{"measurement_id": measurement, "number": place, **_row(batch)} for place, batch in enumerate(batches)]
+def put(connection: Connection, measured: Mapping[int, Sequence[Batch]]) -> None:
+    """Stores all batches of stored measurements, in their order, by the measurements' ids."""
+    rows = [
+        {"measurement_id": measurement, "number": place, **_row(batch)}
+        for measurement, batches in measured.items()
+        for place, batch in enumerate(batches)
+    ]
     if rows:
         connection.execute(insert_into(Batches), rows)
 

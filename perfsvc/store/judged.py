@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from perfsvc.model import Judgement, Series
 from perfsvc.store import baselines, reading, writing
 from perfsvc.store.engine import transaction
+from perfsvc.store.known import Known
 from perfsvc.store.rows import Pin
 
 
@@ -14,13 +15,14 @@ class Judged:
     """The part of ``Store`` that is about verdicts; each method is one transaction."""
 
     _engine: Engine
+    _known: Known
 
     # --- verdicts and baselines ------------------------------------------------------------------------------------
 
     def put_verdicts(self, run: int, judgements: Sequence[Judgement]) -> None:
         """Stores what was judged of a run, in place of what was stored of it before."""
         with transaction(self._engine, writes=True) as connection:
-            writing.put_verdicts(connection, run, judgements)
+            writing.put_verdicts(connection, run, judgements, self._known)
 
     def verdicts(self, run: int) -> list[Judgement]:
         """What was judged of a run when it ended."""

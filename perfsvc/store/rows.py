@@ -7,7 +7,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from perfsvc.model import Cause, Environment, Estimate, Message, Mode, Provenance, ReplayRecord, Series, Status, Verdict
+from perfsvc.model import (
+    Cause,
+    Environment,
+    Estimate,
+    Measurement,
+    Message,
+    Mode,
+    Provenance,
+    ReplayRecord,
+    Series,
+    Status,
+    Verdict,
+    Work,
+)
 
 
 class State(StrEnum):
@@ -26,6 +39,45 @@ class StageState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"  # the settings do not want it, or there is nothing for it to do
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of a case as it runs.
+
+    Attributes:
+        modules: the compiled modules by the digests that the record names.
+        bench: the benchmark file that the record names.
+        sources: source files by name, for people to read.
+    """
+
+    record: ReplayRecord
+    modules: Mapping[str, bytes]
+    bench: bytes
+    sources: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A measurement with all that is stored beside it.
+
+    Attributes:
+        measurement: its device must have been stored.
+        environment: what it was measured in.
+        work: what one launch does, from which bandwidth is derived.
+        estimate: the median of its samples; None where it has none.
+        binary: what ``Store.put_binaries`` returned; None where there is no binary.
+        rung: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
+        anchor: the variant that it is held against; empty where there is none.
+    """
+
+    measurement: Measurement
+    environment: Environment
+    work: Work
+    estimate: Estimate | None = None
+    binary: int | None = None
+    rung: int | None = None
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

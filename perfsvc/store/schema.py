@@ -7,6 +7,7 @@ way down: a SQLite file is copied before it is upgraded.
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +29,7 @@ _UPGRADE_LOCK = 0x7065726673766300  # "perfsvc": an advisory lock of PostgreSQL,
 
 def head() -> str:
     """The revision that this perfsvc reads and writes."""
-    return str(ScriptDirectory.from_config(_config()).get_current_head())
+    return _revisions(folder("migrations"))[0]
 
 
 def open_at_head(engine: Engine, *, create: bool) -> None:
@@ -80,6 +81,12 @@ def drift(connection: Connection) -> list[str]:
     return [str(change) for change in compare_metadata(MigrationContext.configure(connection), Base.metadata)]
 
 
+@cache
+def _revisions(migrations: Path) -> tuple[str, ...]:
+    """All revisions in a folder of migrations, the newest first; it is read once, which takes longer than a query."""
+    return tuple(script.revision for script in ScriptDirectory(migrations).walk_revisions())
+
+
 def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(folder("migrations")).replace("%", "%%"))
@@ -108,8 +115,7 @@ def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
         raise DatabaseError(
             f"{shown(engine.url)} holds tables of another program", cure="name another one with --db or PERFSVC_DB"
         )
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision and revision not in known:
+    if revision and revision not in _revisions(folder("migrations")):
         raise DatabaseError(
             f"{shown(engine.url)} was written by a newer perfsvc (schema revision {revision}; this one knows {head()})",
             cure="pip install --upgrade perfsvc",

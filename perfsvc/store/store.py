@@ -13,17 +13,13 @@ from perfsvc.errors import DatabaseError
 from perfsvc.model import (
     Case,
     DeviceInfo,
-    Environment,
-    Estimate,
     Level,
-    Measurement,
     Mode,
     Noise,
     Provenance,
     ReplayRecord,
     Roof,
     Series,
-    Work,
 )
 from perfsvc.store import (
     budget,
@@ -51,7 +47,19 @@ from perfsvc.store.naming import Place
 from perfsvc.store.nightly import Nightly
 from perfsvc.store.profiles import Looked
 from perfsvc.store.pruning import Prunes
-from perfsvc.store.rows import BinaryRow, Built, CaseInRun, Night, Past, RunRow, SchemaState, State, Upgrade
+from perfsvc.store.rows import (
+    BinaryRow,
+    Built,
+    CaseInRun,
+    Code,
+    Entry,
+    Night,
+    Past,
+    RunRow,
+    SchemaState,
+    State,
+    Upgrade,
+)
 
 
 class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nightly, Outbox, Prunes):
@@ -162,63 +170,25 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         with transaction(self._engine, writes=True) as connection:
             interning.put_device(connection, info)
 
-    def put_binary(
-        self, record: ReplayRecord, modules: Mapping[str, bytes], bench: bytes, sources: Mapping[str, bytes]
-    ) -> int:
-        """Stores the code of a case as it ran and returns the binary's id; an equal record is stored once.
-
-        Args:
-            record: the replay record.
-            modules: the compiled modules by the digests that the record names.
-            bench: the benchmark file that the record names.
-            sources: source files by name, for people to read.
+    def put_binaries(self, codes: Sequence[Code]) -> list[int]:
+        """Stores the code of cases as it ran and returns the binaries' ids; of equal records one is stored.
 
         Raises:
-            KeyError: a module of the record is not among ``modules``.
-            ValueError: bytes do not have the digest that the record says.
+            KeyError: a module of a record is not among its modules.
+            ValueError: bytes do not have the digest that a record says.
         """
         with transaction(self._engine, writes=True) as connection:
-            return writing.put_binary(connection, record, modules, bench, sources)
+            return writing.put_binaries(connection, codes)
 
-    def put_measurement(
-        self,
-        run: int,
-        measurement: Measurement,
-        *,
-        environment: Environment,
-        work: Work,
-        estimate: Estimate | None,
-        binary: int | None,
-        rung: int | None = None,
-        anchor: str = "",
-    ) -> None:
-        """Stores one measurement for good: once this returns, no crash of ours loses it.
-
-        Args:
-            run: what ``begin_run`` returned.
-            measurement: its device must have been stored.
-            environment: what it was measured in.
-            work: what one launch does, from which bandwidth is derived.
-            estimate: the median of its samples; None where it has none.
-            binary: what ``put_binary`` returned; None where there is no binary.
-            rung: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
-            anchor: the variant that it is held against; empty where there is none.
-        """
-        names = (measurement.case, measurement.device, environment)
+    def put_measurements(self, run: int, entries: Sequence[Entry]) -> None:
+        """Stores measurements of a run for good: once this returns, no crash of ours loses any."""
         with transaction(self._engine, writes=True) as connection:
-            ids = self._known.look_up(connection, names)
-            writing.put_measurement(
-                connection,
-                run,
-                measurement,
-                ids=ids,
-                work=work,
-                estimate=estimate,
-                binary=binary,
-                rung=rung,
-                anchor=anchor,
-            )
-        self._known.keep(names, ids)
+            ids = [
+                self._known.look_up(connection, one.measurement.case, one.measurement.device, one.environment)
+                for one in entries
+            ]
+            writing.put_measurements(connection, run, entries, ids)
+        self._known.keep(entries, ids)
 
     def put_noise(self, run: int, found: Mapping[Place, Noise]) -> None:
         """Stores the noise of each device (UUID), case and mode of a run, in place of what was stored of it before."""

@@ -2,21 +2,24 @@
 
 import platform
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from perfsvc.codec import encode
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Estimate, Judgement, Measurement, Provenance, ReplayRecord, Work, digest
+from perfsvc.model import Judgement, Provenance, digest
 from perfsvc.store import batches, processes
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import case_id, device_id, insert_into, insert_new, new_id
-from perfsvc.store.known import Ids
-from perfsvc.store.rows import State
+from perfsvc.store.interning import device_id, insert_into, insert_new, new_id, new_ids
+from perfsvc.store.known import Ids, Known
+from perfsvc.store.rows import Code, Entry, State
 from perfsvc.store.samples import pack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Measurements, Metrics, Runs, Verdicts
+
+_BINARIES = select(Binaries.digest, Binaries.id).where(Binaries.digest.in_(bindparam("digests", expanding=True)))
 
 
 def begin_run(connection: Connection, provenance: Provenance) -> int:
@@ -59,31 +62,32 @@ def mark_interrupted(connection: Connection, host: str) -> list[int]:
     return dead
 
 
-def put_binary(
-    connection: Connection,
-    record: ReplayRecord,
-    modules: Mapping[str, bytes],
-    bench: bytes,
-    sources: Mapping[str, bytes],
-) -> int:
-    """Stores a binary, unless it is there, and returns its id; see ``Store.put_binary``."""
-    text = encode(record)
-    known = select(Binaries.id).where(Binaries.digest == digest(text))
-    binary = connection.scalar(known)
-    if binary is not None:
-        return binary
-    files = [("module", name, modules[name]) for name in dict.fromkeys(record.modules)]
-    files += [("bench", record.bench, bench)]
-    files += [("source", name, content) for name, content in sources.items()]
-    for role, name, content in files:
-        if role != "source" and digest(content) != name:
-            raise ValueError(f"the {role} {name} of {record.case.id} has other bytes than its digest says")
+def put_binaries(connection: Connection, codes: Sequence[Code]) -> list[int]:
+    """Stores binaries, unless they are there, and returns their ids; see ``Store.put_binaries``."""
+    texts = [encode(code.record) for code in codes]
+    digests = [digest(text) for text in texts]
+    stored = {name: int(number) for name, number in connection.execute(_BINARIES, {"digests": digests})}
+    for name, text, code in zip(digests, texts, codes, strict=True):
+        if name not in stored:
+            stored[name] = _put_binary(connection, name, text, code)
+    return [stored[name] for name in digests]
+
+
+def _put_binary(connection: Connection, name: str, text: bytes, code: Code) -> int:
+    """Stores a binary, unless another process does so at the same time, and returns its id."""
+    record = code.record
+    files = [("module", module, code.modules[module]) for module in dict.fromkeys(record.modules)]
+    files += [("bench", record.bench, code.bench)]
+    files += [("source", path, content) for path, content in code.sources.items()]
+    for role, sha256, content in files:
+        if role != "source" and digest(content) != sha256:
+            raise ValueError(f"the {role} {sha256} of {record.case.id} has other bytes than its digest says")
     for sha256, role, content in sorted((digest(content), role, content) for role, _, content in files):
         put_artifact(connection, sha256, role, content)  # in one order everywhere, so that two writers cannot deadlock
-    insert_new(connection, Binaries, {"digest": digest(text), "record": text.decode()})
-    binary = connection.execute(known).scalar_one()
-    for role, name, content in files:
-        row = {"binary_id": binary, "role": role, "name": name, "sha256": digest(content)}
+    insert_new(connection, Binaries, {"digest": name, "record": text.decode()})
+    binary = int(connection.execute(_BINARIES, {"digests": [name]}).one().id)
+    for role, path, content in files:
+        row = {"binary_id": binary, "role": role, "name": path, "sha256": digest(content)}
         insert_new(connection, BinaryFiles, row)
     return binary
 
@@ -95,25 +99,28 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
         insert_new(connection, Artifacts, row)
 
 
-def put_measurement(
-    connection: Connection,
-    run: int,
-    measurement: Measurement,
-    *,
-    ids: Ids,
-    work: Work,
-    estimate: Estimate | None,
-    binary: int | None,
-    rung: int | None,
-    anchor: str,
-) -> None:
-    """Stores one measurement with its batches and metrics; see ``Store.put_measurement``."""
-    row = {
+def put_measurements(connection: Connection, run: int, entries: Sequence[Entry], ids: Sequence[Ids]) -> None:
+    """Stores measurements with their batches and metrics, each under its ids; see ``Store.put_measurements``."""
+    rows = [_row(run, entry, names) for entry, names in zip(entries, ids, strict=True)]
+    stored = new_ids(connection, Measurements, rows)
+    batches.put(connection, {measured: one.measurement.batches for measured, one in zip(stored, entries, strict=True)})
+    metrics = [
+        {"measurement_id": measured, "name": name, "value": number(value)}
+        for measured, one in zip(stored, entries, strict=True)
+        for name, value in one.measurement.metrics.items()
+    ]
+    if metrics:
+        connection.execute(insert_into(Metrics), metrics)
+
+
+def _row(run: int, entry: Entry, ids: Ids) -> dict[str, Any]:
+    measurement, work, estimate = entry.measurement, entry.work, entry.estimate
+    return {
         "run_id": run,
         "case_id": ids.case,
         "device_id": ids.device,
         "environment_id": ids.environment,
-        "binary_id": binary,
+        "binary_id": entry.binary,
         "replica": measurement.replica,
         "mode": measurement.mode,
         "status": measurement.status,
@@ -137,25 +144,18 @@ def put_measurement(
         "check_s": measurement.check_s,
         "sampling_s": measurement.sampling_s,
         "busy_s": measurement.busy_s,
-        "rung": rung,
-        "anchor": anchor,
+        "rung": entry.rung,
+        "anchor": entry.anchor,
         **batches.summary(measurement.batches),
     }
-    stored = new_id(connection, Measurements, row)
-    batches.put(connection, stored, measurement.batches)
-    metrics = [
-        {"measurement_id": stored, "name": name, "value": number(value)} for name, value in measurement.metrics.items()
-    ]
-    if metrics:
-        connection.execute(insert_into(Metrics), metrics)
 
 
-def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgement]) -> None:
+def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgement], known: Known) -> None:
     """Stores what was judged of a run, in place of what was stored of it before."""
     connection.execute(delete(Verdicts).where(Verdicts.run_id == run))
     devices = {uuid: device_id(connection, uuid) for uuid in {judgement.series.device for judgement in judgements}}
     cases = {
-        case: case_id(connection, case) for case in dict.fromkeys(judgement.series.case for judgement in judgements)
+        case: known.case(connection, case) for case in dict.fromkeys(judgement.series.case for judgement in judgements)
     }
     rows = [
         {

@@ -39,7 +39,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.dashboard import words
 from perfsvc.service import dashboard
-from perfsvc.store import State, Store
+from perfsvc.store import Entry, State, Store
 
 BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
 TILED = Case("transpose", "tiled", (("n", 4096),))
@@ -100,14 +100,8 @@ class Nights:
             max_error=1e-7,
             batches=(Batch(samples, conditions=Conditions(1.7e9, temperature_c=61.0, power_w=400.0)),),
         )
-        self.store.put_measurement(
-            run,
-            measurement,
-            environment=environment,
-            work=Work(4000, 2000),
-            estimate=Estimate(median(samples), min(samples), max(samples), len(samples)) if samples else None,
-            binary=None,
-        )
+        estimate = Estimate(median(samples), min(samples), max(samples), len(samples)) if samples else None
+        self.store.put_measurements(run, [Entry(measurement, environment, Work(4000, 2000), estimate)])
 
     def judge(self, run: int, verdicts: dict[Case, Verdict], **given: Any) -> list[Judgement]:
         """Stores what was judged of a run."""

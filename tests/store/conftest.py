@@ -3,7 +3,7 @@
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +21,13 @@ from perfsvc.model import (
     Judgement,
     Measurement,
     Provenance,
+    ReplayRecord,
     Series,
     Status,
     Verdict,
     Work,
 )
-from perfsvc.store import State, Store
+from perfsvc.store import Code, Entry, State, Store
 from perfsvc.store.engine import transaction
 
 
@@ -147,14 +148,19 @@ class Story:
         self.store.put_device(replace(self.gpu, uuid=device))
         good = given.get("status", Status.OK) is Status.OK and len(samples) > 0
         known = {"case": case, "device": device, "replica": 0, "status": Status.OK}
-        self.store.put_measurement(
-            run,
+        entry = Entry(
             Measurement(**{**known, "samples_s": tuple(samples) if good else (), **given}),
-            environment=self.environment,
-            work=Work(read_bytes=4000, written_bytes=2000, flops=10),
-            estimate=Estimate(median(samples), min(samples), max(samples), len(samples)) if good else None,
-            binary=binary,
+            self.environment,
+            Work(read_bytes=4000, written_bytes=2000, flops=10),
+            Estimate(median(samples), min(samples), max(samples), len(samples)) if good else None,
+            binary,
         )
+        self.store.put_measurements(run, [entry])
+
+    def put_binary(
+        self, record: ReplayRecord, modules: Mapping[str, bytes], bench: bytes, sources: Mapping[str, bytes]
+    ) -> int:
+        return self.store.put_binaries([Code(record, modules, bench, sources)])[0]
 
     def series(self, case: Case, **given: Any) -> Series:
         return Series(**{"case": case, "device": GPU.uuid, "device_model": GPU.model, **given})

@@ -35,7 +35,7 @@ def night(story):
         story.store.put_device(story.gpu)
         for case in cases:
             record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
-            binary = story.store.put_binary(record, {digest(code): code}, b"# bench.py", {"tiled.cu": code})
+            binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"tiled.cu": code})
             value = 1e-4 * by * (1 + 1e-3 * rng.standard_normal())
             for replica in range(3):
                 story.put(number, case, replica=replica, samples=(value,) * 5, binary=binary)

@@ -25,7 +25,7 @@ def record(story):
 @pytest.fixture
 def binary(story, record):
     modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
-    return story.store.put_binary(record, modules, BENCH, {"transpose.cu": b"__global__ void transpose();"})
+    return story.put_binary(record, modules, BENCH, {"transpose.cu": b"__global__ void transpose();"})
 
 
 def test_a_binary_comes_back_whole(story, record, binary):
@@ -35,13 +35,13 @@ def test_a_binary_comes_back_whole(story, record, binary):
 
 
 def test_an_equal_record_is_stored_once(story, record, binary):
-    assert story.store.put_binary(record, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {}) == binary
+    assert story.put_binary(record, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {}) == binary
     assert story.execute("SELECT count(*) FROM artifacts") == [(4,)]
 
 
 def test_bytes_must_have_the_digest_that_the_record_says(story, record):
     with pytest.raises(ValueError, match="has other bytes than its digest says"):
-        story.store.put_binary(record, {digest(CUBIN): OTHER, digest(OTHER): OTHER}, BENCH, {})
+        story.put_binary(record, {digest(CUBIN): OTHER, digest(OTHER): OTHER}, BENCH, {})
     assert story.execute("SELECT count(*) FROM artifacts") == [(0,)]
 
 
@@ -53,7 +53,7 @@ def test_what_ran_without_a_binary_cannot_be_replayed(story):
 
 def test_a_case_with_a_binary_for_each_of_two_devices_needs_the_device(story, record, binary):
     other = ReplayRecord(story.tiled, Kind.KERNEL, record.buffers, record.steps, (digest(OTHER),), digest(BENCH), 7)
-    second = story.store.put_binary(other, {digest(OTHER): OTHER}, BENCH, {})
+    second = story.put_binary(other, {digest(OTHER): OTHER}, BENCH, {})
     run = story.begin()
     story.put(run, story.tiled, binary=binary)
     story.put(run, story.tiled, binary=second, device="GPU-2")
@@ -104,7 +104,7 @@ def test_damaged_samples_are_never_handed_out(story):
 
 def test_what_a_case_ran_in_some_runs_is_told_of_that_case_alone(story, record, binary):
     modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
-    changed = story.store.put_binary(replace(record, seed=8), modules, BENCH, {})
+    changed = story.put_binary(replace(record, seed=8), modules, BENCH, {})
     runs = [story.begin() for _ in range(5)]
     for run, ran in zip(runs, (binary, changed, None, binary), strict=False):
         for replica in range(2):

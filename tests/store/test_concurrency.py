@@ -14,7 +14,7 @@ PRELUDE = """
 import sys
 from datetime import UTC, datetime
 from perfsvc.model import *
-from perfsvc.store import State, Store
+from perfsvc.store import Entry, State, Store
 
 place, name = sys.argv[1:]
 
@@ -25,9 +25,7 @@ def begin(store):
 def put(store, run, number):
     case = Case("dot", "shuffle", (("n", number),), formerly=("tree",))
     measurement = Measurement(case, "GPU-1", 0, Status.OK, samples_s=(1.0,))
-    store.put_measurement(
-        run, measurement, environment=Environment(name), work=Work(), estimate=None, binary=None
-    )
+    store.put_measurements(run, [Entry(measurement, Environment(name), Work())])
 
 print("ready", flush=True)
 sys.stdin.readline()
@@ -51,10 +49,10 @@ with Store.open(place) as store:
 HALFWAY = """
 from perfsvc.store import writing
 
-real = writing.new_id
-def stop_after_the_row(connection, of, row):
-    stored = real(connection, of, row)
-    if of.__tablename__ == "measurements" and row["replica"] == 0:
+real = writing.new_ids
+def stop_after_the_row(connection, of, rows):
+    stored = real(connection, of, rows)
+    if of.__tablename__ == "measurements" and rows[0]["replica"] == 0:
         print("halfway", flush=True)
         sys.stdin.readline()
     return stored
@@ -62,7 +60,7 @@ def stop_after_the_row(connection, of, row):
 with Store.open(place) as store:
     run = begin(store)
     put(store, run, 1)
-    writing.new_id = stop_after_the_row
+    writing.new_ids = stop_after_the_row
     put(store, run, 2)
 """
 

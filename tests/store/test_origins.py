@@ -29,7 +29,7 @@ def night(story):
             for case, value in seconds.items():
                 text = (code or {}).get(case.variant, b"code")
                 record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(text),), digest(b"# bench.py"), seed=7)
-                binary = story.store.put_binary(record, {digest(text): text}, b"# bench.py", {"a.cu": text})
+                binary = story.put_binary(record, {digest(text): text}, b"# bench.py", {"a.cu": text})
                 for replica in range(3):
                     teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, device=board)
         story.store.end_run(number, State.FINISHED)

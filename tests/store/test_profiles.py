@@ -28,7 +28,7 @@ REPORT = b"NVR\0" + bytes(5000)
 def binary(story):
     """The binary of the case in the second night."""
     record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
-    stored = story.store.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {})
+    stored = story.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {})
     story.run(story.tiled)
     run = story.begin()
     story.put(run, story.tiled, binary=stored)

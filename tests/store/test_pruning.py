@@ -53,7 +53,7 @@ def binary_of(story, code):
         digest(BENCH),
         7,
     )
-    return story.store.put_binary(record, {digest(code): code}, BENCH, {})
+    return story.put_binary(record, {digest(code): code}, BENCH, {})
 
 
 def night(story, number, *cases, scope="all", **given):

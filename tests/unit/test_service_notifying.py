@@ -32,7 +32,7 @@ from perfsvc.notify.fake import FakeNotifier
 from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
 from perfsvc.service.notifying import notify
 from perfsvc.service.notifying.notify import PAUSES_S, Means
-from perfsvc.store import StageRow, StageState, State, Store
+from perfsvc.store import Entry, StageRow, StageState, State, Store
 from perfsvc.store.engine import transaction
 
 STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -74,7 +74,7 @@ class Nights:
         self.store.put_device(GPU)
         result = Measurement(SERIES.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
         environment = Environment("580.1", "nvcc 13.0", 700.0)
-        self.store.put_measurement(run, result, environment=environment, work=Work(), estimate=None, binary=None)
+        self.store.put_measurements(run, [Entry(result, environment, Work())])
         judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
         self.store.put_verdicts(run, [judged])
         if finding:

@@ -1,7 +1,7 @@
 """Measuring a run that was begun: its plan is made and worked off, from the start or from where it was cut short."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perfsvc.measure import pool
@@ -16,6 +16,10 @@ from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.resolving import Resolved
 from perfsvc.service.running.targets import Binaries
 from perfsvc.store import Store
+
+TOGETHER_S = 0.1
+"""For how many seconds what arrives without a pause is held, to be committed together: a commit takes as long as a case
+of the fake device. Where a case takes longer than a moment, each is committed as it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Workers:
 def measure(
     resolved: Resolved, binaries: Binaries, *, store: Store, begun: Begun, workers: Workers, progress: Progress
 ) -> Recorder:
-    """Measures what a run does not hold yet; each measurement is committed as it arrives.
+    """Measures what a run does not hold yet; measurements are committed as they arrive.
 
     The run ends as finished, or as interrupted where it was told to stop.
 
@@ -50,16 +54,20 @@ def measure(
         )
         progress.begin("measuring", sum(len(planned.order(uuid)) for uuid in resolved.devices))
         measured = workers.ended.enter_context(
-            pool.measuring(planned, resolved.devices, progress.say, workers.servers, workers.stopping)
+            pool.measuring(
+                planned, resolved.devices, progress.say, workers.servers, workers.stopping, together_s=TOGETHER_S
+            )
         )
         _record(measured, recorder, progress)
     return recorder
 
 
-def _record(measured: Iterable[Measurement | LeftOut], recorder: Recorder, progress: Progress) -> None:
-    for one in measured:
-        if isinstance(one, LeftOut):
-            recorder.leave_out(one)
-        else:
-            recorder.put(one)
+def _record(arriving: Iterable[Sequence[Measurement | LeftOut]], recorder: Recorder, progress: Progress) -> None:
+    for arrived in arriving:
+        measured = [one for one in arrived if isinstance(one, Measurement)]
+        recorder.put(measured)
+        for one in measured:
             progress.step(one.case.id)
+        for left_out in arrived:
+            if isinstance(left_out, LeftOut):
+                recorder.leave_out(left_out)

@@ -54,15 +54,10 @@ def plan(
     """
     tasks = []
     for target in targets:
-        for spec in target.specs:
-            match prepare(target, spec, binaries):
-                case Runnable() as runnable:
-                    recorder.put_binary(target.device.uuid, runnable)
-                    how = sampling(request, target.device)
-                    tasks.append(task(target.device, runnable, how, arrays(spec, inputs)))
-                case CaseError() as error if _is_to_measure(request, targets, target.device, spec):
-                    if (target.device.uuid, spec.case, spec.mode, 0) not in recorder.measured:
-                        recorder.put(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
+        how = sampling(request, target.device)
+        runnables = _runnables(request, targets, target, binaries, recorder)
+        recorder.put_binaries(target.device.uuid, runnables)
+        tasks += [task(target.device, one, how, arrays(one.spec, inputs)) for one in runnables]
     dealt = spread(tasks, [target.device for target in targets], request.spread)
     faults = {(one.device, one.case, one.mode) for one in recorder.begun.held if one.status is not Status.OK}
     within = _within_budget(request, dealt, store, recorder)
@@ -77,6 +72,22 @@ def plan(
         budget_s=_left_s(request, recorder),
         measured=recorder.measured,
     )
+
+
+def _runnables(
+    request: RunRequest, targets: Sequence[Target], target: Target, binaries: Binaries, recorder: Recorder
+) -> list[Runnable]:
+    """The cases that can run on a device; why another one cannot is recorded at once."""
+    runnables, failed = [], []
+    for spec in target.specs:
+        match prepare(target, spec, binaries):
+            case Runnable() as runnable:
+                runnables.append(runnable)
+            case CaseError() as error if _is_to_measure(request, targets, target.device, spec):
+                if (target.device.uuid, spec.case, spec.mode, 0) not in recorder.measured:
+                    failed.append(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
+    recorder.put(failed)
+    return runnables
 
 
 def _is_to_measure(request: RunRequest, targets: Sequence[Target], device: DeviceInfo, spec: CaseSpec) -> bool:

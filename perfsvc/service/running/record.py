@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from perfsvc.service.running.beginning import Begun
 from perfsvc.service.running.levels import noises
 from perfsvc.service.running.roof import Roofs
 from perfsvc.service.running.targets import Runnable, Target
-from perfsvc.store import State, Store
+from perfsvc.store import Code, Entry, State, Store
 
 
 class Recorder:
@@ -81,39 +81,43 @@ class Recorder:
         """What the run holds of each device, case, mode and replica."""
         return frozenset((one.device, one.case, one.mode, one.replica) for one in self.begun.held)
 
-    def put_binary(self, device: str, runnable: Runnable) -> None:
-        """Stores the code of a case that is to run on a device."""
-        spec = runnable.spec
-        self._binaries[device, spec.case.id, spec.mode] = self._store.put_binary(
-            runnable.record,
-            modules={module.digest: module.code for module in runnable.modules},
-            bench=spec.bench_text.encode(),
-            sources=_sources(runnable),
-        )
+    def put_binaries(self, device: str, runnables: Sequence[Runnable]) -> None:
+        """Stores the code of cases that are to run on a device."""
+        stored = self._store.put_binaries([_code(runnable) for runnable in runnables])
+        for runnable, binary in zip(runnables, stored, strict=True):
+            self._binaries[device, runnable.spec.case.id, runnable.spec.mode] = binary
 
     def leave_out(self, left_out: LeftOut) -> None:
         """Notes what there is no time for."""
         self.left_out.append(left_out)
 
-    def put(self, measurement: Measurement) -> None:
-        """Commits one measurement, or the roof that it completes."""
-        if self.roofs.take(measurement):
-            self._store.put_roofs(self.run, self.roofs.found)
-            return
+    def put(self, measured: Iterable[Measurement]) -> None:
+        """Commits measurements, all at once, or the roofs that they complete."""
+        of_cases = [one for one in measured if not self._take_roof(one)]
+        if of_cases:
+            entries = [self._entry(one) for one in of_cases]
+            self._store.put_measurements(self.run, entries)
+            self.measurements += [entry.measurement for entry in entries]
+
+    def _take_roof(self, measurement: Measurement) -> bool:
+        """Commits the roof that a measurement completes; false where it is a case's."""
+        if not self.roofs.take(measurement):
+            return False
+        self._store.put_roofs(self.run, self.roofs.found)
+        return True
+
+    def _entry(self, measurement: Measurement) -> Entry:
         estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
-        measurement = self._doubted(measurement, estimate)
         spec = self._specs[measurement.device, measurement.case, measurement.mode]
-        self._store.put_measurement(
-            self.run,
-            measurement,
-            environment=self._targets[measurement.device].environment,
-            work=spec.work,
-            estimate=estimate,
-            binary=self._binaries.get((measurement.device, measurement.case.id, measurement.mode)),
-            rung=spec.rung,
-            anchor=spec.anchor,
+        return Entry(
+            self._doubted(measurement, estimate),
+            self._targets[measurement.device].environment,
+            spec.work,
+            estimate,
+            self._binaries.get((measurement.device, measurement.case.id, measurement.mode)),
+            spec.rung,
+            spec.anchor,
         )
-        self.measurements.append(measurement)
 
     def _doubted(self, measurement: Measurement, estimate: Estimate | None) -> Measurement:
         """The measurement, with a note where what its case declares cannot be right."""
@@ -129,6 +133,15 @@ class Recorder:
 def _as_stored(measurement: Measurement) -> Measurement:
     """With samples as precise as the store has them: a run that was cut short has to be as noisy as any other."""
     return replace(measurement, samples_s=tuple(np.asarray(measurement.samples_s, np.float32).tolist()))
+
+
+def _code(runnable: Runnable) -> Code:
+    return Code(
+        runnable.record,
+        modules={module.digest: module.code for module in runnable.modules},
+        bench=runnable.spec.bench_text.encode(),
+        sources=_sources(runnable),
+    )
 
 
 def _sources(runnable: Runnable) -> dict[str, bytes]:

@@ -51,7 +51,7 @@ from perfsvc.model import (
     Work,
     digest,
 )
-from perfsvc.store import StageRow, StageState, State, Store
+from perfsvc.store import Code, Entry, StageRow, StageState, State, Store
 from perfsvc.store.engine import transaction
 from perfsvc.store.night_tables import Deliveries, Messages
 
@@ -70,7 +70,8 @@ def fill(store: Store) -> None:
     origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
     first = store.begin_run(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
     record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
-    binary = store.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
+    code = Code(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
+    (binary,) = store.put_binaries([code])
     put(store, first, Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.5, 0.25)), 0.375, binary)
     put(store, first, Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.125,)), 0.125, binary)
     put(store, first, Measurement(NAIVE, "GPU-1", 0, Status.FAILED, reason="does not compile"), None, None)
@@ -189,9 +190,7 @@ def put(
     """One measurement whose interval is its median."""
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
     environment = Environment("580.1", "nvcc 13.0.88", 700.0)
-    store.put_measurement(
-        run, measurement, environment=environment, work=Work(1, 2, 3), estimate=estimate, binary=binary, **of_a_ladder
-    )
+    store.put_measurements(run, [Entry(measurement, environment, Work(1, 2, 3), estimate, binary, **of_a_ladder)])
 
 
 def main() -> None:
