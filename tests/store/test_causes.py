@@ -56,7 +56,7 @@ def night(story):
         story.store.put_device(story.gpu)
         for case, value in seconds.items():
             record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
-            binary = story.store.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
+            binary = story.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
             for replica in range(replicas):
                 told = {} if joules is None else {"metrics": {"energy_j": joules}}
                 teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **told)

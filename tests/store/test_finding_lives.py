@@ -310,6 +310,6 @@ def test_a_confirmation_under_a_former_name_is_an_answer(story, tiled):
     story.store.put_confirmation(asked)
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     story.run(renamed)
-    assert story.store.measured_again(second) == {story.series(renamed)}
+    assert story.store.measured_again([second]) == {story.series(renamed)}
     (answer,) = story.store.confirmations(second)
     assert (answer.suspect.series, answer.suspect.judgement.candidate_s) == (story.series(renamed), judged.candidate_s)
