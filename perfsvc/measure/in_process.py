@@ -5,6 +5,7 @@ whose fault ends its process ends the run. So they open the fake device alone.
 """
 
 import contextlib
+import gc
 import socket
 from collections import deque
 from types import TracebackType
@@ -66,6 +67,7 @@ class InProcessWorker:
         """Measures a case."""
         assert self._bench is not None  # noqa: S101 - a lane sends nothing to a worker that is not ready
         job = job_of(task, replica, arrays, known)
+        gc.freeze()  # the collection before sampling need not look through all that the run holds
         self._say(self._bench.measured(job, task.modules, arrays.descriptors))
 
     def hear(self) -> Ready | Refused | Measured:
@@ -74,8 +76,9 @@ class InProcessWorker:
         return self._said.popleft()
 
     def dismiss(self, *, kill: bool = False) -> None:  # noqa: ARG002 - it is at nothing that could be cut short
-        """Closes its device."""
+        """Closes its device; what it put out of the collector's sight belongs to a process that goes on."""
         self._held.close()
+        gc.unfreeze()
         self.socket.close()
         self._bell.close()
 
