@@ -1,0 +1,42 @@
+"""The page of simulated nights: built once, and looked through for what has to be there."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsvc.model import MAX_ERROR
+from perfsvc.report.dashboard import words
+from perfsvc.service import dashboard
+from perfsvc.store import Store
+
+
+@dataclass(frozen=True)
+class Built:
+    """What building the pages came to.
+
+    Attributes:
+        findings: how many of them are of findings; ``series`` how many of series.
+        missing: the pages of findings and series that are not there.
+    """
+
+    wall_s: float
+    cpu_s: float
+    pages: int
+    findings: int
+    series: int
+    missing: tuple[str, ...]
+    bytes: int
+
+
+def build(store: Store, folder: Path, last_night: int) -> Built:
+    """Builds them into a folder, as the last night of many does."""
+    began, used = time.perf_counter(), time.process_time()
+    written = {page.relative_to(folder).as_posix(): page for page in dashboard.build(store, folder)}
+    wall_s, cpu_s = time.perf_counter() - began, time.process_time() - used
+    findings = {words.finding_page(one.id) for one in store.findings(every=True)}
+    # A series of errors has a page where something was told of it, and of these nothing is.
+    series = {words.page_of(one) for one in store.levels(last_night) if one.metric != MAX_ERROR}
+    there = {name for name, page in written.items() if page.stat().st_size}
+    size = sum(page.stat().st_size for page in written.values())
+    missing = tuple(sorted((findings | series) - there))
+    return Built(wall_s, cpu_s, len(written), len(findings & there), len(series & there), missing, size)

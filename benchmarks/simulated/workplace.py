@@ -1,0 +1,143 @@
+"""Where simulated nights are held: a repository of a suite, a database and a script of the fake device."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from simulated.planted import Commit, Plan
+
+from perfsvc import suite
+from perfsvc.build.fake import FakeToolchain
+from perfsvc.model import digest
+from perfsvc.suite import Inputs, Selection
+
+WITHIN, BETWEEN = 0.004, 0.003
+"""Noise of samples and of replicas: a night's level of three replicas then has a standard deviation of 0.18 %."""
+
+BENCH = '''"""A benchmark of simulated nights: the fake device decides how long its variants take."""
+
+import numpy as np
+
+from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
+
+
+def inputs(rng, n):
+    return {{"a": rng.standard_normal(n, dtype=np.float32)}}
+
+
+def reference(a):
+    return 2.0 * a.astype(np.float64)
+
+
+def variant(number):
+    return Variant(
+        f"v{{number}}",
+        source="first.cu" if number < {half} else "second.cu",
+        entry="scale",
+        grid=1,
+        block=64,
+        args=("out", "a", "n"),
+        params={{"VARIANT": number}},
+    )
+
+
+benchmark = Benchmark(
+    axes={{"n": (64,)}},
+    smoke={{"n": 64}},
+    inputs=inputs,
+    outputs={{"out": output("float32", lambda n: n)}},
+    reference=reference,
+    tolerance=Tolerance(max=1e-6, mean=1e-7),
+    work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n, flops=n),
+    variants=[variant(number) for number in range({variants})],
+)
+'''
+SOURCE = 'extern "C" __global__ void scale(float* out, const float* a, int n) {}\n'
+
+
+class Workplace:
+    """A folder in which the nights of a plan are held; ``seed`` decides all of their noise.
+
+    Commits are commits, and binaries are built from them: every binary that ever was keeps its speed.
+    """
+
+    def __init__(self, folder: Path, plan: Plan, seed: int) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.database = folder / "perfsvc.db"
+        self.suite = folder / "repository" / "kernels"
+        self.script = folder / "script.json"
+        self._seed = seed
+        self._seconds: dict[str, float] = {}  # of each binary that ever was, by its digest
+        self._cases: dict[str, str] = {}  # its case
+        self._now = {case: 1e-4 * number for number, case in enumerate(sorted(plan.cases), start=1)}
+        for number in range(plan.benchmarks):
+            self._write(self.suite / f"b{number}")
+        self._git("init", "--quiet", "--initial-branch", "main")
+        self._commit("Begin", Selection())
+
+    @property
+    def bytes(self) -> int:
+        """What the database takes on the disk, with what it has not yet put in its place."""
+        return sum(path.stat().st_size for path in self.folder.glob(f"{self.database.name}*"))
+
+    def _write(self, home: Path) -> None:
+        home.mkdir(parents=True)
+        (home / "bench.py").write_text(BENCH.format(half=self.plan.variants // 2, variants=self.plan.variants))
+        for name in ("first.cu", "second.cu"):
+            (home / name).write_text(f"// {home.name}\n{SOURCE}")
+
+    # --- code --------------------------------------------------------------------------------------------------------
+
+    def commit(self, changes: Sequence[Commit]) -> None:
+        """Changes code and commits it, all at once."""
+        for one in changes:
+            with (self.suite / one.path).open("a") as source:
+                source.write(f"// night {one.night}\n")
+            for case in self._now:
+                if fnmatch(case, one.cases):
+                    self._now[case] *= one.factor
+        touched = {one.path.partition("/")[0]: one.path for one in changes}
+        self._commit(", ".join(touched.values()), Selection(tuple(touched)))
+
+    def _commit(self, message: str, touched: Selection) -> None:
+        """Commits, and notes how long the binaries that came of it take."""
+        self._git("add", "--all")
+        self._git("commit", "--quiet", "--message", message)
+        compiler = FakeToolchain()
+        for spec in suite.discover(self.suite).resolve(touched, "smoke", Inputs()):
+            case = f"{spec.case.benchmark}/{spec.case.variant}"
+            (unit,) = spec.units
+            binary = digest(compiler.compile(unit))
+            self._seconds.setdefault(binary, self._now[case])
+            self._cases[binary] = case
+
+    def _git(self, *words: str) -> None:
+        who = ("-c", "user.name=A Person", "-c", "user.email=person@example.org")
+        subprocess.run(["git", "-C", self.suite.parent, *who, *words], check=True, capture_output=True)
+
+    # --- times -------------------------------------------------------------------------------------------------------
+
+    def play(self, night: int, stage: str) -> None:
+        """Writes the script of a night, its noise another one at each stage."""
+        blowing = self.plan.weather(night)
+
+        def seconds(binary: str) -> float:
+            weathered = self._seconds[binary]
+            for one in blowing:
+                weathered *= one.factor if fnmatch(self._cases[binary], one.cases) else 1.0
+            return weathered
+
+        noise = f"{self._seed}/{night}/{stage}"
+        told = {
+            "cases": {
+                binary: {"seconds": seconds(binary), "within": WITHIN, "between": BETWEEN} for binary in self._seconds
+            },
+            "driver": self.plan.driver(night),
+            "seed": int(digest(noise.encode())[:8], 16),
+        }
+        new = self.script.with_suffix(".new")
+        new.write_text(json.dumps(told))
+        new.replace(self.script)
