@@ -237,7 +237,7 @@ class FakeDevice:
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
         """What launches hand out from now on, unless they cache their result."""
         if not (self._fault == "caches" and self._results):
-            self._results = {name: ref.astype(self._dtypes[name]) for name, ref in expected.items()}
+            self._results = {name: ref.astype(self._dtypes[name], order="C") for name, ref in expected.items()}
 
     def load(self, code: bytes) -> bytes:
         """Any bytes will do."""
@@ -261,11 +261,9 @@ class FakeDevice:
                 self._memory.fill(int(value), self._scratch[arg.buffer], 0)
 
     def _write(self, address: int, result: NDArray[Any]) -> None:
-        target = self._memory.view(address, result.dtype.name, result.shape)
-        target[...] = result + 1 if self._fault == "wrong" else result
+        self._memory.upload(address, result + 1 if self._fault == "wrong" else result)
         if self._fault == "overrun":
-            past = self._memory.view(address + target.nbytes, target.dtype.name, (10,))
-            past[...] = 1
+            self._memory.upload(address + result.nbytes, np.ones(10, result.dtype))
 
     def _commit(self, launch: Launch) -> None:
         match self._fault:

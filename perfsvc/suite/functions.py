@@ -4,11 +4,15 @@ import difflib
 import inspect
 import traceback
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 from perfsvc.suite.authoring import Function
 from perfsvc.suite.problem import Problem
 
+MOST_KEPT = 256
+"""Functions whose parameters are known."""
 _NAMED = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -41,7 +45,7 @@ def unknown_names(
 ) -> Iterator[Problem]:
     """A problem for each parameter of a function, beyond the first ``skip``, that is not among the known names."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())[skip:]
+        parameters = _parameters(function)[skip:]
     except (TypeError, ValueError):
         yield Problem(f"{what} does not say what its parameters are called", line, "wrap it in a lambda")
         return
@@ -68,8 +72,20 @@ def line_of(function: Function, default: int) -> int:
     return code.co_firstlineno if code else default
 
 
+def _parameters(function: Function) -> tuple[inspect.Parameter, ...]:
+    """A callable's parameters; the same functions are asked for theirs at every point and by every variant."""
+    return _looked_up(function) if isinstance(function, FunctionType) else _look_up(function)
+
+
+def _look_up(function: Function) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
+
+
+_looked_up = lru_cache(maxsize=MOST_KEPT)(_look_up)
+
+
 def _asked(function: Function, names: Collection[str]) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
+    parameters = _parameters(function)
     asked = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return asked + [name for name in names if name not in asked]
