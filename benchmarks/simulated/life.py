@@ -1,7 +1,6 @@
 """Simulated nights, lived one after the other, and what they cost."""
 
 import cProfile
-import gc
 import pstats
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -40,10 +39,9 @@ class Lived:
 
 def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived]:
     """Goes through the nights of a plan, and tells of each when it is over; prints what those ``profiled`` do."""
-    with InProcess() as servers, watching():
+    with InProcess() as servers:
         for night in range(1, workplace.plan.nights + 1):
             began = time.perf_counter()
-            tidy(night)
             happen(workplace, night)
             stages = Stages(workplace, night)
             around_s, used = time.perf_counter() - began, time.process_time()
@@ -103,35 +101,11 @@ class Stages:
             self._workplace.play(self._night, stage)
             self.around_s += time.perf_counter() - began
 
-    def step(self, what: str) -> None:  # noqa: ARG002 - as every progress
-        """A measurement is done, and the collector need not go through it (``tidy``)."""
-        gc.freeze()
+    def step(self, what: str) -> None:
+        """Nobody watches."""
 
     def say(self, line: str) -> None:
         """Nobody listens."""
-
-
-def tidy(night: int) -> None:
-    """Has the collector take what earlier nights left, and spares it what stays; all is in its sight every tenth night.
-
-    Before it samples a case a worker collects all garbage, which is soon done in a process of its own. In this one it
-    goes through perfsvc and all that perfsvc imports, 300 times a night: 31 s of the processor. With what was there
-    before the night out of its sight it takes 1.4 s, and 0.1 s with each measurement out of its sight too as that is
-    done (``Stages.step``), garbage among it.
-    """
-    if night % 10 == 0:
-        gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-
-
-@contextmanager
-def watching() -> Iterator[None]:
-    """The collector sees everything again behind the block."""
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextmanager
