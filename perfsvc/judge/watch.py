@@ -86,8 +86,11 @@ def watch_many(
         raise ValueError(f"{len(many)} series have as many groups, not {len(groups)}")
 
     def believed(rows: Ints, found: Floats) -> NDArray[np.bool_]:
+        high: NDArray[np.bool_] = found >= LEAST_SCORE
+        if not high.any():
+            return high
         theirs = None if groups is None else [groups[row] for row in rows]
-        return (found >= LEAST_SCORE) & discoveries(_chance(found), theirs, FALSE_SHARE)
+        return high & discoveries(_chance(found), theirs, FALSE_SHARE)
 
     return _watched(many, segments, believed)
 

@@ -1,7 +1,7 @@
 """What came of measuring suspects again: the decision, and what both sides were measured to take."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -109,10 +109,10 @@ class Confirmed:
         with transaction(self._engine, writes=False) as connection:
             return _of_run(connection, run)
 
-    def measured_again(self, run: int) -> set[Series]:
-        """The suspects of a run that were measured again, under the present names of their cases."""
+    def measured_again(self, runs: Collection[int]) -> set[Series]:
+        """The suspects of some runs that were measured again, under the present names of their cases."""
         with transaction(self._engine, writes=False) as connection:
-            return {_series(row) for row in connection.execute(_named(Confirmations.run_id == run))}
+            return {_series(row) for row in connection.execute(_named(Confirmations.run_id.in_(runs)))}
 
 
 def _put(connection: Connection, confirmation: Confirmation) -> None:

@@ -12,7 +12,7 @@ from perfsvc import judge
 from perfsvc.model import BESIDE, MAX_ERROR, Direction, Finding, Judgement, Series, Shift, Suspect, Verdict
 from perfsvc.report import units
 from perfsvc.service.judging.changes import Change
-from perfsvc.service.judging.sides import sides_of
+from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Night, Place, Store
 
 NIGHTS = 200
@@ -30,7 +30,11 @@ QUIET = judge.COMPARED - judge.MOVES.keys()
 
 
 def alerts(
-    store: Store, run: int, judged: Mapping[Series, Judgement], thresholds: judge.Thresholds = NO_RULES
+    store: Store,
+    run: int,
+    judged: Mapping[Series, Judgement],
+    thresholds: judge.Thresholds = NO_RULES,
+    sides_of: SidesOf | None = None,
 ) -> dict[Series, Suspect]:
     """What the histories of tonight's times and metrics say, where the verdict does not say it itself.
 
@@ -49,7 +53,7 @@ def alerts(
     values, segments = _matrix(watched.values(), runs)
     groups = [f"{one.series.device} {one.series.case.benchmark} {one.series.metric}" for one in watched]
     raised = judge.watch_many(values, groups, segments)
-    history = _History(store, runs)
+    history = _History(store, runs, sides_of or SidesOf(store))
     found = [
         history.suspect(judgement, change)
         for judgement, of_series, row, of_segment in zip(watched, raised, values, segments, strict=True)
@@ -64,16 +68,17 @@ class _History:
 
     store: Store
     runs: Sequence[int]
+    sides_of: SidesOf
 
     def stands(self, judgement: Judgement, change: Change) -> bool:
         """Whether the alert of a change says something that nobody has answered."""
         if change.alert.night < len(self.runs) - 1 - WAITS or self._accepted(judgement, change):
             return False
-        since = self.runs[change.alert.night : -1]
+        since = tuple(self.runs[change.alert.night : -1])
         if not since:
             return True
         series = judgement.series
-        again = any(series in self._measured_again(run) for run in since)
+        again = series in self._measured_again(since)
         # Tonight is among them: what it settled already must not look like news to whoever settles it once more.
         return not again and not any(_tells(one, series, [*since, self.runs[-1]]) for one in self._findings)
 
@@ -107,7 +112,7 @@ class _History:
         old, new = ran.get(before), ran.get(self.runs[-1])
         if old is not None and old == new:
             return True
-        told = sides_of(self.store, [replace(judgement, baseline_run=before)]).get(judgement.series)
+        told = self.sides_of([replace(judgement, baseline_run=before)]).get(judgement.series)
         return told is not None and told.code
 
     def _accepted(self, judgement: Judgement, change: Change) -> bool:
@@ -121,7 +126,7 @@ class _History:
         return cache(lambda place: self.store.ran(place, self.runs))
 
     @cached_property
-    def _measured_again(self) -> Callable[[int], Container[Series]]:
+    def _measured_again(self) -> Callable[[tuple[int, ...]], Container[Series]]:
         return cache(self.store.measured_again)
 
     @cached_property

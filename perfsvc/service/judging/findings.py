@@ -30,33 +30,43 @@ RAISED = frozenset({Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that someone should look at."""
 
 
-def suspects_of(store: Store, run: int, *, threshold: judge.Asked = None) -> list[Suspect]:
+def suspects_of(store: Store, run: int, *, threshold: judge.Asked = None, found: Doubts | None = None) -> list[Suspect]:
     """The suspects of a run that has been judged, which somebody should measure again; nothing is written.
 
     They are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``), but nothing
     that was measured again already, that a person wants to hear no more of, or that is no more than the recovery of a
     finding. What moved furthest comes first.
+
+    Args:
+        store: holds the run.
+        run: which.
+        threshold: the smallest relevant change as a fraction, or rules; None for each kind of device's default.
+        found: the run's ``doubts``, where somebody has worked them out since its verdicts were stored.
     """
-    found = doubts(store, run, store.verdicts(run), threshold=threshold)
-    answered, unheard = store.measured_again(run), ignored(store.findings())
+    found = found or doubts(store, run, store.verdicts(run), threshold=threshold)
+    answered, unheard = store.measured_again([run]), ignored(store.findings())
     wanted = [
         one for one in found.to_confirm if one.series not in answered and (one.series, one.direction) not in unheard
     ]
     left = sorted(wanted, key=_size, reverse=True)
-    return left if store.run(run).provenance.dirty else _untold(store, run, left, _back(store, run, found, threshold))
+    if not left or store.run(run).provenance.dirty:
+        return left
+    return _untold(store, run, left, _back(store, run, found, threshold))
 
 
-def settle(store: Store, run: int, *, threshold: judge.Asked = None) -> Settled:
+def settle(store: Store, run: int, *, threshold: judge.Asked = None, found: Doubts | None = None) -> Settled:
     """Brings the findings up to date with a run that has been judged, by its stored verdicts and confirmations.
 
     Findings whose series are all back are resolved, by the rules or the usual thresholds and not by a command's. What
     moved at once on a board with unchanged code is laid to the environment; what measuring again laid to the code, to a
     new compiler or to the environment is, too. Of each cause there is one finding. A run with uncommitted changes
     raises and resolves nothing: it is an experiment. All is one transaction, and doing it again changes nothing.
+
+    The arguments are those of ``suspects_of``: what is measured again tonight changes nothing of the doubts themselves.
     """
     if store.run(run).provenance.dirty:
         return Settled()
-    found = doubts(store, run, store.verdicts(run), threshold=threshold)
+    found = found or doubts(store, run, store.verdicts(run), threshold=threshold)
     blamed = [*_together(found), *_confirmed(store, run)]
     return store.settle_findings(run, _back(store, run, found, threshold), _blames(store, run, blamed))
 
@@ -136,8 +146,6 @@ def _left(findings: Iterable[Finding]) -> list[Series]:
 
 def _untold(store: Store, run: int, suspects: Sequence[Suspect], back: Iterable[tuple[int, Series]]) -> list[Suspect]:
     """The suspects that are more than the recovery of a finding, which a history may see nights after its verdict."""
-    if not suspects:
-        return []
     recovered_in = _recovered_in(store.findings(every=True), run, set(back))
 
     def is_told(suspect: Suspect) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from perfsvc.model import Cause, Environment, Suspect
-from perfsvc.service.judging.sides import sides_of
+from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Built, Place, Store
 
 
@@ -59,7 +59,7 @@ class Origins:
             return None
         if then.binary == tonight.binary:
             return True
-        told = sides_of(self.store, [replace(suspect.judgement, baseline_run=run)]).get(series)
+        told = self._sides_of([replace(suspect.judgement, baseline_run=run)]).get(series)
         return told is not None and told.code
 
     def _commits(self, since: int) -> str:
@@ -85,6 +85,10 @@ class Origins:
     def _nights(self) -> Mapping[int, str]:
         """The commits of the nights up to this one, by their numbers, newest first."""
         return self.store.commits(self.run)
+
+    @cached_property
+    def _sides_of(self) -> SidesOf:
+        return SidesOf(self.store)
 
     @cached_property
     def _built(self) -> Callable[[int], Mapping[Place, Built]]:

@@ -1,6 +1,7 @@
 """What the two sides of a judgement have in common beside their times: code, source, compiler, driver."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -10,28 +11,47 @@ from perfsvc.model import Call, Environment, Judgement, ReplayRecord, Series
 from perfsvc.store import BinaryRow, Store
 
 
-def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, Sides]:
-    """What is known of the sides of each judgement that compares two levels.
+class SidesOf:
+    """Tells what is known of the sides of each judgement that compares two levels; what it reads, it reads once.
 
     Absent is what cannot be known: a level that another board lent, a case without a binary, and Python variants, whose
     code is in packages that nobody stored.
 
     The code is the same where the binaries are the same, or where their replay records are equal but for the case's
     name and the modules are equal in all that runs (``elf.code_digest``).
+
+    Args:
+        store: holds the runs of the judgements, all of which have ended.
     """
-    built = cache(store.built)
-    pairs: dict[Series, _Pair] = {}
-    for judgement in judgements:
-        if judgement.verdict not in COMPARED or judgement.baseline_run is None or judgement.candidate_run is None:
-            continue
-        place = (judgement.series.device, judgement.series.case, judgement.series.mode)
-        before, after = (built(run).get(place) for run in (judgement.baseline_run, judgement.candidate_run))
-        if before and after and before.binary is not None and after.binary is not None:
-            pairs[judgement.series] = _Pair(before.binary, after.binary, before.environment, after.environment)
-    binaries = store.binaries({binary for pair in pairs.values() for binary in (pair.old, pair.new)})
-    code = _Code(store)
-    told = {series: _sides(pair, binaries, code) for series, pair in pairs.items()}
-    return {series: sides for series, sides in told.items() if sides}
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._built = cache(store.built)
+        self._binaries: dict[int, BinaryRow] = {}
+        self._code = _Code(store)
+
+    def __call__(self, judgements: Iterable[Judgement]) -> dict[Series, Sides]:
+        """The sides of some judgements."""
+        pairs: dict[Series, _Pair] = {}
+        for judgement in judgements:
+            if judgement.verdict not in COMPARED or judgement.baseline_run is None or judgement.candidate_run is None:
+                continue
+            place = (judgement.series.device, judgement.series.case, judgement.series.mode)
+            before, after = (self._built(run).get(place) for run in (judgement.baseline_run, judgement.candidate_run))
+            if before and after and before.binary is not None and after.binary is not None:
+                pairs[judgement.series] = _Pair(before.binary, after.binary, before.environment, after.environment)
+        self._read({binary for pair in pairs.values() for binary in (pair.old, pair.new)})
+        told = {series: _sides(pair, self._binaries, self._code) for series, pair in pairs.items()}
+        return {series: sides for series, sides in told.items() if sides}
+
+    def _read(self, binaries: AbstractSet[int]) -> None:
+        if unknown := binaries - self._binaries.keys():
+            self._binaries |= self._store.binaries(unknown)
+
+
+def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, Sides]:
+    """What ``SidesOf`` tells of some judgements, for whoever asks once."""
+    return SidesOf(store)(judgements)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from perfsvc.model import Cause, Direction, Judgement, Series, Shift, Suspect
 from perfsvc.report import units
 from perfsvc.service.judging.alerts import alerts
 from perfsvc.service.judging.clocks import cycles_of
-from perfsvc.service.judging.sides import sides_of
+from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Store
 
 
@@ -37,9 +37,12 @@ def doubts(store: Store, run: int, judgements: Iterable[Judgement], *, threshold
     the verdict has told of already.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    raised = alerts(store, run, judged, judge.lasting(threshold))
+    sides_of = SidesOf(store)
+    raised = alerts(store, run, judged, judge.lasting(threshold), sides_of)
     alerted = {series: one.judgement for series, one in raised.items()}
-    sides = sides_of(store, [*judged.values(), *alerted.values()])
+    if not raised and not any(one.verdict in judge.MOVES for one in judged.values()):
+        return Doubts((), (), tuple(judged.values()), frozenset())
+    sides = sides_of([*judged.values(), *alerted.values()])
     # What most cases of a board do shows only beside those that raised nothing.
     caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(cache(store.levels), alerted.values()))
     now = judged | {one.series: one for one in caused if one.series in raised}

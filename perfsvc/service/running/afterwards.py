@@ -16,6 +16,7 @@ from perfsvc.service.confirming.turns import Means
 from perfsvc.service.judging import policy
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.service.judging.findings import suspects_of
+from perfsvc.service.judging.suspects import Doubts
 from perfsvc.service.profiling.profile import Under
 from perfsvc.service.profiling.why import explain_confirmed
 from perfsvc.service.progress import Progress
@@ -55,13 +56,21 @@ def means_of(
 
 
 def confirm_suspects(
-    store: Store, run: int, means: Means, progress: Progress, stopping: Stopping = never
+    store: Store,
+    run: int,
+    means: Means,
+    progress: Progress,
+    stopping: Stopping = never,
+    *,
+    found: Doubts | None = None,
 ) -> list[Confirmation]:
     """Measures again what of a run's suspects was not measured again yet, and returns what came of that.
 
-    What came of all of them is said of the verdicts. From when it is ``stopping`` on none is begun.
+    What came of all of them is said of the verdicts. From when it is ``stopping`` on none is begun. ``found`` is as in
+    ``suspects_of``.
     """
-    again = confirm_all(store, suspects_of(store, run, threshold=means.threshold), means, progress, stopping)
+    suspects = suspects_of(store, run, threshold=means.threshold, found=found)
+    again = confirm_all(store, suspects, means, progress, stopping)
     store.put_verdicts(run, with_causes(store.verdicts(run), store.confirmations(run)))
     return again
 

@@ -24,6 +24,7 @@ from perfsvc.model import (
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.confirming.confirm_all import with_causes
 from perfsvc.service.judging.findings import ignored, settle
+from perfsvc.service.judging.suspects import doubts
 from perfsvc.service.profiling.profile import Under
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.running.afterwards import (
@@ -120,6 +121,7 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
         )
         instruments = instruments_of(resolved.targets, binaries)
         judgements = judge_measured(store, recorder.run, request)
+        found = doubts(store, recorder.run, store.verdicts(recorder.run), threshold=request.threshold)
         confirmations: list[Confirmation] = []
         explained: list[Explained] = []
         if request.confirm:
@@ -132,9 +134,9 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
                 servers=workers.servers,
                 say=progress.say,
             )
-            confirmations = confirm_suspects(store, recorder.run, means, progress)
+            confirmations = confirm_suspects(store, recorder.run, means, progress, found=found)
             judgements = with_causes(judgements, confirmations)
-        settle(store, recorder.run, threshold=request.threshold)
+        settle(store, recorder.run, threshold=request.threshold, found=found)
         unheard = ignored(store.findings())
         if request.profile:
             under = Under(resolved.devices, instruments, say=progress.say)
