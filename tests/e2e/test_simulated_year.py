@@ -1,0 +1,98 @@
+"""A small year on the fake device: what is planted is found, and nothing else; benchmarks/ has a whole one."""
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from perfsvc.store import Store
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """The modules that the benchmark is made of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        names = ("planted", "workplace", "life", "found", "pages")
+        yield SimpleNamespace(**{name: importlib.import_module(f"simulated.{name}") for name in names})
+
+
+def planned(planted):
+    """Twenty cases and two dozen nights; each change is beyond three times what noise makes of a night."""
+    step, commit = planted.step, planted.Commit
+    return planted.Plan(
+        nights=24,
+        benchmarks=4,
+        variants=5,
+        planted=(
+            planted.rebuilt("a commit without speed", 3, "b0/second.cu", "b0/v[2-4]"),
+            step("a step", [commit(5, "b1/first.cu", "b1/v[01]", 1.08)], back=9),
+            planted.spike("a spike", 7, "b3/*", 1.1),
+            planted.improvement("an improvement", commit(10, "b0/first.cu", "b0/v[01]", 0.92)),
+            planted.driver("a driver", 12, "590.12", 1.08, accepted=14),
+            planted.slow_board("a slow board", 16, 3, 1.1),
+            step("a late step", [commit(22, "b2/second.cu", "b2/v[2-4]", 1.08)]),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def year(simulated, tmp_path_factory):
+    """The nights, and what has come of them."""
+    folder = tmp_path_factory.mktemp("year")
+    plan = planned(simulated.planted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFSVC_CACHE", str(folder / "cache"))
+        patch.setenv("PERFSVC_LOCKS", str(folder / "locks"))
+        workplace = simulated.workplace.Workplace(folder, plan, seed=1)
+        lived = list(simulated.life.live(workplace))
+        with Store.open(workplace.database) as store:
+            told, of_nothing = simulated.found.read(store, plan)
+            built = simulated.pages.build(store, folder / "site", plan.nights)
+    return SimpleNamespace(plan=plan, lived=lived, told=told, of_nothing=of_nothing, built=built)
+
+
+def test_the_findings_are_those_that_were_planted(simulated, year):
+    found = {
+        one.planted.name: [(each.cause, each.first_run, each.state, len(each.moved), one.back) for each in one.findings]
+        for one in year.told
+    }
+    assert found == {
+        "a commit without speed": [],
+        "a step": [("kernel", 5, "resolved", 2, (9,))],
+        "a spike": [],
+        "an improvement": [],
+        "a driver": [("environment", 12, "accepted", 20, (None,))],
+        "a slow board": [("environment", 16, "resolved", 20, (19,))],
+        "a late step": [("kernel", 22, "open", 3, (None,))],
+    }
+    assert year.of_nothing == []
+    assert [str(one) for one in simulated.found.claims_of(year.told, year.of_nothing) if not one.holds] == []
+
+
+def test_an_improvement_is_taken_by_its_verdict(year):
+    (improvement,) = [one for one in year.told if one.planted.improves]
+    assert not improvement.missing
+
+
+def test_the_page_that_is_built_once_has_all_of_it(year):
+    assert year.built.missing == ()
+    assert (year.built.findings, year.built.series) == (4, 20)
+
+
+def test_only_suspects_are_measured_again(year):
+    """What a step slowed, while it stands; and under a new driver what is another binary than its baseline's."""
+    assert {one.night: one.suspects for one in year.lived if one.suspects} == {
+        **dict.fromkeys(range(5, 9), 2),
+        12: 3 + 2,
+        **dict.fromkeys(range(22, 25), 3),
+    }
+
+
+def test_every_part_of_the_nights_makes_the_database_grow_by_about_the_same(simulated, year):
+    grown = [part.bytes_a_night for part in simulated.life.tenths(year.lived)]
+    assert len(grown) == 10
+    assert max(grown[1:]) < 1.5 * min(grown[1:])
