@@ -161,6 +161,5 @@ def bend(lived: Sequence[Lived]) -> float:
     third = len(lived) // 3
     if not third:
         return 0.0
-    second = lived[2 * third].bytes - lived[third].bytes
-    last = lived[3 * third - 1].bytes - lived[2 * third - 1].bytes
-    return 100 * (last / second - 1)
+    first, second, last = (lived[part * third - 1].bytes for part in (1, 2, 3))
+    return 100 * ((last - second) / (second - first) - 1)

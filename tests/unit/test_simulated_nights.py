@@ -1,0 +1,178 @@
+"""What benchmarks/simulated says of findings that are and are not what was planted; tests/e2e lives a small year."""
+
+import importlib
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Mode, Moved, Series
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A module of the benchmark."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return lambda name: importlib.import_module(f"simulated.{name}")
+
+
+@pytest.fixture
+def plan(module):
+    """A step that is taken back, a spike and an improvement."""
+    planted = module("planted")
+    return planted.Plan(
+        nights=20,
+        benchmarks=3,
+        variants=2,
+        planted=(
+            planted.step("a step", [planted.Commit(4, "b0/first.cu", "b0/*", 1.05)], delay=2, back=8),
+            planted.spike("a spike", 6, "b1/*", 1.1),
+            planted.improvement("an improvement", planted.Commit(9, "b2/first.cu", "b2/v0", 0.9)),
+        ),
+    )
+
+
+def moved(case, back=None, direction=Direction.SLOWER):
+    benchmark, variant = case.split("/")
+    series = Series(Case(benchmark, variant, (("n", 64),), 1), "FAKE-0", "Fake GPU", "time", Mode.COLD)
+    return Moved(series, 1.05, 1.04, 1.06, 3, 1e-4, 1.05e-4, 7, recovered_run=back, direction=direction)
+
+
+def finding(*places, night=4, cause=Cause.KERNEL, state=FindingState.RESOLVED):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Finding(night, cause, "", night, night, state, "", "", "", at, moved=places)
+
+
+STEP = finding(moved("b0/v0", 8), moved("b0/v1", 8))
+IMPROVED = {9: {"b2/v0"}}
+
+
+@pytest.fixture
+def failing(module, plan):
+    """What does not hold of some findings."""
+    found = module("found")
+
+    def of(*findings, improved=IMPROVED):
+        told = found.outcomes(plan, findings, improved)
+        return {one.what for one in found.claims_of(told, found.unplanted(plan, findings)) if not one.holds}
+
+    return of
+
+
+def test_just_what_was_planted_is_exact(module, plan, failing):
+    found = module("found")
+    assert failing(STEP) == set()
+    told = found.outcomes(plan, [STEP], IMPROVED)
+    assert [one.exact for one in told] == [True] * 3
+    step, spike, improvement = found.rows_of(plan, told)
+    assert step == ["a step", "4", "2", "4 kernel", "4", "2", "0", "0", "8", "resolved", "yes"]
+    assert (spike[3], improvement[3]) == ("none", "improved")
+
+
+def test_a_finding_that_is_missing_fails_its_claims(module, plan, failing):
+    assert failing() == {
+        "a step: findings beside the one",
+        "a step: cases that are missing",
+        "a step: other nights of recovery than 8",
+    }
+    row, *_ = module("found").rows_of(plan, module("found").outcomes(plan, [], IMPROVED))
+    assert row[3:] == ["none", "-", "0", "2", "one missing", "-", "-", "NO"]
+
+
+def test_two_findings_of_one_thing_are_one_too_many(failing):
+    halves = [finding(moved(case, 8)) for case in ("b0/v0", "b0/v1")]
+    assert failing(*halves) == {"a step: findings beside the one"}
+
+
+def test_a_case_may_neither_be_missing_nor_be_back_on_another_night_nor_stay(failing):
+    assert failing(finding(moved("b0/v0", 8))) == {"a step: cases that are missing"}
+    for night in (9, None):
+        late = finding(moved("b0/v0", 8), moved("b0/v1", night))
+        assert failing(late) == {"a step: other nights of recovery than 8"}
+
+
+def test_a_finding_has_to_end_as_it_is_to(failing):
+    assert failing(replace(STEP, state=FindingState.OPEN)) == {"a step: findings that are not resolved"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        finding(moved("b0/v0", 8), night=6),
+        finding(moved("b0/v0", 8), cause=Cause.ENVIRONMENT),
+        finding(moved("b0/v0", 8, Direction.FASTER)),
+        finding(moved("b0/v0", 8), moved("b2/v1", 8)),
+    ],
+    ids=["late", "of another cause", "the other way", "with another case"],
+)
+def test_what_answers_nothing_is_a_finding_of_nothing(failing, other):
+    assert failing(STEP, other) == {"findings of nothing"}
+
+
+@pytest.mark.parametrize(("night", "is_of_it"), [(5, False), (6, True), (20, True), (21, False)])
+def test_what_tells_of_the_cases_of_a_spike_soon_after_is_raised_of_it(failing, night, is_of_it):
+    raised = finding(moved("b1/v0"), night=night, state=FindingState.OPEN)
+    assert failing(STEP, raised) == {"findings of nothing", *(["a spike: findings raised of it"] if is_of_it else [])}
+
+
+def test_an_improvement_is_to_be_taken_by_its_verdict(failing):
+    assert failing(STEP, improved={9: {"b2/v1"}}) == {"an improvement: cases that no verdict took"}
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_is_taken_back_leaves_no_change(plan):
+    (there,), (back,) = plan.commits(4), plan.commits(8)
+    assert (there.path, there.cases) == (back.path, back.cases)
+    assert there.factor * back.factor == pytest.approx(1.0)
+
+
+def test_weather_blows_on_its_nights_and_a_driver_stays(module):
+    planted = module("planted")
+    things = (planted.slow_board("a board", 3, 2, 1.1), planted.driver("a driver", 7, "2.0", 1.2))
+    plan = planted.Plan(9, 1, 1, things)
+    assert [[one.factor for one in plan.weather(night)] for night in range(2, 9)] == [
+        *([], [1.1], [1.1], [], []),
+        *([1.2], [1.2]),
+    ]
+    assert [plan.driver(night) for night in (6, 7, 9)] == [planted.FIRST_DRIVER, "2.0", "2.0"]
+    assert plan.planted[0].expected.back == 5
+
+
+def test_a_year_has_all_that_is_to_be_found(module):
+    plan = module("year").a_year()
+    assert (plan.nights, len(plan.cases), plan.measurements) == (365, 100, 300)
+    assert all(plan.moved(one) for one in plan.planted)
+    assert all(commit.night <= plan.nights for one in plan.planted for commit in one.commits)
+    (drift,) = [one for one in plan.planted if one.name == "a drift"]
+    assert len(plan.moved(drift)) == 5
+    assert len({one.night for one in drift.commits}) == 12
+
+
+# --- what nights cost ------------------------------------------------------------------------------------------------
+
+
+def nights(life, sizes):
+    return [life.Lived(number, 1.0, 0.5, 0.1, size, number % 2) for number, size in enumerate(sizes, start=1)]
+
+
+def test_growth_is_told_by_tenths(module):
+    life = module("life")
+    lived = nights(life, [1000, *range(1100, 3000, 100)])  # twenty nights
+    first, second, *others = life.tenths(lived)
+    assert (first.last, first.bytes_after, first.bytes_a_night, first.suspects) == (2, 1100, 550, 1)
+    assert (second.last, second.bytes_a_night, second.wall_s, second.cpu_s) == (4, 100, 1.0, 0.5)
+    assert others[-1].last == 20
+    assert len(life.tenths(lived[:3])) == 3
+    assert life.apiece(lived) == 100
+
+
+def test_growth_that_bends_is_seen(module):
+    life = module("life")
+    assert life.bend(nights(life, range(100, 1300, 100))) == pytest.approx(0.0)
+    steeper = nights(life, [100 * night + 50 * max(0, night - 7) for night in range(12)])
+    assert life.bend(steeper) == pytest.approx(50.0)
