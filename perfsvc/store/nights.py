@@ -1,33 +1,39 @@
 """The nights of a run's series: what each earlier run measured of them, and in which environment."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
 
-from sqlalchemy import Connection, Text, select, type_coerce
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, case, select
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Status
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Mode, Status
 from perfsvc.store.lookup import ENDED, run
 from perfsvc.store.naming import Place, of_cases, own_name, present_cases
-from perfsvc.store.rows import Night
+from perfsvc.store.rows import Nights
 from perfsvc.store.tables import Cases, Measurements, Metrics, Runs
 
 Watched = tuple[Place, str]
 """Of what there is a history: a place, and the metric."""
-_Spot = tuple[int, int, int, str]
-"""A place in the database: lineage, own name, device, mode."""
-_OK = Status.OK.value
-_Measured = Sequence[Any]
-"""What of a measurement is asked for: its id, case, device, mode, run, status, median, maximum error, environment."""
+_Spot = tuple[int, int, int, int]
+"""A place in the database: lineage, own name, device, and the mode's place in ``Mode``."""
+_ELSEWHERE = -1
+"""The number of what was measured at no place of tonight."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Rows = NDArray[np.void]
+"""With columns that have names."""
 
 
-def nights(connection: Connection, number: int, last: int) -> dict[Watched, list[Night]]:
+def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nights]:
     """What the nights up to a run say of all that it measured; see ``Store.nights``.
 
     A year of a suite is some hundred thousand measurements, read every night: so no more is asked of the database than
-    its rows as they lie there, and what belongs together is put together here.
+    its rows as they lie there, and what belongs together is put together here, column by column.
     """
     numbers = _numbers(connection, number, last)
     tonight = connection.execute(
@@ -37,17 +43,27 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, list
     ).all()
     cases = present_cases(tonight)
     places = {
-        (row.lineage_id, row.own_name, row.device_id, row.mode.value): (row.uuid, cases[row.case_id], row.mode)
+        (row.lineage_id, row.own_name, row.device_id, list(Mode).index(row.mode)): (
+            row.uuid,
+            cases[row.case_id],
+            row.mode,
+        )
         for row in tonight
     }
-    lineages = _lineages(connection, {lineage for lineage, *_ in places})
-    named = _named(connection, numbers)
-    histories: dict[Watched, list[Night]] = defaultdict(list)
-    for night, measured in groupby(connection.execute(_measured(numbers)), itemgetter(4)):
-        for spot, rows in _by_spot(measured, lineages).items():
-            for metric, values in _values(rows, named) if spot in places else ():
-                histories[places[spot], metric].append(Night(night, rows[0][8], values))
-    return dict(histories)
+    measured = _rows(connection, _measured(numbers), _MEASURED)
+    spots = _Spots.of(list(places), _lineages(connection, {lineage for lineage, *_ in places}), measured)
+    table = _Table.of(spots.numbers(measured), measured)
+    columns = {TIME: table.column(measured["median_s"]), MAX_ERROR: table.column(measured["max_error"])}
+    columns |= _named(connection, numbers, spots, table)
+    return table.histories(list(places.values()), columns)
+
+
+def _numbers(connection: Connection, number: int, last: int) -> list[int]:
+    """The newest runs of a run's scope up to itself, those with uncommitted changes left out; oldest first."""
+    scope = run(connection, number).provenance.scope
+    earlier = (Runs.id < number, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+    newest = select(Runs.id).where(*earlier).order_by(Runs.id.desc()).limit(last - 1)
+    return [*sorted(connection.scalars(newest)), number]
 
 
 def _lineages(connection: Connection, wanted: Collection[int]) -> Mapping[int, tuple[int, bool]]:
@@ -56,34 +72,36 @@ def _lineages(connection: Connection, wanted: Collection[int]) -> Mapping[int, t
     return {case: (lineage, former) for case, lineage, former in connection.execute(query)}
 
 
-def _by_spot(measured: Iterable[Any], lineages: Mapping[int, tuple[int, bool]]) -> dict[_Spot, list[_Measured]]:
-    """A night's replicas of each place, of cases of some lineages.
+def _rows(connection: Connection, query: Any, as_: np.dtype[np.void]) -> Rows:
+    """The rows of a query of numbers alone, column by column; NULL is NaN.
 
-    A former name that it measured beside another of its lineage stands by itself, as ``naming.own_name`` has it.
+    They come from the driver's cursor: SQLAlchemy's rows would take longer than all that is done with them.
     """
-    replicas: dict[tuple[int, int, str], list[_Measured]] = defaultdict(list)
-    for row in measured:
-        _, case, device, mode, *_ = row
-        if case in lineages:
-            replicas[case, device, mode].append(row)
-    names = Counter(lineages[case][0] for case in {case for case, *_ in replicas})
-    found: dict[_Spot, list[_Measured]] = defaultdict(list)
-    for (case, device, mode), rows in replicas.items():
-        lineage, former = lineages[case]
-        found[lineage, case if former and names[lineage] > 1 else 0, device, mode] += rows
-    return found
+    with connection.execute(query) as result:
+        assert result.cursor is not None  # noqa: S101 - for mypy: a query has one
+        return np.array(result.cursor.fetchall(), as_)
+
+
+_WHERE = (
+    Measurements.run_id,
+    Measurements.case_id,
+    Measurements.device_id,
+    case({mode: place for place, mode in enumerate(Mode)}, value=Measurements.mode),
+)
+"""Of a measurement what tells whose history it is in, and when; the mode by its place in ``Mode``."""
+_PLACED = [("run", np.intp), ("case", np.intp), ("device", np.intp), ("mode", np.intp)]
+_MEASURED = np.dtype(
+    [*_PLACED, ("wrong", np.intp), ("median_s", np.float64), ("max_error", np.float64), ("segment", np.intp)]
+)
+_NAMED = np.dtype([*_PLACED, ("value", np.float64)])
 
 
 def _measured(numbers: Sequence[int]) -> Any:
-    """The measurements of some runs, oldest first; words stay the text that they are stored as."""
+    """The measurements of some runs, oldest first, as ``_MEASURED``."""
     return (
         select(
-            Measurements.id,
-            Measurements.case_id,
-            Measurements.device_id,
-            type_coerce(Measurements.mode, Text),
-            Measurements.run_id,
-            type_coerce(Measurements.status, Text),
+            *_WHERE,
+            case((Measurements.status == Status.OK, 0), else_=1),
             Measurements.median_s,
             Measurements.max_error,
             Measurements.environment_id,
@@ -93,40 +111,151 @@ def _measured(numbers: Sequence[int]) -> Any:
     )
 
 
-def _named(connection: Connection, numbers: Sequence[int]) -> Mapping[int, Sequence[tuple[str, float]]]:
-    """The metrics of these runs' measurements that are judged, by the measurements' ids."""
-    query = (
-        select(Metrics.measurement_id, Metrics.name, Metrics.value)
+def _named(connection: Connection, numbers: Sequence[int], spots: "_Spots", table: "_Table") -> dict[str, Floats]:
+    """The columns of the metrics that are judged."""
+    of_runs = (
+        select(Metrics)
         .join(Measurements, Measurements.id == Metrics.measurement_id)
-        .where(Measurements.run_id.in_(numbers), Metrics.name.not_in(UNJUDGED))
+        .where(Measurements.run_id.in_(numbers), Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None))
     )
-    found: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    for measurement, name, value in connection.execute(query):
-        if value is not None:
-            found[measurement].append((name, value))
+    found: dict[str, Floats] = {}
+    for name in connection.scalars(of_runs.with_only_columns(Metrics.name).distinct().order_by(Metrics.name)).all():
+        query = of_runs.with_only_columns(*_WHERE, Metrics.value).where(Metrics.name == name)
+        rows = _rows(connection, query.order_by(Measurements.run_id, Measurements.replica), _NAMED)
+        found[name] = table.column_of(spots.numbers(rows), rows)
     return found
 
 
-def _values(
-    rows: Sequence[_Measured], named: Mapping[int, Sequence[tuple[str, float]]]
-) -> Iterable[tuple[str, tuple[float, ...]]]:
-    """What the replicas of a case measured one night, by metric; a case that any replica got wrong has no values."""
-    found: dict[str, list[float]] = {}
-    for measurement, *_, status, median_s, max_error, _ in rows:
-        if status != _OK:
-            return [(TIME, ())]
-        if median_s is not None:
-            found.setdefault(TIME, []).append(median_s)
-        if max_error is not None:
-            found.setdefault(MAX_ERROR, []).append(max_error)
-        for metric, value in named.get(measurement, ()):
-            found.setdefault(metric, []).append(value)
-    return [(metric, tuple(values)) for metric, values in found.items()]
+@dataclass(frozen=True, slots=True)
+class _Spots:
+    """Which of tonight's places a measurement belongs to, by their numbers.
+
+    Attributes:
+        places: the number of each.
+        lineages: of the cases that may be at one of them, and whether their names are former ones.
+        apart: the runs, each with a former name, that measured another name of its lineage beside it: there that one
+            stands by itself, as ``naming.own_name`` has it.
+    """
+
+    places: Mapping[_Spot, int]
+    lineages: Mapping[int, tuple[int, bool]]
+    apart: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], measured: Rows) -> Self:
+        """The places, and all that was measured of their lineages."""
+        former = {lineage for lineage, is_former in lineages.values() if is_former}
+        named = [case for case, (lineage, _) in lineages.items() if lineage in former]
+        renamed = measured[np.isin(measured["case"], named)][["run", "case"]] if named else measured[:0]
+        beside: dict[tuple[int, int], set[int]] = defaultdict(set)
+        for number, case_ in set(renamed[["run", "case"]].tolist()):
+            beside[number, lineages[case_][0]].add(case_)
+        apart = frozenset(
+            (number, case_)
+            for (number, _), cases in beside.items()
+            for case_ in cases
+            if len(cases) > 1 and lineages[case_][1]
+        )
+        return cls({place: number for number, place in enumerate(places)}, lineages, apart)
+
+    def numbers(self, rows: Rows) -> Ints:
+        """The number of the place of each measurement; ``_ELSEWHERE`` of those that are at none."""
+        if not rows.size:
+            return np.empty(0, np.intp)
+        device, mode = rows["device"].max() + 1, len(Mode)
+        keys, which = np.unique((rows["case"] * device + rows["device"]) * mode + rows["mode"], return_inverse=True)
+        found: Ints = np.array([self._number(*key, own=0) for key in _parted(keys, device, mode)], np.intp)[which]
+        for number, case_ in self.apart:
+            of_name = np.flatnonzero((rows["run"] == number) & (rows["case"] == case_))
+            found[of_name] = [
+                self._number(case_, *place, own=case_) for place in rows[of_name][["device", "mode"]].tolist()
+            ]
+        return found
+
+    def _number(self, case_: int, device: int, mode: int, *, own: int) -> int:
+        if case_ not in self.lineages:
+            return _ELSEWHERE
+        return self.places.get((self.lineages[case_][0], own, device, mode), _ELSEWHERE)
 
 
-def _numbers(connection: Connection, number: int, last: int) -> list[int]:
-    """The newest runs of a run's scope up to itself, those with uncommitted changes left out; oldest first."""
-    scope = run(connection, number).provenance.scope
-    earlier = (Runs.id < number, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-    newest = select(Runs.id).where(*earlier).order_by(Runs.id.desc()).limit(last - 1)
-    return [*sorted(connection.scalars(newest)), number]
+def _parted(keys: Ints, device: int, mode: int) -> Iterator[tuple[int, int, int]]:
+    """Case, device and mode of the numbers that ``_Spots.numbers`` makes of them."""
+    rest, modes = np.divmod(keys, mode)
+    return zip(*(one.tolist() for one in (*np.divmod(rest, device), modes)), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The nights of all places, one row a night that measured one, ordered by place and run.
+
+    Attributes:
+        order: the measurements of these rows, by their numbers, shape (measurements,).
+        rows: the row of each of those, likewise.
+        first: of each row its first measurement, shape (rows,).
+        places: of each row its place, likewise.
+        runs: the same of its run.
+        segments: and of its environment.
+        right: whether every replica is ok.
+    """
+
+    order: Ints
+    rows: Ints
+    first: Ints
+    places: Ints
+    runs: Ints
+    segments: Ints
+    right: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, places: Ints, measured: Rows) -> Self:
+        """The nights that measurements are of; what is ``_ELSEWHERE`` is in none."""
+        order = _in_order(places, measured)
+        at, runs = places[order], measured["run"][order]
+        begins = np.append(True, (at[1:] != at[:-1]) | (runs[1:] != runs[:-1]))[: order.size]
+        starts = np.flatnonzero(begins)
+        wrong = np.add.reduceat(measured["wrong"][order], starts) if starts.size else starts
+        first = order[starts]
+        return cls(
+            order, np.cumsum(begins) - 1, first, at[starts], runs[starts], measured["segment"][first], wrong == 0
+        )
+
+    def column(self, values: Floats) -> Floats:
+        """The values of all measurements by row and replica, as in ``Nights``; NaN is where there is no value."""
+        return self._packed(self.rows, values[self.order])
+
+    def column_of(self, places: Ints, named: Rows) -> Floats:
+        """The same of a metric that some measurements have."""
+        order = _in_order(places, named)
+        runs = self.runs.max() + 1
+        rows = np.searchsorted(self.places * runs + self.runs, places[order] * runs + named["run"][order])
+        return self._packed(rows, named["value"][order])
+
+    def _packed(self, rows: Ints, values: Floats) -> Floats:
+        there = ~np.isnan(values) & self.right[rows]
+        rows, values = rows[there], values[there]
+        count = np.bincount(rows, minlength=self.first.size)
+        place = np.arange(rows.size) - (np.cumsum(count) - count)[rows]
+        packed = np.full((self.first.size, count.max(initial=0)), np.nan)
+        packed[rows, place] = values
+        return packed
+
+    def histories(self, places: Sequence[Place], columns: Mapping[str, Floats]) -> dict[Watched, Nights]:
+        """The nights of each place and metric, in the order in which they were first measured."""
+        bounds = np.searchsorted(self.places, np.arange(len(places) + 1))
+        found: list[tuple[int, Watched, Nights]] = []
+        for metric, values in columns.items():
+            there = ~np.isnan(values[:, 0]) if values.shape[1] else np.zeros(self.first.size, bool)
+            if metric == TIME:  # which a wrong result is told by
+                there |= ~self.right
+            for place, (begin, end) in zip(places, pairwise(bounds), strict=True):
+                rows = begin + np.flatnonzero(there[begin:end])
+                if rows.size:
+                    nights_ = Nights(self.runs[rows], self.segments[rows], values[rows])
+                    found.append((int(self.first[rows[0]]), (place, metric), nights_))
+        return {watched: of_place for _, watched, of_place in sorted(found, key=lambda one: one[0])}
+
+
+def _in_order(places: Ints, rows: Rows) -> Ints:
+    """The rows that are at a place, by place and run."""
+    order: Ints = np.lexsort((rows["run"], places))
+    return order[np.searchsorted(places[order], 0) :]

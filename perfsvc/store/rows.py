@@ -7,6 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from perfsvc.model import (
     Cause,
     Environment,
@@ -104,7 +107,7 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True)
 class NightRow:
-    """One night with its stages in their order. What a series was like in one is a ``Night``.
+    """One night with its stages in their order. What a series was like in one tell ``Nights``.
 
     Attributes:
         pid: with ``process_start``, the process that is at it or was last.
@@ -216,17 +219,19 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
-    """A metric of a case in one run of its nights.
+class Nights:
+    """A metric of a case in its nights, oldest first.
 
     Attributes:
-        segment: the id of the environment it ran in.
-        values: of its replicas, of the time their medians in seconds; none where any of them is not ok.
+        runs: their numbers, shape (nights,).
+        segments: the ids of the environments they ran in, shape (nights,).
+        values: of their replicas, of the time the medians in seconds, shape (nights, replicas); NaN behind the last one
+            of a night that has fewer, and throughout where any of a night is not ok.
     """
 
-    run: int
-    segment: int
-    values: tuple[float, ...]
+    runs: NDArray[np.intp]
+    segments: NDArray[np.intp]
+    values: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

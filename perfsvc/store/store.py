@@ -53,7 +53,7 @@ from perfsvc.store.rows import (
     CaseInRun,
     Code,
     Entry,
-    Night,
+    Nights,
     Past,
     RunRow,
     SchemaState,
@@ -183,17 +183,14 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
     def put_measurements(self, run: int, entries: Sequence[Entry]) -> None:
         """Stores measurements of a run for good: once this returns, no crash of ours loses any."""
         with transaction(self._engine, writes=True) as connection:
-            ids = [
-                self._known.look_up(connection, one.measurement.case, one.measurement.device, one.environment)
-                for one in entries
-            ]
+            ids = self._known.look_up(connection, entries)
             writing.put_measurements(connection, run, entries, ids)
         self._known.keep(entries, ids)
 
     def put_noise(self, run: int, found: Mapping[Place, Noise]) -> None:
         """Stores the noise of each device (UUID), case and mode of a run, in place of what was stored of it before."""
         with transaction(self._engine, writes=True) as connection:
-            noise.put_noise(connection, run, found)
+            noise.put_noise(connection, run, found, self._known)
 
     def put_roofs(self, run: int, found: Mapping[str, Roof]) -> None:
         """Stores the roofs of a run's boards by UUID, in place of what was stored of it before."""
@@ -328,7 +325,7 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         with transaction(self._engine, writes=False) as connection:
             return reading.replay(connection, case_id, run, device)
 
-    def nights(self, run: int, last: int) -> dict[tuple[Place, str], list[Night]]:
+    def nights(self, run: int, last: int) -> dict[tuple[Place, str], Nights]:
         """What the nights up to a run, itself included, say of all that it measured and that is judged, oldest first.
 
         Nights are the newest ``last`` runs of its scope that have ended, those with uncommitted changes left out. Each

@@ -1,13 +1,16 @@
 """The nights of a run's series, as the store hands them out to be watched."""
 
 from dataclasses import replace
+from math import isnan
 
 from perfsvc.model import TIME, Mode, Status
 from perfsvc.store import State
 
 
 def told(nights):
-    return [(night.run, night.values) for night in nights]
+    """The nights of a series with the values of their replicas."""
+    rows = zip(nights.runs.tolist(), nights.values.tolist(), strict=True)
+    return [(run, tuple(value for value in values if not isnan(value))) for run, values in rows]
 
 
 def times(story, run, last=9):
@@ -56,15 +59,13 @@ def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_mea
     story.run(scope="some")
     last = story.run(scope="all")
     nights = times(story, last)
-    assert {case.variant: [night.run for night in of_case] for (_, case, _), of_case in nights.items()} == {
-        "tiled": [first, last]
-    }
+    assert {case.variant: of_case.runs.tolist() for (_, case, _), of_case in nights.items()} == {"tiled": [first, last]}
 
 
 def test_only_the_newest_nights_are_looked_at(story):
     runs = [story.run(scope="all") for _ in range(4)]
     ((_, nights),) = times(story, runs[2], 2).items()
-    assert [night.run for night in nights] == runs[1:3]
+    assert nights.runs.tolist() == runs[1:3]
 
 
 def test_a_night_is_in_the_segment_of_its_environment(story):
@@ -73,7 +74,7 @@ def test_a_night_is_in_the_segment_of_its_environment(story):
     elsewhere.run(scope="all")
     last = elsewhere.run(scope="all")
     ((_, nights),) = times(story, last).items()
-    first, second, third = (night.segment for night in nights)
+    first, second, third = nights.segments
     assert first != second == third
 
 

@@ -1,19 +1,19 @@
 """Alerts: what the history of a series says that nobody has answered, where the verdict does not say it itself."""
 
-import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from math import log, log1p
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfsvc import judge
+from perfsvc.judge.shifts import Floats, Ints
 from perfsvc.model import BESIDE, MAX_ERROR, Direction, Finding, Judgement, Series, Shift, Suspect, Verdict
 from perfsvc.report import units
 from perfsvc.service.judging.changes import Change
 from perfsvc.service.judging.sides import SidesOf
-from perfsvc.store import Night, Place, Store
+from perfsvc.store import Nights, Place, Store
 
 NIGHTS = 200
 """How far back a history is watched."""
@@ -49,11 +49,11 @@ def alerts(
     watched = dict(_watched(store.nights(run, NIGHTS), run, judged))
     if not watched:
         return {}
-    runs = sorted({night.run for history in watched.values() for night in history})
+    runs = np.unique(np.concatenate([history.runs for history in watched.values()]))
     values, segments = _matrix(watched.values(), runs)
     groups = [f"{one.series.device} {one.series.case.benchmark} {one.series.metric}" for one in watched]
     raised = judge.watch_many(values, groups, segments)
-    history = _History(store, runs, sides_of or SidesOf(store))
+    history = _History(store, runs.tolist(), sides_of or SidesOf(store))
     found = [
         history.suspect(judgement, change)
         for judgement, of_series, row, of_segment in zip(watched, raised, values, segments, strict=True)
@@ -140,8 +140,8 @@ def _tells(finding: Finding, series: Series, runs: Sequence[int]) -> bool:
 
 
 def _watched(
-    nights: Mapping[tuple[Place, str], list[Night]], run: int, judged: Mapping[Series, Judgement]
-) -> Iterator[tuple[Judgement, list[Night]]]:
+    nights: Mapping[tuple[Place, str], Nights], run: int, judged: Mapping[Series, Judgement]
+) -> Iterator[tuple[Judgement, Nights]]:
     """The judgements beside which an alert says something new, with the nights to watch.
 
     A history that was never another is left out: nothing can have changed.
@@ -151,8 +151,14 @@ def _watched(
         series = Series(case, device, models.get(device, ""), metric, mode)
         quiet = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if metric in BESIDE else None
         judgement = judged.get(series, quiet)
-        if judgement and judgement.verdict in QUIET and len({night.values for night in history}) > 1:
+        if judgement and judgement.verdict in QUIET and _varies(history.values):
             yield judgement, history
+
+
+def _varies(values: Floats) -> bool:
+    """Whether any night has other values than the first."""
+    first = values[0]
+    return not ((values == first) | (np.isnan(values) & np.isnan(first))).all()
 
 
 def _matters(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
@@ -161,26 +167,30 @@ def _matters(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
     least = thresholds.laid_down(series.case, series.metric)
     if least is None:
         least = judge.ERROR_THRESHOLD if series.metric == MAX_ERROR else 0.0
-    return not least or abs(math.log(ratio)) > math.log1p(least)
+    return not least or abs(log(ratio)) > log1p(least)
 
 
-def _matrix(histories: Iterable[Sequence[Night]], runs: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _matrix(histories: Iterable[Nights], runs: Ints) -> tuple[Floats, Ints]:
     """The levels of each series, a column a run, NaN where it was not measured; and their segments.
 
     A night that did not measure a series is in the segment of the last one that did.
     """
-    places = {run: place for place, run in enumerate(runs)}
     levels, segments = [], []
     for history in histories:
-        level, segment = np.full(len(runs), np.nan), np.zeros(len(runs), dtype=np.int64)
-        for night in history:
-            level[places[night.run]] = _level(night)
-            segment[places[night.run] :] = night.segment
+        level = np.full(len(runs), np.nan)
+        level[np.searchsorted(runs, history.runs)] = _levels(history.values)
         levels.append(level)
-        segments.append(segment)
+        last = np.searchsorted(history.runs, runs, side="right") - 1
+        segments.append(np.where(last < 0, 0, history.segments[last]))
     return np.array(levels), np.array(segments)
 
 
-def _level(night: Night) -> float:
-    """The geometric mean of a night's replicas; NaN where it has none, as where a value is zero or below."""
-    return float(np.exp(np.mean(np.log(night.values)))) if night.values and min(night.values) > 0 else math.nan
+def _levels(values: Floats) -> Floats:
+    """The geometric mean of each night's replicas; NaN where it has none, as where a value is zero or below."""
+    found = np.full(len(values), np.nan)
+    counts = np.isfinite(values).sum(axis=1)
+    for count in np.unique(counts[counts > 0]):
+        nights = np.flatnonzero(counts == count)
+        nights = nights[(values[nights, :count] > 0).all(axis=1)]
+        found[nights] = np.exp(np.mean(np.log(values[nights, :count]), axis=1))
+    return found
