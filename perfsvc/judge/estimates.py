@@ -82,8 +82,7 @@ def level_of(replicas: Sequence[Estimate], confidence: float = 0.95) -> Estimate
     medians = replica_medians([[replica.median_s] for replica in replicas])
     if len(replicas) == 1:
         return replicas[0]
-    offsets = np.log(medians / medians[0])
-    center = medians[0] * math.exp(offsets.mean())
+    offsets, center = _offsets_and_center(medians)
     half = _half_width(offsets, confidence)
     samples = sum(replica.samples for replica in replicas)
     return Estimate(float(center), float(center * exp(-half)), float(center * exp(half)), samples)
@@ -109,6 +108,33 @@ def estimate_metric(values: Sequence[float], confidence: float = 0.95) -> Estima
         return estimate_level([[value] for value in found], confidence)
     half = _half_width(found, confidence) if found.size > 1 else 0.0
     return Estimate(float(found.mean()), float(found.mean() - half), float(found.mean() + half), found.size)
+
+
+def center_of(values: Floats) -> float:
+    """The ``median_s`` of ``estimate_metric`` alone: what a level is, for whoever needs no interval of it.
+
+    Args:
+        values: finite, shape (replicas,), one at least.
+    """
+    if values.min() > 0:
+        return float(values[0]) if values.size == 1 else float(_offsets_and_center(values)[1])
+    return float(values.mean())
+
+
+def _offsets_and_center(medians: Floats) -> tuple[Floats, float]:
+    """The logarithms of some medians relative to the first, and their geometric mean."""
+    offsets: Floats = np.log(medians / medians[0])
+    return offsets, float(medians[0]) * math.exp(offsets.mean())
+
+
+def variance(values: Floats) -> float:
+    """The variance of a sample, as ``numpy.var`` computes it, without all that it has to ask of other arrays first.
+
+    Args:
+        values: two at least, shape (n,).
+    """
+    apart = values - np.add.reduce(values) / values.size
+    return float(np.add.reduce(apart * apart)) / (values.size - 1)
 
 
 def _half_width(values: Floats, confidence: float) -> float:
@@ -153,10 +179,11 @@ def checked(samples: ArrayLike, *, zero: bool = False) -> Floats:
         raise ValueError(f"samples of one replica have one axis, not {times.ndim}")
     if not times.size:
         raise ValueError("no samples: a median needs at least one")
-    if not np.isfinite(times).all():
+    least, most = float(np.minimum.reduce(times)), float(np.maximum.reduce(times))
+    if not (math.isfinite(least) and math.isfinite(most)):  # either is NaN where any is
         raise ValueError("a sample is not a finite number")
-    if times.min() < 0 or (times.min() == 0 and not zero):
-        raise ValueError(f"a sample is {times.min():g}, and times are {'not below' if zero else 'above'} zero")
+    if least < 0 or (least == 0 and not zero):
+        raise ValueError(f"a sample is {least:g}, and times are {'not below' if zero else 'above'} zero")
     return times
 
 

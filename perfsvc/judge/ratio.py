@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from perfsvc.judge.estimates import Floats, checked, median
+from perfsvc.judge.estimates import Floats, checked, median, variance
 from perfsvc.judge.noise import NORMAL_MAD
 
 RESOLUTION = 2.0**-23
@@ -74,12 +74,12 @@ def half_width(before: Side, after: Side, alpha: float, between_cv: float | None
     step = _clock_step([*before.replicas, *after.replicas])
     floors = [max(step / side.level, _floor(side) if between_cv is None else 0.0) for side in sides]
     told = [
-        (len(side.medians), max(float(side.logs.var(ddof=1)), floor * floor))
+        (len(side.medians), max(variance(side.logs), floor * floor))
         for side, floor in zip(sides, floors, strict=True)
         if len(side.medians) > 1
     ]
     freedom = sum(count - 1 for count, _ in told)
-    squares = sum((count - 1) * variance for count, variance in told)
+    squares = sum((count - 1) * apart for count, apart in told)
     if between_cv is not None:
         freedom += PRIOR_REPLICAS
         # The variance of the logarithm of a lognormal.
@@ -87,7 +87,7 @@ def half_width(before: Side, after: Side, alpha: float, between_cv: float | None
     if not freedom:
         return None
     error = math.sqrt(squares / freedom * sum(1 / len(side.medians) for side in sides))
-    alone = math.sqrt(sum(variance / count for count, variance in told))
+    alone = math.sqrt(sum(apart / count for count, apart in told))
     return max(float(stdtrit(freedom, 1 - alpha / 2)) * error, ALONE * alone)
 
 
@@ -109,6 +109,7 @@ def _clock_step(replicas: Sequence[Floats]) -> float:
     """
     smallest = []
     for times in replicas:
-        apart = np.diff(np.unique(times))
-        smallest += apart[apart > RESOLUTION * times.max()].tolist()
+        ordered = np.sort(times)
+        apart = ordered[1:] - ordered[:-1]
+        smallest += apart[apart > RESOLUTION * ordered[-1]].tolist()
     return min(smallest, default=0.0)

@@ -10,7 +10,7 @@ import numpy as np
 from perfsvc.judge.borrowed import compare_with_boards
 from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import compare
-from perfsvc.judge.estimates import estimate_metric, median
+from perfsvc.judge.estimates import center_of, median
 from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, CheckVerdict, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
@@ -159,9 +159,21 @@ def _compared(
         found = compare_with_boards(boards, after.replicas, threshold=threshold, alpha=alpha)
     else:
         found = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
-    row = _row(series, found.verdict, found.reason + _borrowed(series, home, len(lenders)), before, after)
-    level = estimate_metric([_level_of(one) for one in lenders.values()]).median_s
-    return replace(row, ratio=found.ratio, low=found.low, high=found.high, smallest=found.smallest, baseline_s=level)
+    return Judgement(
+        series,
+        found.verdict,
+        found.reason + _borrowed(series, home, len(lenders)),
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        baseline_run=before.run,
+        candidate_run=after.run,
+        baseline_s=center_of(np.array([_level_of(one) for one in lenders.values()])),
+        candidate_s=_level_of(after),
+        smallest=found.smallest,
+        baseline_replicas=len(before.replicas),
+        candidate_replicas=len(after.replicas),
+    )
 
 
 def _borrowed(series: Series, home: Series, boards: int) -> str:
@@ -255,7 +267,7 @@ def _center(level: Level | None) -> float | None:
 
 
 def _level_of(level: Level) -> float:
-    return estimate_metric([median(np.asarray(one)) for one in level.replicas]).median_s
+    return center_of(np.array([median(np.asarray(one)) for one in level.replicas]))
 
 
 def _place(judgement: Judgement) -> tuple[int, float, str, str, str, str]:
