@@ -24,7 +24,7 @@ from simulated.life import Lived, apiece, bend, live, tenths
 from simulated.pages import Built
 from simulated.planted import Plan
 from simulated.workplace import Workplace
-from simulated.year import NIGHTS, a_year
+from simulated.year import LEAST, NIGHTS, a_year
 from workbench import Claim, finish, table
 
 from perfsvc.model import Finding
@@ -57,12 +57,17 @@ def main() -> int:
 def asked() -> argparse.Namespace:
     """The options of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=NIGHTS, help="less than a year has everything closer together")
+    parser.add_argument(
+        "--nights", type=int, default=NIGHTS, help=f"fewer have everything closer together; {LEAST} at least"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of all noise")
     parser.add_argument("--profile", default="", help="nights of which to print what they spend their time on")
     parser.add_argument("--folder", type=Path, help="where to keep everything; nowhere without it")
     parser.add_argument("--json", type=Path, help="where to keep what was found")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.nights < LEAST:
+        parser.error(f"in fewer than {LEAST} nights what is planted would fall together")
+    return options
 
 
 def watch(workplace: Workplace, profiled: Collection[int]) -> list[Lived]:

@@ -173,7 +173,7 @@ def _row(plan: Plan, one: Outcome) -> list[str]:
         str(len(one.cases)),
         str(len(one.missing)),
         "one missing" if one.beside is None else str(one.beside),
-        _listed(night for night in one.back if night),
+        _listed(night or "not" for night in one.back) if planted.expected and planted.expected.back else "-",
         _listed(each.state for each in one.findings),
         "yes" if one.exact else "NO",
     ]

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -65,7 +65,7 @@ class Workplace:
 
     def __init__(self, folder: Path, plan: Plan, seed: int) -> None:
         self.plan = plan
-        self.folder = folder
+        self.folder = folder = folder.resolve()
         self.database = folder / "perfsvc.db"
         self.suite = folder / "repository" / "kernels"
         self.script = folder / "script.json"
@@ -76,7 +76,9 @@ class Workplace:
         for number in range(plan.benchmarks):
             self._write(self.suite / f"b{number}")
         self._git("init", "--quiet", "--initial-branch", "main")
-        self._commit("Begin", Selection())
+        specs = suite.discover(self.suite).resolve(Selection(), "smoke", Inputs())
+        self._units = {f"{spec.case.benchmark}/{spec.case.variant}": spec.units[0] for spec in specs}
+        self._commit("Begin", [one.source for one in self._units.values()])
 
     @property
     def bytes(self) -> int:
@@ -99,20 +101,17 @@ class Workplace:
             for case in self._now:
                 if fnmatch(case, one.cases):
                     self._now[case] *= one.factor
-        touched = {one.path.partition("/")[0]: one.path for one in changes}
-        self._commit(", ".join(touched.values()), Selection(tuple(touched)))
+        self._commit(", ".join(one.path for one in changes), [self.suite / one.path for one in changes])
 
-    def _commit(self, message: str, touched: Selection) -> None:
-        """Commits, and notes how long the binaries that came of it take."""
+    def _commit(self, message: str, sources: Collection[Path]) -> None:
+        """Commits, and notes how long the binaries take that come of some sources."""
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", message)
         compiler = FakeToolchain()
-        for spec in suite.discover(self.suite).resolve(touched, "smoke", Inputs()):
-            case = f"{spec.case.benchmark}/{spec.case.variant}"
-            (unit,) = spec.units
-            binary = digest(compiler.compile(unit))
-            self._seconds.setdefault(binary, self._now[case])
-            self._cases[binary] = case
+        for case, unit in self._units.items():
+            if unit.source in sources:
+                binary = digest(compiler.compile(unit))
+                self._seconds[binary], self._cases[binary] = self._now[case], case
 
     def _git(self, *words: str) -> None:
         who = ("-c", "user.name=A Person", "-c", "user.email=person@example.org")

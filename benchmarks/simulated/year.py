@@ -4,12 +4,14 @@ from simulated.planted import Commit, Plan, drift, driver, improvement, rebuilt,
 
 NIGHTS = 365
 BENCHMARKS, VARIANTS = 10, 10
+LEAST = 75
+"""Nights in which each thing still has a night of its own, with those around it that it needs."""
 DRIFT_COMMITS = 12
 SMALL_STEP = 1.012
 
 
 def a_year(nights: int = NIGHTS) -> Plan:
-    """All that happens in a year, or in fewer nights with all of it closer together."""
+    """All that happens in a year, or in fewer nights, ``LEAST`` at least, with all of it closer together."""
 
     def at(night: int) -> int:
         return max(2, round(night * nights / NIGHTS))

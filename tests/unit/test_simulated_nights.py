@@ -82,6 +82,12 @@ def test_a_finding_that_is_missing_fails_its_claims(module, plan, failing):
     assert row[3:] == ["none", "-", "0", "2", "one missing", "-", "-", "NO"]
 
 
+def test_what_is_not_back_is_shown(module, plan):
+    stays = finding(moved("b0/v0", 8), moved("b0/v1", None))
+    row, *_ = module("found").rows_of(plan, module("found").outcomes(plan, [stays], IMPROVED))
+    assert row[8] == "not, 8"
+
+
 def test_two_findings_of_one_thing_are_one_too_many(failing):
     halves = [finding(moved(case, 8)) for case in ("b0/v0", "b0/v1")]
     assert failing(*halves) == {"a step: findings beside the one"}
@@ -143,14 +149,19 @@ def test_weather_blows_on_its_nights_and_a_driver_stays(module):
     assert plan.planted[0].expected.back == 5
 
 
-def test_a_year_has_all_that_is_to_be_found(module):
-    plan = module("year").a_year()
-    assert (plan.nights, len(plan.cases), plan.measurements) == (365, 100, 300)
+@pytest.mark.parametrize("nights", [365, 75])
+def test_a_year_has_all_that_is_to_be_found_also_where_it_is_short(module, nights):
+    plan = module("year").a_year(nights)
+    assert (plan.nights, len(plan.cases), plan.measurements) == (nights, 100, 300)
     assert all(plan.moved(one) for one in plan.planted)
     assert all(commit.night <= plan.nights for one in plan.planted for commit in one.commits)
     (drift,) = [one for one in plan.planted if one.name == "a drift"]
     assert len(plan.moved(drift)) == 5
     assert len({one.night for one in drift.commits}) == 12
+    firsts = [one.night for one in plan.planted if one.expected or one.improves]
+    assert firsts == sorted(set(firsts))
+    board, late = plan.planted[-2:]
+    assert board.expected.back < late.night
 
 
 # --- what nights cost ------------------------------------------------------------------------------------------------
