@@ -5,7 +5,8 @@ former name that turns up later, when an old commit is measured again, already l
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -158,6 +159,17 @@ def case_id(connection: Connection, case: Case) -> int:
             _settle(connection, case, known)
             known = _names(connection, case)
     return known[case.variant].id
+
+
+def settled_ids(connection: Connection, cases: Collection[Case]) -> dict[Case, int]:
+    """The ids of those of many cases that are stored in the lineage of their former names, asked for at once."""
+    query = (Cases.benchmark, Cases.point, Cases.version, Cases.variant, Cases.id, Cases.lineage_id, Cases.former)
+    stored: dict[tuple[str, str, int], dict[str, _Name]] = defaultdict(dict)
+    of_theirs = select(*query).where(Cases.benchmark.in_({case.benchmark for case in cases}))
+    for benchmark, point, version, variant, number, lineage, former in connection.execute(of_theirs):
+        stored[benchmark, point, version][variant] = _Name(number, lineage, former)
+    known = {case: stored[case.benchmark, point_json(case), case.version] for case in cases}
+    return {case: names[case.variant].id for case, names in known.items() if _is_settled(case, names)}
 
 
 def _names(connection: Connection, case: Case) -> dict[str, _Name]:

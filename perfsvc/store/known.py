@@ -1,12 +1,12 @@
 """Ids that a store has seen: what every measurement of a run names anew need not be looked up each time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
 from perfsvc.model import Case, Environment
-from perfsvc.store.interning import case_id, device_id, environment_id
+from perfsvc.store.interning import case_id, device_id, environment_id, settled_ids
 from perfsvc.store.rows import Entry
 
 _Case = tuple[Case, tuple[str, ...]]
@@ -30,22 +30,41 @@ class Known:
 
     def __init__(self) -> None:
         self._cases: dict[_Case, int] = {}
-        self._ids: dict[tuple[_Case, str, Environment], Ids] = {}
+        self._devices: dict[str, int] = {}
+        self._environments: dict[Environment, int] = {}
 
-    def case(self, connection: Connection, case: Case) -> int:
-        """The id of a case, which is stored now if it never was."""
-        return self._cases.get((case, case.formerly)) or case_id(connection, case)
+    def cases(self, connection: Connection, cases: Iterable[Case]) -> dict[_Case, int]:
+        """The ids of cases, each with its former names; what never was stored is stored now."""
+        named = {(case, case.formerly) for case in cases}
+        unknown = {name[0] for name in named - self._cases.keys()}
+        if len(unknown) > 1:
+            found = settled_ids(connection, unknown)
+            self._cases |= {(case, case.formerly): number for case, number in found.items()}
+        return {name: self._cases.get(name) or case_id(connection, name[0]) for name in named}
 
-    def look_up(self, connection: Connection, case: Case, device: str, environment: Environment) -> Ids:
-        """The ids of a case, the UUID of a device and an environment, which are stored now if they never were."""
-        return self._ids.get(((case, case.formerly), device, environment)) or Ids(
-            self.case(connection, case), device_id(connection, device), environment_id(connection, environment)
-        )
+    def device(self, connection: Connection, uuid: str) -> int:
+        """The id of a stored device; raises ``DatabaseError`` where it never was."""
+        if uuid not in self._devices:
+            self._devices[uuid] = device_id(connection, uuid)
+        return self._devices[uuid]
+
+    def look_up(self, connection: Connection, entries: Sequence[Entry]) -> list[Ids]:
+        """The ids that measurements are stored under; a case or environment that never was stored is stored now."""
+        cases = self.cases(connection, [entry.measurement.case for entry in entries])
+        surroundings = {
+            one: self._environments.get(one) or environment_id(connection, one)
+            for one in dict.fromkeys(entry.environment for entry in entries)
+        }
+        return [
+            Ids(
+                cases[one.case, one.case.formerly], self.device(connection, one.device), surroundings[entry.environment]
+            )
+            for entry, one in ((entry, entry.measurement) for entry in entries)
+        ]
 
     def keep(self, entries: Iterable[Entry], ids: Iterable[Ids]) -> None:
         """Knows from now on what a transaction that was committed has looked up."""
         for entry, found in zip(entries, ids, strict=True):
             case = entry.measurement.case
-            named = case, case.formerly
-            self._cases[named] = found.case
-            self._ids[named, entry.measurement.device, entry.environment] = found
+            self._cases[case, case.formerly] = found.case
+            self._environments[entry.environment] = found.environment

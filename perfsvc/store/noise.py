@@ -6,23 +6,25 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from perfsvc.model import Noise, Roof
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import case_id, device_id
+from perfsvc.store.interning import device_id, insert_into
+from perfsvc.store.known import Known
 from perfsvc.store.naming import Place, of_cases, present_cases
 from perfsvc.store.tables import Devices, Measurements, NoiseOfCases, Roofs
 
 
-def put_noise(connection: Connection, run: int, found: Mapping[Place, Noise]) -> None:
+def put_noise(connection: Connection, run: int, found: Mapping[Place, Noise], known: Known) -> None:
     """Stores the noise of a run's cases in place of what was stored before, with the replicas it was seen in."""
     connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
     replicas = _timed_replicas(connection, run)
+    cases = known.cases(connection, (case for _, case, _ in found))
     rows = []
     for (device, case, mode), noise in found.items():
-        place = case_id(connection, case), device_id(connection, device), mode
+        place = cases[case, case.formerly], known.device(connection, device), mode
         row = dict(zip(("case_id", "device_id", "mode"), place, strict=True))
         levels = {"noise_within": number(noise.within), "noise_between": number(noise.between)}
         rows.append({"run_id": run, **row, **levels, "replicas": replicas.get(place, 0)})
     if rows:
-        connection.execute(insert(NoiseOfCases), rows)
+        connection.execute(insert_into(NoiseOfCases), rows)
 
 
 def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, str], int]:

@@ -13,7 +13,7 @@ from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Judgement, Provenance, digest
 from perfsvc.store import batches, processes
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import device_id, insert_into, insert_new, new_id, new_ids
+from perfsvc.store.interning import insert_into, insert_new, new_id, new_ids
 from perfsvc.store.known import Ids, Known
 from perfsvc.store.rows import Code, Entry, State
 from perfsvc.store.samples import pack
@@ -153,15 +153,12 @@ def _row(run: int, entry: Entry, ids: Ids) -> dict[str, Any]:
 def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgement], known: Known) -> None:
     """Stores what was judged of a run, in place of what was stored of it before."""
     connection.execute(delete(Verdicts).where(Verdicts.run_id == run))
-    devices = {uuid: device_id(connection, uuid) for uuid in {judgement.series.device for judgement in judgements}}
-    cases = {
-        case: known.case(connection, case) for case in dict.fromkeys(judgement.series.case for judgement in judgements)
-    }
+    cases = known.cases(connection, (judgement.series.case for judgement in judgements))
     rows = [
         {
             "run_id": run,
-            "case_id": cases[judgement.series.case],
-            "device_id": devices[judgement.series.device],
+            "case_id": cases[judgement.series.case, judgement.series.case.formerly],
+            "device_id": known.device(connection, judgement.series.device),
             "metric": judgement.series.metric,
             "mode": judgement.series.mode,
             "verdict": judgement.verdict,

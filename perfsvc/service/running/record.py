@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from perfsvc.model import Estimate, Measurement
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.running import roof
 from perfsvc.service.running.beginning import Begun
-from perfsvc.service.running.levels import noises
+from perfsvc.service.running.levels import Noises, noises
 from perfsvc.service.running.roof import Roofs
 from perfsvc.service.running.targets import Runnable, Target
 from perfsvc.store import Code, Entry, State, Store
@@ -68,13 +69,18 @@ class Recorder:
             self._store.end_run(self.run, State.INTERRUPTED)
             return
         self._store.put_left_out(self.run, [(one.device, one.case, one.mode) for one in self.left_out])
-        self._store.put_noise(self.run, noises(map(_as_stored, self.measurements)))
+        self._store.put_noise(self.run, self.noises)
         self._store.end_run(self.run, State.FINISHED)
 
     @property
     def run(self) -> int:
         """Its number."""
         return self.begun.run
+
+    @cached_property
+    def noises(self) -> Noises:
+        """The noise of its cases, once all is measured."""
+        return noises(map(_as_stored, self.measurements))
 
     @property
     def measured(self) -> frozenset[Spot]:

@@ -35,7 +35,7 @@ from perfsvc.service.running.afterwards import (
     means_of,
 )
 from perfsvc.service.running.beginning import begin
-from perfsvc.service.running.levels import Levels, levels, noises
+from perfsvc.service.running.levels import Levels, levels
 from perfsvc.service.running.measuring import Workers, measure
 from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.request import RunRequest
@@ -160,7 +160,7 @@ def _outcome(
         devices=tuple(target.device for target in targets),
         measurements=tuple(recorder.measurements),
         levels=levels(recorder.measurements),
-        noises={(device, case.id, mode): one for (device, case, mode), one in noises(recorder.measurements).items()},
+        noises={(device, case.id, mode): one for (device, case, mode), one in recorder.noises.items()},
         roofs=recorder.roofs.found,
         left_out=tuple(sorted(recorder.left_out, key=lambda one: place[one.device, one.case.id, one.mode])),
         doubts=tuple(recorder.doubts.values()),
