@@ -8,29 +8,34 @@ from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     and_,
     delete,
-    exists,
     func,
     insert,
     literal,
     or_,
     select,
-    union_all,
 )
-from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Mode, Series, Status, Verdict
+from perfsvc.model import Mode, Series, Status
 from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
+from perfsvc.store.level_queries import (
+    ACCEPTED,
+    AMONG_RUNS,
+    BETWEEN_RUNS,
+    PASSING,
+    accepted_ever,
+    first_ok_of,
+    former_names,
+)
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Spot, own_name
 from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
-from perfsvc.store.tables import Cases, Devices, FindingCases, Findings, Measurements, Metrics, Pins, Runs, Verdicts
+from perfsvc.store.tables import Cases, Devices, Measurements, Pins, Runs, Verdicts
 
 Key = tuple[int, int, str, Mode]
 """A series in the database: lineage, device, metric, mode."""
@@ -50,10 +55,6 @@ class _Board:
 
 FIRST_RUNS = 8
 """How many runs are looked through at first for the first level of a series."""
-
-_ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
-_PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
-"""The causes of improvements that the code has no part in: a lucky night would be a bar for every night after it."""
 
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
@@ -89,8 +90,8 @@ def every_level(connection: Connection) -> set[tuple[int, int]]:
         select(Verdicts.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(Verdicts.verdict.in_(_ACCEPTED), Runs.git_dirty.is_(False))
-        .where(or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_PASSING)))
+        .where(Verdicts.verdict.in_(ACCEPTED), Runs.git_dirty.is_(False))
+        .where(or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(PASSING)))
         .distinct()
     )
     held = {(run, lineage) for run, lineage in connection.execute(accepted)}
@@ -211,14 +212,7 @@ def _held(
     connection: Connection, series: Iterable[Series], run: int, devices: Mapping[str, int]
 ) -> dict[Series, _Held]:
     """Where the levels of each series of a run lie, under the names that the run has."""
-    own = own_name(Measurements.run_id)
-    query = (
-        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, own)
-        .join(Measurements, Measurements.case_id == Cases.id)
-        .where(Measurements.run_id == run, Cases.former)
-        .distinct()
-    )
-    rows = connection.execute(query)
+    rows = connection.execute(former_names(), {"run": run})
     names = {case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in rows}
     keys = _keys(connection, list(series), devices).items()
     return {
@@ -271,40 +265,12 @@ def _start(starts: Mapping[Spot, int], key: _Held) -> int:
 
 def _last_accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest earlier run that holds a level to keep: its verdict took it, or a person accepted a finding of it."""
-    lineages = _lineages(keys)
     found: dict[_Held, int] = {}
-    query = union_all(_judged(lineages, before_run), _accepted_findings(lineages, before_run))
-    for lineage, own, device, metric, mode, run in connection.execute(query):
+    rows = connection.execute(accepted_ever(), {"lineages": list(_lineages(keys)), "before_run": before_run})
+    for lineage, own, device, metric, mode, run in rows:
         key = ((lineage, own), device, metric, mode)
         found[key] = max(run, found.get(key, 0))
     return found
-
-
-def _judged(lineages: Collection[int], before_run: int) -> Any:
-    """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
-    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.mode)
-    return (
-        select(*series, func.max(Verdicts.run_id))
-        .join(Cases, Cases.id == Verdicts.case_id)
-        .join(Runs, Runs.id == Verdicts.run_id)
-        .where(Cases.lineage_id.in_(lineages), Verdicts.run_id < before_run, Verdicts.verdict.in_(_ACCEPTED))
-        .where(Runs.git_dirty.is_(False), or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_PASSING)))
-        .group_by(*series)
-    )
-
-
-def _accepted_findings(lineages: Collection[int], before_run: int) -> Any:
-    """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
-    own = own_name(FindingCases.last_run_id)
-    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.mode)
-    return (
-        select(*series, func.max(FindingCases.last_run_id))
-        .join(Findings, Findings.id == FindingCases.finding_id)
-        .join(Cases, Cases.id == FindingCases.case_id)
-        .where(Cases.lineage_id.in_(lineages), FindingCases.last_run_id < before_run)
-        .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
-        .group_by(*series)
-    )
 
 
 def _first_ok(
@@ -335,57 +301,18 @@ def _first_ok_sought(connection: Connection, wanted: set[_Held], after: int, bef
         left = [run for run, is_dirty in runs if is_dirty is dirty]
         size = FIRST_RUNS
         while left and not wanted <= found.keys():
-            found = _first_ok_of(connection, _lineages(wanted), Measurements.run_id.in_(left[:size])) | found
+            some = {"lineages": list(_lineages(wanted)), "runs": left[:size]}
+            found = _by_key(connection.execute(first_ok_of(AMONG_RUNS), some)) | found
             left, size = left[size:], 4 * size
     return found
 
 
 def _first_ok_after(connection: Connection, lineages: Collection[int], after: int, before_run: int) -> dict[_Held, int]:
     """The first run between two with a right result of each series, of a clean tree if there is any."""
-    between = (Measurements.run_id > after, Measurements.run_id < before_run)
-    return _first_ok_of(connection, lineages, *between, Runs.state.in_(ENDED))
-
-
-def _first_ok_of(connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]) -> dict[_Held, int]:
-    other = aliased(Measurements)
-    broken = exists().where(
-        other.run_id == Measurements.run_id,
-        other.case_id == Measurements.case_id,
-        other.device_id == Measurements.device_id,
-        other.mode == Measurements.mode,
-        other.status != Status.OK,
-    )
-    good = (
-        Cases.lineage_id.in_(lineages),
-        *runs,
-        Measurements.status == Status.OK,
-        ~broken,
-    )
-    timed = _first(literal(TIME)).where(*good, Measurements.sample_count > 0)
-    checked = _first(literal(MAX_ERROR)).where(*good, Measurements.max_error.is_not(None))
-    named = (
-        _first(Metrics.name)
-        .join(Metrics, Metrics.measurement_id == Measurements.id)
-        .where(*good, Metrics.value.is_not(None))
-        .group_by(Metrics.name)
-    )
-    rows: Iterable[Any] = connection.execute(union_all(timed, checked, named))
-    return _by_key(rows)
+    between = {"lineages": list(lineages), "after": after, "before_run": before_run}
+    return _by_key(connection.execute(first_ok_of(BETWEEN_RUNS), between))
 
 
 def _by_key(rows: Iterable[Any]) -> dict[_Held, int]:
     """What is said of each series, of rows of its lineage, own name, device, metric and mode."""
     return {((lineage, own), device, metric, mode): said for lineage, own, device, metric, mode, said in rows}
-
-
-def _first(metric: Any) -> Any:
-    """Of each series of a metric the first run, of a clean tree if there is any."""
-    own = own_name(Measurements.run_id)
-    series = (Cases.lineage_id, own, Measurements.device_id)
-    clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
-    return (
-        select(*series, metric, Measurements.mode, func.coalesce(clean, func.min(Measurements.run_id)))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .group_by(*series, Measurements.mode)
-    )

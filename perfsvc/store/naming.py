@@ -65,7 +65,8 @@ def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     names: dict[int, set[int]] = defaultdict(set)
     for row in rows:
         names[row.lineage_id].add(row.case_id)
-    return {row.case_id: _named(row, own=len(names[row.lineage_id]) > 1) for row in rows}
+    one_each = {row.case_id: row for row in rows}
+    return {case: _named(row, own=len(names[row.lineage_id]) > 1) for case, row in one_each.items()}
 
 
 def _named(row: Any, *, own: bool) -> Case:

@@ -1,0 +1,106 @@
+"""The queries behind what a verdict compares against, each built once: to build one takes longer than to run it."""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select, union_all
+from sqlalchemy.orm import aliased
+
+from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Status, Verdict
+from perfsvc.store.lookup import ENDED
+from perfsvc.store.naming import own_name
+from perfsvc.store.tables import Cases, FindingCases, Findings, Measurements, Metrics, Runs, Verdicts
+
+_OF_LINEAGES = Cases.lineage_id.in_(bindparam("lineages", expanding=True))
+_BEFORE_RUN: ColumnElement[int] = bindparam("before_run")
+AMONG_RUNS = (Measurements.run_id.in_(bindparam("runs", expanding=True)),)
+BETWEEN_RUNS = (Measurements.run_id > bindparam("after"), Measurements.run_id < _BEFORE_RUN, Runs.state.in_(ENDED))
+
+ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
+"""The causes of improvements that the code has no part in: a lucky night would be a bar for every night after it."""
+
+
+@cache
+def former_names() -> Any:
+    """The former names of the cases of a run (``run``), each as ``naming.own_name`` has it there."""
+    return (
+        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, own_name(Measurements.run_id))
+        .join(Measurements, Measurements.case_id == Cases.id)
+        .where(Measurements.run_id == bindparam("run"), Cases.former)
+        .distinct()
+    )
+
+
+@cache
+def accepted_ever() -> Any:
+    """Of some lineages the newest runs before another that hold a level to keep, by either way."""
+    return union_all(_judged(), _accepted_findings())
+
+
+def _judged() -> Any:
+    """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
+    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+    return (
+        select(*series, func.max(Verdicts.run_id))
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .join(Runs, Runs.id == Verdicts.run_id)
+        .where(_OF_LINEAGES, Verdicts.run_id < _BEFORE_RUN, Verdicts.verdict.in_(ACCEPTED))
+        .where(Runs.git_dirty.is_(False), or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(PASSING)))
+        .group_by(*series)
+    )
+
+
+def _accepted_findings() -> Any:
+    """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
+    own = own_name(FindingCases.last_run_id)
+    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.mode)
+    return (
+        select(*series, func.max(FindingCases.last_run_id))
+        .join(Findings, Findings.id == FindingCases.finding_id)
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .where(_OF_LINEAGES, FindingCases.last_run_id < _BEFORE_RUN)
+        .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
+        .group_by(*series)
+    )
+
+
+@cache
+def first_ok_of(runs: tuple[ColumnElement[bool], ...]) -> Any:
+    """Of some lineages the first of some runs with a right result of each series."""
+    other = aliased(Measurements)
+    broken = exists().where(
+        other.run_id == Measurements.run_id,
+        other.case_id == Measurements.case_id,
+        other.device_id == Measurements.device_id,
+        other.mode == Measurements.mode,
+        other.status != Status.OK,
+    )
+    good = (
+        _OF_LINEAGES,
+        *runs,
+        Measurements.status == Status.OK,
+        ~broken,
+    )
+    timed = _first(literal(TIME)).where(*good, Measurements.sample_count > 0)
+    checked = _first(literal(MAX_ERROR)).where(*good, Measurements.max_error.is_not(None))
+    named = (
+        _first(Metrics.name)
+        .join(Metrics, Metrics.measurement_id == Measurements.id)
+        .where(*good, Metrics.value.is_not(None))
+        .group_by(Metrics.name)
+    )
+    return union_all(timed, checked, named)
+
+
+def _first(metric: Any) -> Any:
+    """Of each series of a metric the first run, of a clean tree if there is any."""
+    own = own_name(Measurements.run_id)
+    series = (Cases.lineage_id, own, Measurements.device_id)
+    clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
+    return (
+        select(*series, metric, Measurements.mode, func.coalesce(clean, func.min(Measurements.run_id)))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .group_by(*series, Measurements.mode)
+    )
