@@ -6,10 +6,11 @@ Each function reads in bulk: a handful of statements, however many rows there ar
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
@@ -27,20 +28,7 @@ Record = Any
 
 def levels(connection: Connection, number: int) -> dict[Series, Level]:
     """All series of a run under the present names of their cases; see ``Store.levels``."""
-    query = (
-        of_cases(
-            Measurements,
-            Measurements.id,
-            Measurements.status,
-            Measurements.reason,
-            Measurements.samples,
-            Measurements.median_s,
-            Measurements.max_error,
-        )
-        .where(Measurements.run_id == number)
-        .order_by(Measurements.replica)
-    )
-    rows = connection.execute(query).all()
+    rows = connection.execute(_measured(), {"run": number}).all()
     if not rows:
         run(connection, number)  # one that does not exist is an error, an empty one is not
     values = _metrics(connection, number)
@@ -51,16 +39,51 @@ def levels(connection: Connection, number: int) -> dict[Series, Level]:
     return found
 
 
-def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]:
-    """The named values of a run's measurements; what was not a number is left out."""
-    query = (
+@cache
+def _measured() -> Any:
+    """The measurements of a run (``run``); as the other queries of what every night reads, built once."""
+    return (
+        of_cases(
+            Measurements,
+            Measurements.id,
+            Measurements.status,
+            Measurements.reason,
+            Measurements.samples,
+            Measurements.median_s,
+            Measurements.max_error,
+        )
+        .where(Measurements.run_id == bindparam("run"))
+        .order_by(Measurements.replica)
+    )
+
+
+@cache
+def _named_values() -> Any:
+    """The metrics of a run's measurements."""
+    return (
         select(Metrics.measurement_id, Metrics.name, Metrics.value)
         .join(Measurements, Measurements.id == Metrics.measurement_id)
-        .where(Measurements.run_id == number)
+        .where(Measurements.run_id == bindparam("run"))
         .order_by(Metrics.measurement_id, Metrics.name)
     )
+
+
+@cache
+def _judged() -> Any:
+    """The verdicts on a run."""
+    return (
+        select(Verdicts, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .join(Devices, Devices.id == Verdicts.device_id)
+        .where(Verdicts.run_id == bindparam("run"))
+        .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+    )
+
+
+def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]:
+    """The named values of a run's measurements; what was not a number is left out."""
     values: dict[int, dict[str, float]] = defaultdict(dict)
-    for measurement, name, value in connection.execute(query):
+    for measurement, name, value in connection.execute(_named_values(), {"run": number}):
         if value is not None:
             values[measurement][name] = value
     return values
@@ -153,13 +176,6 @@ def _case_in_run(replicas: Sequence[Record]) -> CaseInRun:
 
 def verdicts(connection: Connection, number: int) -> list[Judgement]:
     """What was judged of a run when it ended."""
-    query = (
-        select(Verdicts, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
-        .join(Cases, Cases.id == Verdicts.case_id)
-        .join(Devices, Devices.id == Verdicts.device_id)
-        .where(Verdicts.run_id == number)
-        .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
-    )
     return [
         Judgement(
             Series(
@@ -179,7 +195,7 @@ def verdicts(connection: Connection, number: int) -> list[Judgement]:
             candidate_replicas=row.candidate_replicas,
             cause=row.cause,
         )
-        for row in connection.execute(query)
+        for row in connection.execute(_judged(), {"run": number})
     ]
 
 
