@@ -1,6 +1,7 @@
 """The packages that perfsvc stands on: what a run remembers of them, and what the doctor looks for."""
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import metadata
 
 REQUIRED = (
@@ -24,8 +25,9 @@ OPTIONAL = ("pycuda", "nvidia-ml-py", "nvidia-cuda-nvcc", "ziglang")
 """What only some devices need, and what can change a number there."""
 
 
+@cache
 def version(package: str) -> str:
-    """The version that is installed; empty where the package is not."""
+    """The version that is installed; empty where the package is not. It is looked up once: what is imported stays."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

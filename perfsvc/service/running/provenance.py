@@ -15,6 +15,10 @@ from perfsvc.service.repository.git import git
 from perfsvc.suite import Selection
 
 
+_UNBORN, _DETACHED = "(initial)", "(detached)"
+"""What git says of a repository without a commit, and of one that has no branch checked out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """What git says of a folder; empty outside a repository."""
@@ -62,10 +66,14 @@ def revision_of(folder: Path) -> Revision:
     Dirty is what could change a binary: a changed tracked file anywhere, or an untracked one inside the folder. A
     folder that its repository ignores (an installed suite) has no revision.
     """
-    commit = git(folder, "rev-parse", "HEAD")
-    if not commit or git(folder, "check-ignore", "-q", ".") is not None:
+    status = git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    if status is None or git(folder, "check-ignore", "-q", ".") is not None:
         return Revision()
-    changed = git(folder, "status", "--porcelain", "--untracked-files=no")
+    lines = status.splitlines()
+    told = dict(line.removeprefix("# branch.").split(" ", 1) for line in lines if line.startswith("# branch."))
+    if told["oid"] == _UNBORN:
+        return Revision()
+    changed = any(not line.startswith("#") for line in lines)
     untracked = git(folder, "ls-files", "--others", "--exclude-standard", ".")
-    branch = git(folder, "symbolic-ref", "--short", "-q", "HEAD")
-    return Revision(commit, bool(changed or untracked), branch or "")
+    branch = "" if told["head"] == _DETACHED else told["head"]
+    return Revision(told["oid"], changed or bool(untracked), branch)
