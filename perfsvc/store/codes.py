@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from perfsvc.codec import decode
 from perfsvc.model import Environment, ReplayRecord
@@ -16,20 +18,24 @@ from perfsvc.store.tables import Binaries, BinaryFiles, Cases, Devices, Environm
 
 def built(connection: Connection, run: int) -> dict[Place, Built]:
     """Of what each case of a run was made, and where it ran; see ``Store.built``."""
+    rows = connection.execute(_built(), {"run": run}).all()
+    cases = present_cases(rows)
+    replicas = {(row.uuid, row.case_id, row.mode): row for row in rows}
+    return {
+        (uuid, cases[case], mode): Built(row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w))
+        for (uuid, case, mode), row in replicas.items()
+    }
+
+
+@cache
+def _built() -> Any:
+    """The query behind ``built`` for a run (``run``); to build it takes longer than to run it."""
     environment = (Environments.driver, Environments.toolkit, Environments.power_limit_w)
-    query = (
+    return (
         of_cases(Measurements, Measurements.binary_id, *environment)
         .join(Environments, Environments.id == Measurements.environment_id)
-        .where(Measurements.run_id == run)
+        .where(Measurements.run_id == bindparam("run"))
     )
-    rows = connection.execute(query).all()
-    cases = present_cases(rows)
-    return {
-        (row.uuid, cases[row.case_id], row.mode): Built(
-            row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w)
-        )
-        for row in rows
-    }
 
 
 def ran(connection: Connection, place: Place, runs: Collection[int]) -> dict[int, int]:

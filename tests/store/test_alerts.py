@@ -101,6 +101,17 @@ def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
     assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
 
 
+def test_doubts_that_were_worked_out_before_serve_as_well_after_measuring_again(story, nights):
+    (suspect,) = nights(1.1, OTHER)
+    found = suspects.doubts(story.store, 26, story.store.verdicts(26))
+    assert findings.suspects_of(story.store, 26, found=found) == [suspect]
+    nothing = replace(found, to_confirm=())
+    assert findings.suspects_of(story.store, 26, found=nothing) == []
+    ratio = {"ratio": suspect.judgement.ratio}
+    story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
+    assert findings.settle(story.store, 26, found=found).raised == (1,)
+
+
 def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):
     nights(0.9, OTHER)
     assert [one.verdict for one in story.store.verdicts(26)] == [Verdict.IMPROVEMENT]
