@@ -30,15 +30,15 @@ def night(story):
     """Measures a case of some relative time and code; judges it and returns the suspects unless it is cut short."""
     rng = np.random.default_rng(7)
 
-    def run(by=1.0, code=b"code", *, state=State.FINISHED, cases=(story.tiled,)):
+    def run(by=1.0, code=b"code", *, state=State.FINISHED, cases=(story.tiled,), between=(0.0, 0.0, 0.0)):
         number = story.begin(scope="all")
         story.store.put_device(story.gpu)
         for case in cases:
             record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
             binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"tiled.cu": code})
             value = 1e-4 * by * (1 + 1e-3 * rng.standard_normal())
-            for replica in range(3):
-                story.put(number, case, replica=replica, samples=(value,) * 5, binary=binary)
+            for replica, noise in enumerate(between):
+                story.put(number, case, replica=replica, samples=(value * (1 + noise),) * 5, binary=binary)
         story.store.end_run(number, state)
         if state is not State.FINISHED:
             return []
@@ -116,6 +116,15 @@ def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):
     nights(0.9, OTHER)
     assert [one.verdict for one in story.store.verdicts(26)] == [Verdict.IMPROVEMENT]
     assert [one for _ in range(4) for one in nights(0.9, OTHER)] == []
+
+
+def test_an_improvement_that_the_verdict_told_of_raises_none_beside_inconclusive_verdicts(story, night):
+    noise = {"between": (-4e-3, 0.0, 4e-3)}
+    assert [one for _ in range(25) for one in night(**noise)] == []
+    night(0.94, OTHER, **noise)
+    assert {one.verdict for one in story.store.verdicts(26) if one.series.metric == "time"} == {Verdict.IMPROVEMENT}
+    assert [one for _ in range(8) for one in night(0.94, OTHER, **noise)] == []
+    assert {one.verdict for one in story.store.verdicts(27) if one.series.metric == "time"} == {Verdict.INCONCLUSIVE}
 
 
 def test_alerts_of_a_few_cases_are_not_most_of_a_board(story, night, monkeypatch):

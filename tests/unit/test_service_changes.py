@@ -65,6 +65,15 @@ def test_a_night_belongs_to_a_change_that_was_found_late_by_its_level() -> None:
     ]
 
 
+def test_a_noisy_night_long_before_a_change_does_not_belong_to_it() -> None:
+    values = stepped()
+    values[10] = 101.0
+    change = Change.of([Alert(40, 59, "step", "slower")], values, ONE)
+    assert change is not None
+    assert change.is_after(101.0)
+    assert [change.contains(night, 101.0) for night in (10, 30, 40)] == [False, False, True]
+
+
 @pytest.mark.parametrize("deviations", [1.0, 2.0])
 def test_the_true_beginning_of_a_step_lies_within_what_may_be_its_beginning(deviations: float) -> None:
     rng, late = np.random.default_rng(1), []

@@ -116,8 +116,8 @@ class _History:
         return told is not None and told.code
 
     def _accepted(self, judgement: Judgement, change: Change) -> bool:
-        """Whether tonight is unchanged against a baseline that is of the time after the change."""
-        if judgement.verdict is not Verdict.UNCHANGED or judgement.baseline_run not in self.runs:
+        """Whether the baseline beside which tonight's verdict is quiet is of the time after the change."""
+        if judgement.baseline_run not in self.runs:
             return False
         return change.contains(self.runs.index(judgement.baseline_run), judgement.baseline_s)
 

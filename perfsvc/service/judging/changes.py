@@ -71,9 +71,13 @@ class Change:
     @property
     def last_before(self) -> list[int]:
         """The nights that may have been the last of the level before, the latest first."""
-        both = np.concatenate([self.old, self.new])
-        earliest = judge.may_begin(self.values[both], self.old.size) - 1
+        earliest = self._earliest - 1
         return [int(night) for night in self.old[: earliest - 1 if earliest else None : -1]]
+
+    @property
+    def _earliest(self) -> int:
+        """With which of the nights before and after the level after may have begun at the earliest."""
+        return judge.may_begin(self.values[np.concatenate([self.old, self.new])], self.old.size)
 
     def is_after(self, level: float) -> bool:
         """Whether a level is nearer to where the series went than to where it was, by ratios."""
@@ -86,7 +90,9 @@ class Change:
         """
         if night <= self.old[0]:
             return False
-        return night >= self.alert.index or (level is not None and level > 0 and self.is_after(level))
+        earliest = np.concatenate([self.old, self.new])[self._earliest]
+        told = level is not None and level > 0 and self.is_after(level)
+        return night >= self.alert.index or bool(night >= earliest and told)
 
 
 def _ends(alert: judge.Alert) -> tuple[int, ...]:
