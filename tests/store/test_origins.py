@@ -84,6 +84,24 @@ def test_the_commits_of_another_night_are_another_finding(night, confirm, cases)
     assert [one.origin for one in confirm(later, "v1")] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 
+def test_what_small_commits_add_up_to_joins_the_finding_of_the_first_that_was_found(night, confirm, cases):
+    drifting = ("v0", "v1")
+    night(times(cases), "a" * 40)
+    first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
+    confirm(first, "v0")
+    (found,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
+    assert (found.origin, {one.series.case.variant for one in found.moved}) == ("aaaaaaaaa..bbbbbbbbb", set(drifting))
+
+
+def test_what_a_later_commit_did_for_the_most_part_is_a_finding_of_its_own(night, confirm, cases):
+    edited = ("v0", "v1")
+    night(times(cases), "a" * 40)
+    first = night(times(cases, *edited, by=1.02), "b" * 40, code=dict.fromkeys(edited, b"second"))
+    confirm(first, "v0")
+    found = confirm(night(times(cases, *edited, by=1.05), "c" * 40, code=dict.fromkeys(edited, b"third")))
+    assert [one.origin for one in found] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+
+
 def test_a_driver_that_moves_two_boards_is_one_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]

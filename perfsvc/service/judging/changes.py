@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Self
 
 import numpy as np
 
 from perfsvc import judge
 from perfsvc.judge.shifts import Floats, Ints
+from perfsvc.service.judging.levels import is_nearer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Change:
 
     def is_after(self, level: float) -> bool:
         """Whether a level is nearer to where the series went than to where it was, by ratios."""
-        return abs(log(level / self.after)) < abs(log(level / self.before))
+        return is_nearer(level, self.after, self.before)
 
     def contains(self, night: int, level: float | None) -> bool:
         """Whether a night (and its level) is of the time after the change, also where that began before its alert says.
@@ -91,8 +91,7 @@ class Change:
         if night <= self.old[0]:
             return False
         earliest = np.concatenate([self.old, self.new])[self._earliest]
-        told = level is not None and level > 0 and self.is_after(level)
-        return night >= self.alert.index or bool(night >= earliest and told)
+        return night >= self.alert.index or bool(night >= earliest and is_nearer(level, self.after, self.before))
 
 
 def _ends(alert: judge.Alert) -> tuple[int, ...]:

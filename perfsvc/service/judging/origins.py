@@ -1,10 +1,11 @@
 """Origins: what suspects have in common that one cause moved, in words that are the same on every board and night."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from perfsvc.model import Cause, Environment, Suspect
+from perfsvc.model import Cause, Environment, Finding, Judgement, Series, Suspect
+from perfsvc.service.judging.levels import is_nearer
 from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Built, Place, Store
 
@@ -24,14 +25,16 @@ class Origins:
     def of(self, suspect: Suspect) -> str:
         """What moved a suspect whose judgement names its cause.
 
-        - of the code, the commits since the last night that ran other code: ``1a2b3c4d5..6e7f8a9b0``;
+        - of the code, the commits since the last night that ran other code: ``1a2b3c4d5..6e7f8a9b0``; of what had begun
+          to move before, those that a standing finding of its benchmark is laid to;
         - of the toolchain, what changed of it: ``nvcc 13.0.88 → nvcc 14.0``;
         - of the environment, what changed of that, on whatever board: ``driver 580.1 → 590.1``; where nothing did, the
           board alone: ``board GPU-1``.
         """
         cause = suspect.judgement.cause
         if cause is Cause.KERNEL:
-            return self._commits(self._since(suspect))
+            since = self._since(suspect)
+            return self._begun_before(suspect, since) or self._commits(since)
         before, after = self._environments(suspect)
         if cause is Cause.TOOLCHAIN:
             return (_changed("", before.toolkit, after.toolkit) if before and after else "") or self._code(self.run)
@@ -49,6 +52,31 @@ class Origins:
                 break
             since = earlier if same else since
         return since
+
+    def _begun_before(self, suspect: Suspect, since: int) -> str:
+        """The origin of a finding that a change had begun with before the code of a night; empty where it had not.
+
+        Small commits add up to a drift. Where the night before that code was nearer to tonight than to the level of
+        old, the commits in between did the lesser part. What earlier ones did to others of its benchmark stands in a
+        finding, which a person need not be told of once more for each commit and case.
+        """
+        judged = suspect.judgement
+        level = self._level(suspect.series, next((run for run in self._nights if run < since), since))
+        if not level or not is_nearer(level, judged.candidate_s, judged.baseline_s):
+            return ""
+        begun = [
+            one
+            for one in self._standing
+            if one.cause is Cause.KERNEL
+            and one.direction is suspect.direction
+            and (judged.baseline_run or 0) < one.first_run < since
+            and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in one.moved)
+        ]
+        return max(begun, key=lambda one: one.first_run).origin if begun else ""
+
+    def _level(self, series: Series, run: int) -> float | None:
+        """The level of a series in a run, where that has a verdict on it."""
+        return next((one.candidate_s for one in self._verdicts(run) if one.series == series), None)
 
     def _same_code(self, suspect: Suspect, run: int) -> bool | None:
         """Whether a night ran tonight's code of a suspect; None where it did not measure it."""
@@ -85,6 +113,14 @@ class Origins:
     def _nights(self) -> Mapping[int, str]:
         """The commits of the nights up to this one, by their numbers, newest first."""
         return self.store.commits(self.run)
+
+    @cached_property
+    def _standing(self) -> Sequence[Finding]:
+        return self.store.findings()
+
+    @cached_property
+    def _verdicts(self) -> Callable[[int], Sequence[Judgement]]:
+        return cache(self.store.verdicts)
 
     @cached_property
     def _sides_of(self) -> SidesOf:

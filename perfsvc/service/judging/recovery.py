@@ -1,9 +1,9 @@
 """Recovery: which series of findings a run shows at their old levels again."""
 
 from collections.abc import Container, Iterable, Mapping
-from math import log
 
 from perfsvc.model import Direction, Finding, Judgement, Moved, Series, Shift, Verdict
+from perfsvc.service.judging.levels import is_nearer
 
 BACK: Mapping[Direction, frozenset[Verdict]] = {
     Direction.SLOWER: frozenset({Verdict.UNCHANGED, Verdict.IMPROVEMENT}),
@@ -56,10 +56,8 @@ def _is_back(moved: Moved, tonight: Judgement, *, alerted: bool) -> bool:
 
 
 def _is_nearer(moved: Moved, level: float | None) -> bool:
-    """Whether a level is nearer to the old one of a series than to the new one, by ratios."""
-    if not level or not moved.baseline_s or not moved.candidate_s:
-        return False
-    return abs(log(level / moved.baseline_s)) < abs(log(level / moved.candidate_s))
+    """Whether a level is nearer to the old one of a series than to the new one."""
+    return is_nearer(level, moved.baseline_s, moved.candidate_s)
 
 
 def _ends(tonight: Judgement) -> tuple[float | None, float | None]:
