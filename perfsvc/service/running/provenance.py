@@ -14,7 +14,6 @@ from perfsvc.service import packages
 from perfsvc.service.repository.git import git
 from perfsvc.suite import Selection
 
-
 _UNBORN, _DETACHED = "(initial)", "(detached)"
 """What git says of a repository without a commit, and of one that has no branch checked out."""
 
