@@ -30,7 +30,6 @@ class Known:
 
     def __init__(self) -> None:
         self._cases: dict[_Case, int] = {}
-        self._devices: dict[str, int] = {}
         self._environments: dict[Environment, int] = {}
 
     def cases(self, connection: Connection, cases: Iterable[Case]) -> dict[_Case, int]:
@@ -42,24 +41,18 @@ class Known:
             self._cases |= {(case, case.formerly): number for case, number in found.items()}
         return {name: self._cases.get(name) or case_id(connection, name[0]) for name in named}
 
-    def device(self, connection: Connection, uuid: str) -> int:
-        """The id of a stored device; raises ``DatabaseError`` where it never was."""
-        if uuid not in self._devices:
-            self._devices[uuid] = device_id(connection, uuid)
-        return self._devices[uuid]
-
     def look_up(self, connection: Connection, entries: Sequence[Entry]) -> list[Ids]:
         """The ids that measurements are stored under; a case or environment that never was stored is stored now."""
-        cases = self.cases(connection, [entry.measurement.case for entry in entries])
+        measured = [entry.measurement for entry in entries]
+        cases = self.cases(connection, (one.case for one in measured))
+        devices = {uuid: device_id(connection, uuid) for uuid in {one.device for one in measured}}
         surroundings = {
             one: self._environments.get(one) or environment_id(connection, one)
             for one in dict.fromkeys(entry.environment for entry in entries)
         }
         return [
-            Ids(
-                cases[one.case, one.case.formerly], self.device(connection, one.device), surroundings[entry.environment]
-            )
-            for entry, one in ((entry, entry.measurement) for entry in entries)
+            Ids(cases[one.case, one.case.formerly], devices[one.device], surroundings[entry.environment])
+            for entry, one in zip(entries, measured, strict=True)
         ]
 
     def keep(self, entries: Iterable[Entry], ids: Iterable[Ids]) -> None:

@@ -17,9 +17,10 @@ def put_noise(connection: Connection, run: int, found: Mapping[Place, Noise], kn
     connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
     replicas = _timed_replicas(connection, run)
     cases = known.cases(connection, (case for _, case, _ in found))
+    devices = {uuid: device_id(connection, uuid) for uuid in {uuid for uuid, _, _ in found}}
     rows = []
     for (device, case, mode), noise in found.items():
-        place = cases[case, case.formerly], known.device(connection, device), mode
+        place = cases[case, case.formerly], devices[device], mode
         row = dict(zip(("case_id", "device_id", "mode"), place, strict=True))
         levels = {"noise_within": number(noise.within), "noise_between": number(noise.between)}
         rows.append({"run_id": run, **row, **levels, "replicas": replicas.get(place, 0)})

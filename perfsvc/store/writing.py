@@ -13,7 +13,7 @@ from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Judgement, Provenance, digest
 from perfsvc.store import batches, processes
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import insert_into, insert_new, new_id, new_ids
+from perfsvc.store.interning import device_id, insert_into, insert_new, new_id, new_ids
 from perfsvc.store.known import Ids, Known
 from perfsvc.store.rows import Code, Entry, State
 from perfsvc.store.samples import pack
@@ -154,11 +154,12 @@ def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgemen
     """Stores what was judged of a run, in place of what was stored of it before."""
     connection.execute(delete(Verdicts).where(Verdicts.run_id == run))
     cases = known.cases(connection, (judgement.series.case for judgement in judgements))
+    devices = {uuid: device_id(connection, uuid) for uuid in {judgement.series.device for judgement in judgements}}
     rows = [
         {
             "run_id": run,
             "case_id": cases[judgement.series.case, judgement.series.case.formerly],
-            "device_id": known.device(connection, judgement.series.device),
+            "device_id": devices[judgement.series.device],
             "metric": judgement.series.metric,
             "mode": judgement.series.mode,
             "verdict": judgement.verdict,
