@@ -72,7 +72,7 @@ class Workplace:
         self._seed = seed
         self._seconds: dict[str, float] = {}  # of each binary that ever was, by its digest
         self._cases: dict[str, str] = {}  # its case
-        self._now = {case: 1e-4 * number for number, case in enumerate(sorted(plan.cases), start=1)}
+        self._now = {case: 1e-4 * (1 + number / 10) for number, case in enumerate(sorted(plan.cases), start=1)}
         for number in range(plan.benchmarks):
             self._write(self.suite / f"b{number}")
         self._git("init", "--quiet", "--initial-branch", "main")
