@@ -1,5 +1,8 @@
 """PostgreSQL for whoever tests against it, receivers of messages, and reports of Nsight Compute.
 
+What tests do over and over with one result is done once: SQLAlchemy compiles a statement once for all databases, and
+the tables of a SQLite database are made as the first migration left them.
+
 The server is the one that PERFSVC_TEST_POSTGRESQL names (a URL whose user may create databases), else a throwaway one
 that is started here, on a socket in a temporary folder. Without any, tests skip on a developer's machine and fail
 in CI. psycopg is imported where it is used: a GPU box needs none of this.
@@ -21,9 +24,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Engine, make_url
+from sqlalchemy.util import LRUCache
 
 ADMIN = "postgres"
 
@@ -138,6 +143,77 @@ class Databases:
 @pytest.fixture(scope="session")
 def databases(server: str) -> Databases:
     return Databases(server)
+
+
+class Compiled(LRUCache):
+    """Statements that were compiled for one engine, for all engines of its kind: a key without the engine's dialect.
+
+    A test has a database of its own, and so an engine, which would compile every statement anew. That takes ten times
+    as long as it takes SQLite to answer.
+    """
+
+    def get(self, key, default=None):
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key[1:], value)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """Every store's engine has the statements that any was asked for in these tests."""
+    from perfsvc.store import engine as of_stores
+
+    connect = of_stores.connect
+    compiled = {name: Compiled(capacity=2000) for name in (of_stores.SQLITE, of_stores.POSTGRESQL)}
+
+    def connected(url) -> Engine:
+        made = connect(url)
+        made.update_execution_options(compiled_cache=compiled[made.dialect.name])
+        return made
+
+    with mock.patch("perfsvc.store.store.connect", connected):
+        yield
+
+
+class Migrated:
+    """Makes the tables of an empty SQLite database in one go, as all migrations left them the first time."""
+
+    def __init__(self) -> None:
+        from perfsvc.store import schema
+
+        self._schema, self._migrate = schema, schema._migrate_in
+        self._known: dict[str, list[str]] = {}
+
+    def __call__(self, connection) -> None:
+        if connection.dialect.name != self._schema.SQLITE or not self._schema._is_empty(connection):
+            self._migrate(connection)
+            return
+        driver, head = connection.connection.driver_connection, self._schema.head()
+        if head in self._known:
+            for statement in self._known[head]:
+                driver.execute(statement)
+        else:
+            self._migrate(connection)
+            self._known[head] = list(driver.iterdump())[1:-1]  # less the transaction around them
+
+
+@pytest.fixture(scope="session")
+def migrated() -> Migrated:
+    return Migrated()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def migrated_once(request, migrated) -> Iterator[None]:
+    """Tables are migrated once for all SQLite databases, but not in tests/store, which holds what migrating does.
+
+    Elsewhere it is no more than how each test begins, and takes most of a second.
+    """
+    if "store" in request.path.relative_to(Path(__file__).parent).parts[:1]:
+        yield
+        return
+    with mock.patch("perfsvc.store.schema._migrate_in", migrated):
+        yield
 
 
 REPORTS = Path(__file__).parent / "data" / "ncu"

@@ -14,12 +14,35 @@ from unittest import mock
 import pytest
 
 from perfsvc.cli import main
+from perfsvc.measure.in_process import InProcess
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is for what a shell starts in the background, and so it would be for every command that is started here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SUITES = Path(__file__).parent / "suites"
+FORKING = (
+    "perfsvc.service.running.workers.fork_servers",
+    "perfsvc.service.confirming.confirm_case.ForkServers",
+    "perfsvc.service.bisecting.bisect.ForkServers",
+)
+"""Where commands begin what forks their workers."""
+ENDING_PROCESSES = {"crash", "hang"}
+"""Faults of the fake device that are the end of whoever meets them: a process, or else the tests."""
+
+
+@contextlib.contextmanager
+def working_within():
+    """Has commands measure on the fake device in this process, without a worker's.
+
+    What is measured there is the same (tests/e2e/test_in_process.py), and most tests are about what becomes of it. A
+    fork server imports for most of a second what this process has imported already, which was half of all that the
+    tests of commands took. Tests of faults, of stopping and of killing have processes.
+    """
+    with contextlib.ExitStack() as patched:
+        for name in FORKING:
+            patched.enter_context(mock.patch(name, InProcess))
+        yield
 
 
 @dataclass(frozen=True)
@@ -44,12 +67,16 @@ class Workplace:
     """An empty folder with a database, a cache and a script of its own, in which the command line is run.
 
     Calling it types a command in this process, which is quick; ``process`` and ``start`` take a process of its own.
-    The workers of a run are processes in any case.
+    Workers are processes there, on every device but the fake one, and where a fault would end the tests with them.
+
+    Attributes:
+        forks: whether workers are processes for commands typed in this process, whatever they measure on.
     """
 
     suites = SUITES
 
-    def __init__(self, folder: Path, cache: Path) -> None:
+    def __init__(self, folder: Path, cache: Path, *, forks: bool = False) -> None:
+        self.forks = forks
         self.folder = folder
         self.script = folder / "script.json"
         self.database = folder / "perfsvc.db"
@@ -80,10 +107,21 @@ class Workplace:
             mock.patch.object(sys, "argv", ["perfsvc", *map(str, arguments)]),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
+            contextlib.nullcontext() if self.forks or not self._is_faked(arguments) else working_within(),
             pytest.raises(SystemExit) as ended,
         ):
             main()
         return Ended(ended.value.code or 0, out.getvalue(), err.getvalue()).require(code)
+
+    def _is_faked(self, arguments) -> bool:
+        """Whether a command measures on the fake device alone, and comes back from it."""
+        settings = self.folder / "perfsvc.toml"
+        asked = [str(one) for one in arguments] + ([settings.read_text()] if settings.exists() else [])
+        return any("fake:" in one for one in asked) and "cpu" not in asked and not self._ends_processes()
+
+    def _ends_processes(self) -> bool:
+        cases = json.loads(self.script.read_text())["cases"] if self.script.exists() else {}
+        return any(entry.get("fault") in ENDING_PROCESSES for entry in cases.values())
 
     def process(self, *arguments, code: int | None = None) -> Ended:
         """The same in a process of its own."""
