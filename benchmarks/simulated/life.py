@@ -49,7 +49,14 @@ def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived
                 done = run(request(workplace, night), stages, servers)
             cpu_s, all_s = time.process_time() - used, time.perf_counter() - began
             around_s += stages.around_s
-            yield Lived(night, all_s - around_s, cpu_s, around_s, workplace.bytes, len(done.confirmations))
+            yield Lived(
+                night,
+                all_s - around_s,
+                cpu_s,
+                around_s,
+                workplace.bytes,
+                sum(not one.carried_over for one in done.confirmations),
+            )
 
 
 def happen(workplace: Workplace, night: int) -> None:

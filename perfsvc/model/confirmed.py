@@ -24,7 +24,8 @@ class Confirmation:
         drift: the baseline's binary now over its own stored level; None where there is none of this board.
         same_code: whether both binaries are the same code; None where one of them is not stored.
         wall_s: how long it took.
-        baseline: what each process measured of the baseline's binary; their replicas count through both sides.
+        baseline: what each process measured of the baseline's binary; their replicas count through both sides. None
+            where the answer of an earlier night holds still.
         candidate: likewise of the candidate's.
     """
 
@@ -59,6 +60,11 @@ class Confirmation:
     def cleared(self) -> bool:
         """Whether the board is, or nothing that stays."""
         return self.cause.blameless
+
+    @property
+    def carried_over(self) -> bool:
+        """Whether it is the answer of an earlier night, which holds still: nothing was measured for it."""
+        return self.confirmed and not self.pairs
 
     @property
     def failed(self) -> bool:

@@ -60,11 +60,14 @@ def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType
 
 
 def counts(confirmations: Sequence[Confirmation]) -> str:
-    """``measured again: 1 confirmed, 2 cleared, 0 unconfirmed``."""
-    confirmed = sum(one.confirmed for one in confirmations)
+    """``measured again: 1 confirmed, 2 cleared, 0 unconfirmed; 3 stand as an earlier night had them measured``."""
+    before = sum(one.carried_over for one in confirmations)
+    confirmed = sum(one.confirmed for one in confirmations) - before
     cleared = sum(one.cleared for one in confirmations)
-    rest = len(confirmations) - confirmed - cleared
-    return f"measured again: {confirmed} confirmed, {cleared} cleared, {rest} unconfirmed"
+    rest = len(confirmations) - before - confirmed - cleared
+    again = f"measured again: {confirmed} confirmed, {cleared} cleared, {rest} unconfirmed"
+    stands = "stands as an earlier night had it" if before == 1 else "stand as an earlier night had them"
+    return f"{again}; {before} {stands} measured" if before else again
 
 
 def confirmation_json(one: Confirmation) -> dict[str, Any]:

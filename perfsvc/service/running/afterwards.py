@@ -12,6 +12,7 @@ from perfsvc.measure.lane import Stopping, never
 from perfsvc.measure.workers import Servers
 from perfsvc.model import Confirmation, DeviceInfo, Direction, Explained, Judgement, Series, Verdict
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
+from perfsvc.service.confirming.standing import told_before
 from perfsvc.service.confirming.turns import Means
 from perfsvc.service.judging import policy
 from perfsvc.service.judging.compare import judge_run
@@ -66,13 +67,17 @@ def confirm_suspects(
 ) -> list[Confirmation]:
     """Measures again what of a run's suspects was not measured again yet, and returns what came of that.
 
-    What came of all of them is said of the verdicts. From when it is ``stopping`` on none is begun. ``found`` is as in
-    ``suspects_of``.
+    What an earlier night's answer holds for is not measured once more. What came of all of them is said of the
+    verdicts. From when it is ``stopping`` on none is begun. ``found`` is as in ``suspects_of``.
     """
     suspects = suspects_of(store, run, threshold=means.threshold, found=found)
-    again = confirm_all(store, suspects, means, progress, stopping)
+    before = list(told_before(store, suspects, means))
+    for one in before:
+        store.put_confirmation(one)
+    told = {one.suspect for one in before}
+    again = confirm_all(store, [one for one in suspects if one not in told], means, progress, stopping)
     store.put_verdicts(run, with_causes(store.verdicts(run), store.confirmations(run)))
-    return again
+    return [*before, *again]
 
 
 def exit_code_of(

@@ -1,0 +1,119 @@
+"""What stands in a finding is measured again when something is new about it, and not every night."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.measure.sampler import Sampling
+from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
+from perfsvc.service.confirming.standing import told_before
+from perfsvc.service.confirming.turns import Means
+from perfsvc.service.judging import findings
+from perfsvc.service.judging.compare import judge_run
+from perfsvc.store import State
+
+THRESHOLD = 0.01
+SLOW = b"slow"
+
+
+@pytest.fixture
+def means(story):
+    """What suspects would be measured again with, if they were."""
+    return Means({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=THRESHOLD)
+
+
+@pytest.fixture
+def night(story):
+    """Measures a case that takes so many seconds with some code, and judges."""
+
+    def run(seconds, code=b"fast", **environment):
+        teller = replace(story, environment=replace(story.environment, **environment))
+        number = story.begin(scope="all")
+        record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
+        binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"a.cu": code})
+        for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
+            samples = (seconds * (1 + noise),) * 5
+            teller.put(number, story.tiled, replica=replica, samples=samples, binary=binary)
+        story.store.end_run(number, State.FINISHED)
+        story.store.put_verdicts(number, judge_run(story.store, number, threshold=THRESHOLD))
+        return number
+
+    return run
+
+
+@pytest.fixture
+def slowed(story, night):
+    """After a night that was measured again: its code takes a tenth more, as a finding says."""
+    night(1e-4)
+    run = night(1.1e-4, SLOW)
+    (suspect,) = findings.suspects_of(story.store, run, threshold=THRESHOLD)
+    old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
+    told = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
+    why = "measured in turn, its code is 10.0 % slower than the baseline's"
+    answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **told, baseline=(old,), candidate=(new,))
+    story.store.put_confirmation(answer)
+    findings.settle(story.store, run, threshold=THRESHOLD)
+    return run
+
+
+@pytest.fixture
+def told(story, means):
+    """The answers to the suspects of a run that an earlier night gave."""
+
+    def of(run, means=means):
+        suspects = findings.suspects_of(story.store, run, threshold=THRESHOLD)
+        assert len(suspects) == 1
+        return list(told_before(story.store, suspects, means))
+
+    return of
+
+
+def test_the_answer_of_the_first_night_holds_for_the_next_ones(story, slowed, night, told):
+    for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
+        (answer,) = told(run)
+        assert (answer.cause, answer.ratio, answer.suspect.judgement.candidate_run) == (Cause.KERNEL, 1.1, run)
+        assert answer.reason == (
+            "measured in turn, its code is 10.0 % slower than the baseline's, as run 2 had it measured"
+        )
+        assert (answer.carried_over, answer.regressed, answer.pairs, answer.looks) == (True, True, 0, 0)
+        story.store.put_confirmation(answer)
+        findings.settle(story.store, run, threshold=THRESHOLD)
+        (finding,) = story.store.findings()
+        assert (finding.first_run, finding.last_run) == (slowed, run)
+
+
+def test_other_code_is_measured_again(slowed, night, told):
+    assert told(night(1.1e-4, b"slow too")) == []
+
+
+def test_what_takes_longer_than_was_found_is_measured_again(slowed, night, told):
+    assert told(night(1.2e-4, SLOW)) == []
+
+
+@pytest.mark.parametrize("changed", [{"toolkit": "nvcc 14.0"}, {"driver": "590.1"}, {"power_limit_w": 500.0}])
+def test_another_environment_is_measured_again(slowed, night, told, changed):
+    assert told(night(1.1e-4, SLOW, **changed)) == []
+
+
+def test_another_threshold_is_measured_again(slowed, night, told, means):
+    assert told(night(1.1e-4, SLOW), replace(means, threshold=0.02)) == []
+
+
+def test_a_board_that_is_not_here_answers_nothing(slowed, night, told, means):
+    assert told(night(1.1e-4, SLOW), replace(means, devices={})) == []
+
+
+@pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
+def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cause):
+    night(1e-4)
+    run = night(1.1e-4, SLOW)
+    (suspect,) = findings.suspects_of(story.store, run, threshold=THRESHOLD)
+    answer = Confirmation(suspect, cause, "nothing of it stays", THRESHOLD, seed=1, budget_s=20.0)
+    story.store.put_confirmation(answer)
+    findings.settle(story.store, run, threshold=THRESHOLD)
+    assert told(night(1.1e-4, SLOW)) == []
+
+
+def test_what_a_person_has_resolved_is_measured_again(story, slowed, night, told):
+    story.store.put_finding_state(1, FindingState.RESOLVED, by="a person")
+    assert told(night(1.1e-4, SLOW)) == []
