@@ -89,7 +89,7 @@ def test_what_small_commits_add_up_to_joins_the_finding_of_the_first_that_was_fo
     night(times(cases), "a" * 40)
     first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
     confirm(first, "v0")
-    (found,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
+    (found,) = confirm(night(times(cases, *drifting, by=1.025), "c" * 40, code=dict.fromkeys(drifting, b"third")))
     assert (found.origin, {one.series.case.variant for one in found.moved}) == ("aaaaaaaaa..bbbbbbbbb", set(drifting))
 
 

@@ -3,11 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import islice
+from math import log
+from statistics import median
 
 from perfsvc.model import Cause, Environment, Finding, Judgement, Series, Suspect
-from perfsvc.service.judging.levels import is_nearer
 from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Built, Place, Store
+
+NIGHTS_BEFORE = 5
+"""How many nights tell where a series was before some code: one alone has too much noise."""
+
+BEGUN = 1 / 3
+"""By which share of its way a change has begun before the commits that it came with."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +64,17 @@ class Origins:
     def _begun_before(self, suspect: Suspect, since: int) -> str:
         """The origin of a finding that a change had begun with before the code of a night; empty where it had not.
 
-        Small commits add up to a drift. Where the night before that code was nearer to tonight than to the level of
-        old, the commits in between did the lesser part. What earlier ones did to others of its benchmark stands in a
-        finding, which a person need not be told of once more for each commit and case.
+        Small commits add up to a drift. Where the nights before that code had gone ``BEGUN`` of the way from the level
+        of old to tonight's, not all of it is the last commits' doing. What earlier ones did to others of its benchmark
+        stands in a finding, which a person need not be told of once more for each commit and case.
         """
         judged = suspect.judgement
-        level = self._level(suspect.series, next((run for run in self._nights if run < since), since))
-        if not level or not is_nearer(level, judged.candidate_s, judged.baseline_s):
+        before = list(islice((run for run in self._nights if run < since), NIGHTS_BEFORE))
+        levels = [level for run in before if (level := self._level(suspect.series, run))]
+        if not (levels and judged.baseline_s and judged.candidate_s):
+            return ""
+        gone, way = log(median(levels) / judged.baseline_s), log(judged.candidate_s / judged.baseline_s)
+        if not way or gone / way < BEGUN:
             return ""
         begun = [
             one
