@@ -3,10 +3,12 @@
 import contextlib
 import platform
 import shutil
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +32,7 @@ from perfsvc.model import (
 )
 from perfsvc.store import Code, Entry, State, Store
 from perfsvc.store.engine import transaction
+from perfsvc.store.tables import Base
 
 
 @pytest.fixture(scope="session")
@@ -167,6 +170,84 @@ def empty(new_database: Callable[[bool], str]) -> str:
 def place(new_database: Callable[[bool], str]) -> str:
     """A database with our tables and no rows."""
     return new_database(False)
+
+
+class Histories:
+    """What databases hold after nights with which several tests begin: lived through once, and copied for the others.
+
+    Args:
+        folder: for SQLite's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    def lived(self, kind: str, place: str, name: str, live: Callable[[], Any]) -> Any:
+        """What ``live`` gives, and in a database without rows what it leaves there; only the first call calls it."""
+        if (kind, name) not in self._held:
+            given = live()
+            self._held[kind, name] = self._keep(kind, place), given
+            return given
+        held, given = self._held[kind, name]
+        if kind == "sqlite":
+            _copy_file(held, place)
+        else:
+            _copy_rows(held, place)
+        return given
+
+    def _keep(self, kind: str, place: str) -> Any:
+        if kind != "sqlite":
+            return _keep_rows(place)
+        held = str(self._folder / f"{len(self._held)}.db")
+        _copy_file(place, held)
+        return held
+
+
+def _copy_file(source: str, target: str) -> None:
+    with contextlib.closing(sqlite3.connect(source)) as held, contextlib.closing(sqlite3.connect(target)) as copy:
+        held.backup(copy)
+
+
+def _keep_rows(place: str) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
+    """The rows of each table, which comes after those that it refers to, and what counts how far."""
+    import psycopg
+
+    rows = {}
+    with psycopg.connect(place) as connection, connection.cursor() as cursor:
+        used = {name for (name,) in cursor.execute(USED)}
+        for table in (one.name for one in Base.metadata.sorted_tables if one.name in used):
+            with cursor.copy(f"COPY {table} TO STDOUT (FORMAT BINARY)") as copied:
+                rows[table] = b"".join(copied)
+        return rows, cursor.execute(
+            "SELECT sequencename, last_value FROM pg_sequences WHERE last_value IS NOT NULL"
+        ).fetchall()
+
+
+def _copy_rows(held: tuple[dict[str, bytes], list[tuple[str, int]]], place: str) -> None:
+    import psycopg
+
+    rows, counted = held
+    with psycopg.connect(place) as connection, connection.cursor() as cursor:
+        for table, content in rows.items():
+            with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copied:
+                copied.write(content)
+        for name, last in counted:
+            cursor.execute("SELECT setval(%s, %s)", (name, last))
+
+
+@pytest.fixture(scope="session")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> Histories:
+    return Histories(tmp_path_factory.mktemp("histories"))
+
+
+@pytest.fixture
+def after(histories: Histories, kind: str, place: str) -> Callable[[str, Callable[[], Any]], Any]:
+    """Has the test begin after nights that others begin after as well: their name, and what lives through them.
+
+    What is random goes on where it was: its state is what is given.
+    """
+    return partial(histories.lived, kind, place)
 
 
 @pytest.fixture

@@ -26,9 +26,13 @@ CURED = b"cured"
 
 
 @pytest.fixture
-def night(story):
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture
+def night(story, rng):
     """Measures a case of some relative time and code; judges it and returns the suspects unless it is cut short."""
-    rng = np.random.default_rng(7)
 
     def run(by=1.0, code=b"code", *, state=State.FINISHED, cases=(story.tiled,), between=(0.0, 0.0, 0.0)):
         number = story.begin(scope="all")
@@ -44,17 +48,23 @@ def night(story):
             return []
         judgements = judge_run(story.store, number, threshold=None)
         story.store.put_verdicts(number, judgements)
-        suspects = findings.suspects_of(story.store, number)
-        findings.settle(story.store, number)
-        return suspects
+        found = suspects.doubts(story.store, number, story.store.verdicts(number))
+        raised = findings.suspects_of(story.store, number, found=found)
+        findings.settle(story.store, number, found=found)
+        return raised
 
     return run
 
 
 @pytest.fixture
-def nights(night):
+def nights(night, rng, after):
     """After 25 quiet nights."""
-    assert [one for _ in range(25) for one in night()] == []
+
+    def quiet():
+        assert [one for _ in range(25) for one in night()] == []
+        return rng.bit_generator.state
+
+    rng.bit_generator.state = after("25 quiet nights of a case", quiet)
     return night
 
 
