@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 import sqlite3
 from contextlib import closing
 
@@ -259,8 +260,7 @@ def test_of_two_nights_at_once_the_other_leaves_and_names_the_one_that_runs(nigh
         ended = nights.perfsvc.process("nightly", code=5)
         assert f"night 1 (pid {first.pid}) is under way on this host since" in ended.err
         assert "at its stage run" in ended.err
-        first.terminate()
-        first.terminate()
+        first.send_signal(signal.SIGINT)  # ends it amid the case that hangs, which SIGTERM would wait for
         first.communicate(timeout=100)
     assert nights.nights()[0][0] == "interrupted"
 

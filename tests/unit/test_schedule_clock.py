@@ -165,7 +165,8 @@ def test_a_night_that_cannot_be_started_is_told(nights):
     assert nights.said == ["the night could not be started: [Errno 2] No such file or directory: '/not/there'"]
 
 
-def test_a_night_that_finds_another_at_work_is_left_out(nights):
+def test_a_night_that_finds_another_at_work_is_left_out(nights, monkeypatch):
+    monkeypatch.setattr(children, "AT_ONCE_S", 0.3)
     child = nights.child(PATIENT)
     thread = begun(nights, child)
     child.run()
