@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -282,6 +282,7 @@ class Story:
     environment: Environment = ENVIRONMENT
     tiled: Case = TILED
     naive: Case = NAIVE
+    _devices: set[DeviceInfo] = field(default_factory=set, init=False)
 
     def provenance(self, **given: Any) -> Provenance:
         known = {"started": datetime(2025, 1, 1, tzinfo=UTC), "command_line": "perfsvc run", "suite": "kernels"}
@@ -309,7 +310,7 @@ class Story:
         **given: Any,
     ) -> None:
         """A measurement; one that is not ok has no samples."""
-        self.store.put_device(replace(self.gpu, uuid=device))
+        self._have(replace(self.gpu, uuid=device))
         good = given.get("status", Status.OK) is Status.OK and len(samples) > 0
         known = {"case": case, "device": device, "replica": 0, "status": Status.OK}
         entry = Entry(
@@ -320,6 +321,11 @@ class Story:
             binary,
         )
         self.store.put_measurements(run, [entry])
+
+    def _have(self, device: DeviceInfo) -> None:
+        if device not in self._devices:
+            self.store.put_device(device)
+            self._devices.add(device)
 
     def put_binary(
         self, record: ReplayRecord, modules: Mapping[str, bytes], bench: bytes, sources: Mapping[str, bytes]

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,20 +39,23 @@ def test_every_revision_has_a_dump():
     assert [dump.stem for dump in DUMPS] == sorted(script.revision for script in revisions)
 
 
-@pytest.fixture(params=DUMPS, ids=lambda dump: dump.stem)
+@pytest.fixture(scope="module", params=DUMPS, ids=lambda dump: dump.stem)
 def dump(request):
     return request.param
 
 
-@pytest.fixture
-def past(dump, empty):
-    """A database as the perfsvc of a past revision left it."""
-    if empty.startswith("postgresql"):
-        fill_server(empty, dump)
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def kind(request):
+    return request.param
+
+
+def fill(place, dump):
+    """Leaves in an empty database what the perfsvc of a past revision left."""
+    if place.startswith("postgresql"):
+        fill_server(place, dump)
     else:
-        with closing(sqlite3.connect(empty)) as connection:
+        with closing(sqlite3.connect(place)) as connection:
             connection.executescript(dump.read_text())
-    return empty
 
 
 def fill_server(place, dump):
@@ -89,12 +92,27 @@ def value(kind, stored):
     return json.loads(stored) if isinstance(kind, JSON) else stored
 
 
-@pytest.fixture
-def upgraded(past, dump):
-    assert Store.upgrade(past).before == dump.stem
-    assert Store.check(past).problems == ()
-    with Store.open(past) as store:
+@contextmanager
+def upgraded_in(place, dump):
+    fill(place, dump)
+    assert Store.upgrade(place).before == dump.stem
+    assert Store.check(place).problems == ()
+    with Store.open(place) as store:
         yield store
+
+
+@pytest.fixture(scope="module")
+def upgraded(kind, dump, request, tmp_path_factory):
+    """An upgraded database, which all tests of its revision read: none of them writes."""
+    with ExitStack() as ended:
+        if kind == "sqlite":
+            place = str(tmp_path_factory.mktemp("past") / "perfsvc.db")
+        else:
+            databases = request.getfixturevalue("databases")
+            name = databases.create()
+            ended.callback(databases.drop, name)
+            place = databases.url(name)
+        yield ended.enter_context(upgraded_in(place, dump))
 
 
 def test_all_that_was_stored_is_read(upgraded):
@@ -191,10 +209,11 @@ def test_what_befell_findings_is_read_from_revision_0010_on(upgraded, dump):
     assert events == (known if dump.stem > "0009" else [])
 
 
-def test_an_earlier_finding_goes_on_after_an_upgrade(upgraded, dump):
-    for found in upgraded.findings():
-        upgraded.put_finding_state(found.id, FindingState.RESOLVED, by="ann")
-        assert upgraded.put_finding_state(found.id, FindingState.OPEN, by="ann").moved == found.moved
+def test_an_earlier_finding_goes_on_after_an_upgrade(empty, dump):
+    with upgraded_in(empty, dump) as store:
+        for found in store.findings():
+            store.put_finding_state(found.id, FindingState.RESOLVED, by="ann")
+            assert store.put_finding_state(found.id, FindingState.OPEN, by="ann").moved == found.moved
 
 
 def test_confirmations_of_revision_0005_are_read(upgraded, dump):
