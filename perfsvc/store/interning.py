@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, inspect, select, text, update
@@ -93,6 +93,7 @@ def point_json(case: Case) -> str:
     return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
 
 
+@lru_cache(maxsize=4096)
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """The case that a row of ``cases`` stands for."""
     return Case(benchmark, variant, tuple(json.loads(point).items()), version)
