@@ -82,8 +82,10 @@ import sys
 from pathlib import Path
 
 from perfsvc.measure import forkserver
+from perfsvc.measure.worker import prepare
 
 folder = Path(sys.argv[0]).parent
+prepare()  # as the real one does, so that what its workers import is there
 
 
 def worker(pool):

@@ -178,8 +178,8 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
 
 @pytest.mark.parametrize(("deaths", "status"), [(1, {Status.OK}), (2, None)])
 def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(work, deaths, status):
-    dies = f"len(logged().splitlines()) <= {deaths} and os.kill(os.getppid(), signal.SIGKILL)"
-    work.play(born="log('born')", start=f"{dies} and time.sleep(60)")
+    dies = f"if len(logged().splitlines()) <= {deaths}: os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
+    work.play(born="log('born')", start=dies)
     plan = Plan((work.task("good"),), 1, 1, 20.0)
     if status is None:
         with pytest.raises(NoDeviceError, match="did not start"):
