@@ -33,14 +33,21 @@ def _runs_before(connection: Connection, number: int) -> dict[int, int]:
     scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
     if not scope:
         return {}
-    here = select(Measurements.device_id).where(Measurements.run_id == number)
-    query = (
-        select(Measurements.device_id, newest_clean())
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.scope == scope, Runs.state == State.FINISHED, Runs.id < number, Measurements.device_id.in_(here))
-        .group_by(Measurements.device_id)
-    )
-    return dict(connection.execute(query).all())
+    left = _devices(connection, number)
+    runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == State.FINISHED, Runs.id < number)
+    clean: dict[int, int] = {}
+    dirty: dict[int, int] = {}
+    for run, changed in connection.execute(runs.order_by(Runs.id.desc())).all():
+        if not left:
+            break
+        for device in left & _devices(connection, run):
+            (dirty if changed else clean).setdefault(device, run)
+        left -= clean.keys()
+    return dirty | clean
+
+
+def _devices(connection: Connection, run: int) -> set[int]:
+    return set(connection.scalars(select(Measurements.device_id).where(Measurements.run_id == run).distinct()))
 
 
 def owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:

@@ -7,7 +7,7 @@ from itertools import islice
 from math import log
 from statistics import median
 
-from perfsvc.model import Cause, Environment, Finding, Judgement, Series, Suspect
+from perfsvc.model import Cause, Direction, Environment, Finding, Judgement, Series, Suspect
 from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Built, Place, Store
 
@@ -37,9 +37,12 @@ class Origins:
           to move before, those that a standing finding of its benchmark is laid to;
         - of the toolchain, what changed of it: ``nvcc 13.0.88 → nvcc 14.0``;
         - of the environment, what changed of that, on whatever board: ``driver 580.1 → 590.1``; where nothing did, the
-          board alone: ``board GPU-1``.
+          board alone: ``board GPU-1``;
+        - of what stands in a finding of that cause, whatever that finding is laid to.
         """
         cause = suspect.judgement.cause
+        if told := self._told.get((suspect.series, suspect.direction, cause)):
+            return told
         if cause is Cause.KERNEL:
             since = self._since(suspect)
             return self._begun_before(suspect, since) or self._commits(since)
@@ -125,6 +128,12 @@ class Origins:
     def _nights(self) -> Mapping[int, str]:
         """The commits of the nights up to this one, by their numbers, newest first."""
         return self.store.commits(self.run)
+
+    @cached_property
+    def _told(self) -> Mapping[tuple[Series, Direction, Cause | None], str]:
+        return {
+            (one.series, one.direction, found.cause): found.origin for found in self._standing for one in found.moved
+        }
 
     @cached_property
     def _standing(self) -> Sequence[Finding]:
