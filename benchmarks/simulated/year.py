@@ -16,7 +16,7 @@ def a_year(nights: int = NIGHTS) -> Plan:
     def at(night: int) -> int:
         return max(2, round(night * nights / NIGHTS))
 
-    drifting = [at(120 + 5 * number) for number in range(DRIFT_COMMITS)]
+    drifting = [at(120) + number for number in range(DRIFT_COMMITS)]
     late = [Commit(at(300), "b6/second.cu", "b6/v[5-7]", 1.03), Commit(at(300), "b7/first.cu", "b7/v0", 1.2)]
     planted = (
         rebuilt("a commit without speed", at(30), "b0/second.cu", "b0/v[5-9]"),
