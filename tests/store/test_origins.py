@@ -89,7 +89,7 @@ def test_what_small_commits_add_up_to_joins_the_finding_of_the_first_that_was_fo
     night(times(cases), "a" * 40)
     first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
     confirm(first, "v0")
-    (found,) = confirm(night(times(cases, *drifting, by=1.025), "c" * 40, code=dict.fromkeys(drifting, b"third")))
+    (found,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
     assert (found.origin, {one.series.case.variant for one in found.moved}) == ("aaaaaaaaa..bbbbbbbbb", set(drifting))
 
 
@@ -98,7 +98,7 @@ def test_what_a_later_commit_did_for_the_most_part_is_a_finding_of_its_own(night
     night(times(cases), "a" * 40)
     first = night(times(cases, *edited, by=1.02), "b" * 40, code=dict.fromkeys(edited, b"second"))
     confirm(first, "v0")
-    found = confirm(night(times(cases, *edited, by=1.05), "c" * 40, code=dict.fromkeys(edited, b"third")))
+    found = confirm(night(times(cases, *edited, by=1.08), "c" * 40, code=dict.fromkeys(edited, b"third")))
     assert [one.origin for one in found] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import islice
+from itertools import groupby, islice
 from math import log
+from operator import itemgetter
 from statistics import median
 
 from perfsvc.model import Cause, Direction, Environment, Finding, Judgement, Series, Suspect
@@ -12,7 +13,7 @@ from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Built, Place, Store
 
 NIGHTS_BEFORE = 5
-"""How many nights tell where a series was before some code: one alone has too much noise."""
+"""How many nights at most tell where a series was before some code: one alone has much noise."""
 
 BEGUN = 1 / 3
 """By which share of its way a change has begun before the commits that it came with."""
@@ -67,12 +68,12 @@ class Origins:
     def _begun_before(self, suspect: Suspect, since: int) -> str:
         """The origin of a finding that a change had begun with before the code of a night; empty where it had not.
 
-        Small commits add up to a drift. Where the nights before that code had gone ``BEGUN`` of the way from the level
-        of old to tonight's, not all of it is the last commits' doing. What earlier ones did to others of its benchmark
+        Small commits add up to a drift. Where the code before that one had gone ``BEGUN`` of the way from the level of
+        old to tonight's, not all of it is the last commits' doing. What earlier ones did to others of its benchmark
         stands in a finding, which a person need not be told of once more for each commit and case.
         """
         judged = suspect.judgement
-        before = list(islice((run for run in self._nights if run < since), NIGHTS_BEFORE))
+        before = islice(self._of_the_code_before(suspect.series, since), NIGHTS_BEFORE)
         levels = [level for run in before if (level := self._level(suspect.series, run))]
         if not (levels and judged.baseline_s and judged.candidate_s):
             return ""
@@ -88,6 +89,15 @@ class Origins:
             and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in one.moved)
         ]
         return max(begun, key=lambda one: one.first_run).origin if begun else ""
+
+    def _of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
+        """The nights just before one that all ran the same other binary, the latest first."""
+        place = (series.device, series.case, series.mode)
+        measured = ((run, self._built(run).get(place)) for run in self._nights if run < since)
+        binaries = ((run, built.binary) for run, built in measured if built)
+        for _, nights in groupby(binaries, key=itemgetter(1)):
+            yield from (run for run, _ in nights)
+            return
 
     def _level(self, series: Series, run: int) -> float | None:
         """The level of a series in a run, where that has a verdict on it."""
