@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, exists, literal_column, select
@@ -41,6 +42,7 @@ def of_cases(of: type[Measurements | NoiseOfCases | LeftOut], *columns: Any) -> 
     )
 
 
+@cache
 def own_name(run: Any) -> ColumnElement[int]:
     """Of a row with a case and a run: the case's id where it is handed out under its own, former name, else 0.
 

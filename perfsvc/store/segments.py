@@ -1,9 +1,10 @@
 """Segments: where in its history the environment of a series changed."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Spot
@@ -29,25 +30,48 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
             tonight[here].add((lineage, device, mode))
     found: dict[Spot, int] = {}
     for here, spots in tonight.items():
-        newest = _newest(connection, {lineage for lineage, *_ in spots}, here, run)
+        newest = _newest(connection, spots, here, run)
         for one in spots & newest.keys():
             found[one] = max(newest[one], found.get(one, 0))
     return found
 
 
-def _newest(connection: Connection, lineages: set[int], here: int, before_run: int) -> dict[Spot, int]:
+def _newest(connection: Connection, spots: AbstractSet[Spot], here: int, before_run: int) -> dict[Spot, int]:
     """The newest clean run before another in which each spot was measured in another environment than one.
 
-    Asked for by the other environments, which an index knows, and not of every measurement that there is.
+    For most of them that is the newest run of all that measured anything there; the others are looked for in all runs.
     """
-    elsewhere = select(Environments.id).where(Environments.id != here)
+    elsewhere = connection.scalars(select(Environments.id).where(Environments.id != here)).all()
+    last = max((_last_in(connection, one, before_run) for one in elsewhere), default=0)
+    newest = _newest_of(connection, {lineage for lineage, *_ in spots}, elsewhere, Measurements.run_id == last)
+    left = {lineage for lineage, *_ in spots - newest.keys()}
+    return _newest_of(connection, left, elsewhere, Measurements.run_id < last) | newest
+
+
+def _last_in(connection: Connection, environment: int, before_run: int) -> int:
+    """The newest clean run before another that measured anything in an environment; 0 where none did."""
+    ended = Runs.git_dirty.is_(False) & Runs.state.in_(ENDED)
+    while before_run:
+        there = (Measurements.environment_id == environment, Measurements.run_id < before_run)
+        before_run = connection.scalar(select(func.max(Measurements.run_id)).where(*there)) or 0
+        if connection.scalar(select(Runs.id).where(Runs.id == before_run, ended)):
+            break
+    return before_run
+
+
+def _newest_of(
+    connection: Connection, lineages: AbstractSet[int], elsewhere: Sequence[int], among: ColumnElement[bool]
+) -> dict[Spot, int]:
+    """The newest clean run among some in which each spot of lineages was measured in one of some environments."""
+    if not lineages:
+        return {}
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
     query = (
         select(*spot, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.environment_id.in_(elsewhere), Cases.lineage_id.in_(lineages))
-        .where(Measurements.run_id < before_run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .where(Measurements.environment_id.in_(elsewhere), Cases.lineage_id.in_(lineages), among)
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
         .group_by(*spot)
     )
     return {(lineage, device, mode): last for lineage, device, mode, last in connection.execute(query)}
