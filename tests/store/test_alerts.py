@@ -137,6 +137,15 @@ def test_an_improvement_that_the_verdict_told_of_raises_none_beside_inconclusive
     assert {one.verdict for one in story.store.verdicts(27) if one.series.metric == "time"} == {Verdict.INCONCLUSIVE}
 
 
+def test_the_recovery_of_a_board_is_not_told_once_more_by_the_histories(story, night):
+    cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
+    for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:
+        assert night(by, cases=cases) == []
+    (found,) = story.store.findings(every=True)
+    assert (found.cause, found.direction, found.state) == (Cause.ENVIRONMENT, Direction.SLOWER, FindingState.RESOLVED)
+    assert {one.recovered_run for one in found.moved} == {31}
+
+
 def test_alerts_of_a_few_cases_are_not_most_of_a_board(story, night, monkeypatch):
     every = [replace(story.tiled, variant=f"v{place}") for place in range(11)]
     for _ in range(2):

@@ -67,8 +67,9 @@ def settle(store: Store, run: int, *, threshold: judge.Asked = None, found: Doub
     if store.run(run).provenance.dirty:
         return Settled()
     found = found or doubts(store, run, store.verdicts(run), threshold=threshold)
-    blamed = [*_together(found), *_confirmed(store, run)]
-    return store.settle_findings(run, _back(store, run, found, threshold), _blames(store, run, blamed))
+    back = _back(store, run, found, threshold)
+    blamed = [*_together(store, run, found, back), *_confirmed(store, run)]
+    return store.settle_findings(run, back, _blames(store, run, blamed))
 
 
 def ignored(findings: Iterable[Finding]) -> set[tuple[Series, Direction]]:
@@ -89,10 +90,13 @@ def _size(suspect: Suspect) -> float:
 # --- what moved ------------------------------------------------------------------------------------------------------
 
 
-def _together(found: Doubts) -> Iterator[Suspect]:
+def _together(store: Store, run: int, found: Doubts, back: Collection[tuple[int, Series]]) -> Iterator[Suspect]:
+    """What moved at once on a board, unless for the most part it is no more than the recovery of what had."""
     for group in found.together:
-        why = f"{units.count(len(group), 'case')} with unchanged code moved at once"
-        yield from (replace(one, evidence=why) for one in group)
+        untold = _untold(store, run, group, back)
+        if 2 * len(untold) > len(group):
+            why = f"{units.count(len(group), 'case')} with unchanged code moved at once"
+            yield from (replace(one, evidence=why) for one in untold)
 
 
 def _confirmed(store: Store, run: int) -> list[Suspect]:
