@@ -117,3 +117,20 @@ def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cau
 def test_what_a_person_has_resolved_is_measured_again(story, slowed, night, told):
     story.store.put_finding_state(1, FindingState.RESOLVED, by="a person")
     assert told(night(1.1e-4, SLOW)) == []
+
+
+def test_a_series_is_back_though_noise_makes_it_a_loss(story, slowed, night):
+    """Its code is what it was, and it is nearer to its old level than to the one that it had come to."""
+    run = night(1.02e-4)
+    (judged,) = (one for one in story.store.verdicts(run) if one.series.metric == "time")
+    assert (judged.verdict, judged.cause) == (Verdict.REGRESSION, Cause.NOISE)
+    findings.settle(story.store, run, threshold=THRESHOLD)
+    (finding,) = story.store.findings(every=True)
+    assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, run)
+
+
+def test_a_series_is_not_back_where_what_is_left_of_its_loss_may_be_its_code(story, slowed, night):
+    run = night(1.02e-4, b"mended")
+    findings.settle(story.store, run, threshold=THRESHOLD)
+    (finding,) = story.store.findings()
+    assert finding.moved[0].recovered_run is None

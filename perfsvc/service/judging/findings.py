@@ -138,7 +138,12 @@ def _back(store: Store, run: int, found: Doubts, threshold: judge.Asked) -> list
     """The series of standing findings that a run shows at their old levels, by the findings' numbers."""
     standing = store.findings()
     usual = {one.series: one for one in judge_quiet(store, run, _left(standing), threshold=threshold)}
-    moved = {one.series: one for one in found.judgements if one.verdict in MOVES}
+    told = {one.series: one.cause for one in store.verdicts(run)}  # measuring again has told more since
+    moved = {
+        one.series: replace(one, cause=told.get(one.series) or one.cause)
+        for one in found.judgements
+        if one.verdict in MOVES
+    }
     return recovered(standing, (usual | moved).values(), found.alerted)
 
 

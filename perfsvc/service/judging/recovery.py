@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping
 
-from perfsvc.model import Direction, Finding, Judgement, Moved, Series, Shift, Verdict
+from perfsvc.model import Cause, Direction, Finding, Judgement, Moved, Series, Shift, Verdict
 from perfsvc.service.judging.levels import is_nearer
 
 BACK: Mapping[Direction, frozenset[Verdict]] = {
@@ -35,24 +35,26 @@ def recovered(
         for moved in finding.moved
         if moved.recovered_run is None
         and moved.series in tonight
-        and _is_back(moved, tonight[moved.series], alerted=moved.series in alerted)
+        and _is_back(moved, tonight[moved.series], finding.cause, alerted=moved.series in alerted)
     ]
 
 
-def _is_back(moved: Moved, tonight: Judgement, *, alerted: bool) -> bool:
-    """Whether a series is at the level again that it had left.
+def _is_back(moved: Moved, tonight: Judgement, cause: Cause, *, alerted: bool) -> bool:
+    """Whether a series is at the level again that it had left; ``cause`` is what its finding is laid to.
 
     No verdict says so by itself: ``unchanged`` holds of all within a threshold, which may be wide, and of a baseline
     (a new segment's, say) that may be where the series had gone. So tonight's level has to be nearer the old one than
     the new, and its interval, where there is one, must not hold the new. Where noise leaves open whether it is within
-    the threshold of its baseline, all of the interval has to be nearer the old level. Of a series whose mix of two
+    the threshold of its baseline, all of the interval has to be nearer the old level. What is left of a loss counts for
+    nothing where it is laid to no code, nor to what the finding is. Of a series whose mix of two
     states changed, each night has one of them, and a good one tells nothing: its history has to say that it went back.
     """
     if moved.shift is Shift.MODE and not alerted:
         return False
     near = _is_nearer(moved, tonight.candidate_s) and not _holds(tonight, moved.candidate_s)
     clear = tonight.verdict is Verdict.INCONCLUSIVE and all(_is_nearer(moved, end) for end in _ends(tonight))
-    return near and (clear or tonight.verdict in BACK[moved.direction])
+    cleared = tonight.cause is not None and tonight.cause.blameless and tonight.cause is not cause
+    return near and (clear or cleared or tonight.verdict in BACK[moved.direction])
 
 
 def _is_nearer(moved: Moved, level: float | None) -> bool:
