@@ -190,8 +190,9 @@ class Histories:
     def _estimate(self, rows: Ints) -> None:
         _, values, inside = self._level(rows)
         center, scale = center_and_scale(values, inside)
-        # A level of zeros has no scale of its own: whatever is not zero then lies beyond the cut.
-        least = np.where(center == 0, TINY, LEAST_SCALE * np.abs(center))
+        # A level of zeros, or next to it, has no scale of its own: whatever is not there then lies beyond the cut.
+        least = LEAST_SCALE * np.abs(center)
+        least = np.where(least == 0, TINY, least)
         scale = np.maximum(scale, least)
         beyond = (np.abs(values - center[:, None]) > SPIKE * scale[:, None]) & inside
         self._center[rows], self._scale[rows] = center, scale

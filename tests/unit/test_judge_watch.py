@@ -172,6 +172,10 @@ def test_every_possible_history_has_an_answer(few: list[float], many: list[float
         assert watch(series[:end]) == [alert for alert in alerts if alert.night < end]
 
 
+def test_a_level_next_to_zero_has_an_answer() -> None:
+    assert {alert.night for alert in watch([0.25] + 31 * [5e-324])} <= set(range(1, 32))
+
+
 @pytest.mark.parametrize("constant", [0.0, 5e-324, 1e-300, 3.2e-8, 1.0, 1.7e308])
 def test_a_constant_of_any_size_raises_nothing_and_one_night_is_none(constant: float) -> None:
     assert watch([constant]) == watch(np.full(60, constant)) == []
