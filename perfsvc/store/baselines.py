@@ -23,9 +23,9 @@ from perfsvc.model import Mode, Series, Status
 from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
 from perfsvc.store.level_queries import (
-    ACCEPTED,
     AMONG_RUNS,
     BETWEEN_RUNS,
+    IS_ACCEPTED,
     PASSING,
     accepted_ever,
     first_ok_of,
@@ -90,7 +90,7 @@ def every_level(connection: Connection) -> set[tuple[int, int]]:
         select(Verdicts.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(Verdicts.verdict.in_(ACCEPTED), Runs.git_dirty.is_(False))
+        .where(IS_ACCEPTED, Runs.git_dirty.is_(False))
         .where(or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(PASSING)))
         .distinct()
     )

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +60,29 @@ def file_of(url: URL) -> Path | None:
 
 
 def connect(url: URL) -> Engine:
-    """An engine with our connection settings; nothing is opened yet."""
+    """The engine of a database, with our connection settings; nothing is opened yet."""
+    path = file_of(url)
+    if path is not None and path.is_dir():
+        raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
+    if path is not None and not path.parent.is_dir():
+        raise DatabaseError(f"the folder of {path} does not exist", cure=f"mkdir -p {path.parent}")
     try:
-        if url.get_backend_name() == SQLITE:
-            return _sqlite(url)
-        timeout = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
-        return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "perfsvc", **timeout})
+        return _engine(url, Path.cwd())
     except ImportError as error:
         raise MissingPackageError(f"{shown(url)} needs the package {error.name}", cure=install("postgresql")) from None
     except (NoSuchModuleError, ArgumentError) as error:
         raise DatabaseError(f"{shown(url)} cannot be opened: {error}", cure="use sqlite:/// or postgresql://") from None
 
 
-def _sqlite(url: URL) -> Engine:
-    path = file_of(url)
-    if path is not None and path.is_dir():
-        raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
-    if path is not None and not path.parent.is_dir():
-        raise DatabaseError(f"the folder of {path} does not exist", cure=f"mkdir -p {path.parent}")
+@lru_cache(maxsize=8)
+def _engine(url: URL, _folder: Path) -> Engine:
+    """One engine a database and process, for it keeps how its statements are written, which is most of their work.
+
+    A relative path is of the folder in which the engine was made.
+    """
+    if url.get_backend_name() != SQLITE:
+        timeout = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
+        return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "perfsvc", **timeout})
     engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

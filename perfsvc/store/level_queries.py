@@ -6,17 +6,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select, union_all
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Status, Verdict
+from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Status
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import own_name
-from perfsvc.store.tables import Cases, FindingCases, Findings, Measurements, Metrics, Runs, Verdicts
+from perfsvc.store.tables import ACCEPTED, Cases, FindingCases, Findings, Measurements, Metrics, Runs, Verdicts
 
 _OF_LINEAGES = Cases.lineage_id.in_(bindparam("lineages", expanding=True))
 _BEFORE_RUN: ColumnElement[int] = bindparam("before_run")
 AMONG_RUNS = (Measurements.run_id.in_(bindparam("runs", expanding=True)),)
 BETWEEN_RUNS = (Measurements.run_id > bindparam("after"), Measurements.run_id < _BEFORE_RUN, Runs.state.in_(ENDED))
 
-ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+IS_ACCEPTED = Verdicts.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True))
+"""With the words themselves: an index that holds these verdicts alone is not found by parameters."""
 PASSING = (Cause.NOISE, Cause.ENVIRONMENT)
 """The causes of improvements that the code has no part in: a lucky night would be a bar for every night after it."""
 
@@ -45,7 +46,7 @@ def _judged() -> Any:
         select(*series, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(_OF_LINEAGES, Verdicts.run_id < _BEFORE_RUN, Verdicts.verdict.in_(ACCEPTED))
+        .where(_OF_LINEAGES, Verdicts.run_id < _BEFORE_RUN, IS_ACCEPTED)
         .where(Runs.git_dirty.is_(False), or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(PASSING)))
         .group_by(*series)
     )

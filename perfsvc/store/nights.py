@@ -1,20 +1,20 @@
 """The nights of a run's series: what each earlier run measured of them, and in which environment."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, case, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, func, select
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Mode, Status
 from perfsvc.store.lookup import ENDED, run
 from perfsvc.store.naming import Place, of_cases, own_name, present_cases
 from perfsvc.store.rows import Nights
-from perfsvc.store.tables import Cases, Measurements, Metrics, Runs
+from perfsvc.store.tables import Cases, Devices, Measurements, Metrics, Runs
 
 Watched = tuple[Place, str]
 """Of what there is a history: a place, and the metric."""
@@ -33,9 +33,10 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
     """What the nights up to a run say of all that it measured; see ``Store.nights``.
 
     A year of a suite is some hundred thousand measurements, read every night: so no more is asked of the database than
-    its rows as they lie there, and what belongs together is put together here, column by column.
+    its rows as they lie there, in as few columns as hold them, and what belongs together is put together here.
     """
     numbers = _numbers(connection, number, last)
+    boards = 1 + (connection.scalar(select(func.max(Devices.id))) or 0)
     tonight = connection.execute(
         of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id)).where(
             Measurements.run_id == number
@@ -50,8 +51,9 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
         )
         for row in tonight
     }
-    measured = _rows(connection, _measured(numbers), _MEASURED)
-    spots = _Spots.of(list(places), _lineages(connection, {lineage for lineage, *_ in places}), measured)
+    measured = _rows(connection, _measured(numbers, boards), _MEASURED)
+    lineages = _lineages(connection, {lineage for lineage, *_ in places})
+    spots = _Spots.of(list(places), lineages, boards, measured)
     table = _Table.of(spots.numbers(measured), measured)
     columns = {TIME: table.column(measured["median_s"]), MAX_ERROR: table.column(measured["max_error"])}
     columns |= _named(connection, numbers, spots, table)
@@ -82,30 +84,23 @@ def _rows(connection: Connection, query: Any, as_: np.dtype[np.void]) -> Rows:
         return np.array(result.cursor.fetchall(), as_)
 
 
-_WHERE = (
-    Measurements.run_id,
-    Measurements.case_id,
-    Measurements.device_id,
-    case({mode: place for place, mode in enumerate(Mode)}, value=Measurements.mode),
-)
-"""Of a measurement what tells whose history it is in, and when; the mode by its place in ``Mode``."""
-_PLACED = [("run", np.intp), ("case", np.intp), ("device", np.intp), ("mode", np.intp)]
+_MODE = case({mode: place for place, mode in enumerate(Mode)}, value=Measurements.mode)
 _MEASURED = np.dtype(
-    [*_PLACED, ("wrong", np.intp), ("median_s", np.float64), ("max_error", np.float64), ("segment", np.intp)]
+    [("run", np.intp), ("key", np.intp), ("segment", np.intp), ("median_s", np.float64), ("max_error", np.float64)]
 )
-_NAMED = np.dtype([*_PLACED, ("value", np.float64)])
+_NAMED = np.dtype([("run", np.intp), ("key", np.intp), ("value", np.float64)])
 
 
-def _measured(numbers: Sequence[int]) -> Any:
-    """The measurements of some runs, oldest first, as ``_MEASURED``."""
+def _key(boards: int) -> ColumnElement[int]:
+    """Case, device and mode of a measurement in one number: the driver makes an object of each that it hands out."""
+    return (cast(Measurements.case_id, BigInteger) * boards + Measurements.device_id) * len(Mode) + _MODE
+
+
+def _measured(numbers: Sequence[int], boards: int) -> Any:
+    """The measurements of some runs, oldest first, as ``_MEASURED``; what is not ok is in its segment with a minus."""
+    segment = case((Measurements.status == Status.OK, Measurements.environment_id), else_=-Measurements.environment_id)
     return (
-        select(
-            *_WHERE,
-            case((Measurements.status == Status.OK, 0), else_=1),
-            Measurements.median_s,
-            Measurements.max_error,
-            Measurements.environment_id,
-        )
+        select(Measurements.run_id, _key(boards), segment, Measurements.median_s, Measurements.max_error)
         .where(Measurements.run_id.in_(numbers))
         .order_by(Measurements.run_id)
     )
@@ -120,7 +115,8 @@ def _named(connection: Connection, numbers: Sequence[int], spots: "_Spots", tabl
     )
     found: dict[str, Floats] = {}
     for name in connection.scalars(of_runs.with_only_columns(Metrics.name).distinct().order_by(Metrics.name)).all():
-        query = of_runs.with_only_columns(*_WHERE, Metrics.value).where(Metrics.name == name)
+        values = (Measurements.run_id, _key(spots.boards), Metrics.value)
+        query = of_runs.with_only_columns(*values).where(Metrics.name == name)
         rows = _rows(connection, query.order_by(Measurements.run_id, Measurements.replica), _NAMED)
         found[name] = table.column_of(spots.numbers(rows), rows)
     return found
@@ -133,22 +129,23 @@ class _Spots:
     Attributes:
         places: the number of each.
         lineages: of the cases that may be at one of them, and whether their names are former ones.
+        boards: one more than the largest id of a device, by which a measurement's key was made.
         apart: the runs, each with a former name, that measured another name of its lineage beside it: there that one
             stands by itself, as ``naming.own_name`` has it.
     """
 
     places: Mapping[_Spot, int]
     lineages: Mapping[int, tuple[int, bool]]
+    boards: int
     apart: frozenset[tuple[int, int]]
 
     @classmethod
-    def of(cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], measured: Rows) -> Self:
+    def of(cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], boards: int, measured: Rows) -> Self:
         """The places, and all that was measured of their lineages."""
         former = {lineage for lineage, is_former in lineages.values() if is_former}
         named = [case for case, (lineage, _) in lineages.items() if lineage in former]
-        renamed = measured[np.isin(measured["case"], named)][["run", "case"]] if named else measured[:0]
         beside: dict[tuple[int, int], set[int]] = defaultdict(set)
-        for number, case_ in set(renamed[["run", "case"]].tolist()):
+        for number, case_ in _runs_of(named, measured, boards):
             beside[number, lineages[case_][0]].add(case_)
         apart = frozenset(
             (number, case_)
@@ -156,20 +153,17 @@ class _Spots:
             for case_ in cases
             if len(cases) > 1 and lineages[case_][1]
         )
-        return cls({place: number for number, place in enumerate(places)}, lineages, apart)
+        return cls({place: number for number, place in enumerate(places)}, lineages, boards, apart)
 
     def numbers(self, rows: Rows) -> Ints:
         """The number of the place of each measurement; ``_ELSEWHERE`` of those that are at none."""
-        if not rows.size:
-            return np.empty(0, np.intp)
-        device, mode = rows["device"].max() + 1, len(Mode)
-        keys, which = np.unique((rows["case"] * device + rows["device"]) * mode + rows["mode"], return_inverse=True)
-        found: Ints = np.array([self._number(*key, own=0) for key in _parted(keys, device, mode)], np.intp)[which]
+        keys, which = np.unique(rows["key"], return_inverse=True)
+        parted = [_parted(key, self.boards) for key in keys.tolist()]
+        found: Ints = np.array([self._number(*place, own=0) for place in parted], np.intp)[which]
         for number, case_ in self.apart:
-            of_name = np.flatnonzero((rows["run"] == number) & (rows["case"] == case_))
-            found[of_name] = [
-                self._number(case_, *place, own=case_) for place in rows[of_name][["device", "mode"]].tolist()
-            ]
+            for at, place in enumerate(parted):
+                if place[0] == case_:
+                    found[(which == at) & (rows["run"] == number)] = self._number(*place, own=case_)
         return found
 
     def _number(self, case_: int, device: int, mode: int, *, own: int) -> int:
@@ -178,10 +172,19 @@ class _Spots:
         return self.places.get((self.lineages[case_][0], own, device, mode), _ELSEWHERE)
 
 
-def _parted(keys: Ints, device: int, mode: int) -> Iterator[tuple[int, int, int]]:
-    """Case, device and mode of the numbers that ``_Spots.numbers`` makes of them."""
-    rest, modes = np.divmod(keys, mode)
-    return zip(*(one.tolist() for one in (*np.divmod(rest, device), modes)), strict=True)
+def _parted(key: int, boards: int) -> tuple[int, int, int]:
+    """Case, device and mode of a measurement's key."""
+    rest, mode = divmod(key, len(Mode))
+    return (*divmod(rest, boards), mode)
+
+
+def _runs_of(cases: Sequence[int], measured: Rows, boards: int) -> set[tuple[int, int]]:
+    """In which runs some cases were measured: a run and a case each."""
+    if not cases:
+        return set()
+    of_case = measured["key"] // (boards * len(Mode))
+    there = np.isin(of_case, cases)
+    return set(zip(measured["run"][there].tolist(), of_case[there].tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +216,10 @@ class _Table:
         at, runs = places[order], measured["run"][order]
         begins = np.append(True, (at[1:] != at[:-1]) | (runs[1:] != runs[:-1]))[: order.size]
         starts = np.flatnonzero(begins)
-        wrong = np.add.reduceat(measured["wrong"][order], starts) if starts.size else starts
         first = order[starts]
-        return cls(
-            order, np.cumsum(begins) - 1, first, at[starts], runs[starts], measured["segment"][first], wrong == 0
-        )
+        segments = measured["segment"][order]
+        right = np.minimum.reduceat(segments, starts) > 0 if starts.size else np.empty(0, bool)
+        return cls(order, np.cumsum(begins) - 1, first, at[starts], runs[starts], np.abs(segments[starts]), right)
 
     def column(self, values: Floats) -> Floats:
         """The values of all measurements by row and replica, as in ``Nights``; NaN is where there is no value."""

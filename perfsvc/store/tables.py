@@ -315,11 +315,20 @@ class LeftOut(Base):
     mode: Mapped[Mode] = mapped_column(primary_key=True)
 
 
+ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+"""The verdicts that take the level of their run as the one that later ones are compared with."""
+_ACCEPTED = text(f"verdict IN ({', '.join(repr(one.value) for one in ACCEPTED)})")
+
+
 class Verdicts(Base):
     """What the judge said of a series when its run ended; ``ratio`` is candidate over baseline."""
 
     __tablename__ = "verdicts"
-    __table_args__ = (Index(None, "case_id", "device_id", "metric", "mode", "run_id"),)
+    __table_args__ = (
+        Index(None, "case_id", "device_id", "metric", "mode", "run_id"),
+        # They are few, and every night seeks them among all that was ever said of its series.
+        Index("ix_verdicts_accepted", "case_id", sqlite_where=_ACCEPTED, postgresql_where=_ACCEPTED),
+    )
 
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)

@@ -55,6 +55,24 @@ def test_memory_is_a_database_too():
         assert store.runs() == []
 
 
+def test_a_process_has_one_engine_of_a_database_and_two_stores_of_it_end_apart(tmp_path):
+    first, second = Store.open(tmp_path / "one.db"), Store.open(tmp_path / "one.db")
+    assert first._engine is second._engine
+    first.close()
+    assert second.runs() == []
+    second.close()
+    with Store.open(tmp_path / "one.db", create=False) as again:
+        assert again.runs() == []
+
+
+def test_a_relative_path_is_of_the_folder_one_is_in(tmp_path, monkeypatch):
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        Store.open("one.db").close()
+        assert (tmp_path / name / "one.db").exists()
+
+
 def test_sqlite_waits_for_locks_and_keeps_foreign_keys(tmp_path):
     with Store.open(tmp_path / "perfsvc.db") as store, store._engine.connect() as connection:
         pragmas = {
