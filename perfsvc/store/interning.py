@@ -6,7 +6,7 @@ former name that turns up later, when an old commit is measured again, already l
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Insert, Table, bindparam, delete, insert, inspect, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.dml import ReturningInsert
 
 from perfsvc.errors import DatabaseError
 from perfsvc.model import Case, DeviceInfo, Environment
@@ -76,16 +75,6 @@ def new_id(connection: Connection, of: type[Base], row: Mapping[str, Any]) -> in
     key = result.inserted_primary_key
     assert key is not None  # noqa: S101 - for mypy: only an insert of many rows has none
     return int(key[0])
-
-
-@cache
-def _insert_returning(of: type[Base]) -> ReturningInsert[tuple[int]]:
-    return insert(table(of)).returning(table(of).columns["id"], sort_by_parameter_order=True)
-
-
-def new_ids(connection: Connection, of: type[Base], rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Inserts rows and returns their ids, in their order."""
-    return list(connection.scalars(_insert_returning(of), rows)) if rows else []
 
 
 def point_json(case: Case) -> str:

@@ -2,7 +2,7 @@
 
 import platform
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,13 +13,18 @@ from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Judgement, Provenance, digest
 from perfsvc.store import batches, processes
 from perfsvc.store.columntypes import number
-from perfsvc.store.interning import device_id, insert_into, insert_new, new_id, new_ids
+from perfsvc.store.interning import device_id, insert_into, insert_new, new_id
 from perfsvc.store.known import Ids, Known
 from perfsvc.store.rows import Code, Entry, State
 from perfsvc.store.samples import pack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Measurements, Metrics, Runs, Verdicts
 
 _BINARIES = select(Binaries.digest, Binaries.id).where(Binaries.digest.in_(bindparam("digests", expanding=True)))
+_PLACE = ("case_id", "device_id", "replica", "mode")
+"""By what a measurement is told from every other of its run."""
+_NUMBERS = select(Measurements.id, *(getattr(Measurements, name) for name in _PLACE)).where(
+    Measurements.run_id == bindparam("run"), Measurements.case_id.in_(bindparam("cases", expanding=True))
+)
 
 
 def begin_run(connection: Connection, provenance: Provenance) -> int:
@@ -102,7 +107,7 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
 def put_measurements(connection: Connection, run: int, entries: Sequence[Entry], ids: Sequence[Ids]) -> None:
     """Stores measurements with their batches and metrics, each under its ids; see ``Store.put_measurements``."""
     rows = [_row(run, entry, names) for entry, names in zip(entries, ids, strict=True)]
-    stored = new_ids(connection, Measurements, rows)
+    stored = _insert(connection, run, rows)
     batches.put(connection, {measured: one.measurement.batches for measured, one in zip(stored, entries, strict=True)})
     metrics = [
         {"measurement_id": measured, "name": name, "value": number(value)}
@@ -111,6 +116,19 @@ def put_measurements(connection: Connection, run: int, entries: Sequence[Entry],
     ]
     if metrics:
         connection.execute(insert_into(Metrics), metrics)
+
+
+def _insert(connection: Connection, run: int, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Inserts measurements of a run and returns their ids, in their order.
+
+    They are asked for afterwards: SQLite would tell them as it inserts, with a statement for each row.
+    """
+    if not rows:
+        return []
+    connection.execute(insert_into(Measurements), rows)
+    found = connection.execute(_NUMBERS, {"run": run, "cases": list({row["case_id"] for row in rows})})
+    stored = {tuple(place): int(number) for number, *place in found}
+    return [stored[tuple(row[name] for name in _PLACE)] for row in rows]
 
 
 def _row(run: int, entry: Entry, ids: Ids) -> dict[str, Any]:

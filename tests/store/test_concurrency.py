@@ -49,10 +49,10 @@ with Store.open(place) as store:
 HALFWAY = """
 from perfsvc.store import writing
 
-real = writing.new_ids
-def stop_after_the_row(connection, of, rows):
-    stored = real(connection, of, rows)
-    if of.__tablename__ == "measurements" and rows[0]["replica"] == 0:
+real = writing._insert
+def stop_after_the_row(connection, run, rows):
+    stored = real(connection, run, rows)
+    if rows[0]["replica"] == 0:
         print("halfway", flush=True)
         sys.stdin.readline()
     return stored
@@ -60,7 +60,7 @@ def stop_after_the_row(connection, of, rows):
 with Store.open(place) as store:
     run = begin(store)
     put(store, run, 1)
-    writing.new_ids = stop_after_the_row
+    writing._insert = stop_after_the_row
     put(store, run, 2)
 """
 
