@@ -61,11 +61,19 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
 
 
 def _numbers(connection: Connection, number: int, last: int) -> list[int]:
-    """The newest runs of a run's scope up to itself, those with uncommitted changes left out; oldest first."""
+    """The newest runs of a run's scope up to itself, those with uncommitted changes left out; oldest first.
+
+    They begin with the first that measured anything where the run did: all before are of other segments.
+    """
     scope = run(connection, number).provenance.scope
     earlier = (Runs.id < number, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
     newest = select(Runs.id).where(*earlier).order_by(Runs.id.desc()).limit(last - 1)
-    return [*sorted(connection.scalars(newest)), number]
+    numbers = [*sorted(connection.scalars(newest)), number]
+    here = select(Measurements.environment_id).where(Measurements.run_id == number).distinct()
+    first = select(func.min(Measurements.run_id)).where(
+        Measurements.environment_id.in_(connection.scalars(here).all()), Measurements.run_id.in_(numbers)
+    )
+    return numbers[numbers.index(connection.scalar(first) or number) :]
 
 
 def _lineages(connection: Connection, wanted: Collection[int]) -> Mapping[int, tuple[int, bool]]:

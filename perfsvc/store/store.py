@@ -328,9 +328,10 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
     def nights(self, run: int, last: int) -> dict[tuple[Place, str], Nights]:
         """What the nights up to a run, itself included, say of all that it measured and that is judged, oldest first.
 
-        Nights are the newest ``last`` runs of its scope that have ended, those with uncommitted changes left out. Each
-        case is followed through its renames; a night that did not measure it is absent. Beside the place stands the
-        metric: ``time``, ``max_error`` and the named ones.
+        Nights are the newest ``last`` runs of its scope that have ended, those with uncommitted changes left out, from
+        the first on that measured anything in an environment of tonight. Each case is followed through its renames; a
+        night that did not measure it is absent. Beside the place stands the metric: ``time``, ``max_error`` and the
+        named ones.
         """
         with transaction(self._engine, writes=False) as connection:
             return nights.nights(connection, run, last)

@@ -72,10 +72,33 @@ def test_a_night_is_in_the_segment_of_its_environment(story):
     story.run(scope="all")
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
     elsewhere.run(scope="all")
-    last = elsewhere.run(scope="all")
+    last = story.run(scope="all")
     ((_, nights),) = times(story, last).items()
     first, second, third = nights.segments
+    assert first == third != second
+
+
+def test_nights_before_the_first_in_an_environment_of_tonight_tell_nothing(story):
+    elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
+    story.run(scope="all")
+    second = elsewhere.run(scope="all")
+    last = elsewhere.run(scope="all")
+    ((_, nights),) = times(story, last).items()
+    assert nights.runs.tolist() == [second, last]
+
+
+def test_all_nights_count_as_long_as_one_board_has_its_old_environment(story):
+    elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
+    runs = [story.begin(scope="all") for _ in range(3)]
+    for run in runs:
+        (story if run == runs[0] else elsewhere).put(run, story.tiled)
+        story.put(run, story.tiled, device="GPU-2")
+        story.store.end_run(run, State.FINISHED)
+    nights = times(story, runs[-1])
+    assert [of_board.runs.tolist() for of_board in nights.values()] == [runs, runs]
+    (first, second, third), unchanged = (of_board.segments.tolist() for of_board in nights.values())
     assert first != second == third
+    assert len(set(unchanged)) == 1
 
 
 def test_each_metric_that_is_judged_has_its_nights(story):
