@@ -25,11 +25,11 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.benchfile import BenchFile, functions, load, load_text
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.case_arrays import make_arrays, make_fresh
+from perfsvc.suite.common import replay_tolerance
 from perfsvc.suite.discovery import Listed, Suite, discover
 from perfsvc.suite.inputs import Inputs
 from perfsvc.suite.known_shapes import KnownShapes
 from perfsvc.suite.requirements import unmet
-from perfsvc.suite.resolving import replay_tolerance
 from perfsvc.suite.selection import Selection
 
 __all__ = [

@@ -11,7 +11,9 @@ from perfsvc.model import Array
 from perfsvc.suite.arrays import Arrays, make_expected, make_inputs, seed_of, shapes
 from perfsvc.suite.authoring import Benchmark, Output, Variant
 from perfsvc.suite.benchfile import BenchFile
+from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.check_variant import problems_of_output, problems_of_variant
+from perfsvc.suite.common import Common
 from perfsvc.suite.expansion import Expansion, expand, ladder
 from perfsvc.suite.fields import misfits_of_benchmark
 from perfsvc.suite.functions import nearest, unknown_names
@@ -22,10 +24,19 @@ from perfsvc.suite.resolving import resolve, worth_running
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of a benchmark file: the variants that can be used, and everything that is wrong."""
+    """What came of a benchmark file.
+
+    Attributes:
+        variants: those that can be used.
+        problems: everything that is wrong.
+        inputs: the arrays that the rehearsal made.
+        rehearsed: what each variant came to with them at the smoke point, if it is worth running there.
+    """
 
     variants: tuple[Expansion, ...]
     problems: tuple[Problem, ...]
+    inputs: Mapping[str, Array]
+    rehearsed: Mapping[Expansion, tuple[CaseSpec, ...]]
 
 
 def check(file: BenchFile) -> Checked:
@@ -35,18 +46,20 @@ def check(file: BenchFile) -> Checked:
     """
     misfits = tuple(misfits_of_benchmark(file.benchmark))
     if misfits:
-        return Checked((), misfits)
+        return Checked((), misfits, {}, {})
     problems = list(_problems_of_benchmark(file.benchmark, file.name))
     made = None if problems else _rehearse(file, problems)
     inputs = None if made is None else shapes(made)
+    points = () if inputs is None else _points(file, inputs)
+    rehearsed: dict[Expansion, tuple[CaseSpec, ...]] = {}
     usable = not problems
     variants: dict[str, Expansion] = {}
     for variant in file.benchmark.variants:
         found = tuple(problems_of_variant(file, variant, inputs))
         expansions = () if found else expand(variant)
         found += tuple(_taken(expansions, variants))
-        if made is not None and inputs is not None and usable and not found:
-            found = tuple(_unresolvable(file, expansions, inputs)) or tuple(_unreferenced(file, variant, made))
+        if made is not None and usable and not found:
+            found = tuple(_unresolvable(expansions, points, rehearsed)) or tuple(_unreferenced(file, variant, made))
         problems += found
         if not found:
             variants |= {expansion.name: expansion for expansion in expansions}
@@ -56,6 +69,8 @@ def check(file: BenchFile) -> Checked:
     return Checked(
         variants=tuple(variants[name] for name in variants if usable and name not in claims),
         problems=_each_once([*problems, *claims.values()]),
+        inputs=inputs or {},
+        rehearsed=rehearsed,
     )
 
 
@@ -117,17 +132,26 @@ def _rehearse(file: BenchFile, problems: list[Problem]) -> Arrays | None:
     return made
 
 
-def _unresolvable(file: BenchFile, expansions: Sequence[Expansion], inputs: Mapping[str, Array]) -> Iterator[Problem]:
-    """The first problem that a variant has at one of its points, resolved with the shapes of the rehearsal."""
-    smoke = smoke_point(file.benchmark)
+def _points(file: BenchFile, inputs: Mapping[str, Array]) -> tuple[Common, ...]:
+    """The smoke point and then every other one, all with the inputs of the rehearsal."""
+    points = (smoke_point(file.benchmark), *full_points(file.benchmark))
+    once = {str(point): point for point in points}  # as text, for a point of 64 is another one than that of 64.0
+    return tuple(Common(file, point, inputs) for point in once.values())
+
+
+def _unresolvable(
+    expansions: Sequence[Expansion], points: Sequence[Common], rehearsed: dict[Expansion, tuple[CaseSpec, ...]]
+) -> Iterator[Problem]:
+    """The first problem that a variant has at one of its points; ``rehearsed`` takes what it comes to at the first."""
     for expansion in expansions:
-        for point in (smoke, *full_points(file.benchmark)):
+        for place, common in enumerate(points):
             try:
-                if worth_running(expansion, point):
-                    resolve(file, expansion, point, inputs)
+                specs = resolve(expansion, common) if worth_running(expansion, common.point) else ()
             except Problem as problem:
                 yield problem
                 return
+            if place == 0:
+                rehearsed[expansion] = specs
 
 
 def _unreferenced(file: BenchFile, variant: Variant, inputs: Arrays) -> Iterator[Problem]:

@@ -1,19 +1,20 @@
 """A folder of benchmark files → the suite: its cases, and what is wrong with it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from perfsvc.errors import SuiteError, UsageError
-from perfsvc.model import Case, Kind, Mode
+from perfsvc.model import Array, Case, Kind, Mode
 from perfsvc.suite.authoring import modes_of, words
 from perfsvc.suite.benchfile import FILE_NAME, BenchFile, load
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.checking import check
+from perfsvc.suite.checking import Checked, check
+from perfsvc.suite.common import Common
 from perfsvc.suite.expansion import Expansion
 from perfsvc.suite.inputs import Inputs
-from perfsvc.suite.points import Point, full_points, smoke_point
+from perfsvc.suite.points import full_points, smoke_point
 from perfsvc.suite.problem import Problem
 from perfsvc.suite.resolving import case_of, resolve, worth_running
 from perfsvc.suite.selection import Selection, choose
@@ -23,12 +24,17 @@ Points = Literal["smoke", "full"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
-    """A case that the suite has, before anything is worked out for it."""
+    """A case that the suite has.
+
+    ``rehearsed`` is what checking its benchmark made of it already, with the arrays of ``inputs``.
+    """
 
     case: Case
     points: Points
     file: BenchFile
     expansion: Expansion
+    inputs: Mapping[str, Array] = field(default_factory=dict)
+    rehearsed: tuple[CaseSpec, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -44,6 +50,12 @@ class Listed:
     def requires(self) -> tuple[str, ...]:
         """What its variant requires, in the author's words."""
         return words(self.expansion.variant.requires)
+
+    def resolve(self, inputs: Mapping[str, Array]) -> tuple[CaseSpec, ...]:
+        """The case with everything that building and running it needs, in each of its modes."""
+        if self.rehearsed and list(self.inputs.items()) == list(inputs.items()):  # their order is that of buffers
+            return self.rehearsed
+        return resolve(self.expansion, Common(self.file, self.case.point, inputs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,13 +106,7 @@ class Suite:
         """
         selected = self.select(selection, points)
         shapes = (inputs or Inputs()).shapes((listed.file, listed.case.point) for listed in selected)
-        return tuple(
-            spec
-            for listed in selected
-            for spec in resolve(
-                listed.file, listed.expansion, listed.case.point, shapes[listed.file, listed.case.point]
-            )
-        )
+        return tuple(spec for listed in selected for spec in listed.resolve(shapes[listed.file, listed.case.point]))
 
     def benchmark(self, name: str) -> BenchFile:
         """The file of a benchmark by its name; raises ``KeyError`` where there is none."""
@@ -133,7 +139,7 @@ def discover(folder: Path) -> Suite:
         checked = check(file)
         problems += [problem.at(path) for problem in checked.problems]
         files[file.name] = file
-        cases += _cases(file, checked.variants)
+        cases += _cases(file, checked)
     ordered = tuple(sorted(files.values(), key=lambda file: file.name))
     return Suite(folder, ordered, tuple(sorted(cases, key=lambda listed: listed.case.benchmark)), tuple(problems))
 
@@ -151,14 +157,13 @@ def _require_new(file: BenchFile, files: Mapping[str, BenchFile]) -> None:
         ).at(file.path)
 
 
-def _cases(file: BenchFile, variants: Sequence[Expansion]) -> list[Listed]:
-    if not variants:  # then the points may be as broken as the rest
-        return []
-    points: list[tuple[Points, Point]] = [("smoke", smoke_point(file.benchmark))]
-    points += [("full", point) for point in full_points(file.benchmark)]
-    return [
-        Listed(case_of(file, expansion, point), which, file, expansion)
-        for expansion in variants
-        for which, point in points
-        if worth_running(expansion, point)
-    ]
+def _cases(file: BenchFile, checked: Checked) -> Iterator[Listed]:
+    if not checked.variants:  # then the points may be as broken as the rest
+        return
+    smoke, full = smoke_point(file.benchmark), full_points(file.benchmark)
+    for expansion in checked.variants:
+        if rehearsed := checked.rehearsed[expansion]:
+            yield Listed(case_of(file, expansion, smoke), "smoke", file, expansion, checked.inputs, rehearsed)
+        for point in full:
+            if worth_running(expansion, point):
+                yield Listed(case_of(file, expansion, point), "full", file, expansion)

@@ -22,12 +22,9 @@ from perfsvc.model import (
     Role,
     ScalarArg,
     Step,
-    Tolerance,
     Unit,
     Value,
-    Work,
 )
-from perfsvc.suite.arrays import seed_of
 from perfsvc.suite.authoring import (
     Argument,
     CallStep,
@@ -44,7 +41,8 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.expansion import Expansion, ladder, owner_of_reference
+from perfsvc.suite.common import Common
+from perfsvc.suite.expansion import Expansion, owner_of_reference
 from perfsvc.suite.extents import block_of, grid_of, integer, shape_of
 from perfsvc.suite.functions import evaluate
 from perfsvc.suite.points import Point, is_value, plain
@@ -60,7 +58,7 @@ _ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-
 class _Scene:
     """All that the functions and arguments of a variant may ask for at one point."""
 
-    file: BenchFile
+    folder: Path
     expansion: Expansion
     values: Mapping[str, Value]  # axes and parameters
     buffers: Mapping[str, Buffer]
@@ -90,50 +88,44 @@ def params_at(expansion: Expansion, point: Point) -> dict[str, Value]:
 def worth_running(expansion: Expansion, point: Point) -> bool:
     """Whether the author wants the variant to run at a point."""
     variant = expansion.variant
+    if variant.only is None:
+        return True
     values = {**dict(point), **params_at(expansion, point)}
-    return variant.only is None or bool(
-        evaluate(variant.only, values, f"only of variant {variant.name!r}", variant.line)
-    )
+    return bool(evaluate(variant.only, values, f"only of variant {variant.name!r}", variant.line))
 
 
-def resolve(file: BenchFile, expansion: Expansion, point: Point, inputs: Mapping[str, Array]) -> tuple[CaseSpec, ...]:
+def resolve(expansion: Expansion, common: Common) -> tuple[CaseSpec, ...]:
     """A case with its buffers, units, steps and work, once for each of its modes.
-
-    Args:
-        file: the benchmark.
-        expansion: the variant.
-        point: where on the axes.
-        inputs: the arrays that the point has.
 
     Raises:
         Problem: one of the author's functions failed at this point, or gave what cannot be launched.
     """
-    benchmark, variant, case = file.benchmark, expansion.variant, case_of(file, expansion, point)
-    params = params_at(expansion, point)
-    values = {**dict(point), **params}
-    scene = _Scene(file, expansion, values, _buffers(file, expansion, dict(point), values, inputs))
+    file, variant, case = common.file, expansion.variant, case_of(common.file, expansion, common.point)
+    params = params_at(expansion, common.point)
+    values = {**dict(common.point), **params}
+    scene = _Scene(common.folder, expansion, values, {**common.buffers, **_scratch(variant, values)})
     written = steps_of(variant)
-    units = _units(file.path.absolute().parent, written, params, _options(variant))
-    used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(benchmark.outputs)
-    modes = modes_of(variant)
+    units = _units(common.folder, written, params, _options(variant))
+    used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(file.benchmark.outputs)
+    mode, *others = modes_of(variant)
     spec = CaseSpec(
         case=case,
         kind=Kind(variant.kind),
-        mode=modes[0],
+        mode=mode,
         requires=words(variant.requires),
         units=units,
         buffers=tuple(buffer for name, buffer in scene.buffers.items() if name in used),
         steps=tuple(_step(step, units, scene) for step in written),
-        work=_work(file, point),
-        tolerance=_tolerance(file, point),
-        bench=file.path.absolute(),
+        work=common.work,
+        tolerance=common.tolerance,
+        bench=common.path,
         bench_text=file.text,
-        seed=seed_of(case.benchmark, case.version, point),
-        reference=owner_of_reference(benchmark, variant),
-        rung=[rung.name for rung in ladder(benchmark)].index(expansion.name),
-        anchor=benchmark.anchor,
+        seed=common.seed,
+        reference=owner_of_reference(file.benchmark, variant),
+        rung=common.rungs.index(expansion.name),
+        anchor=file.benchmark.anchor,
     )
-    return tuple(replace(spec, mode=mode) for mode in modes)
+    return (spec, *(replace(spec, mode=other) for other in others))
 
 
 def _options(variant: Variant) -> tuple[str, ...]:
@@ -143,27 +135,12 @@ def _options(variant: Variant) -> tuple[str, ...]:
     return written if chosen else (*exact_architecture(words(variant.requires)), *written)
 
 
-def _buffers(
-    file: BenchFile,
-    expansion: Expansion,
-    axes: Mapping[str, Value],
-    values: Mapping[str, Value],
-    inputs: Mapping[str, Array],
-) -> dict[str, Buffer]:
-    benchmark, variant = file.benchmark, expansion.variant
-    outputs = {
-        name: Array(name, np.dtype(made.dtype).name, shape_of(made.shape, axes, name, benchmark.line))
-        for name, made in benchmark.outputs.items()
-    }
+def _scratch(variant: Variant, values: Mapping[str, Value]) -> dict[str, Buffer]:
     own = {
         name: Array(name, np.dtype(made.dtype).name, shape_of(made.shape, values, name, variant.line))
         for name, made in variant.scratch.items()
     }
-    return (
-        {name: Buffer(array, Role.INOUT if name in outputs else Role.INPUT) for name, array in inputs.items()}
-        | {name: Buffer(array, Role.OUTPUT) for name, array in outputs.items() if name not in inputs}
-        | {name: Buffer(array, Role.SCRATCH) for name, array in own.items()}
-    )
+    return {name: Buffer(array, Role.SCRATCH) for name, array in own.items()}
 
 
 def _array(array: Array) -> str:
@@ -217,7 +194,7 @@ def _launch(step: LaunchStep, units: tuple[Unit, ...], scene: _Scene) -> Launch:
 
 
 def _module(source: str, units: tuple[Unit, ...], scene: _Scene) -> int:
-    return [unit.source for unit in units].index(scene.file.path.absolute().parent / source)
+    return [unit.source for unit in units].index(scene.folder / source)
 
 
 def _argument(arg: Argument, line: int, scene: _Scene) -> Arg:
@@ -250,32 +227,3 @@ def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
         )
         raise Problem(f"{what} is {number}: too large for {dtype}", line, cure)
     return ScalarArg(name, dtype, number)
-
-
-def _work(file: BenchFile, point: Point) -> Work:
-    line = file.benchmark.line
-    work = evaluate(file.benchmark.work, dict(point), "work", line)
-    if not isinstance(work, Work):
-        raise Problem(f"work is {work!r}", line, "return Work(read_bytes=..., written_bytes=..., flops=...)")
-    counts = (integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops"))
-    return Work(*counts)
-
-
-def replay_tolerance(file: BenchFile, point: Point) -> Tolerance:
-    """The tolerance of any benchmark file at any point, as for a record of an earlier night; raises ``SuiteError``."""
-    try:
-        return _tolerance(file, point)
-    except Problem as problem:
-        raise problem.at(file.path) from problem
-
-
-def _tolerance(file: BenchFile, point: Point) -> Tolerance:
-    benchmark = file.benchmark
-    if not benchmark.outputs:
-        return Tolerance(max=0.0, mean=0.0)
-    tolerance = evaluate(benchmark.tolerance, dict(point), "tolerance", benchmark.line)
-    if not isinstance(tolerance, Tolerance) or not (tolerance.max >= 0 and tolerance.mean >= 0):
-        raise Problem(
-            f"tolerance is {tolerance!r}", benchmark.line, "return Tolerance(max=..., mean=...), none negative"
-        )
-    return tolerance

@@ -15,6 +15,7 @@ from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.vault import Vault
 from perfsvc.model import Call, Mode, Status
 from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
+from perfsvc.suite.common import Common
 from perfsvc.suite.points import axes_of
 from perfsvc.suite.resolving import case_of, resolve, worth_running
 from perfsvc.suite.selection import parse
@@ -66,7 +67,7 @@ class Kernels:
         specs, found = {}, {}
         for name, expansion in expansions.items():
             if worth_running(expansion, place):
-                specs[name] = resolve(file, expansion, place, shapes)[0]
+                specs[name] = resolve(expansion, Common(file, place, shapes))[0]
             else:
                 case = case_of(file, expansion, place)
                 found[name] = self._without_samples(case, UnsupportedError("not worth running at this point"))

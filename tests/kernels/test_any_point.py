@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perfsvc.model import Launch, Status
 from perfsvc.suite import Inputs
+from perfsvc.suite.common import Common
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import resolve, worth_running
 
@@ -102,7 +103,7 @@ def launches(listed, axis, value):
     point = tuple((one, value if one == axis else other) for one, other in smoke)
     if not worth_running(listed.expansion, point):
         return []
-    (spec, *_) = resolve(listed.file, listed.expansion, point, buffers(listed.file, smoke))
+    (spec, *_) = resolve(listed.expansion, Common(listed.file, point, buffers(listed.file, smoke)))
     return [step for step in spec.steps if isinstance(step, Launch)]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from perfsvc.model import DeviceInfo, Launch
 from perfsvc.suite import Inputs, make_arrays, unmet
+from perfsvc.suite.common import Common
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import resolve
 
@@ -31,7 +32,7 @@ def specs(suite, name, **point):
     place = tuple(point.items()) if point else smoke_point(file.benchmark)
     shapes = Inputs().shapes([(file, place)])[file, place]
     listed = [one for one in suite.cases if one.file is file and one.points == "smoke"]
-    return [resolve(file, one.expansion, place, shapes)[0] for one in listed]
+    return [resolve(one.expansion, Common(file, place, shapes))[0] for one in listed]
 
 
 def of_allowed(spec, found, expected):
