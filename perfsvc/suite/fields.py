@@ -47,8 +47,8 @@ def _by_name(holds: Callable[[object], bool]) -> Callable[[object], bool]:
     )
 
 
-def _or(*tests: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: any(test(value) for test in tests)
+def _or(one: Callable[[object], bool], other: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: one(value) or other(value)
 
 
 def _anything(_: object) -> bool:
@@ -74,8 +74,8 @@ def _none(value: object) -> bool:
 _TEXT = _Kind("text", _is(str))
 _WORDS = _Kind("a word or a list of words", _or(_is(str), _each(_is(str))))
 _FUNCTION = _Kind("a function", _or(callable, _none))
-_EXTENT = _Kind("an integer, a tuple of integers or a function", _or(_is(int), _each(_is(int)), callable))
 _COUNT = _Kind("an integer or a function", _or(_is(int), callable))
+_EXTENT = _Kind("an integer, a tuple of integers or a function", _or(_COUNT.holds, _each(_is(int))))
 _OUTPUTS = _Kind('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
 _ARGUMENTS = _Kind('a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _names_a_matrix)))
 _SYMBOLS = _Kind('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
@@ -87,7 +87,7 @@ _BENCHMARK = {
     "inputs": _FUNCTION,
     "outputs": _OUTPUTS,
     "reference": _FUNCTION,
-    "tolerance": _Kind("a Tolerance(max=..., mean=...) or a function", _or(_is(Tolerance), callable, _none)),
+    "tolerance": _Kind("a Tolerance(max=..., mean=...) or a function", _or(_is(Tolerance), _FUNCTION.holds)),
     "work": _Kind("a Work(...) or a function", _or(_is(Work), callable)),
     "variants": _Kind("a list of Variant(...)", _each(_is(Variant))),
     "name": _TEXT,
