@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from perfsvc.errors import SuiteError
@@ -117,7 +118,7 @@ def _run(text: str, filename: str) -> dict[str, Any]:
         before = sys.modules.get(_MODULE)
         sys.modules[_MODULE] = module  # dataclasses in the file look their module up
         try:
-            exec(compile(text, filename, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own program
+            exec(_compiled(text, filename), module.__dict__)  # noqa: S102 - the user's own program
         except (Exception, SystemExit) as error:
             raise _problem(error, filename) from error
         finally:
@@ -125,6 +126,11 @@ def _run(text: str, filename: str) -> dict[str, Any]:
             if before is not None:
                 sys.modules[_MODULE] = before
     return module.__dict__
+
+
+@lru_cache  # what was read for its cases is read again for their inputs, and once more for the fresh ones
+def _compiled(text: str, filename: str) -> CodeType:
+    return compile(text, filename, "exec", dont_inherit=True)
 
 
 def _problem(error: BaseException, filename: str) -> Problem:
