@@ -7,6 +7,7 @@ told, which files decide a binary) asks here, so that no two toolchains can take
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from perfsvc.errors import CompileError
 from perfsvc.model import Unit
@@ -54,6 +55,11 @@ def read(options: Sequence[str]) -> Options:
 
     Raises ``CompileError`` for a file of options, whose content would decide a binary unseen.
     """
+    return _read(tuple(options))
+
+
+@lru_cache  # asked for several times of each unit, and most units have the same
+def _read(options: tuple[str, ...]) -> Options:
     pairs = tuple(_pairs(options))
 
     def values(kind: str) -> tuple[str, ...]:

@@ -69,10 +69,12 @@ def local_files(unit: Unit) -> dict[str, bytes]:
     """
     base = _Folder("", unit.source.parent)
     folders = tuple(_include_folders(unit))
-    waiting: list[tuple[str, Path]] = [(unit.source.name, unit.source)]
-    waiting += _found(options.read(unit.options).includes, (base, *folders))
-    files: dict[str, bytes] = {}
-    seen: set[Path] = set()
+    files = {unit.source.name: _read(unit.source)}
+    waiting = [*_found(options.read(unit.options).includes, (base, *folders))]
+    waiting += _included(files[unit.source.name], base, folders)
+    seen = (
+        {unit.source.resolve()} if waiting else set()
+    )  # links are followed only where there is something to tell apart
     while waiting:
         name, path = waiting.pop(0)
         if (resolved := path.resolve()) in seen:
@@ -80,9 +82,14 @@ def local_files(unit: Unit) -> dict[str, bytes]:
         seen.add(resolved)
         files[name] = _read(path)
         beside = _Folder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths of this machine
-        for quoted, angled in _INCLUDE.findall(files[name].decode(errors="replace")):
-            waiting += _found([quoted or angled], (beside, *folders) if quoted else folders)
+        waiting += _included(files[name], beside, folders)
     return files
+
+
+def _included(text: bytes, beside: _Folder, folders: Sequence[_Folder]) -> Iterator[tuple[str, Path]]:
+    """The files of ours that a text includes, which lies beside others in its folder."""
+    for quoted, angled in _INCLUDE.findall(text.decode(errors="replace")):
+        yield from _found([quoted or angled], (beside, *folders) if quoted else folders)
 
 
 def _include_folders(unit: Unit) -> Iterator[_Folder]:
