@@ -1,7 +1,7 @@
 """A variant with tuples of parameter values stands for one variant each."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -49,8 +49,13 @@ def _expansion(variant: Variant, chosen: tuple[Any, ...]) -> Expansion:
 @lru_cache(maxsize=64)  # asked for once for each case
 def ladder(benchmark: Benchmark) -> tuple[Expansion, ...]:
     """All that a benchmark's variants stand for, in their order, but for those whose fields hold the wrong things."""
-    whole = [variant for variant in benchmark.variants if not any(misfits_of_variant(variant))]
-    return tuple(rung for variant in whole for rung in expand(variant))
+    return tuple(_rungs(benchmark.variants))
+
+
+def _rungs(variants: Iterable[Variant]) -> Iterator[Expansion]:
+    for variant in variants:
+        if not any(misfits_of_variant(variant)):
+            yield from expand(variant)
 
 
 def owner_of_reference(benchmark: Benchmark, variant: Variant) -> int:
@@ -62,7 +67,8 @@ def owner_of_reference(benchmark: Benchmark, variant: Variant) -> int:
 
 def reference_of(benchmark: Benchmark, variant: str) -> Function | None:
     """The reference that the results of a variant, by its full name, are compared with: its own or the benchmark's."""
-    own = (rung.variant.reference for rung in ladder(benchmark) if rung.name == variant and rung.variant.reference)
+    rungs = _rungs(one for one in benchmark.variants if one.reference is not None)
+    own = (rung.variant.reference for rung in rungs if rung.name == variant and rung.variant.reference)
     return next(own, benchmark.reference)
 
 
