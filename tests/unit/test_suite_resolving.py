@@ -23,6 +23,8 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.suite import Selection, discover
+from perfsvc.suite.common import Common
+from perfsvc.suite.resolving import resolve
 
 GOOD = Path(__file__).parents[1] / "data" / "suites" / "good"
 TEMPLATE = """
@@ -47,10 +49,10 @@ def spec(suite):
     return spec
 
 
-def written(folder, variant):
+def written(folder, variant, text=TEMPLATE):
     """The suite of one variant that is written like this."""
     (folder / "k.cu").write_text("")
-    (folder / "bench.py").write_text(TEMPLATE.format(variant))
+    (folder / "bench.py").write_text(text.format(variant))
     return discover(folder)
 
 
@@ -182,6 +184,27 @@ def test_a_case_of_both_modes_is_resolved_once_in_each_and_is_one_case(tmp_path)
     assert cold == replace(warm, mode=Mode.COLD)
     (listed,) = suite.select(Selection(), "full")
     assert listed.modes == (Mode.COLD, Mode.WARM)
+
+
+def test_a_case_is_not_resolved_again_that_was_resolved_to_be_checked(tmp_path):
+    suite = written(tmp_path, "grid=1, block=1, args=('y', 'x')")
+    (listed,) = suite.select(Selection(), "smoke")
+    (spec,) = suite.resolve(Selection(), "smoke")
+    assert spec is listed.rehearsed[0]
+    assert spec == resolve(listed.expansion, Common(listed.file, listed.case.point, listed.inputs))[0]
+
+
+def test_a_case_is_resolved_again_where_its_inputs_are_others_than_those_it_was_checked_with(tmp_path):
+    suite = written(tmp_path, "grid=1, block=1, args=('y', 'x')")
+    (listed,) = suite.select(Selection(), "smoke")
+    (spec,) = listed.resolve({"x": Array("x", "float64", (9,))})
+    assert [buffer.array.shape for buffer in spec.buffers] == [(9,), (1,)]
+
+
+def test_points_that_differ_in_the_kind_of_their_number_alone_are_both_checked(tmp_path):
+    text = TEMPLATE.replace("(64,)", "(8.0,)").replace("rng.random(n)", "rng.random(8)")
+    suite = written(tmp_path, "grid=lambda n: n, block=1, args=('y', 'x')", text)
+    assert [problem.what for problem in suite.problems] == ["grid of variant 'v' is 8.0"]
 
 
 @pytest.mark.parametrize(
