@@ -72,9 +72,8 @@ def local_files(unit: Unit) -> dict[str, bytes]:
     files = {unit.source.name: _read(unit.source)}
     waiting = [*_found(options.read(unit.options).includes, (base, *folders))]
     waiting += _included(files[unit.source.name], base, folders)
-    seen = (
-        {unit.source.resolve()} if waiting else set()
-    )  # links are followed only where there is something to tell apart
+    # Links are followed only where there is something to tell apart: most sources stand alone.
+    seen = {unit.source.resolve()} if waiting else set()
     while waiting:
         name, path = waiting.pop(0)
         if (resolved := path.resolve()) in seen:
