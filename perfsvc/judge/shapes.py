@@ -1,6 +1,8 @@
 """What a change looks like: a step, a trend, or another mix of two states."""
 
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -63,9 +65,9 @@ def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
     """
     place, around, by_step = split(units)
     begin, by_ramp = ramp(units)
-    direction: Direction = "slower" if units[place:].mean() > units[:place].mean() else "faster"
+    direction: Direction = "slower" if _mean(units[place:]) > _mean(units[:place]) else "faster"
     lead = (by_ramp - by_step) * units.size / 2 / max(around, LEAST_AROUND)
-    if is_mix(values[:place], values[place:]):
+    if is_mix(values, place):
         return Change(place, "mode", direction, around, lead=0.0)
     if lead > (SURELY if surely else LIKELY):
         return Change(begin, "trend", direction, around + by_step - by_ramp, lead)
@@ -83,14 +85,21 @@ def split(units: Floats) -> tuple[int, float, float]:
     Returns:
         The place; the sum of squares around the two means; by how much that is less than around one.
     """
-    count = units.size
-    before = np.arange(2, count - 1)
-    head = np.cumsum(units)[before - 1]
-    difference = (units.sum() - head) / (count - before) - head / before
-    explained = difference * difference * before * (count - before) / count
+    before, after = _sides(units.size)
+    head = units.cumsum()[1:-2]
+    difference = (np.add.reduce(units) - head) / after - head / before
+    explained = difference * difference * before * after / units.size
     best = int(explained.argmax())
-    around = float(((units - units.mean()) ** 2).sum() - explained[best])
-    return int(before[best]), max(around, 0.0), float(explained[best])
+    offsets = units - _mean(units)
+    around = float(np.add.reduce(offsets * offsets) - explained[best])
+    return best + 2, max(around, 0.0), float(explained[best])
+
+
+@cache
+def _sides(count: int) -> tuple[Floats, Floats]:
+    """How many of some nights are before each step that ``split`` looks at, and how many after."""
+    before = np.arange(2.0, count - 1)
+    return before, count - before
 
 
 def ramp(units: Floats) -> tuple[int, float]:
@@ -103,34 +112,44 @@ def ramp(units: Floats) -> tuple[int, float]:
         The place of the first night that lies beyond the level; the sum of squares that the trend explains, 0 where
         the level is too short for one.
     """
-    count = units.size
-    begins = np.arange(max(count - LEAST_RAMP, 0) + 1)
-    nights = count - begins  # it rises by one each: 1, 2, ... nights
-    risen = nights * (nights + 1) / 2
-    squares = risen * (2 * nights + 1) / 3 - risen * risen / count
-    offsets = units - units.mean()
-    along = offsets[::-1].cumsum().cumsum()[::-1][: begins.size]
-    explained = np.divide(along * along, squares, out=np.zeros_like(along), where=squares > 0)
+    if units.size <= LEAST_RAMP:
+        return 0, 0.0
+    squares = _squares_of_ramps(units.size)
+    offsets = units - _mean(units)
+    along = offsets[::-1].cumsum().cumsum()[: LEAST_RAMP - 2 : -1]
+    explained = along * along / squares
     best = int(explained.argmax())
-    return int(begins[best]), float(explained[best]) if count > LEAST_RAMP else 0.0
+    return best, float(explained[best])
 
 
-def is_mix(before: Floats, after: Floats) -> bool:
+@cache
+def _squares_of_ramps(count: int) -> Floats:
+    """The squares of a trend around its mean, by the place of its first night: it rises by one each, 1, 2, ..."""
+    nights = count - np.arange(count - LEAST_RAMP + 1)
+    risen = nights * (nights + 1) / 2
+    squares: Floats = risen * (2 * nights + 1) / 3 - risen * risen / count
+    return squares
+
+
+def is_mix(values: Floats, place: int) -> bool:
     """Whether the nights before and after a change are of the same two states, only mixed otherwise.
 
     So it is where all nights together fall into two groups that lie well apart, and at least one side has nights of
     both. A step has each state on a side of its own.
 
     Args:
-        before: the values before the change, shape (nights,).
-        after: those since.
+        values: as measured, shape (nights,), four or more.
+        place: of the first night after the change.
 
     Source:
         The two groups are those of the largest variance between them: N. Otsu (1979), A threshold selection method from
         gray-level histograms, IEEE Trans. Syst. Man Cybern. 9(1).
     """
-    limit = _between_groups(np.concatenate([before, after]))
-    return limit is not None and any(_has_both(side > limit) for side in (before, after))
+    limit = _between_groups(values)
+    if limit is None:
+        return False
+    high = values > limit
+    return _has_both(high[:place]) or _has_both(high[place:])
 
 
 def _between_groups(values: Floats) -> float | None:
@@ -138,12 +157,16 @@ def _between_groups(values: Floats) -> float | None:
     ordered = np.sort(values)
     place, around, _ = split(ordered)
     low, high = ordered[:place], ordered[place:]
-    within = np.sqrt(around / ordered.size)
-    if high.mean() - low.mean() <= 2 * APART * within:
+    if _mean(high) - _mean(low) <= 2 * APART * math.sqrt(around / ordered.size):
         return None
     return float(low[-1] / 2 + high[0] / 2)
 
 
 def _has_both(states: NDArray[np.bool_]) -> bool:
-    rarer = min(states.sum(), (~states).sum())
-    return bool(rarer >= max(2, LEAST_SHARE * states.size))
+    highs = int(np.count_nonzero(states))
+    return min(highs, states.size - highs) >= max(2, LEAST_SHARE * states.size)
+
+
+def _mean(values: Floats) -> float:
+    """The mean, as ``numpy.mean`` computes it, without all that it has to ask of other arrays first."""
+    return float(np.add.reduce(values)) / values.size
