@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.judge.estimates import median
 from perfsvc.judge.shifts import SPIKED, WINDOWS, Floats, Ints, Sums
 
 LEARNING = 20
@@ -84,7 +85,7 @@ class Histories:
         places = self.filled[rows]
         self.values[rows, places] = values
         self.nights[rows, places] = night
-        units = self._units(rows, values[:, None])[:, 0]
+        units = self._units(rows, values)
         self._sums[rows, places + 1] = self._sums[rows, places] + units
         self._squares[rows, places + 1] = self._squares[rows, places] + units * units
         self.filled[rows] = places + 1
@@ -128,31 +129,31 @@ class Histories:
         self._least[row] /= variance
         self._prior[row] = self._lent[row] = min(freedom, LENT)
         self.first[row] = place
-        self._center[row] = np.median(self.level(row))
+        self._center[row] = median(self.level(row))
         self._due[row] = self.first[row] + LEARNING
-        self._sum_up(np.array([row]))
+        self._sum_up(row, place, self.units(row))
 
     def sums(self, rows: Ints) -> Sums:
         """The sums of the levels of some series."""
         ends, first = self.filled[rows], self.first[rows]
-        begins = np.maximum(ends[:, None] - WINDOWS, 0)
+        begins = np.maximum(ends - WINDOWS[:, None], 0)
         total = self._sums[rows, ends]
         width = self._sums.shape[1]
-        until = np.take(self._sums, rows[:, None] * width + begins)  # of the flat array: twice as fast
+        until = np.take(self._sums, rows * width + begins)  # of the flat array: twice as fast
         return Sums(
             nights=ends - first,
             total=total - self._sums[rows, first],
             squares=self._squares[rows, ends] - self._squares[rows, first],
-            windows=total[:, None] - until,
+            windows=total - until,
             prior=self._prior[rows],
             lent=self._lent[rows],
             least=self._least[rows],
         )
 
     def latest(self, rows: Ints) -> Floats:
-        """The latest nights of some series in units, the last one first, shape (series, SPIKED)."""
-        places = np.maximum(self.filled[rows][:, None] - 1 - np.arange(SPIKED), 0)
-        return self._units(rows, self.values[rows[:, None], places])
+        """The latest nights of some series in units, the last one first, shape (SPIKED, series)."""
+        places = np.maximum(self.filled[rows] - 1 - np.arange(SPIKED)[:, None], 0)
+        return self._units(rows, self.values[rows, places])
 
     def skew(self, rows: Ints) -> Floats:
         """The skewness of some series beyond what is chance, shape (series,)."""
@@ -172,23 +173,20 @@ class Histories:
 
     def in_units(self, row: int, values: Floats) -> Floats:
         """Values of one series in units of its present scale, shape (nights,)."""
-        units: Floats = self._units(np.array([row]), values[None, :])[0]
-        return units
+        return self._units(row, values)
 
-    def _units(self, rows: Ints, values: Floats) -> Floats:
-        cut = self._cut[rows, None]
+    def _units(self, series: int | Ints | tuple[Ints, None], values: Floats) -> Floats:
+        """Values in units of their series' scales; ``series`` is an index that gives these the values' axes."""
+        cut = self._cut[series]
         with np.errstate(over="ignore"):  # far beyond the cut is the cut
-            units: Floats = np.clip((values - self._center[rows, None]) / self._scale[rows, None], -cut, cut)
-        return units
-
-    def _level(self, rows: Ints) -> tuple[Ints, Floats, NDArray[np.bool_]]:
-        """The places from the first of any of these levels on, the values there, and which belong to their level."""
-        places = np.arange(self.first[rows].min(), self.filled[rows].max())
-        inside = (places >= self.first[rows, None]) & (places < self.filled[rows, None])
-        return places, self.values[rows[:, None], places], inside
+            units = (values - self._center[series]) / self._scale[series]
+        found: Floats = np.minimum(np.maximum(units, -cut), cut)
+        return found
 
     def _estimate(self, rows: Ints) -> None:
-        _, values, inside = self._level(rows)
+        begin, end = self.first[rows].min(), self.filled[rows].max()
+        values, places = self.values[rows, begin:end], np.arange(begin, end)
+        inside = (places >= self.first[rows, None]) & (places < self.filled[rows, None])
         center, scale = center_and_scale(values, inside)
         # A level of zeros, or next to it, has no scale of its own: whatever is not there then lies beyond the cut.
         least = LEAST_SCALE * np.abs(center)
@@ -199,18 +197,22 @@ class Histories:
         self._cut[rows] = np.where(beyond.any(axis=1), CUT_SPIKED, CUT)
         self._least[rows] = np.maximum(least / scale, TINY) ** 2
         self._prior[rows] = self._lent[rows] = 0.0  # it has nights enough of its own
-        units = self._units(rows, values)
+        units = np.where(inside, self._units((rows, None), values), 0.0)
         self._skew[rows], self._persistence[rows] = skewness(units, inside), persistence(units, inside)
-        self._sum_up(rows)
+        self._sum_up(rows, begin, units)
 
-    def _sum_up(self, rows: Ints) -> None:
-        """Brings the sums of some series into line with their centre, scale and cut."""
-        places, values, inside = self._level(rows)
-        units = np.where(inside, self._units(rows, values), 0.0)
-        begin, end = places[0], places[-1] + 1
+    def _sum_up(self, rows: int | Ints, begin: int, units: Floats) -> None:
+        """Brings the sums of one series or some into line with their units from a place on, 0 outside of their levels.
+
+        Args:
+            rows: which series.
+            begin: the place.
+            units: shape (nights,) of one, (series, nights) of some.
+        """
+        after = slice(begin + 1, begin + 1 + units.shape[-1])
         for sums, terms in ((self._sums, units), (self._squares, units * units)):
             sums[rows, begin] = 0.0
-            sums[rows[:, None], np.arange(begin + 1, end + 1)] = np.cumsum(terms, axis=1)
+            sums[rows, after] = np.cumsum(terms, axis=-1)
 
 
 def center_and_scale(values: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
@@ -231,10 +233,11 @@ def center_and_scale(values: Floats, inside: NDArray[np.bool_]) -> tuple[Floats,
     row = np.arange(len(values))
     center = ordered[row, (count - 1) // 2] / 2 + ordered[row, count // 2] / 2
     offsets = np.where(inside, np.abs(values - center[:, None]), 0.0)
-    scale = np.sqrt((offsets * offsets).sum(axis=1) / (count - 1))
+    squares = offsets * offsets
+    scale = np.sqrt(squares.sum(axis=1) / (count - 1))
     for _ in range(6):
-        cut = np.minimum(offsets, CUT * scale[:, None])
-        scale = np.sqrt((cut * cut).sum(axis=1) / (count - 1))
+        cut = CUT * scale[:, None]
+        scale = np.sqrt(np.minimum(squares, cut * cut).sum(axis=1) / (count - 1))
     return center, scale
 
 

@@ -20,9 +20,12 @@ SPIKED = 8
 PENALTY = 0.5
 """What the logarithm of a window's length adds to its score: short windows are many and independent, long ones few."""
 
+SHORT = int((WINDOWS <= SPIKED).sum())
+"""How many of the windows must stand without their farthest night: the first of them."""
+
 HEADROOM: Floats = np.ones(WINDOWS.size)
 """What a window's deviate is multiplied by, for a window that gives up its farthest night deviates less by chance."""
-HEADROOM[WINDOWS <= SPIKED] = [1.21, 1.0, 1.03, 1.045, 1.04, 1.03, 1.02]  # simulated; of three, two may be spikes
+HEADROOM[:SHORT] = [1.21, 1.0, 1.03, 1.045, 1.04, 1.03, 1.02]  # simulated; of three, two may be spikes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Sums:
         nights: how many nights the level has, shape (series,).
         total: the sum of its values, shape (series,).
         squares: the sum of their squares, shape (series,).
-        windows: the sum of the values of each of ``WINDOWS``, shape (series, windows); any number where it is too long.
+        windows: the sum of the values of each of ``WINDOWS``, shape (windows, series); any number where it is too long.
         prior: the degrees of freedom that earlier levels lend to the variance, shape (series,).
         lent: the sum of squares that comes with them, shape (series,).
         least: the smallest variance that is believed, shape (series,).
@@ -55,30 +58,43 @@ class Sums:
             self.nights[rows],
             self.total[rows],
             self.squares[rows],
-            self.windows[rows],
+            self.windows[:, rows],
             self.prior[rows],
             self.lent[rows],
             self.least[rows],
         )
 
 
-def _differences(sums: Sums) -> tuple[Floats, Floats, Floats, Floats]:
-    """What each window differs by from the nights before it, its weight, and the variance with its degrees of freedom.
+# Arrays of windows and series have a row a window: there are fewer of those, and numpy works along the rows.
+_LENGTHS: Floats = WINDOWS[:, None].astype(np.float64)
+_ROOM: Floats = HEADROOM[:, None]
+_BY_LENGTH: Floats = PENALTY * np.log(_LENGTHS)
 
-    All of shape (series, windows), the last (series, 1). Windows that are too long for their level have weight 0.
+
+def _differences(sums: Sums) -> tuple[Floats, Floats, Floats, Floats]:
+    """What each window differs by from the nights before it, its weight, what it explains of the squares, the variance.
+
+    All of shape (windows, series). Windows that are too long for their level have weight 0.
     """
-    before = sums.nights[:, None] - WINDOWS
+    nights = sums.nights.astype(np.float64)
+    share = _LENGTHS / nights
+    before = nights - _LENGTHS
     fits = before >= BEFORE
     before = np.maximum(before, 1)
-    nights = sums.nights[:, None]
-    difference = (sums.windows - sums.total[:, None] * (WINDOWS / nights)) / before
-    difference *= nights / WINDOWS
-    weight = before * fits * (WINDOWS / nights)
-    freedom = (sums.nights - 2 + sums.prior)[:, None]
-    squares = sums.squares + sums.lent - sums.total * sums.total / sums.nights
-    variance = squares[:, None] - difference * difference * weight
-    variance /= freedom
-    return difference, weight, np.maximum(variance, sums.least[:, None], out=variance), freedom
+    difference = (sums.windows - sums.total * share) / before
+    difference *= nights / _LENGTHS
+    weight = before * fits * share
+    explained = difference * difference * weight
+    squares = sums.squares + sums.lent - sums.total * sums.total / nights
+    variance = squares - explained
+    variance /= _freedom(sums)
+    return difference, weight, explained, np.maximum(variance, sums.least, out=variance)
+
+
+def _freedom(sums: Sums) -> Floats:
+    """The degrees of freedom of the variance, shape (series,)."""
+    freedom: Floats = sums.nights - 2 + sums.prior
+    return freedom
 
 
 def may_reach(sums: Sums, least: float) -> NDArray[np.bool_]:
@@ -86,14 +102,14 @@ def may_reach(sums: Sums, least: float) -> NDArray[np.bool_]:
 
     A deviate is at most Student's t, a shift at most what it is with its farthest night.
     """
-    difference, weight, variance, _ = _differences(sums)
-    enough = 2 * (least - PENALTY * np.log(WINDOWS)) / HEADROOM**2
-    found: NDArray[np.bool_] = np.any(difference * difference * weight >= enough * variance, axis=1)
+    _, _, explained, variance = _differences(sums)
+    enough = 2 * (least - _BY_LENGTH) / _ROOM**2
+    found: NDArray[np.bool_] = (explained >= enough * variance).any(axis=0)
     return found
 
 
 def scores(sums: Sums, latest: Floats, skew: Floats, persistence: Floats) -> Floats:
-    """How strongly each window speaks for a new level, shape (series, windows): about minus the logarithm of a chance.
+    """How strongly each window speaks for a new level, shape (windows, series): about minus the logarithm of a chance.
 
     Each window is held against the nights of its level before it by Student's t with the variance of both, as the
     normal deviate z of equal probability; the score is z² / 2 and a little for the length. Corrections make chance
@@ -103,7 +119,7 @@ def scores(sums: Sums, latest: Floats, skew: Floats, persistence: Floats) -> Flo
 
     Args:
         sums: of the series.
-        latest: their latest ``SPIKED`` nights, the last one first, shape (series, SPIKED).
+        latest: their latest ``SPIKED`` nights, the last one first, shape (SPIKED, series).
         skew: the skewness of each series, shape (series,).
         persistence: their autocorrelation from one night to the next, 0 or above, shape (series,).
 
@@ -116,46 +132,45 @@ def scores(sums: Sums, latest: Floats, skew: Floats, persistence: Floats) -> Flo
         skewness: P. Hall (1992), On the removal of skewness by transformation, J. R. Stat. Soc. B 54(1); resemblance:
         M. S. Bartlett (1935), Some aspects of the time-correlation problem, J. R. Stat. Soc. 98(3).
     """
-    difference, weight, variance, freedom = _differences(sums)
-    short = int((WINDOWS <= SPIKED).sum())
-    spikes = np.where(difference[:, :short] > 0, _farthest(latest), -_farthest(-latest))
+    difference, weight, _, variance = _differences(sums)
+    freedom = _freedom(sums)
+    spikes = np.where(difference[:SHORT] > 0, _farthest(latest), -_farthest(-latest))
     without = difference.copy()
-    without[:, :short] -= spikes / WINDOWS[:short]
+    without[:SHORT] -= spikes / _LENGTHS[:SHORT]
     without[without * difference < 0] = 0.0
     squared = without * without * weight / (variance * _inflation(sums, persistence))
     deviate = np.sqrt(freedom * np.log1p(squared / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
-    towards = np.maximum(skew[:, None] * np.sign(difference), 0.0)
-    uneven = np.maximum(1 - WINDOWS / np.maximum(sums.nights[:, None] - WINDOWS, 1), 0.0)
-    by_skewness = towards * uneven * np.maximum(deviate * deviate - 1, 0.0) / (6 * np.sqrt(WINDOWS))
-    deviate = np.maximum(deviate - by_skewness, 0.0) * HEADROOM
-    found: Floats = np.where(weight > 0, deviate * deviate / 2 + PENALTY * np.log(WINDOWS), 0.0)
+    towards = np.maximum(skew * np.sign(difference), 0.0)
+    uneven = np.maximum(1 - _LENGTHS / np.maximum(sums.nights - _LENGTHS, 1), 0.0)
+    by_skewness = towards * uneven * np.maximum(deviate * deviate - 1, 0.0) / (6 * np.sqrt(_LENGTHS))
+    deviate = np.maximum(deviate - by_skewness, 0.0) * _ROOM
+    found: Floats = np.where(weight > 0, deviate * deviate / 2 + _BY_LENGTH, 0.0)
     return found
 
 
-def _inflation(sums: Sums, persistence: Floats) -> Floats:
-    """By what factor a difference of means varies more than one of independent nights, shape (series, windows).
+def _inflation(sums: Sums, share: Floats) -> Floats:
+    """By what factor a difference of means varies more than one of independent nights, shape (windows, series).
 
     The mean of n nights, each of which repeats a share r of what the night before was off by, has the variance of that
     of independent ones times (1 + r) / (1 - r) - 2r (1 - rⁿ) / (n (1 - r)²).
     """
-    if not persistence.any():
+    if not share.any():
         return np.ones((1, 1))
-    share = persistence[:, None]
-    before = np.maximum(sums.nights[:, None] - WINDOWS, 1)
+    before = np.maximum(sums.nights - _LENGTHS, 1)
 
-    def of_mean(nights: Ints) -> Floats:
+    def of_mean(nights: Floats) -> Floats:
         ends = 2 * share * (1 - share**nights) / (nights * (1 - share) ** 2)
         found: Floats = (1 + share) / (1 - share) - ends
         return found
 
-    found: Floats = (of_mean(WINDOWS) / WINDOWS + of_mean(before) / before) / (1 / WINDOWS + 1 / before)
+    found: Floats = (of_mean(_LENGTHS) / _LENGTHS + of_mean(before) / before) / (1 / _LENGTHS + 1 / before)
     return found
 
 
 def _farthest(latest: Floats) -> Floats:
-    """By how much the highest night of each short window exceeds the second highest, shape (series, short windows)."""
-    highest = np.maximum.accumulate(latest, axis=1)
-    second = np.maximum.accumulate(np.minimum(highest[:, :-1], latest[:, 1:]), axis=1)
-    lengths = WINDOWS[WINDOWS <= SPIKED]
-    found: Floats = highest[:, lengths - 1] - second[:, lengths - 2]
+    """By how much the highest night of each short window exceeds the second highest, shape (short windows, series)."""
+    highest = np.maximum.accumulate(latest)
+    second = np.maximum.accumulate(np.minimum(highest[:-1], latest[1:]))
+    lengths = WINDOWS[:SHORT]
+    found: Floats = highest[lengths - 1] - second[lengths - 2]
     return found

@@ -102,7 +102,7 @@ class Watcher:
         if hopeful.any():
             some = rows[hopeful]
             latest, skew, persistence = (of(some) for of in (histories.latest, histories.skew, histories.persistence))
-            found[hopeful] = scores(sums.of(hopeful), latest, skew, persistence).max(axis=1)
+            found[hopeful] = scores(sums.of(hopeful), latest, skew, persistence).max(axis=0)
         return found
 
     def _changed(self, row: int, night: int) -> None:

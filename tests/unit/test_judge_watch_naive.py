@@ -88,7 +88,7 @@ def test_scores_are_students_of_every_window(seed: int, nights: int, step: float
         units = histories.units(row)
         for place, window in enumerate(WINDOWS):
             expected = naive_score(units, window, skew[row], persistence[row])
-            assert fast[row, place] == pytest.approx(expected, abs=0.02, rel=0.01)
+            assert fast[place, row] == pytest.approx(expected, abs=0.02, rel=0.01)
 
 
 @settings(max_examples=25, deadline=None)
@@ -98,7 +98,7 @@ def test_what_is_said_to_be_hopeless_is(seed: int, nights: int, step: float) -> 
     series[:, -5:] += step
     histories, rows = filled(series), np.arange(20)
     sums = histories.sums(rows)
-    reached = scores(sums, histories.latest(rows), histories.skew(rows), histories.persistence(rows)).max(axis=1)
+    reached = scores(sums, histories.latest(rows), histories.skew(rows), histories.persistence(rows)).max(axis=0)
     for least in (4.0, 8.0, 11.0):
         assert (may_reach(sums, least) | (reached < least)).all()
 
