@@ -5,10 +5,16 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.judge.shifts import Floats
+from perfsvc.judge.shifts import Floats, Ints
 
 
-def discoveries(chances: Floats, groups: Sequence[Hashable] | None, rate: float) -> NDArray[np.bool_]:
+def numbered(groups: Sequence[Hashable]) -> Ints:
+    """A number for each of some groups, the same where the group is the same; shape (groups,)."""
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    return np.array([numbers[group] for group in groups], np.intp)
+
+
+def discoveries(chances: Floats, groups: Ints | None, rate: float) -> NDArray[np.bool_]:
     """The series whose chances are discoveries, with the expected share of false ones among them held to a rate.
 
     Without groups, those of Benjamini and Hochberg. With groups, first the groups are found that hold anything (each by
@@ -18,7 +24,7 @@ def discoveries(chances: Floats, groups: Sequence[Hashable] | None, rate: float)
 
     Args:
         chances: of no change, shape (series,).
-        groups: to which group each series belongs, (series,).
+        groups: the number of the group that each series belongs to, shape (series,).
         rate: the share of false discoveries that is borne.
 
     Source:
@@ -29,16 +35,16 @@ def discoveries(chances: Floats, groups: Sequence[Hashable] | None, rate: float)
     """
     if groups is None or not chances.size:
         return chances <= _limit(chances, rate)
-    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-    labels = np.array([numbers[group] for group in groups], np.intp)
-    order = np.argsort(labels, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    simes = np.array([_simes(chances[rows]) for rows in members])
+    order = np.lexsort((chances, groups))  # one group after the other, the smallest chance of each first
+    begins = np.flatnonzero(np.diff(groups[order], prepend=groups[order[0]] - 1))
+    sizes = np.diff(begins, append=order.size)
+    places = np.arange(1, order.size + 1) - np.repeat(begins, sizes)
+    simes = np.minimum.reduceat(chances[order] * np.repeat(sizes, sizes) / places, begins)
     found = np.zeros(chances.size, bool)
     chosen = np.flatnonzero(simes <= _limit(simes, rate))
-    for group in chosen:
-        rows = members[group]
-        found[rows] = chances[rows] <= _limit(chances[rows], rate * chosen.size / len(members))
+    for begin, size in zip(begins[chosen], sizes[chosen], strict=True):
+        rows = order[begin : begin + size]
+        found[rows] = chances[rows] <= _limit(chances[rows], rate * chosen.size / begins.size)
     return found
 
 
@@ -47,8 +53,3 @@ def _limit(chances: Floats, rate: float) -> float:
     ordered = np.sort(chances)
     small = np.flatnonzero(ordered <= rate * np.arange(1, ordered.size + 1) / ordered.size)
     return float(ordered[small[-1]]) if small.size else -1.0
-
-
-def _simes(chances: Floats) -> float:
-    ordered = np.sort(chances)
-    return float((ordered * ordered.size / np.arange(1, ordered.size + 1)).min())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfsvc.judge.discoveries import discoveries
+from perfsvc.judge.discoveries import discoveries, numbered
 from perfsvc.judge.shifts import Floats, Ints
 from perfsvc.judge.watcher import LEAST_SCORE, Alert, Watcher
 
@@ -85,12 +85,13 @@ def watch_many(
     if groups is not None and len(groups) != len(many):
         raise ValueError(f"{len(many)} series have as many groups, not {len(groups)}")
 
+    labels = None if groups is None else numbered(groups)
+
     def believed(rows: Ints, found: Floats) -> NDArray[np.bool_]:
         high: NDArray[np.bool_] = found >= LEAST_SCORE
         if not high.any():
             return high
-        theirs = None if groups is None else [groups[row] for row in rows]
-        return high & discoveries(_chance(found), theirs, FALSE_SHARE)
+        return high & discoveries(_chance(found), None if labels is None else labels[rows], FALSE_SHARE)
 
     return _watched(many, segments, believed)
 
@@ -117,7 +118,8 @@ def _watched(
     series, nights = matrix.shape
     watcher = Watcher(series, nights, believed)
     for night, values in enumerate(_in_range(matrix).T):
-        watcher.forget(np.flatnonzero(begins[:, night]))
+        if (begun := np.flatnonzero(begins[:, night])).size:
+            watcher.forget(begun)
         watcher.see(night, values)
     return watcher.alerts
 

@@ -1,11 +1,13 @@
 """The watch over many series: what each night adds, what is raised, and the level that follows."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.judge.estimates import median
 from perfsvc.judge.histories import TOGETHER, Histories
 from perfsvc.judge.shapes import SURELY, Change, Direction, Kind, change_in
 from perfsvc.judge.shifts import Floats, Ints, may_reach, scores
@@ -79,7 +81,7 @@ class Watcher:
         """Adds a night, shape (series,), judges it, raises what is believed, and only then learns from it."""
         measured = np.flatnonzero(~np.isnan(values))
         judged = self._histories.add(measured, values[measured], night)
-        doubted = [row for row in self._doubts if not np.isnan(values[row])]
+        doubted = [row for row in self._doubts if not math.isnan(values[row])]
         changed = judged[self._believed(judged, self._scores(judged))].tolist()
         for row in changed:
             self._changed(row, night)
@@ -151,4 +153,4 @@ class Watcher:
 
     def _now(self, row: int) -> float:
         end = self._histories.filled[row]
-        return float(np.median(self._histories.values[row, end - LATEST : end]))
+        return median(self._histories.values[row, end - LATEST : end])

@@ -19,6 +19,7 @@ from perfsvc.judge.histories import (
     PERSISTENCE_ERRORS,
     Histories,
     center_and_scale,
+    offsets_of,
     persistence,
     skewness,
 )
@@ -175,16 +176,17 @@ def test_only_what_is_inside_counts_for_what_is_learned() -> None:
     assert center[0] == np.median(values[0])
     units = np.clip(values, -CUT, CUT)
     beyond = stats.skew(units[1, :30]) - 2 * math.sqrt(6 / 30)
-    assert skewness(units, inside)[1] == pytest.approx(max(beyond, 0))
-    assert persistence(units, inside)[1] == persistence(units[1:, :30], inside[1:, :30])
+    both, alone = offsets_of(units, inside), offsets_of(units[1:, :30], inside[1:, :30])
+    assert skewness(*both)[1] == pytest.approx(max(beyond, 0))
+    assert persistence(*both)[1] == persistence(*alone)
 
 
 def test_nights_that_resemble_the_one_before_are_told_from_independent_ones() -> None:
     noise = np.random.default_rng(3).standard_normal((200, 400))
     alike = noise[:, 1:] + 0.5 * noise[:, :-1]  # its autocorrelation is 0.5 / 1.25
-    found = persistence(alike, np.ones(alike.shape, bool))
+    found = persistence(*offsets_of(alike, np.ones(alike.shape, bool)))
     assert found.mean() == pytest.approx(0.4 - PERSISTENCE_ERRORS / math.sqrt(399), abs=0.01)
-    alone = persistence(noise, np.ones(noise.shape, bool))
+    alone = persistence(*offsets_of(noise, np.ones(noise.shape, bool)))
     assert (alone == 0).mean() == pytest.approx(stats.norm.cdf(PERSISTENCE_ERRORS), abs=0.08)
 
 
@@ -214,7 +216,7 @@ def test_groups_are_found_first_and_then_what_is_in_them(families, rate: float, 
     names = [name for name, _ in pairs]
     simes = [min(v * len(f) / place for place, v in enumerate(sorted(f), 1)) for f in families]
     chosen = naive_discoveries(simes, rate)
-    found = discoveries(np.array([value for _, value in pairs]), names, rate)
+    found = discoveries(np.array([value for _, value in pairs]), np.array(names), rate)
     for name in range(len(families)):
         mine = [value for group, value in pairs if group == name]
         share = rate * sum(chosen) / len(families)
