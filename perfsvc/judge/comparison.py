@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from perfsvc.judge.estimates import exp
+from perfsvc.judge.estimates import exp, mean
 from perfsvc.judge.ratio import RESOLUTION, Side, half_width, side_of
 from perfsvc.model import Verdict
 
@@ -82,9 +83,15 @@ def compare(
         microarrays applied to the ionizing radiation response, PNAS 98(9); replicas as the unit: T. Kalibera and R.
         Jones (2013), Rigorous benchmarking in reasonable time, ISMM.
     """
+    return compare_sides(side_of(baseline), side_of(candidate), threshold=threshold, alpha=alpha, between_cv=between_cv)
+
+
+def compare_sides(
+    before: Side, after: Side, *, threshold: float, alpha: float, between_cv: float | None = None
+) -> Comparison:
+    """What ``compare`` says, for whoever has read the sides already."""
     _check(threshold, alpha, between_cv)
-    before, after = side_of(baseline), side_of(candidate)
-    if min(before.medians.min(), after.medians.min()) <= 0:
+    if min(np.minimum.reduce(before.medians), np.minimum.reduce(after.medians)) <= 0:
         return _of_zeros(before, after)
     return _compared(before, after, threshold, alpha, between_cv)
 
@@ -110,13 +117,13 @@ def said(shift: float, half: float, threshold: float) -> Comparison:
 
 def _compared(before: Side, after: Side, threshold: float, alpha: float, between_cv: float | None) -> Comparison:
     # Relative to one median, equal times have logarithms of exactly zero, and a ratio of exactly one.
-    unit = before.logs[0]
-    shift = float((after.logs - unit).mean() - (before.logs - unit).mean())
+    old, new = before.logs, after.logs
+    shift = mean(new - old[0]) - mean(old - old[0])
     half = half_width(before, after, alpha, between_cv)
     if half is None:
         return Comparison(exp(shift), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
     found = said(shift, half, threshold)
-    if found.verdict is not Verdict.UNCHANGED and min(len(before.medians), len(after.medians)) == 1:
+    if found.verdict is not Verdict.UNCHANGED and min(before.medians.size, after.medians.size) == 1:
         return Comparison(found.ratio, found.low, found.high, Verdict.INCONCLUSIVE, LONE)
     return found
 

@@ -33,7 +33,7 @@ def estimate(samples: Sequence[float] | Floats, confidence: float = 0.95) -> Est
     Source:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
     """
-    times = np.sort(checked(samples))
+    times = in_order(samples)
     rank = rank_of_median(times.size, confidence)
     return Estimate(
         median_s=_middle(times),
@@ -116,24 +116,33 @@ def center_of(values: Floats) -> float:
     Args:
         values: finite, shape (replicas,), one at least.
     """
-    if values.min() > 0:
+    if np.minimum.reduce(values) > 0:
         return float(values[0]) if values.size == 1 else float(_offsets_and_center(values)[1])
-    return float(values.mean())
+    return mean(values)
 
 
 def _offsets_and_center(medians: Floats) -> tuple[Floats, float]:
     """The logarithms of some medians relative to the first, and their geometric mean."""
     offsets: Floats = np.log(medians / medians[0])
-    return offsets, float(medians[0]) * math.exp(offsets.mean())
+    return offsets, float(medians[0]) * math.exp(mean(offsets))
+
+
+def mean(values: Floats) -> float:
+    """The mean, as ``numpy.mean`` computes it, without all that it has to ask of other arrays first.
+
+    Args:
+        values: one at least, shape (n,).
+    """
+    return float(np.add.reduce(values)) / values.size
 
 
 def variance(values: Floats) -> float:
-    """The variance of a sample, as ``numpy.var`` computes it, without all that it has to ask of other arrays first.
+    """The variance of a sample, likewise as ``numpy.var`` computes it.
 
     Args:
         values: two at least, shape (n,).
     """
-    apart = values - np.add.reduce(values) / values.size
+    apart = values - mean(values)
     return float(np.add.reduce(apart * apart)) / (values.size - 1)
 
 
@@ -147,13 +156,18 @@ def replica_medians(replicas: Sequence[ArrayLike]) -> Floats:
     """The median of each replica, shape (replicas,); raises ``ValueError`` without replicas and as ``checked`` does."""
     if not len(replicas):
         raise ValueError("no replicas: a level needs the samples of at least one")
-    return np.array([median(checked(replica)) for replica in replicas])
+    return np.array([middle(in_order(replica)) for replica in replicas])
 
 
 def median(times: Floats) -> float:
     """The median, and a finite one of finite times: where the sum of the middle two overflows, that of their halves."""
-    found = _middle(np.sort(times))
-    return found if math.isfinite(found) else 2 * _middle(np.sort(times / 2))
+    return middle(np.sort(times))
+
+
+def middle(ordered: Floats) -> float:
+    """The ``median`` of times in their order."""
+    found = _middle(ordered)
+    return found if math.isfinite(found) else 2 * _middle(ordered / 2)
 
 
 def _middle(ordered: Floats) -> float:
@@ -174,17 +188,32 @@ def checked(samples: ArrayLike, *, zero: bool = False) -> Floats:
     Raises:
         ValueError: they cannot be times.
     """
+    times = _of_one_replica(samples)
+    _check_ends(float(np.minimum.reduce(times)), float(np.maximum.reduce(times)), zero=zero)  # NaN where any is
+    return times
+
+
+def in_order(samples: ArrayLike, *, zero: bool = False) -> Floats:
+    """What ``checked`` says of the samples, the smallest first."""
+    times = np.sort(_of_one_replica(samples))
+    _check_ends(float(times[0]), float(times[-1]), zero=zero)  # NaN comes last
+    return times
+
+
+def _of_one_replica(samples: ArrayLike) -> Floats:
     times = np.asarray(samples, dtype=np.float64)
     if times.ndim != 1:
         raise ValueError(f"samples of one replica have one axis, not {times.ndim}")
     if not times.size:
         raise ValueError("no samples: a median needs at least one")
-    least, most = float(np.minimum.reduce(times)), float(np.maximum.reduce(times))
-    if not (math.isfinite(least) and math.isfinite(most)):  # either is NaN where any is
+    return times
+
+
+def _check_ends(least: float, most: float, *, zero: bool) -> None:
+    if not (math.isfinite(least) and math.isfinite(most)):
         raise ValueError("a sample is not a finite number")
     if least < 0 or (least == 0 and not zero):
         raise ValueError(f"a sample is {least:g}, and times are {'not below' if zero else 'above'} zero")
-    return times
 
 
 def exp(exponent: float) -> float:

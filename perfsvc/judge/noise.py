@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, ndtri
 
-from perfsvc.judge.estimates import Floats, checked, estimate, median, rank_of_median
+from perfsvc.judge.estimates import Floats, in_order, mean, median, middle, rank_of_median, variance
 from perfsvc.model import Noise
 
 NORMAL_MAD = 1.482602218505602
@@ -44,27 +44,25 @@ def noise(replicas: Sequence[ArrayLike]) -> Noise:
         median, Commun. Stat. Simul. Comput. 13(6) (the error of a median); variance components by subtraction: S. R.
         Searle, G. Casella and C. E. McCulloch (1992), Variance Components, Wiley, chapter 3.
     """
-    told = [times for times in map(checked, filter(_has_any, replicas)) if times.size >= LEAST]
+    taken = (np.asarray(times, dtype=np.float64) for times in replicas)
+    told = [times for times in map(in_order, filter(np.size, taken)) if times.size >= LEAST]
     if not told:
         return Noise(None, None)
-    medians = np.array([median(times) for times in told])
-    deviations = np.concatenate([times / middle - 1 for times, middle in zip(told, medians, strict=True)])
+    medians = np.array([middle(times) for times in told])
+    deviations = np.concatenate([times / center - 1 for times, center in zip(told, medians, strict=True)])
     within = NORMAL_MAD * median(np.abs(deviations))
     if len(told) < LEAST:
         return Noise(within, None)
-    spread = float(np.var(medians / medians.mean(), ddof=1))
-    explained = float(np.mean([_error_of_median(times) ** 2 for times in told]))
+    spread = variance(medians / mean(medians))
+    errors = [_error_of_median(times, center) for times, center in zip(told, medians.tolist(), strict=True)]
+    explained = mean(np.array([error**2 for error in errors]))
     return Noise(within, math.sqrt(max(spread - explained, 0.0)))
 
 
-def _has_any(times: ArrayLike) -> bool:
-    return np.size(times) > 0
-
-
-def _error_of_median(times: Floats) -> float:
+def _error_of_median(ordered: Floats, median_s: float) -> float:
     """The relative standard error of a replica's median, by the interval of ``estimate`` and what it truly covers."""
-    found = estimate(times)
-    return (found.high_s - found.low_s) / (_widths(times.size) * found.median_s)
+    rank = rank_of_median(ordered.size)
+    return float(ordered[-rank] - ordered[rank - 1]) / (_widths(ordered.size) * median_s)
 
 
 @cache

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from perfsvc.judge.estimates import Floats, checked, median, variance
+from perfsvc.judge.estimates import Floats, in_order, median, middle, variance
 from perfsvc.judge.noise import NORMAL_MAD
 
 RESOLUTION = 2.0**-23
@@ -31,7 +31,7 @@ class Side:
     """What a comparison needs of one side.
 
     Attributes:
-        replicas: for each its times, which are finite and not below 0, shape (n,).
+        replicas: for each its times, which are finite and not below 0, the smallest first, shape (n,).
         medians: of the replicas, shape (replicas,).
     """
 
@@ -57,8 +57,8 @@ def side_of(samples: Sequence[ArrayLike]) -> Side:
     """
     if not len(samples):
         raise ValueError("no replicas: a level needs the samples of at least one")
-    replicas = [checked(replica, zero=True) for replica in samples]
-    return Side(replicas, np.array([median(times) for times in replicas]))
+    replicas = [in_order(replica, zero=True) for replica in samples]
+    return Side(replicas, np.array([middle(times) for times in replicas]))
 
 
 def half_width(before: Side, after: Side, alpha: float, between_cv: float | None) -> float | None:
@@ -74,9 +74,9 @@ def half_width(before: Side, after: Side, alpha: float, between_cv: float | None
     step = _clock_step([*before.replicas, *after.replicas])
     floors = [max(step / side.level, _floor(side) if between_cv is None else 0.0) for side in sides]
     told = [
-        (len(side.medians), max(variance(side.logs), floor * floor))
+        (side.medians.size, max(variance(side.logs), floor * floor))
         for side, floor in zip(sides, floors, strict=True)
-        if len(side.medians) > 1
+        if side.medians.size > 1
     ]
     freedom = sum(count - 1 for count, _ in told)
     squares = sum((count - 1) * apart for count, apart in told)
@@ -86,18 +86,18 @@ def half_width(before: Side, after: Side, alpha: float, between_cv: float | None
         squares += PRIOR_REPLICAS * max(math.log1p(between_cv * between_cv), *(floor * floor for floor in floors))
     if not freedom:
         return None
-    error = math.sqrt(squares / freedom * sum(1 / len(side.medians) for side in sides))
+    error = math.sqrt(squares / freedom * sum(1 / side.medians.size for side in sides))
     alone = math.sqrt(sum(apart / count for count, apart in told))
     return max(float(stdtrit(freedom, 1 - alpha / 2)) * error, ALONE * alone)
 
 
 def _floor(side: Side) -> float:
     """What processes differ by at least, read off the spread of samples around their own replica's median."""
-    pairs = [(times, middle) for times, middle in zip(side.replicas, side.medians, strict=True) if times.size > 1]
+    pairs = [(times, center) for times, center in zip(side.replicas, side.medians, strict=True) if times.size > 1]
     if not pairs:
         return 0.0
     with np.errstate(divide="ignore"):  # a sample of 0 is infinitely far away, and that is no error
-        apart = [np.log(times) - math.log(middle) for times, middle in pairs]
+        apart = [np.log(times) - math.log(center) for times, center in pairs]
     return SHARE_OF_WITHIN * NORMAL_MAD * median(np.abs(np.concatenate(apart)))
 
 
@@ -107,9 +107,9 @@ def _clock_step(replicas: Sequence[Floats]) -> float:
     Differences that may be the rounding of the numbers that samples are kept in are none. A clock that is too fine to
     show its step shows a difference that is too small to matter. 0 where all replicas are constant.
     """
-    smallest = []
+    smallest = math.inf
     for times in replicas:
-        ordered = np.sort(times)
-        apart = ordered[1:] - ordered[:-1]
-        smallest += apart[apart > RESOLUTION * ordered[-1]].tolist()
-    return min(smallest, default=0.0)
+        apart = times[1:] - times[:-1]
+        seen = apart > RESOLUTION * times[-1]
+        smallest = min(smallest, float(np.minimum.reduce(apart, where=seen, initial=math.inf)))
+    return 0.0 if math.isinf(smallest) else smallest

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.judge.estimates import mean
 from perfsvc.judge.shifts import Floats
 
 Kind = Literal["step", "trend", "mode"]
@@ -65,7 +66,7 @@ def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
     """
     place, around, by_step = split(units)
     begin, by_ramp = ramp(units)
-    direction: Direction = "slower" if _mean(units[place:]) > _mean(units[:place]) else "faster"
+    direction: Direction = "slower" if mean(units[place:]) > mean(units[:place]) else "faster"
     lead = (by_ramp - by_step) * units.size / 2 / max(around, LEAST_AROUND)
     if is_mix(values, place):
         return Change(place, "mode", direction, around, lead=0.0)
@@ -90,7 +91,7 @@ def split(units: Floats) -> tuple[int, float, float]:
     difference = (np.add.reduce(units) - head) / after - head / before
     explained = difference * difference * before * after / units.size
     best = int(explained.argmax())
-    offsets = units - _mean(units)
+    offsets = units - mean(units)
     around = float(np.add.reduce(offsets * offsets) - explained[best])
     return best + 2, max(around, 0.0), float(explained[best])
 
@@ -115,7 +116,7 @@ def ramp(units: Floats) -> tuple[int, float]:
     if units.size <= LEAST_RAMP:
         return 0, 0.0
     squares = _squares_of_ramps(units.size)
-    offsets = units - _mean(units)
+    offsets = units - mean(units)
     along = offsets[::-1].cumsum().cumsum()[: LEAST_RAMP - 2 : -1]
     explained = along * along / squares
     best = int(explained.argmax())
@@ -157,7 +158,7 @@ def _between_groups(values: Floats) -> float | None:
     ordered = np.sort(values)
     place, around, _ = split(ordered)
     low, high = ordered[:place], ordered[place:]
-    if _mean(high) - _mean(low) <= 2 * APART * math.sqrt(around / ordered.size):
+    if mean(high) - mean(low) <= 2 * APART * math.sqrt(around / ordered.size):
         return None
     return float(low[-1] / 2 + high[0] / 2)
 
@@ -165,8 +166,3 @@ def _between_groups(values: Floats) -> float | None:
 def _has_both(states: NDArray[np.bool_]) -> bool:
     highs = int(np.count_nonzero(states))
     return min(highs, states.size - highs) >= max(2, LEAST_SHARE * states.size)
-
-
-def _mean(values: Floats) -> float:
-    """The mean, as ``numpy.mean`` computes it, without all that it has to ask of other arrays first."""
-    return float(np.add.reduce(values)) / values.size

@@ -104,7 +104,7 @@ def may_reach(sums: Sums, least: float) -> NDArray[np.bool_]:
     """
     _, _, explained, variance = _differences(sums)
     enough = 2 * (least - _BY_LENGTH) / _ROOM**2
-    found: NDArray[np.bool_] = (explained >= enough * variance).any(axis=0)
+    found: NDArray[np.bool_] = np.any(explained >= enough * variance, axis=0)
     return found
 
 

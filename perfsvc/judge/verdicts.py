@@ -1,7 +1,8 @@
 """One row a series: what a candidate run says against its baseline."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from math import isfinite
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from perfsvc.judge.borrowed import compare_with_boards
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import compare
+from perfsvc.judge.comparison import compare_sides
 from perfsvc.judge.estimates import center_of, median
+from perfsvc.judge.ratio import side_of
 from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, CheckVerdict, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
@@ -60,24 +62,25 @@ def verdicts(
     """
     baseline, candidate = _judged(baseline), _judged(candidate)
     judgements = []
-    pairs = _pairs(baseline, candidate)
-    ended = _last_versions(baseline)
-    right = {_whole(series): level for series, level in baseline.items() if not _fault(level)}
+    right = {series: level for series, level in baseline.items() if not _fault(level)}
+    pairs = _pairs(baseline, right, candidate)
+    ended = cache(lambda: _last_versions(baseline))
+    cases = cache(lambda: {_whole(series): level for series, level in right.items()})
     for series, level in candidate.items():
         homes = pairs.get(series, (series,))
         before = baseline.get(homes[0]) or _fault_of_case(baseline, homes[0])
         if level.status is Status.SKIPPED:
-            if had := right.get(_whole(series)):
+            if had := cases().get(_whole(series)):
                 judgements.append(_missing(series, had, level))
         elif fault := _fault(level):
             judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
-        elif before is None or _fault(before):
-            judgements.append(_row(series, Verdict.NEW, _why_new(series, before, ended), before, level))
+        elif before is None or homes[0] not in right:
+            judgements.append(_row(series, Verdict.NEW, _why_new(series, before, ended()), before, level))
         else:
             limit = threshold(series) if callable(threshold) else threshold
             lenders = {home: baseline[home] for home in homes}
             judgements.append(_compared(series, lenders, level, threshold=limit, alpha=alpha))
-    judgements += [_missing(series, level, None) for series, level in _absent(baseline, candidate, pairs).items()]
+    judgements += [_missing(series, level, None) for series, level in _absent(right, candidate, pairs).items()]
     return sorted((one for one in judgements if every or _is_told(one)), key=_place)
 
 
@@ -111,21 +114,22 @@ def _judged(levels: Mapping[Series, Level]) -> dict[Series, Level]:
     return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
 
 
-def _pairs(baseline: Mapping[Series, Level], candidate: Iterable[Series]) -> dict[Series, tuple[Series, ...]]:
+def _pairs(
+    baseline: Container[Series], right: Mapping[Series, Level], candidate: Iterable[Series]
+) -> dict[Series, tuple[Series, ...]]:
     """The baseline's series that each of the candidate's is compared with; those without one are left out.
 
-    That is its own, or else those of all other boards of its model, the one of the latest run first.
+    That is its own, or else those of all other boards of its model that are right, the one of the latest run first.
     """
     boards: dict[tuple[Case, str, str, Mode], list[Series]] = {}
-    for series, level in baseline.items():
-        if not _fault(level):
-            boards.setdefault(_of_model(series), []).append(series)
+    for series in right:
+        boards.setdefault(_of_model(series), []).append(series)
     pairs: dict[Series, tuple[Series, ...]] = {}
     for series in candidate:
         if series in baseline:
             pairs[series] = (series,)
         elif lenders := boards.get(_of_model(series)):
-            latest_first = sorted(lenders, key=lambda one: (baseline[one].run, one.device), reverse=True)
+            latest_first = sorted(lenders, key=lambda one: (right[one].run, one.device), reverse=True)
             pairs[series] = tuple(latest_first)
     return pairs
 
@@ -149,16 +153,19 @@ def _compared(
 ) -> Judgement:
     """What ``compare`` says of a series with a right result on both sides."""
     home, before = next(iter(lenders.items()))
-    values = [*chain.from_iterable(chain(*(one.replicas for one in lenders.values()), after.replicas))]
-    if not any(values):
+    replicas = [*chain.from_iterable(one.replicas for one in (*lenders.values(), after))]
+    least = min(map(min, replicas))
+    if least == 0 == max(map(max, replicas)):
         return _row(series, Verdict.UNCHANGED, "both are 0", before, after)
-    if min(values) <= 0:
+    if least <= 0:
         return _row(series, Verdict.INCONCLUSIVE, "a ratio needs values above 0 on both sides", before, after)
+    levels = [side_of(one.replicas) for one in lenders.values()]
+    now = side_of(after.replicas)
     if len(lenders) > 1:
         boards = [one.replicas for one in lenders.values()]
         found = compare_with_boards(boards, after.replicas, threshold=threshold, alpha=alpha)
     else:
-        found = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
+        found = compare_sides(levels[0], now, threshold=threshold, alpha=alpha)
     return Judgement(
         series,
         found.verdict,
@@ -168,8 +175,8 @@ def _compared(
         high=found.high,
         baseline_run=before.run,
         candidate_run=after.run,
-        baseline_s=center_of(np.array([_level_of(one) for one in lenders.values()])),
-        candidate_s=_level_of(after),
+        baseline_s=center_of(np.array([center_of(one.medians) for one in levels])),
+        candidate_s=center_of(now.medians),
         smallest=found.smallest,
         baseline_replicas=len(before.replicas),
         candidate_replicas=len(after.replicas),
@@ -203,11 +210,11 @@ def _why_new(series: Series, before: Level | None, ended: Mapping[Series, int]) 
 
 
 def _absent(
-    baseline: Mapping[Series, Level],
+    right: Mapping[Series, Level],
     candidate: Mapping[Series, Level],
     pairs: Mapping[Series, Sequence[Series]],
 ) -> dict[Series, Level]:
-    """What only the baseline has a right result of.
+    """What of the baseline's right results the candidate does not have.
 
     Left out are the older version of a case, the metrics of a case that has none tonight because it is broken or
     skipped, and what stands in for a board that the candidate was not measured on.
@@ -218,11 +225,8 @@ def _absent(
     lent = {home for homes in pairs.values() for home in homes if home.device not in boards}
     return {
         series: level
-        for series, level in baseline.items()
-        if not _fault(level)
-        and series not in lent
-        and (bare := _any_version(series)) not in present
-        and _whole(bare) not in told
+        for series, level in right.items()
+        if series not in lent and (bare := _any_version(series)) not in present and _whole(bare) not in told
     }
 
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.judge import estimate, estimate_level, estimate_metric, level_of
+from perfsvc.judge.estimates import mean, median, middle, variance
 from perfsvc.model import Estimate
 
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
@@ -125,3 +126,11 @@ def test_a_metric_that_may_be_zero_has_an_arithmetic_mean_with_students_interval
 def test_what_is_no_number_is_no_metric(values: list[float]) -> None:
     with pytest.raises(ValueError, match="finite value"):
         estimate_metric(values)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=300))
+def test_what_is_asked_of_few_numbers_is_what_numpy_says(numbers: list[float]) -> None:
+    values = np.array(numbers)
+    assert mean(values) == values.mean()
+    assert variance(values) == values.var(ddof=1)
+    assert median(values) == middle(np.sort(values)) == np.median(values)

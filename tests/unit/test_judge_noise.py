@@ -3,8 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from perfsvc.judge import noise
+from perfsvc.judge import estimate, noise
 from perfsvc.model import Noise
 
 H200 = Path(__file__).parents[1] / "data" / "noise" / "h200.json"
@@ -76,3 +77,15 @@ def test_the_noise_of_real_kernels_is_of_the_size_that_was_seen(kernel: str, wit
     assert found.between == pytest.approx(between, rel=0.01)
     medians = [np.median(one) for one in times]
     assert found.between < np.std(medians, ddof=1) / np.mean(medians)
+
+
+@pytest.mark.parametrize("samples", [2, 5, 50, 101])
+def test_the_error_of_a_median_is_read_off_the_interval_of_its_estimate(samples: int) -> None:
+    replicas = replicas_of(samples, within=0.01, between=0.05, replicas=4, samples=samples)
+    levels = [estimate(times) for times in replicas]
+    medians = np.array([level.median_s for level in levels])
+    rank = 1 + int(np.searchsorted(np.sort(replicas[0]), levels[0].low_s))
+    spans = -2 * stats.norm.ppf(stats.binom.cdf(rank - 1, samples, 0.5))
+    errors = [(level.high_s - level.low_s) / (spans * level.median_s) for level in levels]
+    between = np.var(medians / medians.mean(), ddof=1) - np.mean(np.square(errors))
+    assert noise(replicas).between == pytest.approx(np.sqrt(max(between, 0)))
