@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfsvc.judge import watch, watch_many
+from perfsvc.judge import Alert, watch, watch_many
 from perfsvc.judge.change_points import PRICE, _divided, change_points
 from perfsvc.judge.discoveries import discoveries
 from perfsvc.judge.histories import (
@@ -148,6 +148,25 @@ def test_many_series_at_once_are_each_alone(seed: int, series: int) -> None:
     matrix[:, 40:] += 0.3
     matrix[generator.random(matrix.shape) < 0.15] = np.nan
     assert [alerts[:1] for alerts in watch_many(matrix)] == [watch(row)[:1] for row in matrix]
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds, st.integers(1, 12), st.integers(1, 100))
+def test_what_was_before_a_segment_of_all_series_tells_nothing_of_it(seed: int, series: int, first: int) -> None:
+    """So whoever asks of the latest segment alone need not hand over the nights before."""
+    generator = np.random.default_rng(seed)
+    matrix = 1 + 0.01 * generator.standard_normal((series, 160))
+    matrix[:, :first] *= generator.uniform(0.5, 2, (series, 1))
+    matrix[:, generator.integers(160) :] *= generator.uniform(1, 1.1, (series, 1))
+    matrix[generator.random(matrix.shape) < 0.1] = np.nan
+    segments = (np.arange(160) >= generator.integers(160, size=(series, 1))) + 2 * (np.arange(160) >= first)
+    groups = [row % 3 for row in range(series)]
+    alone = watch_many(matrix[:, first:], groups, segments[:, first:])
+    later = [
+        [Alert(one.index - first, one.night - first, one.kind, one.direction) for one in alerts if one.night >= first]
+        for alerts in watch_many(matrix, groups, segments)
+    ]
+    assert alone == later
 
 
 # --- centre, scale, skewness -----------------------------------------------------------------------------------------
