@@ -2,10 +2,8 @@
 
 import contextlib
 import math
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,9 +37,7 @@ def measure(device: Device, job: Job, modules: Sequence[bytes], arrays: Mapped, 
         with device.measuring(job.record, job.replica), _memory(device, job, vault) as memory:
             program = Program(device, job.record, modules, memory, _functions(job))
             check = Check(device, job, arrays, vault, memory, program)
-            measurement = _measure(device, job, program, check)
-            measurement = _with_registers(measurement, job, modules)
-            measurement = replace(measurement, wall_s=time.monotonic() - started)
+            measurement = _measure(device, job, modules, program=program, check=check, started=started)
             return Measured(measurement, usable=True, known=check.known)
     except (CaseError, SuiteError) as error:
         usable = not (isinstance(error, LaunchError) and error.fatal)
@@ -65,40 +61,40 @@ def _memory(device: Device, job: Job, vault: Vault) -> Iterator[Memory]:
         yield memory
 
 
-def _measure(device: Device, job: Job, program: Program, check: Check) -> Measurement:
+def _measure(
+    device: Device, job: Job, modules: Sequence[bytes], *, program: Program, check: Check, started: float
+) -> Measurement:
     returned = check.before()
-    measurement = Measurement(job.record.case, device.info.uuid, job.replica, Status.OK, job.mode)
     if job.record.kind is Kind.HOST:
-        measurement = replace(measurement, metrics=_metrics(returned, program.metrics()))
+        samples, sampling_s, metrics = sampler.NONE, 0.0, _metrics(returned, program.metrics())
     else:
-        started = time.monotonic()
+        began = time.monotonic()
         samples = _sample(device, job, program)
-        measurement = replace(
-            measurement,
-            samples_s=samples.seconds,
-            batches=samples.batches,
-            warmup=samples.warmup,
-            stopped=samples.stopped,
-            note=samples.note,
-            busy_s=samples.busy_s,
-            sampling_s=time.monotonic() - started,
-            metrics={**samples.metrics, **program.metrics()},
-        )
-        check.after(statistics.median(samples.seconds))
+        sampling_s = time.monotonic() - began
+        metrics = {**samples.metrics, **program.metrics()}
+        check.after(samples.median_s)
+    if job.record.kind is Kind.KERNEL:  # what its binary tells beside a time
+        metrics = {**beside.registers(job.record, modules), **metrics}
     error = check.error
-    return replace(
-        measurement,
+    return Measurement(
+        job.record.case,
+        device.info.uuid,
+        job.replica,
+        Status.OK,
+        job.mode,
+        samples_s=samples.seconds,
         max_error=error.max if error else None,
         mean_error=error.mean if error else None,
+        metrics=metrics,
+        stopped=samples.stopped,
+        batches=samples.batches,
+        warmup=samples.warmup,
+        note=samples.note,
         check_s=check.seconds,
+        sampling_s=sampling_s,
+        busy_s=samples.busy_s,
+        wall_s=time.monotonic() - started,
     )
-
-
-def _with_registers(measurement: Measurement, job: Job, modules: Sequence[bytes]) -> Measurement:
-    """The measurement with what its binary tells beside a time."""
-    if job.record.kind is not Kind.KERNEL:
-        return measurement
-    return replace(measurement, metrics={**beside.registers(job.record, modules), **measurement.metrics})
 
 
 def _sample(device: Device, job: Job, program: Program) -> sampler.Samples:

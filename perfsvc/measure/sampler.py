@@ -2,9 +2,11 @@
 
 import contextlib
 import gc
+import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from perfsvc.device.protocol import Device
@@ -61,29 +63,29 @@ class Samples:
 
     Attributes:
         batches: in the order they were taken, the rejected ones among them.
+        seconds: the samples that count, in seconds, in the order they were taken.
+        median_s: of those.
         warmup: samples taken before them, and after a wait for the board, and thrown away.
         stopped: why no more were taken.
         note: what a reader of the times has to know; empty where it is nothing.
         metrics: what was measured beside them, by name.
-        warmup_busy_s: seconds that the device worked on the warm-up.
+        busy_s: seconds that the device worked on all of them, warm-up included.
     """
 
     batches: tuple[Batch, ...]
+    seconds: tuple[float, ...]
+    median_s: float
     warmup: int
     stopped: str
-    note: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    warmup_busy_s: float = 0.0
+    note: str
+    metrics: Mapping[str, float]
+    busy_s: float
 
-    @property
-    def seconds(self) -> tuple[float, ...]:
-        """The samples that count, in seconds, in the order they were taken."""
-        return _counting(self.batches)
 
-    @property
-    def busy_s(self) -> float:
-        """Seconds that the device worked on all of them, warm-up included."""
-        return self.warmup_busy_s + sum(batch.busy_s for batch in self.batches)
+NONE = Samples(
+    batches=(), seconds=(), median_s=math.nan, warmup=0, stopped="", note="", metrics=MappingProxyType({}), busy_s=0.0
+)
+"""Of a case that is not timed."""
 
 
 def take(
@@ -116,8 +118,7 @@ def take(
     evict_bytes = int(sampling.evict * cache_bytes) if mode is Mode.COLD else 0
     with _without_garbage_collection():
         batches = Batches(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
-        samples = _Sampler(device, batches, sampling).take()
-        return _with_metrics(samples, device, sample, batches, with_energy=sampling.energy)
+        return _Sampler(device, sample, batches, sampling).take()
 
 
 @contextlib.contextmanager
@@ -134,8 +135,9 @@ def _without_garbage_collection() -> Iterator[None]:
 class _Sampler:
     """Takes the samples of one case; see ``take``."""
 
-    def __init__(self, device: Device, batches: Batches, sampling: Sampling) -> None:
+    def __init__(self, device: Device, sample: Callable[[], None], batches: Batches, sampling: Sampling) -> None:
         self._device = device
+        self._sample = sample
         self._batches = batches
         self._sampling = sampling
         self._rules: tuple[Rule, ...] = (
@@ -147,6 +149,7 @@ class _Sampler:
         self._started = device.now()
         self._warmup: list[Batch] = []
         self._taken: list[Batch] = []
+        self._counting: list[float] = []  # the samples of those that were not rejected
 
     def take(self) -> Samples:
         """Warms up and samples."""
@@ -155,13 +158,18 @@ class _Sampler:
         if Slowdown.POWER_CAP in first.conditions.slowdowns:  # by the case before: this one has hardly begun
             self._device.rest(SETTLE_S)
         self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
-        stopped = self._sample()
+        stopped = self._take_batches()
+        median_s = statistics.median(self._counting)
+        metrics, notes = self._beside(median_s)
         return Samples(
             batches=tuple(self._taken),
+            seconds=tuple(self._counting),
+            median_s=median_s,
             warmup=sum(len(batch.samples_s) for batch in self._warmup),
             stopped=stopped,
-            note=_joined(self._batches.note, self._recovery.note),
-            warmup_busy_s=sum(batch.busy_s for batch in self._warmup),
+            note=_joined(self._batches.note, self._recovery.note, *notes),
+            metrics=metrics,
+            busy_s=sum(batch.busy_s for batch in self._warmup) + sum(batch.busy_s for batch in self._taken),
         )
 
     def _warm_up(self, until_s: float) -> None:
@@ -181,7 +189,7 @@ class _Sampler:
                 break
             before = batch
 
-    def _sample(self) -> str:
+    def _take_batches(self) -> str:
         """Takes batches until a rule has seen enough; returns why it stopped.
 
         Raises:
@@ -191,7 +199,11 @@ class _Sampler:
         while True:
             batch = self._batches.take(self._wanted)
             causes = disturbances(batch.conditions)
-            self._taken.append(replace(batch, rejected=_joined(batch.rejected, *causes)))
+            if causes:
+                batch = replace(batch, rejected=_joined(batch.rejected, *causes))
+            self._taken.append(batch)
+            if not batch.rejected:
+                self._counting += batch.samples_s
             if stopped := self._reached():
                 return stopped
             if causes:
@@ -206,7 +218,7 @@ class _Sampler:
                 disturbed.clear()
 
     def _given_up(self) -> str:
-        if not _counting(self._taken):
+        if not self._counting:
             raise DisturbedError(
                 f"{self._recovery.failure}, and no batch was left undisturbed",
                 cure="see its temperature, its power and who else works on it: nvidia-smi -q -d TEMPERATURE,POWER,PIDS",
@@ -214,28 +226,25 @@ class _Sampler:
         return self._recovery.failure
 
     def _reached(self) -> str:
-        taken = _counting(self._taken)
-        return first_reached(self._rules, taken, self._elapsed_s) if taken else ""
+        return first_reached(self._rules, self._counting, self._elapsed_s) if self._counting else ""
 
     @property
     def _wanted(self) -> int:
         """How many samples the next batch had best have: as many as there are, which doubles them."""
-        taken = len(_counting(self._taken))
+        taken = len(self._counting)
         return min(max(taken, self._sampling.least), self._sampling.samples - taken)
 
     @property
     def _elapsed_s(self) -> float:
         return self._device.now() - self._started - self._batches.lost_s - self._recovery.waited_s
 
-
-def _with_metrics(
-    samples: Samples, device: Device, sample: Callable[[], None], batches: Batches, *, with_energy: bool
-) -> Samples:
-    median_s = statistics.median(samples.seconds)
-    metrics = beside.cycles([batch for batch in samples.batches if not batch.rejected], median_s)
-    short, on_the_floor = beside.of_a_short_kernel(device, sample, batches, median_s)
-    joules, on_energy = beside.energy(device, sample, batches) if with_energy else ({}, "")
-    return replace(samples, metrics={**metrics, **short, **joules}, note=_joined(samples.note, on_the_floor, on_energy))
+    def _beside(self, median_s: float) -> tuple[dict[str, float], tuple[str, ...]]:
+        """What is measured beside the times, and notes on it."""
+        device, sample, batches = self._device, self._sample, self._batches
+        metrics = beside.cycles([batch for batch in self._taken if not batch.rejected], median_s)
+        short, on_the_floor = beside.of_a_short_kernel(device, sample, batches, median_s)
+        joules, on_energy = beside.energy(device, sample, batches) if self._sampling.energy else ({}, "")
+        return {**metrics, **short, **joules}, (on_the_floor, on_energy)
 
 
 def _agree(before: Batch, after: Batch) -> bool:
@@ -247,8 +256,3 @@ def _agree(before: Batch, after: Batch) -> bool:
 
 def _joined(*words: str) -> str:
     return "; ".join(filter(None, words))
-
-
-def _counting(batches: Sequence[Batch]) -> tuple[float, ...]:
-    """The samples of batches that were not rejected."""
-    return tuple(seconds for batch in batches if not batch.rejected for seconds in batch.samples_s)
