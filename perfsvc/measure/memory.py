@@ -29,6 +29,7 @@ class Memory:
     def __init__(self, device: Device, buffers: Sequence[Buffer]) -> None:
         self._device = device
         self._buffers = {buffer.array.name: buffer for buffer in buffers}
+        self._nbytes = {name: _nbytes(buffer.array) for name, buffer in self._buffers.items()}
         self._guard = ""
         self._bases: dict[str, int] = {}
 
@@ -60,8 +61,7 @@ class Memory:
 
     def nbytes(self, name: str) -> int:
         """The buffer's size without its guard bands."""
-        array = self._buffers[name].array
-        return prod(array.shape) * np.dtype(array.dtype).itemsize
+        return self._nbytes[name]
 
     def reset(self, bring: Callable[[str, int], None]) -> None:
         """Has inputs brought (by name, to an address) and poisons the rest, as before the very first launch."""
@@ -123,3 +123,7 @@ class Memory:
             f"from {edge}",
             cure="guard the kernel's stores against sizes that are no multiple of its block or tile",
         )
+
+
+def _nbytes(array: Array) -> int:
+    return prod(array.shape) * np.dtype(array.dtype).itemsize
