@@ -23,10 +23,13 @@ def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
     otherwise; so is a result that is not finite where the reference is. Integers are never rounded together.
     """
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
+    chunks = [slice(start, start + CHUNK) for start in range(0, flat_ref.size, CHUNK)]
+    if all((flat_out[chunk] == flat_ref[chunk]).all() for chunk in chunks):  # mostly the first one tells that it is not
+        return Error(0.0, 0.0)
     rms = _rms(flat_ref)
     total, largest = 0.0, 0.0
-    for start in range(0, flat_ref.size, CHUNK):
-        error = _errors(flat_out[start : start + CHUNK], flat_ref[start : start + CHUNK], rms)
+    for chunk in chunks:
+        error = _errors(flat_out[chunk], flat_ref[chunk], rms)
         total += float(error.sum())
         largest = max(largest, float(error.max()))
     return Error(largest, total / flat_ref.size)
