@@ -30,7 +30,6 @@ def outcome(night, cause, found, status=Status.OK):
         run=2,
         devices=(),
         measurements=(Measurement(CASE, "GPU-1", 0, status),),
-        levels={},
         noises={},
         roofs={},
         left_out=(),

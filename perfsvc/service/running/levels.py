@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
+import numpy as np
+
 from perfsvc import judge
 from perfsvc.model import TIME, Case, Estimate, Measurement, Mode, Noise, Status
 
@@ -34,10 +36,15 @@ def levels(measurements: Iterable[Measurement]) -> Levels:
 
 
 def noises(measurements: Iterable[Measurement]) -> Noises:
-    """The noise of every case's time, by the replicas that are ok; nothing for a case of which too few tell it."""
+    """The noise of every case's time, by the replicas that are ok; nothing for a case of which too few tell it.
+
+    Told by samples as precise as the store has them: a run that was cut short has to be as noisy as any other.
+    """
     found: Noises = {}
     for place, replicas in _replicas(measurements).items():
-        noise = judge.noise([replica.samples_s for replica in replicas if replica.status is Status.OK])
+        noise = judge.noise(
+            [np.asarray(replica.samples_s, np.float32) for replica in replicas if replica.status is Status.OK]
+        )
         if noise.within is not None:
             found[place] = noise
     return found

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from perfsvc import judge
 from perfsvc.measure.lane import Stopping
 from perfsvc.measure.plan import LeftOut, Spot
@@ -80,7 +78,7 @@ class Recorder:
     @cached_property
     def noises(self) -> Noises:
         """The noise of its cases, once all is measured."""
-        return noises(map(_as_stored, self.measurements))
+        return noises(self.measurements)
 
     @property
     def measured(self) -> frozenset[Spot]:
@@ -134,11 +132,6 @@ class Recorder:
             return measurement
         self.doubts[device.uuid, measurement.case.id, measurement.mode] = doubt
         return replace(measurement, note="; ".join(filter(None, [measurement.note, roof.NOTE])))
-
-
-def _as_stored(measurement: Measurement) -> Measurement:
-    """With samples as precise as the store has them: a run that was cut short has to be as noisy as any other."""
-    return replace(measurement, samples_s=tuple(np.asarray(measurement.samples_s, np.float32).tolist()))
 
 
 def _code(runnable: Runnable) -> Code:

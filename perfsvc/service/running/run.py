@@ -53,7 +53,6 @@ class RunOutcome:
         run: its number.
         devices: those it measured on.
         measurements: all of them, as they came.
-        levels: of times and named metrics.
         noises: of times.
         roofs: by device UUID.
         left_out: what there was no time for.
@@ -70,7 +69,6 @@ class RunOutcome:
     run: int
     devices: tuple[DeviceInfo, ...]
     measurements: tuple[Measurement, ...]
-    levels: Levels
     noises: Mapping[Key, Noise]
     roofs: Mapping[str, Roof]
     left_out: tuple[LeftOut, ...]
@@ -82,6 +80,11 @@ class RunOutcome:
     warnings: tuple[SuiteError, ...]
     specs: Mapping[Key, CaseSpec]
     unheard: AbstractSet[tuple[Series, Direction]] = frozenset()
+
+    @property
+    def levels(self) -> Levels:
+        """Of times and named metrics: worked out for whoever shows them, which a night does not."""
+        return levels(self.measurements)
 
     @property
     def failed(self) -> bool:
@@ -159,7 +162,6 @@ def _outcome(
         run=recorder.run,
         devices=tuple(target.device for target in targets),
         measurements=tuple(recorder.measurements),
-        levels=levels(recorder.measurements),
         noises={(device, case.id, mode): one for (device, case, mode), one in recorder.noises.items()},
         roofs=recorder.roofs.found,
         left_out=tuple(sorted(recorder.left_out, key=lambda one: place[one.device, one.case.id, one.mode])),
