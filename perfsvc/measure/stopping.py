@@ -53,8 +53,9 @@ class Precision:
         """Says how well the median is known."""
         if len(samples_s) < max(self.least, _LEAST) or elapsed_s < self.least_s:
             return ""
-        low, median, high = interval(samples_s)
-        step = step_of(samples_s)
+        ordered = sorted(samples_s)  # which both would do
+        low, median, high = interval(ordered)
+        step = step_of(ordered)
         if step is None:
             return f"precision: all {len(samples_s)} samples are equal, as finely as the clock tells"
         share = max(high - median, median - low, step / 2) / median
