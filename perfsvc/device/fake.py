@@ -122,14 +122,28 @@ class Entry:
         exact = cycle(self.samples(replica))
         if not (self.within or self.between):
             return exact
-        chance = random.Random(f"{seed}/{replica}")  # noqa: S311 - noise that can be repeated, no secret
-        pace = math.exp(chance.gauss(0.0, self.between))
-        return (seconds * pace * math.exp(chance.gauss(0.0, self.within)) for seconds in exact)
+        chance = _normal(random.Random(f"{seed}/{replica}"))  # noqa: S311 - noise that can be repeated, no secret
+        pace = math.exp(next(chance) * self.between)
+        return (seconds * pace * math.exp(apart * self.within) for seconds, apart in zip(exact, chance, strict=False))
 
     def readings(self) -> Iterator[Conditions]:
         """What the board is like, look after look."""
         scripted = [reading.conditions() for reading in self.conditions] or [Conditions()]
         return chain(scripted, repeat(scripted[-1]))
+
+
+def _normal(chance: random.Random) -> Iterator[float]:
+    """Standard normal numbers without end: those of ``random.gauss``, at a third of what asking it for each costs.
+
+    Source:
+        G. E. P. Box and M. E. Muller (1958), A note on the generation of random normal deviates, Annals of
+        Mathematical Statistics 29(2).
+    """
+    while True:
+        angle = chance.random() * math.tau
+        radius = math.sqrt(-2.0 * math.log(1.0 - chance.random()))
+        yield math.cos(angle) * radius
+        yield math.sin(angle) * radius
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +181,11 @@ def read(path: Path) -> Script:
 
 
 def describe(path: Path) -> DeviceInfo:
-    """The device that a script makes; raises ``NoDeviceError`` where it is lost."""
-    script = read(path)
+    """The device that the script at a path makes; raises ``NoDeviceError`` where it is lost or cannot be read."""
+    return _described(path, read(path))
+
+
+def _described(path: Path, script: Script) -> DeviceInfo:
     if _marker(path).exists():
         raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)} to bring it back")
     return DeviceInfo(
@@ -195,7 +212,7 @@ class FakeDevice:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._script = read(path)
-        self.info = describe(path)
+        self.info = _described(path, self._script)
         self._memory = HostMemory()
         self.stream = 0
         self.queue_depth = self._script.queue_depth
@@ -330,8 +347,9 @@ class FakeDevice:
         launches = self._launches - before
         samples_s = tuple(islice(self._times, count)) if launches or not before else (self._entry.floor,) * count
         held = self._keeps_ahead(count * (launches + _BESIDE)) if clock == "device" else None
-        self._clock += sum(samples_s) + (GATE_LIMIT_S if gated and held is False else 0.0)
-        return Batch(samples_s, gated, held, busy_s=sum(samples_s), conditions=self.conditions())
+        busy_s = sum(samples_s)
+        self._clock += busy_s + (GATE_LIMIT_S if gated and held is False else 0.0)
+        return Batch(samples_s, gated, held, busy_s=busy_s, conditions=self.conditions())
 
     def _keeps_ahead(self, operations: int) -> bool:
         return self._fault != "synchronises" and operations <= (self.queue_depth or operations)
