@@ -1,9 +1,8 @@
 """Measuring one case: load, check, sample, check again. Runs in the worker."""
 
-import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,10 @@ def measure(device: Device, job: Job, modules: Sequence[bytes], arrays: Mapped, 
     started = time.monotonic()
     case = job.record.case
     try:
-        with device.measuring(job.record, job.replica), _memory(device, job, vault) as memory:
+        with (
+            device.measuring(job.record, job.replica),
+            Memory(device, job.record.buffers, make_room=vault.empty) as memory,
+        ):
             program = Program(device, job.record, modules, memory, _functions(job))
             check = Check(device, job, arrays, vault, memory, program)
             measurement = _measure(device, job, modules, program=program, check=check, started=started)
@@ -45,20 +47,6 @@ def measure(device: Device, job: Job, modules: Sequence[bytes], arrays: Mapped, 
             case, device.info.uuid, job.replica, job.mode, error, wall_s=time.monotonic() - started
         )
         return Measured(measurement, usable)
-
-
-@contextlib.contextmanager
-def _memory(device: Device, job: Job, vault: Vault) -> Iterator[Memory]:
-    """The case's buffers; what the vault keeps has to give way where they do not fit beside it."""
-    with contextlib.ExitStack() as stack:
-        try:
-            memory = stack.enter_context(Memory(device, job.record.buffers))
-        except LaunchError as error:
-            if error.fatal:
-                raise
-            vault.empty()
-            memory = stack.enter_context(Memory(device, job.record.buffers))
-        yield memory
 
 
 def _measure(

@@ -24,16 +24,30 @@ class Memory:
     Args:
         device: where they lie.
         buffers: what the case needs.
+        make_room: gives back what is kept beside them, which has to give way where they do not fit.
     """
 
-    def __init__(self, device: Device, buffers: Sequence[Buffer]) -> None:
+    def __init__(
+        self, device: Device, buffers: Sequence[Buffer], make_room: Callable[[], object] | None = None
+    ) -> None:
         self._device = device
+        self._make_room = make_room
         self._buffers = {buffer.array.name: buffer for buffer in buffers}
         self._nbytes = {name: _nbytes(buffer.array) for name, buffer in self._buffers.items()}
         self._guard = ""
         self._bases: dict[str, int] = {}
 
     def __enter__(self) -> Self:
+        try:
+            self._allocate()
+        except LaunchError as error:
+            if error.fatal or not self._make_room:
+                raise
+            self._make_room()
+            self._allocate()
+        return self
+
+    def _allocate(self) -> None:
         try:
             for name in self._buffers:
                 size = self.nbytes(name)
@@ -44,7 +58,6 @@ class Memory:
         except BaseException:
             self._free()
             raise
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # A lost context has no memory to free, and the attempt would hide what lost it.
