@@ -69,7 +69,7 @@ class Samples:
         stopped: why no more were taken.
         note: what a reader of the times has to know; empty where it is nothing.
         metrics: what was measured beside them, by name.
-        busy_s: seconds that the device worked on all of them, warm-up included.
+        warmup_busy_s: seconds that the device worked on the warm-up.
     """
 
     batches: tuple[Batch, ...]
@@ -79,11 +79,23 @@ class Samples:
     stopped: str
     note: str
     metrics: Mapping[str, float]
-    busy_s: float
+    warmup_busy_s: float
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the device worked on all of them, warm-up included."""
+        return self.warmup_busy_s + sum(batch.busy_s for batch in self.batches)
 
 
 NONE = Samples(
-    batches=(), seconds=(), median_s=math.nan, warmup=0, stopped="", note="", metrics=MappingProxyType({}), busy_s=0.0
+    batches=(),
+    seconds=(),
+    median_s=math.nan,
+    warmup=0,
+    stopped="",
+    note="",
+    metrics=MappingProxyType({}),
+    warmup_busy_s=0.0,
 )
 """Of a case that is not timed."""
 
@@ -169,7 +181,7 @@ class _Sampler:
             stopped=stopped,
             note=_joined(self._batches.note, self._recovery.note, *notes),
             metrics=metrics,
-            busy_s=sum(batch.busy_s for batch in self._warmup) + sum(batch.busy_s for batch in self._taken),
+            warmup_busy_s=sum(batch.busy_s for batch in self._warmup),
         )
 
     def _warm_up(self, until_s: float) -> None:
