@@ -149,8 +149,10 @@ def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, roof: Roof | None
 
     Only what cannot lie in the L2 cache has to come from memory: a footprint of several times its size.
     """
+    if roof is None or not device.l2_bytes:
+        return None
     footprint = sum(prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize for buffer in spec.buffers)
-    if roof is None or not device.l2_bytes or footprint < BEYOND_L2 * device.l2_bytes:
+    if footprint < BEYOND_L2 * device.l2_bytes:
         return None
     rate = spec.work.bytes / median_s
     if rate <= TOLERATED * roof.best_bytes_per_s:
