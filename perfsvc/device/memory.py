@@ -82,7 +82,7 @@ class HostMemory:
         to the next, takes a small part of that.
         """
         if 0 < nbytes <= BAND_BYTES and not _compare(address, address + 1, nbytes - 1):
-            return _digest_of_band(ctypes.string_at(address, 1)[0], nbytes)
+            return _digest_of_band(ctypes.c_ubyte.from_address(address).value, nbytes)
         return hashlib.sha256(self.view(address, "uint8", (nbytes,)).data).hexdigest()
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:

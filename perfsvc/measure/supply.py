@@ -131,9 +131,11 @@ class Supply:
         """
         self._uses = self._uses or self._all_made()
         if self._uses is not None:
-            ordered = {key for order in self._open for key in _keys((order.replica, order.task))}
-            for key in [key for key in self._shelf if not self._uses[key] and key not in ordered]:
-                self._discard(key)
+            if unused := [key for key in self._shelf if not self._uses[key]]:
+                ordered = {key for order in self._open for key in _keys((order.replica, order.task))}
+                for key in unused:
+                    if key not in ordered:
+                        self._discard(key)
             return
         wanted = self._wanted()
         for name, keys in itertools.groupby(wanted, key=lambda key: key[0]):
