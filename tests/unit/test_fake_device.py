@@ -1,6 +1,7 @@
 """The fake device's script, and that it plays it."""
 
 import json
+import random
 from dataclasses import replace
 from itertools import islice
 from math import exp, log
@@ -292,3 +293,8 @@ def test_noise_is_of_samples_and_of_replicas_and_comes_again_with_its_seed():
 def test_noise_of_samples_goes_with_what_is_scripted_for_each():
     entry = Entry(seconds=((1e-4, 2e-4),), within=0.001)
     assert list(islice(entry.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
+
+
+def test_its_noise_is_that_of_the_standard_library():
+    drawn, chance = fake._normal(random.Random("7/dot")), random.Random("7/dot")
+    assert all(next(drawn) == chance.gauss(0.0, 1.0) for _ in range(1000))

@@ -44,6 +44,11 @@ def test_what_is_not_finite_is_infinitely_wrong(bad):
     assert worst_of(out, ref) == 1
 
 
+def test_an_equal_result_has_no_error_whatever_its_numbers_are():
+    ref = np.array([np.inf, -np.inf, 0.0, 5e-324, 1e308])
+    assert error_of(ref.copy(), ref) == error_of(np.append(ref, np.nan), np.append(ref, np.nan)) == Error(0.0, 0.0)
+
+
 def test_a_reference_that_is_not_finite_excuses_nothing_else():
     ref = np.array([np.inf, 1.0, 2.0, -np.inf, np.nan])
     right = ref.astype(np.float32)

@@ -6,7 +6,7 @@ import pytest
 from perfsvc.measure import shared
 from perfsvc.measure.job import Job
 from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import TILE, Lent, Mapped, first_inputs, share
+from perfsvc.measure.shared import READ_BYTES, TILE, Lent, Mapped, first_inputs, share
 from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
 
 
@@ -87,8 +87,10 @@ def test_each_array_begins_where_any_processor_likes_it():
     arrays.close()
 
 
-def test_a_worker_cannot_change_what_the_others_read():
-    seen = mapped(Lent("name", share({"a": np.ones(3)}, {})))
+@pytest.mark.parametrize("size", [3, READ_BYTES // 8, READ_BYTES])  # read, and mapped
+def test_a_worker_cannot_change_what_the_others_read(size):
+    seen = mapped(Lent("name", share({"a": np.ones(size)}, {})))
+    require_equal({"a": np.ones(size)}, seen.inputs)
     with pytest.raises(ValueError, match="read-only"):
         seen.inputs["a"][0] = 2
 
