@@ -13,9 +13,9 @@ from perfsvc.errors import UsageError
 from perfsvc.model import EventKind, Finding, FindingState, Series
 from perfsvc.store import finding_events
 from perfsvc.store.finding_rows import STANDING, get, places, standing
+from perfsvc.store.finding_tables import FindingCases, Findings
 from perfsvc.store.findings import same_place
 from perfsvc.store.interning import new_id, table
-from perfsvc.store.tables import FindingCases, Findings
 
 KINDS: Mapping[FindingState, EventKind] = {
     FindingState.OPEN: EventKind.REOPENED,

@@ -9,10 +9,11 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Finding, FindingState, Moved, Series
+from perfsvc.store.finding_tables import FindingCases, Findings
 from perfsvc.store.interning import case_of
 from perfsvc.store.naming import own_name
 from perfsvc.store.profiles import Explanations
-from perfsvc.store.tables import Cases, Devices, FindingCases, Findings
+from perfsvc.store.tables import Cases, Devices
 
 STANDING = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """The states in which a finding still speaks for its series: no other is raised of them."""

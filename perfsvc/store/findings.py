@@ -27,9 +27,10 @@ from perfsvc.store import finding_events
 from perfsvc.store.baselines import spots_of
 from perfsvc.store.columntypes import number
 from perfsvc.store.finding_rows import STANDING, places
+from perfsvc.store.finding_tables import FindingCases, Findings
 from perfsvc.store.interning import case_id, device_id, new_id
 from perfsvc.store.naming import own_name
-from perfsvc.store.tables import Cases, FindingCases, Findings
+from perfsvc.store.tables import Cases
 
 Held = tuple[tuple[int, int], int, str, Mode]
 """A series in the database, as ``baselines.spots_of`` tells it: lineage and own name, device, metric, mode."""

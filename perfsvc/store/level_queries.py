@@ -7,9 +7,10 @@ from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, sel
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Status
+from perfsvc.store.finding_tables import FindingCases, Findings
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import own_name
-from perfsvc.store.tables import ACCEPTED, Cases, FindingCases, Findings, Measurements, Metrics, Runs, Verdicts
+from perfsvc.store.tables import ACCEPTED, Cases, Measurements, Metrics, Runs, Verdicts
 
 _OF_LINEAGES = Cases.lineage_id.in_(bindparam("lineages", expanding=True))
 _BEFORE_RUN: ColumnElement[int] = bindparam("before_run")

@@ -8,10 +8,11 @@ from sqlalchemy import Connection, func, select
 from perfsvc.model import FindingState
 from perfsvc.store.baselines import every_level
 from perfsvc.store.expected import newest_clean, owed
+from perfsvc.store.finding_tables import FindingCases, Findings
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.night_tables import Nights
 from perfsvc.store.rows import State
-from perfsvc.store.tables import Cases, FindingCases, Findings, Measurements, Runs
+from perfsvc.store.tables import Cases, Measurements, Runs
 
 
 @dataclass(frozen=True, slots=True)
