@@ -199,7 +199,8 @@ def _devices(connection: Connection) -> dict[str, int]:
 
 
 def _keys(connection: Connection, wanted: Sequence[Series], devices: Mapping[str, int]) -> dict[Series, Key]:
-    lineages = lineages_of(connection, [one.case for one in wanted])
+    cases = {(one.case, one.case.formerly): one.case for one in wanted}  # a case has several series
+    lineages = lineages_of(connection, cases.values())
     keys: dict[Series, Key] = {}
     for one in wanted:
         lineage, device = lineages.get(one.case), devices.get(one.device)
@@ -290,19 +291,20 @@ def _first_ok(
 
 
 def _first_ok_sought(connection: Connection, wanted: set[_Held], after: int, before_run: int) -> dict[_Held, int]:
-    """What ``_first_ok_after`` says of some series; also of others, as long as one of them is sought.
+    """What ``_first_ok_after`` says of some series; also of others of their metrics, as long as one of them is sought.
 
     Runs are looked through some at a time: nearly every series has its first level in one of the very first.
     """
-    query = select(Runs.id, Runs.git_dirty).where(Runs.id > after, Runs.id < before_run, Runs.state.in_(ENDED))
-    runs = connection.execute(query.order_by(Runs.git_dirty, Runs.id)).all()
+    between = select(Runs.id, Runs.git_dirty).where(Runs.id > after, Runs.id < before_run, Runs.state.in_(ENDED))
+    runs = connection.execute(between.order_by(Runs.git_dirty, Runs.id)).all()
+    query = first_ok_of(AMONG_RUNS, frozenset(metric for _, _, metric, _ in wanted))
     found: dict[_Held, int] = {}
     for dirty in (False, True):
         left = [run for run, is_dirty in runs if is_dirty is dirty]
         size = FIRST_RUNS
         while left and not wanted <= found.keys():
             some = {"lineages": list(_lineages(wanted)), "runs": left[:size]}
-            found = _by_key(connection.execute(first_ok_of(AMONG_RUNS), some)) | found
+            found = _by_key(connection.execute(query, some)) | found
             left, size = left[size:], 4 * size
     return found
 

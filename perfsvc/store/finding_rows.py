@@ -35,6 +35,8 @@ def standing(connection: Connection) -> list[Finding]:
 def findings(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
     """Findings, newest first, each with what it moved."""
     rows = connection.execute(select(Findings).where(*where).order_by(Findings.id.desc())).all()
+    if not rows:
+        return []
     numbers = {row.id for row in rows}
     moved: dict[int, list[Moved]] = defaultdict(list)
     for row, series in places(connection, numbers):

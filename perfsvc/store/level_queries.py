@@ -68,8 +68,8 @@ def _accepted_findings() -> Any:
 
 
 @cache
-def first_ok_of(runs: tuple[ColumnElement[bool], ...]) -> Any:
-    """Of some lineages the first of some runs with a right result of each series."""
+def first_ok_of(runs: tuple[ColumnElement[bool], ...], metrics: frozenset[str] | None = None) -> Any:
+    """Of some lineages the first of some runs with a right result of each series, or of those of some metrics."""
     other = aliased(Measurements)
     broken = exists().where(
         other.run_id == Measurements.run_id,
@@ -84,15 +84,20 @@ def first_ok_of(runs: tuple[ColumnElement[bool], ...]) -> Any:
         Measurements.status == Status.OK,
         ~broken,
     )
-    timed = _first(literal(TIME)).where(*good, Measurements.sample_count > 0)
-    checked = _first(literal(MAX_ERROR)).where(*good, Measurements.max_error.is_not(None))
+    told = {
+        TIME: _first(literal(TIME)).where(*good, Measurements.sample_count > 0),
+        MAX_ERROR: _first(literal(MAX_ERROR)).where(*good, Measurements.max_error.is_not(None)),
+    }
     named = (
         _first(Metrics.name)
         .join(Metrics, Metrics.measurement_id == Measurements.id)
         .where(*good, Metrics.value.is_not(None))
         .group_by(Metrics.name)
     )
-    return union_all(timed, checked, named)
+    if metrics is None:
+        return union_all(*told.values(), named)
+    found = [query for metric, query in told.items() if metric in metrics]
+    return union_all(*found, *([named] if metrics - told.keys() else []))
 
 
 def _first(metric: Any) -> Any:

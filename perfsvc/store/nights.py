@@ -37,18 +37,11 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
     """
     numbers = _numbers(connection, number, last)
     boards = 1 + (connection.scalar(select(func.max(Devices.id))) or 0)
-    tonight = connection.execute(
-        of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id)).where(
-            Measurements.run_id == number
-        )
-    ).all()
-    cases = present_cases(tonight)
+    of_tonight = of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id))
+    tonight = connection.execute(of_tonight.where(Measurements.run_id == number).distinct()).all()
+    cases, modes = present_cases(tonight), list(Mode)
     places = {
-        (row.lineage_id, row.own_name, row.device_id, list(Mode).index(row.mode)): (
-            row.uuid,
-            cases[row.case_id],
-            row.mode,
-        )
+        (row.lineage_id, row.own_name, row.device_id, modes.index(row.mode)): (row.uuid, cases[row.case_id], row.mode)
         for row in tonight
     }
     measured = _rows(connection, _measured(numbers, boards), _MEASURED)

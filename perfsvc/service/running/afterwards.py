@@ -76,7 +76,8 @@ def confirm_suspects(
         store.put_confirmation(one)
     told = {one.suspect for one in before}
     again = confirm_all(store, [one for one in suspects if one not in told], means, progress, stopping)
-    store.put_verdicts(run, with_causes(store.verdicts(run), store.confirmations(run)))
+    if confirmations := store.confirmations(run):  # those of a night that was stopped among them
+        store.put_verdicts(run, with_causes(store.verdicts(run), confirmations))
     return [*before, *again]
 
 
