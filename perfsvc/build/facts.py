@@ -77,7 +77,7 @@ def is_ptx(unit: Unit) -> bool:
 
 def source_digest(unit: Unit) -> str:
     """The SHA-256 hex digest of all that decides a unit's binary but compiler and target; raises ``CompileError``."""
-    return digest(sources.preimage(unit, target="", version=""))
+    return digest(sources.preimage(unit, sources.local_files(unit), target="", version=""))
 
 
 class TellingToolchain:
@@ -90,6 +90,8 @@ class TellingToolchain:
         NoCompilerError: there is no nvcc, or it cannot be run.
     """
 
+    preprocesses = False
+
     def __init__(self, target: str) -> None:
         self._nvcc = NvccToolchain(target)
         self.target = target
@@ -100,9 +102,9 @@ class TellingToolchain:
         """Every architecture that this compiler builds for."""
         return self._nvcc.targets
 
-    def preimage(self, unit: Unit) -> bytes:
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Everything that decides the binary, and the form in which it is kept."""
-        return _FORMAT + self._nvcc.preimage(unit)
+        return _FORMAT + self._nvcc.preimage(unit, files)
 
     def compile(self, unit: Unit) -> bytes:
         """What the assembler told, and the binary; raises ``CompileError``."""

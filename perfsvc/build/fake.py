@@ -1,6 +1,7 @@
 """The compiler of the fake device: binaries that depend on everything they should, and on nothing else."""
 
 import re
+from collections.abc import Mapping
 
 from perfsvc.build import messages, sources
 from perfsvc.model import Unit, digest
@@ -13,15 +14,17 @@ class FakeToolchain:
 
     target = "fake"
     version = "fake 1"
+    preprocesses = False
 
-    def preimage(self, unit: Unit) -> bytes:
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Everything that decides the binary."""
-        return sources.preimage(unit, target=self.target, version=self.version)
+        return sources.preimage(unit, files, target=self.target, version=self.version)
 
     def compile(self, unit: Unit) -> bytes:
         """Bytes made from the preimage; raises ``CompileError`` for an ``#error`` in the source or its includes."""
-        for name, text in sources.local_files(unit).items():
+        files = sources.local_files(unit)
+        for name, text in files.items():
             for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):
                 if found := _ERROR.match(line):
                     raise messages.does_not_compile(unit, f"{name}:{number}: error: #error {found[1]}")
-        return f"fake {digest(self.preimage(unit))}".encode()
+        return f"fake {digest(self.preimage(unit, files))}".encode()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import platformdirs
 
-from perfsvc.build import cuda_text, messages, options, process
+from perfsvc.build import cuda_text, messages, options, process, sources
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.extras import install
 from perfsvc.model import Unit
@@ -118,6 +118,8 @@ class HostToolchain:
         compiler: the one to use; the first that ``find_compiler`` finds where it is left out.
     """
 
+    preprocesses = True
+
     def __init__(self, compiler: Compiler | None = None) -> None:
         self._compiler = compiler or find_compiler()
 
@@ -131,10 +133,12 @@ class HostToolchain:
         """The first line of ``c++ --version``, or ``zig 0.17.0``."""
         return self._compiler.version
 
-    def preimage(self, unit: Unit) -> bytes:
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """The target, the compiler's version, its options and the whole preprocessed text."""
         arguments = (*self._code_options(unit), *self._link_options)
-        return "\n".join([self.target, self.version, *arguments, self._text(unit)]).encode()
+        text = self._text(unit)
+        sources.require_same(unit, files)
+        return "\n".join([self.target, self.version, *arguments, text]).encode()
 
     def compile(self, unit: Unit) -> bytes:
         """A shared object that has ``unit.entries``; see ``Toolchain.compile`` for the errors."""

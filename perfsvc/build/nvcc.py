@@ -43,6 +43,8 @@ class NvccToolchain:
         NoCompilerError: there is no nvcc, or it cannot be run.
     """
 
+    preprocesses = False
+
     def __init__(self, target: str) -> None:
         found = find_nvcc()
         if found is None:
@@ -79,10 +81,10 @@ class NvccToolchain:
         except OSError as error:
             raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
 
-    def preimage(self, unit: Unit) -> bytes:
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Everything that decides the binary."""
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
-        return sources.preimage(unit, target=self.target, version=self.version, settings=settings)
+        return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:
         """The binary of a unit; raises ``CompileError`` with nvcc's message, or where an entry is missing from it."""

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,9 @@ class _Folder:
         return joined if joined.startswith(_ELSEWHERE) else os.path.normpath(joined)
 
 
-def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] = ()) -> bytes:
+def preimage(
+    unit: Unit, files: Mapping[str, bytes], *, target: str, version: str, settings: Sequence[str] = ()
+) -> bytes:
     """Everything that decides a binary, as canonical JSON without any path of this machine.
 
     Files are known by name and content. A header that is found neither beside the file that includes it nor in an
@@ -39,12 +41,13 @@ def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] =
 
     Args:
         unit: what is compiled.
+        files: its ``local_files``.
         target: what it is compiled for.
         version: name and version of the compiler.
         settings: what the toolchain adds to the unit's own options.
 
     Raises:
-        CompileError: the source or an include cannot be read.
+        CompileError: options are to be read from a file.
     """
     read = options.read(unit.options)
     content = {
@@ -54,7 +57,7 @@ def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] =
         "options": [*read.others, read.standard],
         "defines": list(options.directives(unit)),
         "entries": list(unit.entries),
-        "files": [[name, digest(text)] for name, text in local_files(unit).items()],
+        "files": [[name, digest(text)] for name, text in files.items()],
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
@@ -83,6 +86,15 @@ def local_files(unit: Unit) -> dict[str, bytes]:
         beside = _Folder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths of this machine
         waiting += _included(files[name], beside, folders)
     return files
+
+
+def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
+    """Raises ``CompileError`` where a unit's files are others than before: what was made meanwhile may be of either."""
+    now = local_files(unit)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise CompileError(
+            f"{unit.source.name}: {', '.join(changed)} changed while it was compiled", cure="run again once it is saved"
+        )
 
 
 def _included(text: bytes, beside: _Folder, folders: Sequence[_Folder]) -> Iterator[tuple[str, Path]]:

@@ -35,10 +35,16 @@ class Toolchain(Protocol):
         """Name and version of the compiler, as runs record it: ``nvcc 13.0.88``."""
         ...
 
-    def preimage(self, unit: Unit) -> bytes:
+    @property
+    def preprocesses(self) -> bool:
+        """Whether ``preimage`` runs the compiler, so that it is no sooner known what the cache has."""
+        ...
+
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Everything that decides the binary: the source and its includes, parameters, options, target, version.
 
-        Holds no path of this machine. Raises ``CompileError`` where the source or an include cannot be read.
+        Holds no path of this machine. ``files`` are the unit's ``sources.local_files``; raises ``CompileError`` where
+        they have to be read again and are others by now.
         """
         ...
 

@@ -61,8 +61,9 @@ class Scripted:
     act: object
     target: str = "fake"
     version: str = "scripted 1"
+    preprocesses: bool = False
 
-    def preimage(self, unit):
+    def preimage(self, unit, files):
         return f"{unit.source} {unit.defines}".encode()
 
     def compile(self, unit):
@@ -131,8 +132,8 @@ from perfsvc.build import Cache, compile_all, process
 from perfsvc.model import Unit
 
 class Slow:
-    target, version = "fake", "slow 1"
-    def preimage(self, unit):
+    target, version, preprocesses = "fake", "slow 1", False
+    def preimage(self, unit, files):
         return repr(unit.defines).encode()
     def compile(self, unit):
         process.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
@@ -194,6 +195,28 @@ def test_a_header_that_many_units_include_is_held_once(cache, source):
     (units[0].source.parent / "h.cuh").write_text("int h;\n")
     one, other = compile_all(units, FakeToolchain(), cache).values()
     assert one.sources["h.cuh"] is other.sources["h.cuh"]
+
+
+def test_what_the_cache_has_is_told_before_anything_is_compiled(cache):
+    compile_all(UNITS[2:], Scripted(lambda unit: b"code"), cache)
+    told = []
+    built = compile_all(UNITS, Scripted(lambda unit: b"other code"), cache, on_done=lambda unit, _: told.append(unit))
+    assert told[:2] == UNITS[2:]
+    assert [built[unit].code for unit in UNITS] == [b"other code", b"other code", b"code", b"code"]
+
+
+def test_units_are_preprocessed_at_the_same_time(cache):
+    together = threading.Barrier(len(UNITS), timeout=20)
+
+    class Preprocessing(Scripted):
+        def preimage(self, unit, files):
+            together.wait()
+            return super().preimage(unit, files)
+
+    for cached in (False, True):
+        toolchain = Preprocessing(lambda unit: b"code", preprocesses=True)
+        built = compile_all(UNITS, toolchain, cache, workers=len(UNITS))
+        assert {binary.cached for binary in built.values()} == {cached}
 
 
 def test_a_source_that_is_edited_while_it_is_compiled_fails_and_is_not_kept(cache, source):

@@ -10,6 +10,7 @@ import pytest
 from perfsvc import elf
 from perfsvc.build import nvcc, process, ptxas, tools
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
+from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.extras import install
 from perfsvc.model import Unit
@@ -73,7 +74,7 @@ def test_two_checkouts_give_equal_bytes_that_hold_no_folder(toolchain, unit, tmp
     code = toolchain.compile(unit)
     assert code == toolchain.compile(away)
     assert str(tmp_path).encode() not in code
-    assert toolchain.preimage(unit) == toolchain.preimage(away)
+    assert toolchain.preimage(unit, local_files(unit)) == toolchain.preimage(away, local_files(away))
 
 
 def test_a_parameter_changes_the_code(toolchain, unit, tmp_path):
@@ -238,9 +239,9 @@ def test_what_a_killed_nvcc_leaves_goes_with_its_folder(monkeypatch, tmp_path):
 def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
     monkeypatch.setattr(tools, "_candidates", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
     toolchain, unit = NvccToolchain("sm_90"), write(tmp_path / "k")
-    before = toolchain.preimage(unit)
+    before = toolchain.preimage(unit, local_files(unit))
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
-    assert toolchain.preimage(unit) != before
+    assert toolchain.preimage(unit, local_files(unit)) != before
 
 
 @pytest.mark.parametrize("text", [b"", b"MZ not an ELF", b"\x7fELF\x02\x01" + b"\0" * 10])

@@ -17,7 +17,8 @@ def write(folder, **texts):
 
 
 def preimage(unit, **changes):
-    return sources.preimage(unit, **({"target": "sm_90", "version": "nvcc 13.0.88"} | changes))
+    made_for = {"target": "sm_90", "version": "nvcc 13.0.88"} | changes
+    return sources.preimage(unit, sources.local_files(unit), **made_for)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 from perfsvc.build import cuda_text, host, process
 from perfsvc.build.host import Compiler, HostToolchain, find_compiler, find_zig
+from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.extras import install
 from perfsvc.model import Unit
@@ -35,6 +36,10 @@ def unit(tmp_path):
     return written
 
 
+def preimage(toolchain, unit):
+    return toolchain.preimage(unit, local_files(unit))
+
+
 def refusal(toolchain, unit):
     with pytest.raises(CompileError) as caught:
         toolchain.compile(unit)
@@ -51,7 +56,7 @@ def test_equal_sources_in_two_folders_give_equal_bytes_without_a_path(toolchain,
     for folder in (tmp_path / "one", tmp_path / "another" / "deeper"):
         shutil.copytree(DATA, folder)
         unit = Unit(folder / "faults.cu", ("asserts", "fine"), options=("-I", str(folder / "shared")))
-        binaries.append((toolchain.preimage(unit), toolchain.compile(unit)))
+        binaries.append((preimage(toolchain, unit), toolchain.compile(unit)))
     assert binaries[0] == binaries[1]
     for text in binaries[0]:
         assert str(tmp_path).encode() not in text
@@ -63,14 +68,22 @@ def test_equal_sources_in_two_folders_give_equal_bytes_without_a_path(toolchain,
 def test_every_change_that_decides_the_binary_changes_the_preimage(toolchain, tmp_path):
     shutil.copytree(DATA, tmp_path / "data")
     source = tmp_path / "data" / "blocks.cu"
-    seen = {toolchain.preimage(Unit(source, ("visit",)))}
-    seen.add(toolchain.preimage(Unit(source, ("visit", "transpose"))))
-    seen.add(toolchain.preimage(Unit(source, ("visit",), (("TILE", 8),))))
-    seen.add(toolchain.preimage(Unit(source, ("visit",), options=("-std=c++20",))))
+    seen = {preimage(toolchain, Unit(source, ("visit",)))}
+    seen.add(preimage(toolchain, Unit(source, ("visit", "transpose"))))
+    seen.add(preimage(toolchain, Unit(source, ("visit",), (("TILE", 8),))))
+    seen.add(preimage(toolchain, Unit(source, ("visit",), options=("-std=c++20",))))
     header = tmp_path / "data" / "shared" / "scale.cuh"
     header.write_text(header.read_text().replace("value * factor", "factor * value"))
-    seen.add(toolchain.preimage(Unit(source, ("visit",))))
+    seen.add(preimage(toolchain, Unit(source, ("visit",))))
     assert len(seen) == 5
+
+
+def test_a_preimage_is_not_told_of_files_that_are_others_by_now(toolchain, unit):
+    edited = unit('extern "C" __global__ void f() {}\n', "f")
+    files = local_files(edited)
+    edited.source.write_text('extern "C" __global__ void f() { }\n')
+    with pytest.raises(CompileError, match="changed while it was compiled"):
+        toolchain.preimage(edited, files)
 
 
 def test_nvcc_options_that_a_host_compiler_lacks_are_left_out(toolchain, unit, tmp_path):
