@@ -1,4 +1,4 @@
-"""All units of a plan, compiled in parallel before any device is touched."""
+"""All units of a plan, from the cache or compiled in parallel, before any device is touched."""
 
 import functools
 import os
@@ -23,14 +23,15 @@ def compile_all(
     workers: int | None = None,
     on_done: Callable[[Unit, Built], None] | None = None,
 ) -> dict[Unit, Built]:
-    """Compiles every distinct unit, as many at once as there are cores.
+    """Compiles every distinct unit that the cache does not have, as many at once as there are cores.
 
     Args:
         units: what to compile; equal units are compiled once.
         toolchain: the compiler, for one target.
         cache: where binaries are looked up and kept.
         workers: how many at once; by default one a core that this process may use.
-        on_done: called in the calling thread with each unit and its outcome, as they come.
+        on_done: called in the calling thread with each unit and its outcome, as they come: first, of a toolchain that
+            knows without running the compiler, what the cache has.
 
     Returns:
         The binary of each unit, or the ``CaseError`` that it failed with: one failure stops no other. In the order of

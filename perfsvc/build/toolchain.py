@@ -37,14 +37,15 @@ class Toolchain(Protocol):
 
     @property
     def preprocesses(self) -> bool:
-        """Whether ``preimage`` runs the compiler, so that it is no sooner known what the cache has."""
+        """Whether ``preimage`` runs the compiler: it is then worth asking for in parallel."""
         ...
 
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Everything that decides the binary: the source and its includes, parameters, options, target, version.
 
-        Holds no path of this machine. ``files`` are the unit's ``sources.local_files``; raises ``CompileError`` where
-        they have to be read again and are others by now.
+        Holds no path of this machine. ``files`` are the unit's ``sources.local_files``. Raises ``CompileError`` where
+        the compiler reads them again and they are others by now, or cannot preprocess them; or where options are in a
+        file.
         """
         ...
 

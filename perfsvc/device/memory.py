@@ -78,8 +78,8 @@ class HostMemory:
     def digest(self, address: int, nbytes: int) -> str:
         """The SHA-256 digest of ``nbytes`` bytes, in hexadecimal: what processors have instructions for.
 
-        Of a band that holds one byte alone it is known from the last time: to see that it does, each byte being equal
-        to the next, takes a small part of that.
+        Of a band that holds one byte alone it is known from the last time: that each byte is equal to the next is seen
+        sooner than any digest.
         """
         if 0 < nbytes <= BAND_BYTES and not _compare(address, address + 1, nbytes - 1):
             return _digest_of_band(ctypes.c_ubyte.from_address(address).value, nbytes)

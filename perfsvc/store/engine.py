@@ -60,14 +60,20 @@ def file_of(url: URL) -> Path | None:
 
 
 def connect(url: URL) -> Engine:
-    """The engine of a database, with our connection settings; nothing is opened yet."""
+    """An engine of a database, with our connection settings; of a server or a file that is there, the process's one.
+
+    An engine keeps how its statements are written, which is most of their work. What is in memory goes with its
+    connections, and a file that is not there yet is none that another engine may still have open under its name.
+    """
     path = file_of(url)
     if path is not None and path.is_dir():
         raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
     if path is not None and not path.parent.is_dir():
         raise DatabaseError(f"the folder of {path} does not exist", cure=f"mkdir -p {path.parent}")
     try:
-        return _engine(url, Path.cwd())
+        if url.get_backend_name() != SQLITE:
+            return _kept(url)
+        return _kept(url, path.absolute(), path.stat().st_ino) if path and path.exists() else _made(url)
     except ImportError as error:
         raise MissingPackageError(f"{shown(url)} needs the package {error.name}", cure=install("postgresql")) from None
     except (NoSuchModuleError, ArgumentError) as error:
@@ -75,11 +81,12 @@ def connect(url: URL) -> Engine:
 
 
 @lru_cache(maxsize=8)
-def _engine(url: URL, _folder: Path) -> Engine:
-    """One engine a database and process, for it keeps how its statements are written, which is most of their work.
+def _kept(url: URL, *_file: object) -> Engine:
+    """The engine that was made for a database; a file is told by its place and its inode."""
+    return _made(url)
 
-    A relative path is of the folder in which the engine was made.
-    """
+
+def _made(url: URL) -> Engine:
     if url.get_backend_name() != SQLITE:
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
         return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "perfsvc", **timeout})

@@ -36,7 +36,7 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
     its rows as they lie there, in as few columns as hold them, and what belongs together is put together here.
     """
     numbers = _numbers(connection, number, last)
-    boards = 1 + (connection.scalar(select(func.max(Devices.id))) or 0)
+    device_ids = 1 + (connection.scalar(select(func.max(Devices.id))) or 0)
     of_tonight = of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id))
     tonight = connection.execute(of_tonight.where(Measurements.run_id == number).distinct()).all()
     cases, modes = present_cases(tonight), list(Mode)
@@ -44,9 +44,9 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
         (row.lineage_id, row.own_name, row.device_id, modes.index(row.mode)): (row.uuid, cases[row.case_id], row.mode)
         for row in tonight
     }
-    measured = _rows(connection, _measured(numbers, boards), _MEASURED)
+    measured = _rows(connection, _measured(numbers, device_ids), _MEASURED)
     lineages = _lineages(connection, {lineage for lineage, *_ in places})
-    spots = _Spots.of(list(places), lineages, boards, measured)
+    spots = _Spots.of(list(places), lineages, device_ids, measured)
     table = _Table.of(spots.numbers(measured), measured)
     columns = {TIME: table.column(measured["median_s"]), MAX_ERROR: table.column(measured["max_error"])}
     columns |= _named(connection, numbers, spots, table)
@@ -92,16 +92,16 @@ _MEASURED = np.dtype(
 _NAMED = np.dtype([("run", np.intp), ("key", np.intp), ("value", np.float64)])
 
 
-def _key(boards: int) -> ColumnElement[int]:
+def _key(device_ids: int) -> ColumnElement[int]:
     """Case, device and mode of a measurement in one number: the driver makes an object of each that it hands out."""
-    return (cast(Measurements.case_id, BigInteger) * boards + Measurements.device_id) * len(Mode) + _MODE
+    return (cast(Measurements.case_id, BigInteger) * device_ids + Measurements.device_id) * len(Mode) + _MODE
 
 
-def _measured(numbers: Sequence[int], boards: int) -> Any:
+def _measured(numbers: Sequence[int], device_ids: int) -> Any:
     """The measurements of some runs, oldest first, as ``_MEASURED``; what is not ok is in its segment with a minus."""
     segment = case((Measurements.status == Status.OK, Measurements.environment_id), else_=-Measurements.environment_id)
     return (
-        select(Measurements.run_id, _key(boards), segment, Measurements.median_s, Measurements.max_error)
+        select(Measurements.run_id, _key(device_ids), segment, Measurements.median_s, Measurements.max_error)
         .where(Measurements.run_id.in_(numbers))
         .order_by(Measurements.run_id)
     )
@@ -116,7 +116,7 @@ def _named(connection: Connection, numbers: Sequence[int], spots: "_Spots", tabl
     )
     found: dict[str, Floats] = {}
     for name in connection.scalars(of_runs.with_only_columns(Metrics.name).distinct().order_by(Metrics.name)).all():
-        values = (Measurements.run_id, _key(spots.boards), Metrics.value)
+        values = (Measurements.run_id, _key(spots.device_ids), Metrics.value)
         query = of_runs.with_only_columns(*values).where(Metrics.name == name)
         rows = _rows(connection, query.order_by(Measurements.run_id, Measurements.replica), _NAMED)
         found[name] = table.column_of(spots.numbers(rows), rows)
@@ -130,23 +130,25 @@ class _Spots:
     Attributes:
         places: the number of each.
         lineages: of the cases that may be at one of them, and whether their names are former ones.
-        boards: one more than the largest id of a device, by which a measurement's key was made.
+        device_ids: one more than the largest id of a device, by which a measurement's key was made.
         apart: the runs, each with a former name, that measured another name of its lineage beside it: there that one
             stands by itself, as ``naming.own_name`` has it.
     """
 
     places: Mapping[_Spot, int]
     lineages: Mapping[int, tuple[int, bool]]
-    boards: int
+    device_ids: int
     apart: frozenset[tuple[int, int]]
 
     @classmethod
-    def of(cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], boards: int, measured: Rows) -> Self:
+    def of(
+        cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], device_ids: int, measured: Rows
+    ) -> Self:
         """The places, and all that was measured of their lineages."""
         former = {lineage for lineage, is_former in lineages.values() if is_former}
         named = [case for case, (lineage, _) in lineages.items() if lineage in former]
         beside: dict[tuple[int, int], set[int]] = defaultdict(set)
-        for number, case_ in _runs_of(named, measured, boards):
+        for number, case_ in _runs_of(named, measured, device_ids):
             beside[number, lineages[case_][0]].add(case_)
         apart = frozenset(
             (number, case_)
@@ -154,12 +156,12 @@ class _Spots:
             for case_ in cases
             if len(cases) > 1 and lineages[case_][1]
         )
-        return cls({place: number for number, place in enumerate(places)}, lineages, boards, apart)
+        return cls({place: number for number, place in enumerate(places)}, lineages, device_ids, apart)
 
     def numbers(self, rows: Rows) -> Ints:
         """The number of the place of each measurement; ``_ELSEWHERE`` of those that are at none."""
         keys, which = np.unique(rows["key"], return_inverse=True)
-        parted = [_parted(key, self.boards) for key in keys.tolist()]
+        parted = [_parted(key, self.device_ids) for key in keys.tolist()]
         found: Ints = np.array([self._number(*place, own=0) for place in parted], np.intp)[which]
         for number, case_ in self.apart:
             for at, place in enumerate(parted):
@@ -173,17 +175,17 @@ class _Spots:
         return self.places.get((self.lineages[case_][0], own, device, mode), _ELSEWHERE)
 
 
-def _parted(key: int, boards: int) -> tuple[int, int, int]:
+def _parted(key: int, device_ids: int) -> tuple[int, int, int]:
     """Case, device and mode of a measurement's key."""
     rest, mode = divmod(key, len(Mode))
-    return (*divmod(rest, boards), mode)
+    return (*divmod(rest, device_ids), mode)
 
 
-def _runs_of(cases: Sequence[int], measured: Rows, boards: int) -> set[tuple[int, int]]:
+def _runs_of(cases: Sequence[int], measured: Rows, device_ids: int) -> set[tuple[int, int]]:
     """In which runs some cases were measured: a run and a case each."""
     if not cases:
         return set()
-    of_case = measured["key"] // (boards * len(Mode))
+    of_case = measured["key"] // (device_ids * len(Mode))
     there = np.isin(of_case, cases)
     return set(zip(measured["run"][there].tolist(), of_case[there].tolist(), strict=True))
 

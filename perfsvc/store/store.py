@@ -132,7 +132,7 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
             engine.dispose()
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections that are not in use; another store of the database opens its own again."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:

@@ -20,9 +20,9 @@ from perfsvc.store.samples import pack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Measurements, Metrics, Runs, Verdicts
 
 _BINARIES = select(Binaries.digest, Binaries.id).where(Binaries.digest.in_(bindparam("digests", expanding=True)))
-_PLACE = ("case_id", "device_id", "replica", "mode")
+_TOLD_BY = ("case_id", "device_id", "replica", "mode")
 """By what a measurement is told from every other of its run."""
-_NUMBERS = select(Measurements.id, *(getattr(Measurements, name) for name in _PLACE)).where(
+_NUMBERS = select(Measurements.id, *(getattr(Measurements, name) for name in _TOLD_BY)).where(
     Measurements.run_id == bindparam("run"), Measurements.case_id.in_(bindparam("cases", expanding=True))
 )
 
@@ -121,14 +121,15 @@ def put_measurements(connection: Connection, run: int, entries: Sequence[Entry],
 def _insert(connection: Connection, run: int, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Inserts measurements of a run and returns their ids, in their order.
 
-    They are asked for afterwards: SQLite would tell them as it inserts, with a statement for each row.
+    They are asked for afterwards: SQLite would tell them as it inserts, with a statement for each row. PostgreSQL pays
+    a query for that.
     """
     if not rows:
         return []
     connection.execute(insert_into(Measurements), rows)
     found = connection.execute(_NUMBERS, {"run": run, "cases": list({row["case_id"] for row in rows})})
     stored = {tuple(place): int(number) for number, *place in found}
-    return [stored[tuple(row[name] for name in _PLACE)] for row in rows]
+    return [stored[tuple(row[name] for name in _TOLD_BY)] for row in rows]
 
 
 def _row(run: int, entry: Entry, ids: Ids) -> dict[str, Any]:

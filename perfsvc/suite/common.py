@@ -47,7 +47,7 @@ class Common:
         return seed_of(self.file.name, self.file.benchmark.version, self.point)
 
     @cached_property
-    def rungs(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The full names of the variants, in the order of the ladder."""
         return tuple(rung.name for rung in ladder(self.file.benchmark))
 

@@ -122,7 +122,7 @@ def resolve(expansion: Expansion, common: Common) -> tuple[CaseSpec, ...]:
         bench_text=file.text,
         seed=common.seed,
         reference=owner_of_reference(file.benchmark, variant),
-        rung=common.rungs.index(expansion.name),
+        rung=common.names.index(expansion.name),
         anchor=file.benchmark.anchor,
     )
     return (spec, *(replace(spec, mode=other) for other in others))

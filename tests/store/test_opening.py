@@ -56,6 +56,7 @@ def test_memory_is_a_database_too():
 
 
 def test_a_process_has_one_engine_of_a_database_and_two_stores_of_it_end_apart(tmp_path):
+    Store.open(tmp_path / "one.db").close()
     first, second = Store.open(tmp_path / "one.db"), Store.open(tmp_path / "one.db")
     assert first._engine is second._engine
     first.close()
@@ -63,6 +64,34 @@ def test_a_process_has_one_engine_of_a_database_and_two_stores_of_it_end_apart(t
     second.close()
     with Store.open(tmp_path / "one.db", create=False) as again:
         assert again.runs() == []
+
+
+def test_two_stores_in_memory_are_two_databases():
+    with Store.open(":memory:") as first, Store.open(":memory:") as second:
+        assert first._engine is not second._engine
+        first.close()
+        assert second.runs() == []
+
+
+def test_a_file_that_was_deleted_is_made_anew_whoever_still_has_it_open(tmp_path):
+    path = tmp_path / "one.db"
+    Store.open(path).close()
+    with Store.open(path) as deleted:
+        assert deleted.runs() == []
+        for file in tmp_path.iterdir():
+            file.unlink()
+        with Store.open(path) as anew:
+            assert path.exists()
+            assert anew._engine is not deleted._engine
+
+
+def test_a_whole_path_needs_no_folder_to_be_in(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for _ in range(2):
+        Store.open(tmp_path / "one.db").close()
 
 
 def test_a_relative_path_is_of_the_folder_one_is_in(tmp_path, monkeypatch):

@@ -144,7 +144,8 @@ def _watched(
 ) -> Iterator[tuple[Judgement, Nights]]:
     """The judgements beside which an alert says something new, with the nights to watch.
 
-    A history that was never another is left out: nothing can have changed.
+    A history that was never another in them is left out: nothing can have changed, and it is none of the many among
+    which a night's false alerts are held.
     """
     models = {series.device: series.device_model for series in judged}
     for ((device, case, mode), metric), history in nights.items():
