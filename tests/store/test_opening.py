@@ -91,7 +91,8 @@ def test_a_whole_path_needs_no_folder_to_be_in(tmp_path, monkeypatch):
     monkeypatch.chdir(gone)
     gone.rmdir()
     for _ in range(2):
-        Store.open(tmp_path / "one.db").close()
+        with Store.open(tmp_path / "one.db") as store:
+            assert store.runs() == []
 
 
 def test_a_relative_path_is_of_the_folder_one_is_in(tmp_path, monkeypatch):
