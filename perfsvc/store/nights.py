@@ -4,17 +4,19 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, func, select
+from sqlalchemy import Connection, func, select
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Mode, Status
+from perfsvc.model import MAX_ERROR, TIME, Mode
+from perfsvc.store import summaries
 from perfsvc.store.lookup import ENDED, run
 from perfsvc.store.naming import Place, of_cases, own_name, present_cases
 from perfsvc.store.rows import Nights
-from perfsvc.store.tables import Cases, Devices, Measurements, Metrics, Runs
+from perfsvc.store.summaries import Rows
+from perfsvc.store.tables import Cases, Measurements, Runs
 
 Watched = tuple[Place, str]
 """Of what there is a history: a place, and the metric."""
@@ -25,18 +27,15 @@ _ELSEWHERE = -1
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-Rows = NDArray[np.void]
-"""With columns that have names."""
 
 
 def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nights]:
     """What the nights up to a run say of all that it measured; see ``Store.nights``.
 
     A year of a suite is some hundred thousand measurements, read every night: so no more is asked of the database than
-    its rows as they lie there, in as few columns as hold them, and what belongs together is put together here.
+    their summaries as they lie there, and what belongs together is put together here.
     """
     numbers = _numbers(connection, number, last)
-    device_ids = 1 + (connection.scalar(select(func.max(Devices.id))) or 0)
     of_tonight = of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id))
     tonight = connection.execute(of_tonight.where(Measurements.run_id == number).distinct()).all()
     cases, modes = present_cases(tonight), list(Mode)
@@ -44,12 +43,12 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
         (row.lineage_id, row.own_name, row.device_id, modes.index(row.mode)): (row.uuid, cases[row.case_id], row.mode)
         for row in tonight
     }
-    measured = _rows(connection, _measured(numbers, device_ids), _MEASURED)
+    measured, named = summaries.read(connection, numbers)
     lineages = _lineages(connection, {lineage for lineage, *_ in places})
-    spots = _Spots.of(list(places), lineages, device_ids, measured)
+    spots = _Spots.of(list(places), lineages, measured)
     table = _Table.of(spots.numbers(measured), measured)
     columns = {TIME: table.column(measured["median_s"]), MAX_ERROR: table.column(measured["max_error"])}
-    columns |= _named(connection, numbers, spots, table)
+    columns |= {name: table.column_of(spots.numbers(rows), rows) for name, rows in named.items()}
     return table.histories(list(places.values()), columns)
 
 
@@ -75,54 +74,6 @@ def _lineages(connection: Connection, wanted: Collection[int]) -> Mapping[int, t
     return {case: (lineage, former) for case, lineage, former in connection.execute(query)}
 
 
-def _rows(connection: Connection, query: Any, as_: np.dtype[np.void]) -> Rows:
-    """The rows of a query of numbers alone, column by column; NULL is NaN.
-
-    They come from the driver's cursor: SQLAlchemy's rows would take longer than all that is done with them.
-    """
-    with connection.execute(query) as result:
-        assert result.cursor is not None  # noqa: S101 - for mypy: a query has one
-        return np.array(result.cursor.fetchall(), as_)
-
-
-_MODE = case({mode: place for place, mode in enumerate(Mode)}, value=Measurements.mode)
-_MEASURED = np.dtype(
-    [("run", np.intp), ("key", np.intp), ("segment", np.intp), ("median_s", np.float64), ("max_error", np.float64)]
-)
-_NAMED = np.dtype([("run", np.intp), ("key", np.intp), ("value", np.float64)])
-
-
-def _key(device_ids: int) -> ColumnElement[int]:
-    """Case, device and mode of a measurement in one number: the driver makes an object of each that it hands out."""
-    return (cast(Measurements.case_id, BigInteger) * device_ids + Measurements.device_id) * len(Mode) + _MODE
-
-
-def _measured(numbers: Sequence[int], device_ids: int) -> Any:
-    """The measurements of some runs, oldest first, as ``_MEASURED``; what is not ok is in its segment with a minus."""
-    segment = case((Measurements.status == Status.OK, Measurements.environment_id), else_=-Measurements.environment_id)
-    return (
-        select(Measurements.run_id, _key(device_ids), segment, Measurements.median_s, Measurements.max_error)
-        .where(Measurements.run_id.in_(numbers))
-        .order_by(Measurements.run_id)
-    )
-
-
-def _named(connection: Connection, numbers: Sequence[int], spots: "_Spots", table: "_Table") -> dict[str, Floats]:
-    """The columns of the metrics that are judged."""
-    of_runs = (
-        select(Metrics)
-        .join(Measurements, Measurements.id == Metrics.measurement_id)
-        .where(Measurements.run_id.in_(numbers), Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None))
-    )
-    found: dict[str, Floats] = {}
-    for name in connection.scalars(of_runs.with_only_columns(Metrics.name).distinct().order_by(Metrics.name)).all():
-        values = (Measurements.run_id, _key(spots.device_ids), Metrics.value)
-        query = of_runs.with_only_columns(*values).where(Metrics.name == name)
-        rows = _rows(connection, query.order_by(Measurements.run_id, Measurements.replica), _NAMED)
-        found[name] = table.column_of(spots.numbers(rows), rows)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Spots:
     """Which of tonight's places a measurement belongs to, by their numbers.
@@ -130,25 +81,21 @@ class _Spots:
     Attributes:
         places: the number of each.
         lineages: of the cases that may be at one of them, and whether their names are former ones.
-        device_ids: one more than the largest id of a device, by which a measurement's key was made.
         apart: the runs, each with a former name, that measured another name of its lineage beside it: there that one
             stands by itself, as ``naming.own_name`` has it.
     """
 
     places: Mapping[_Spot, int]
     lineages: Mapping[int, tuple[int, bool]]
-    device_ids: int
     apart: frozenset[tuple[int, int]]
 
     @classmethod
-    def of(
-        cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], device_ids: int, measured: Rows
-    ) -> Self:
+    def of(cls, places: Sequence[_Spot], lineages: Mapping[int, tuple[int, bool]], measured: Rows) -> Self:
         """The places, and all that was measured of their lineages."""
         former = {lineage for lineage, is_former in lineages.values() if is_former}
         named = [case for case, (lineage, _) in lineages.items() if lineage in former]
         beside: dict[tuple[int, int], set[int]] = defaultdict(set)
-        for number, case_ in _runs_of(named, measured, device_ids):
+        for number, case_ in _runs_of(named, measured):
             beside[number, lineages[case_][0]].add(case_)
         apart = frozenset(
             (number, case_)
@@ -156,12 +103,12 @@ class _Spots:
             for case_ in cases
             if len(cases) > 1 and lineages[case_][1]
         )
-        return cls({place: number for number, place in enumerate(places)}, lineages, device_ids, apart)
+        return cls({place: number for number, place in enumerate(places)}, lineages, apart)
 
     def numbers(self, rows: Rows) -> Ints:
         """The number of the place of each measurement; ``_ELSEWHERE`` of those that are at none."""
         keys, which = np.unique(rows["key"], return_inverse=True)
-        parted = [_parted(key, self.device_ids) for key in keys.tolist()]
+        parted = [summaries.parted(key) for key in keys.tolist()]
         found: Ints = np.array([self._number(*place, own=0) for place in parted], np.intp)[which]
         for number, case_ in self.apart:
             for at, place in enumerate(parted):
@@ -175,17 +122,11 @@ class _Spots:
         return self.places.get((self.lineages[case_][0], own, device, mode), _ELSEWHERE)
 
 
-def _parted(key: int, device_ids: int) -> tuple[int, int, int]:
-    """Case, device and mode of a measurement's key."""
-    rest, mode = divmod(key, len(Mode))
-    return (*divmod(rest, device_ids), mode)
-
-
-def _runs_of(cases: Sequence[int], measured: Rows, device_ids: int) -> set[tuple[int, int]]:
+def _runs_of(cases: Sequence[int], measured: Rows) -> set[tuple[int, int]]:
     """In which runs some cases were measured: a run and a case each."""
     if not cases:
         return set()
-    of_case = measured["key"] // (device_ids * len(Mode))
+    of_case = summaries.cases_of(measured)
     there = np.isin(of_case, cases)
     return set(zip(measured["run"][there].tolist(), of_case[there].tolist(), strict=True))
 

@@ -193,11 +193,6 @@ class Measurements(Base):
         UniqueConstraint("run_id", "case_id", "device_id", "replica", "mode"),
         Index(None, "case_id", "device_id", "run_id"),
         Index(None, "environment_id", "run_id"),
-        # All that a night reads of each night before it: the rows, with their samples, are ten times as large.
-        Index(
-            "ix_measurements_history",
-            *("run_id", "case_id", "device_id", "mode", "status", "median_s", "max_error", "environment_id"),
-        ),
     )
 
     id: Mapped[Key]
@@ -273,6 +268,16 @@ class Metrics(Base):
     measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[float | None]
+
+
+class Summaries(Base):
+    """What ``perfsvc.store.summaries`` keeps of a run that has ended: all values of a metric in one row."""
+
+    __tablename__ = "summaries"
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    content: Mapped[bytes]
 
 
 class NoiseOfCases(Base):

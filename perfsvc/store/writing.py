@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from perfsvc.codec import encode
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Judgement, Provenance, digest
-from perfsvc.store import batches, processes
+from perfsvc.store import batches, processes, summaries
 from perfsvc.store.columntypes import number
 from perfsvc.store.interning import device_id, insert_into, insert_new, new_id
 from perfsvc.store.known import Ids, Known
@@ -52,10 +52,11 @@ def begin_run(connection: Connection, provenance: Provenance) -> int:
 
 
 def end_run(connection: Connection, run: int, state: State) -> None:
-    """Stores how and when a run ended."""
+    """Stores how and when a run ended, and the summaries of what it measured."""
     ended = update(Runs).where(Runs.id == run).values(state=state, finished_at=datetime.now(UTC))
     if connection.execute(ended).rowcount == 0:
         raise NotMeasuredError(f"there is no run {run}", cure="perfsvc runs")
+    summaries.put(connection, run)
 
 
 def mark_interrupted(connection: Connection, host: str) -> list[int]:
@@ -106,6 +107,7 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
 
 def put_measurements(connection: Connection, run: int, entries: Sequence[Entry], ids: Sequence[Ids]) -> None:
     """Stores measurements with their batches and metrics, each under its ids; see ``Store.put_measurements``."""
+    summaries.drop(connection, run)
     rows = [_row(run, entry, names) for entry, names in zip(entries, ids, strict=True)]
     stored = _insert(connection, run, rows)
     batches.put(connection, {measured: one.measurement.batches for measured, one in zip(stored, entries, strict=True)})

@@ -114,3 +114,48 @@ def test_each_metric_that_is_judged_has_its_nights(story):
     assert by_metric["energy_j"] == [(first, (0.25, 0.5)), (last, (0.5,))]
     assert by_metric["max_error"][0] == (first, (1e-7, 1e-7))
     assert by_metric.keys() == {"time", "energy_j", "max_error"}
+
+
+def nights_of(story, run, last=9):
+    """All that the store hands out of the nights up to a run, in lists."""
+    return {
+        watched: (nights.runs.tolist(), nights.segments.tolist(), told(nights))
+        for watched, nights in story.store.nights(run, last).items()
+    }
+
+
+def test_a_run_without_summaries_tells_the_same(story):
+    runs = [story.begin(scope="all") for _ in range(3)]
+    for run in runs:
+        for replica in range(3):
+            value = run + replica / 8
+            story.put(run, story.tiled, samples=(value,) * 3, replica=replica, metrics={"energy_j": value})
+            story.put(run, story.naive, samples=(2 * value,) * 3, replica=replica, max_error=value)
+        story.store.end_run(run, State.FINISHED)
+    with_all = nights_of(story, runs[-1])
+    assert {metric for _, metric in with_all} == {"time", "energy_j", "max_error"}
+    story.execute(f"DELETE FROM summaries WHERE run_id = {runs[1]}")
+    assert nights_of(story, runs[-1]) == with_all
+    story.execute("DELETE FROM summaries")
+    assert nights_of(story, runs[-1]) == with_all
+
+
+def test_what_a_run_measures_after_it_has_ended_is_read(story):
+    first = story.run(scope="all")
+    story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
+    last = story.run(scope="all")
+    ((_, nights),) = times(story, last).items()
+    assert told(nights)[0] == (first, (2e-3, 1e-3))
+
+
+def test_a_run_that_went_on_is_read_as_it_ended(story):
+    first = story.run(scope="all")
+    story.store.resume_run(first)
+    story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
+    story.store.end_run(first, State.FINISHED)
+    ((_, nights),) = times(story, story.run(scope="all")).items()
+    assert told(nights)[0] == (first, (2e-3, 1e-3))
+
+
+def test_the_modes_keep_their_places():
+    assert [mode.value for mode in Mode] == ["cold", "warm"], "summaries are stored with them: a new one comes last"
