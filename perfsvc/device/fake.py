@@ -230,7 +230,7 @@ class FakeDevice:
         self._fault: Fault | None = None
         self._dtypes: dict[str, str] = {}
         self._scratch: dict[str, int] = {}
-        self._results: dict[str, NDArray[Any]] = {}
+        self._results: dict[str, bytes] = {}
         self._times: Iterator[float] = iter(())
         self._readings = self._entry.readings()
         self._launches = 0
@@ -254,7 +254,12 @@ class FakeDevice:
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
         """What launches hand out from now on, unless they cache their result."""
         if not (self._fault == "caches" and self._results):
-            self._results = {name: ref.astype(self._dtypes[name], order="C") for name, ref in expected.items()}
+            self._results = {name: self._made(ref.astype(self._dtypes[name])) for name, ref in expected.items()}
+
+    def _made(self, result: NDArray[Any]) -> bytes:
+        """What launches write from an output's start on: its result, or what the scripted fault makes of that."""
+        made = result + 1 if self._fault == "wrong" else result
+        return made.tobytes() + (np.ones(10, made.dtype).tobytes() if self._fault == "overrun" else b"")
 
     def load(self, code: bytes) -> bytes:
         """Any bytes will do."""
@@ -273,14 +278,9 @@ class FakeDevice:
         self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
             if isinstance(arg, BufferArg) and arg.buffer in self._results:
-                self._write(int(value), self._results[arg.buffer])
+                self._memory.write(int(value), self._results[arg.buffer])
             elif isinstance(arg, BufferArg) and arg.buffer in self._scratch:
                 self._memory.fill(int(value), self._scratch[arg.buffer], 0)
-
-    def _write(self, address: int, result: NDArray[Any]) -> None:
-        self._memory.upload(address, result + 1 if self._fault == "wrong" else result)
-        if self._fault == "overrun":
-            self._memory.upload(address + result.nbytes, np.ones(10, result.dtype))
 
     def _commit(self, launch: Launch) -> None:
         match self._fault:

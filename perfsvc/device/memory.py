@@ -67,6 +67,10 @@ class HostMemory:
         """Copies a C-contiguous array to an address."""
         ctypes.memmove(address, data.ctypes.data, data.nbytes)
 
+    def write(self, address: int, content: bytes) -> None:
+        """Copies bytes to an address."""
+        ctypes.memmove(address, content, len(content))
+
     def download(self, address: int, out: NDArray[Any]) -> None:
         """Copies from an address into a C-contiguous array."""
         ctypes.memmove(out.ctypes.data, address, out.nbytes)
@@ -83,7 +87,7 @@ class HostMemory:
         """
         if 0 < nbytes <= BAND_BYTES and not _compare(address, address + 1, nbytes - 1):
             return _digest_of_band(ctypes.c_ubyte.from_address(address).value, nbytes)
-        return hashlib.sha256(self.view(address, "uint8", (nbytes,)).data).hexdigest()
+        return hashlib.sha256((ctypes.c_ubyte * nbytes).from_address(address)).hexdigest()
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """The memory itself as an array, valid until it is freed."""

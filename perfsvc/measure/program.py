@@ -52,10 +52,10 @@ class Program:
         }
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
         steps = [step for step in record.steps if not isinstance(step, HostMetric)]
-        timed = [step for step in steps if not isinstance(step, Call) or step.timed]
-        self.calls = any(isinstance(step, Call) for step in timed)
-        self.timed = [(step, self._bind(step)) for step in timed]
-        self._all = [self._bind(step) for step in steps]
+        bound = [(step, self._bind(step)) for step in steps]
+        self.timed = [(step, run) for step, run in bound if not isinstance(step, Call) or step.timed]
+        self.calls = any(isinstance(step, Call) for step, _ in self.timed)
+        self._all = [run for _, run in bound]
         self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
 
     @property

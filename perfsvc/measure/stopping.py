@@ -139,11 +139,10 @@ def step_of(samples_s: Sequence[float]) -> float | None:
     ordered = sorted(samples_s)
     rounding = _ROUNDING * ordered[-1]
     gaps = [after - before for before, after in itertools.pairwise(ordered)]
-    steps = [gap for gap in gaps if gap > rounding]
-    if not steps:
-        return None
-    smallest = min(steps)
-    return smallest if len(steps) < len(gaps) and smallest <= LARGEST_STEP_S else 0.0
+    if gaps and min(gaps) > rounding:  # mostly, where a clock is fine
+        return 0.0
+    smallest = min((gap for gap in gaps if gap > rounding), default=None)
+    return 0.0 if smallest is not None and smallest > LARGEST_STEP_S else smallest
 
 
 def _percent(share: float) -> str:
