@@ -61,7 +61,7 @@ class _Names:
 
 def problems_of_variant(file: BenchFile, variant: Variant, inputs: Mapping[str, Array] | None) -> Iterator[Problem]:
     """What is wrong with a variant; ``inputs`` are None where it is not known which there are."""
-    found = tuple(misfits_of_variant(variant)) or tuple(problems_of_form(variant)) or tuple(_misfits_of_steps(variant))
+    found = misfits_of_variant(variant) or tuple(problems_of_form(variant)) or tuple(_misfits_of_steps(variant))
     yield from found or _problems_of_content(file, variant, inputs)
 
 

@@ -54,7 +54,7 @@ def ladder(benchmark: Benchmark) -> tuple[Expansion, ...]:
 
 def _rungs(variants: Iterable[Variant]) -> Iterator[Expansion]:
     for variant in variants:
-        if not any(misfits_of_variant(variant)):
+        if not misfits_of_variant(variant):
             yield from expand(variant)
 
 

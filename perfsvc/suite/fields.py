@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from perfsvc.model import Kind, Mode, Tolerance, Work
@@ -21,6 +22,9 @@ from perfsvc.suite.authoring import (
     option_words,
 )
 from perfsvc.suite.problem import Problem
+
+MOST_KEPT = 256
+"""Variants whose misfits are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +161,10 @@ def misfits_of_benchmark(benchmark: Benchmark) -> Iterator[Problem]:
     yield from _misfits(benchmark, _BENCHMARK, "the benchmark's", benchmark.line)
 
 
-def misfits_of_variant(variant: Variant) -> Iterator[Problem]:
+@lru_cache(maxsize=MOST_KEPT)  # the ladder asks for them, and who tells them
+def misfits_of_variant(variant: Variant) -> tuple[Problem, ...]:
     """A problem for each field of a variant that holds the wrong kind of thing."""
-    yield from _misfits(variant, _VARIANT, f"variant {variant.name!r}:", variant.line)
+    return tuple(_misfits(variant, _VARIANT, f"variant {variant.name!r}:", variant.line))
 
 
 def misfits_of_step(step: StepWritten, variant: str) -> Iterator[Problem]:

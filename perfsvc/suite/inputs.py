@@ -31,9 +31,11 @@ class Inputs:
 
     def shapes(self, points: Iterable[tuple[BenchFile, Point]]) -> dict[tuple[BenchFile, Point], Shapes]:
         """The inputs of points without their elements; each point is made only once, however often it is asked for."""
-        once = tuple(dict.fromkeys(points))
+        found = {at: self._known_at(*at) for at in dict.fromkeys(points)}
+        unknown = [at for at, known in found.items() if known is None]
         with ThreadPoolExecutor(self._threads, thread_name_prefix="perfsvc-inputs") as threads:
-            return dict(zip(once, threads.map(lambda at: self._shapes_at(*at), once), strict=True))
+            made = dict(zip(unknown, threads.map(lambda at: self._made_at(*at), unknown), strict=True))
+        return {at: made[at] if known is None else known for at, known in found.items()}
 
     def take(self, spec: CaseSpec) -> Arrays | None:
         """The inputs of a case, which are then kept no more; None where they are not kept."""
@@ -47,22 +49,25 @@ class Inputs:
         if self._known:
             self._known.forget(spec.inputs)
 
-    def _shapes_at(self, file: BenchFile, point: Point) -> Shapes:
-        seed = seed_of(file.name, file.benchmark.version, point)
-        name = name_of_arrays(file.text, seed)
+    def _known_at(self, file: BenchFile, point: Point) -> Shapes | None:
+        name = name_of_arrays(file.text, seed_of(file.name, file.benchmark.version, point))
         if name not in self._shapes and self._known and (known := self._known.get(name)) is not None:
             self._shapes[name] = known
-        if name not in self._shapes:
-            try:
-                made = make_inputs(file.benchmark, point, seed)
-            except Problem:
-                # make_arrays meets the same problem before a case of this point is measured, and fails that case alone.
-                smoke = smoke_point(file.benchmark)
-                return shapes(make_inputs(file.benchmark, smoke, seed_of(file.name, file.benchmark.version, smoke)))
-            self._keep(name, made)
-            self._shapes[name] = shapes(made)
-            if self._known:
-                self._known.put(name, self._shapes[name])
+        return self._shapes.get(name)
+
+    def _made_at(self, file: BenchFile, point: Point) -> Shapes:
+        seed = seed_of(file.name, file.benchmark.version, point)
+        try:
+            made = make_inputs(file.benchmark, point, seed)
+        except Problem:
+            # make_arrays meets the same problem before a case of this point is measured, and fails that case alone.
+            smoke = smoke_point(file.benchmark)
+            return shapes(make_inputs(file.benchmark, smoke, seed_of(file.name, file.benchmark.version, smoke)))
+        name = name_of_arrays(file.text, seed)
+        self._keep(name, made)
+        self._shapes[name] = shapes(made)
+        if self._known:
+            self._known.put(name, self._shapes[name])
         return self._shapes[name]
 
     def _keep(self, name: str, made: Arrays) -> None:

@@ -1,6 +1,7 @@
 """The steps of a variant however they were written: one launch in short, a list, or a Python function."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from perfsvc.suite.authoring import (
@@ -18,6 +19,7 @@ from perfsvc.suite.problem import Problem
 _OF_A_LAUNCH = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 
+@lru_cache(maxsize=16)  # each that looks at a variant asks for them
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """The steps, each launch with its source."""
     if variant.run is not None:
