@@ -1,14 +1,13 @@
 """The two levels of a case's noise: from sample to sample, and from process to process."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, ndtri
 
-from perfsvc.judge.estimates import Floats, in_order, mean, median, middle, rank_of_median, variance
+from perfsvc.judge.estimates import Floats, in_order, middle, rank_of_median
 from perfsvc.model import Noise
 
 NORMAL_MAD = 1.482602218505602
@@ -44,25 +43,65 @@ def noise(replicas: Sequence[ArrayLike]) -> Noise:
         median, Commun. Stat. Simul. Comput. 13(6) (the error of a median); variance components by subtraction: S. R.
         Searle, G. Casella and C. E. McCulloch (1992), Variance Components, Wiley, chapter 3.
     """
+    return noises([replicas])[0]
+
+
+def noises(cases: Iterable[Sequence[ArrayLike]]) -> list[Noise]:
+    """The ``noise`` of many cases, one for each in their order; those with as many samples are worked out together.
+
+    Args:
+        cases: the replicas of each.
+
+    Raises:
+        ValueError: as ``noise``.
+    """
+    told = [_told(replicas) for replicas in cases]
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, replicas in enumerate(told):
+        alike.setdefault(tuple(times.size for times in replicas), []).append(place)
+    found = {
+        place: one
+        for sizes, places in alike.items()
+        for place, one in zip(places, _of_alike(sizes, [told[place] for place in places]), strict=True)
+    }
+    return [found[place] for place in range(len(told))]
+
+
+def _told(replicas: Sequence[ArrayLike]) -> list[Floats]:
+    """The replicas that tell anything, each in its order."""
     taken = (np.asarray(times, dtype=np.float64) for times in replicas)
-    told = [times for times in map(in_order, filter(np.size, taken)) if times.size >= LEAST]
-    if not told:
-        return Noise(None, None)
-    medians = np.array([middle(times) for times in told])
-    deviations = np.concatenate([times / center - 1 for times, center in zip(told, medians, strict=True)])
-    within = NORMAL_MAD * median(np.abs(deviations))
-    if len(told) < LEAST:
-        return Noise(within, None)
-    spread = variance(medians / mean(medians))
-    errors = [_error_of_median(times, center) for times, center in zip(told, medians.tolist(), strict=True)]
-    explained = mean(np.array([error**2 for error in errors]))
-    return Noise(within, math.sqrt(max(spread - explained, 0.0)))
+    return [times for times in map(in_order, filter(np.size, taken)) if times.size >= LEAST]
 
 
-def _error_of_median(ordered: Floats, median_s: float) -> float:
-    """The relative standard error of a replica's median, by the interval of ``estimate`` and what it truly covers."""
-    rank = rank_of_median(ordered.size)
-    return float(ordered[-rank] - ordered[rank - 1]) / (_widths(ordered.size) * median_s)
+def _of_alike(sizes: tuple[int, ...], cases: Sequence[Sequence[Floats]]) -> list[Noise]:
+    """The noise of cases whose replicas have so many samples, which are in their order."""
+    if not sizes:
+        return [Noise(None, None) for _ in cases]
+    replicas = [np.array(same) for same in zip(*cases, strict=True)]  # each of the shape (cases, samples)
+    medians = np.array([[middle(times) for times in case] for case in cases])
+    centers = medians.T[:, :, np.newaxis]
+    deviations = [times / center - 1 for times, center in zip(replicas, centers, strict=True)]
+    apart = np.sort(np.abs(np.concatenate(deviations, axis=1)), axis=1)
+    within = [NORMAL_MAD * middle(ordered) for ordered in apart]
+    if len(sizes) < LEAST:
+        return [Noise(one, None) for one in within]
+    relative = medians / (np.add.reduce(medians, axis=1) / len(sizes))[:, np.newaxis]
+    aside = relative - (np.add.reduce(relative, axis=1) / len(sizes))[:, np.newaxis]
+    spreads = np.add.reduce(aside * aside, axis=1) / (len(sizes) - 1)
+    explained = np.add.reduce(_squared_errors(sizes, replicas, medians), axis=1) / len(sizes)
+    between = np.sqrt(np.maximum(spreads - explained, 0.0)).tolist()
+    return [Noise(*both) for both in zip(within, between, strict=True)]
+
+
+def _squared_errors(sizes: tuple[int, ...], replicas: Sequence[Floats], medians: Floats) -> Floats:
+    """The squares of the relative standard errors of the replicas' medians, shape (cases, replicas).
+
+    Each is by the interval of ``estimate`` and what it truly covers.
+    """
+    ranks = map(rank_of_median, sizes)
+    widths = [times[:, -rank] - times[:, rank - 1] for times, rank in zip(replicas, ranks, strict=True)]
+    errors = np.array(widths).T / (np.array([_widths(size) for size in sizes]) * medians)
+    return np.float_power(errors, 2)  # as ** of a float: errors * errors is another one in its last bit at times
 
 
 @cache

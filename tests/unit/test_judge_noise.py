@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfsvc.judge import estimate, noise
+from perfsvc.judge import estimate, noise, noises
 from perfsvc.model import Noise
 
 H200 = Path(__file__).parents[1] / "data" / "noise" / "h200.json"
@@ -89,3 +89,16 @@ def test_the_error_of_a_median_is_read_off_the_interval_of_its_estimate(samples:
     errors = [(level.high_s - level.low_s) / (spans * level.median_s) for level in levels]
     between = np.var(medians / medians.mean(), ddof=1) - np.mean(np.square(errors))
     assert noise(replicas).between == pytest.approx(np.sqrt(max(between, 0)))
+
+
+def test_the_noise_of_many_cases_is_that_of_each() -> None:
+    sizes = [(50, 50, 50), (50, 100, 50), (), (50, 50, 50), (1, 50), (7, 8, 0, 9), (1,), (50, 100, 50)]
+    cases = [
+        [
+            replicas_of(seed + 1, within=0.01, between=0.01, replicas=1, samples=size)[0]
+            for seed, size in enumerate(case, start=10 * number)
+        ]
+        for number, case in enumerate(sizes)
+    ]
+    assert noises(cases) == [noise(case) for case in cases]
+    assert noises([]) == []

@@ -40,14 +40,12 @@ def noises(measurements: Iterable[Measurement]) -> Noises:
 
     Told by samples as precise as the store has them: a run that was cut short has to be as noisy as any other.
     """
-    found: Noises = {}
-    for place, replicas in _replicas(measurements).items():
-        noise = judge.noise(
-            [np.asarray(replica.samples_s, np.float32) for replica in replicas if replica.status is Status.OK]
-        )
-        if noise.within is not None:
-            found[place] = noise
-    return found
+    by_place = _replicas(measurements)
+    found = judge.noises(
+        [np.asarray(replica.samples_s, np.float32) for replica in replicas if replica.status is Status.OK]
+        for replicas in by_place.values()
+    )
+    return {place: noise for place, noise in zip(by_place, found, strict=True) if noise.within is not None}
 
 
 def _replicas(measurements: Iterable[Measurement]) -> dict[tuple[str, Case, Mode], Sequence[Measurement]]:
