@@ -83,7 +83,7 @@ class CpuModule:
 
 def describe() -> DeviceInfo:
     """This machine's processor; the UUID is stable for the machine and the processor's model."""
-    model = _processor_model()
+    model = processor_model()
     identity = hashlib.sha256(f"{_machine_id()}/{model}".encode()).hexdigest()[:12]
     return DeviceInfo(
         kind="cpu",
@@ -99,7 +99,8 @@ def describe() -> DeviceInfo:
     )
 
 
-def _processor_model() -> str:
+def processor_model() -> str:
+    """What this machine's processor calls itself."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

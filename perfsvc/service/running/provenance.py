@@ -3,12 +3,13 @@
 import platform
 import shlex
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from perfsvc import __version__
-from perfsvc.device.cpu import describe as describe_cpu
+from perfsvc.device.cpu import processor_model
 from perfsvc.model import Provenance
 from perfsvc.service import packages
 from perfsvc.service.repository.git import git
@@ -16,6 +17,12 @@ from perfsvc.suite import Selection
 
 _UNBORN, _DETACHED = "(initial)", "(detached)"
 """What git says of a repository without a commit, and of one that has no branch checked out."""
+_ASKED = (
+    ("status", "--porcelain=v2", "--branch", "--untracked-files=no"),
+    ("check-ignore", "-q", "."),
+    ("ls-files", "--others", "--exclude-standard", "."),
+)
+"""What git is asked of a folder, all at once: each answer takes mostly its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int
         dirty=revision.dirty,
         branch=revision.branch,
         host=socket.gethostname(),
-        cpu=describe_cpu().model,
+        cpu=processor_model(),
         perfsvc_version=__version__,
         python_version=platform.python_version(),
         packages=packages.versions((*packages.REQUIRED, *packages.OPTIONAL)),
@@ -65,14 +72,14 @@ def revision_of(folder: Path) -> Revision:
     Dirty is what could change a binary: a changed tracked file anywhere, or an untracked one inside the folder. A
     folder that its repository ignores (an installed suite) has no revision.
     """
-    status = git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    if status is None or git(folder, "check-ignore", "-q", ".") is not None:
+    with ThreadPoolExecutor(len(_ASKED)) as at_once:
+        status, ignored, untracked = at_once.map(lambda words: git(folder, *words), _ASKED)
+    if status is None or ignored is not None:
         return Revision()
     lines = status.splitlines()
     told = dict(line.removeprefix("# branch.").split(" ", 1) for line in lines if line.startswith("# branch."))
     if told["oid"] == _UNBORN:
         return Revision()
     changed = any(not line.startswith("#") for line in lines)
-    untracked = git(folder, "ls-files", "--others", "--exclude-standard", ".")
     branch = "" if told["head"] == _DETACHED else told["head"]
     return Revision(told["oid"], changed or bool(untracked), branch)

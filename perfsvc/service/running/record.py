@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 from perfsvc import judge
 from perfsvc.measure.lane import Stopping
@@ -146,8 +145,10 @@ def _code(runnable: Runnable) -> Code:
 def _sources(runnable: Runnable) -> dict[str, bytes]:
     """All that a case's binaries were compiled from, by paths from the folder of its benchmark file."""
     home = runnable.spec.bench.parent
-    return {
-        os.path.normpath(Path(os.path.relpath(unit.source.parent, home), name)): text
-        for unit, module in zip(runnable.spec.units, runnable.modules, strict=True)
-        for name, text in module.sources.items()
-    }
+    sources: dict[str, bytes] = {}
+    for unit, module in zip(runnable.spec.units, runnable.modules, strict=True):
+        folder = unit.source.parent
+        way = "" if folder == home else os.path.relpath(folder, home)
+        # Names are no paths of this machine.
+        sources |= {os.path.normpath(os.path.join(way, name)): text for name, text in module.sources.items()}  # noqa: PTH118
+    return sources

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal
 
 from perfsvc import build
@@ -43,14 +43,14 @@ class Target:
         return {unit for spec in able for unit in spec.units} | ({self.instruments} if self.instruments else set())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Runnable:
     """A case with all it needs to run on its device."""
 
     spec: CaseSpec
     modules: tuple[Binary, ...]
 
-    @property
+    @cached_property
     def record(self) -> ReplayRecord:
         """What is kept of it beside its modules and its benchmark file."""
         return self.spec.record([module.digest for module in self.modules], digest(self.spec.bench_text.encode()))
