@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfsvc.judge.estimates import exp, mean
-from perfsvc.judge.ratio import RESOLUTION, Side, half_width, side_of
+from perfsvc.judge.ratio import RESOLUTION, Side, half_width, sides_of
 from perfsvc.model import Verdict
 
 NO_SPREAD = "one replica on each side shows no spread to judge by: measure both sides with --replicas 3"
@@ -83,7 +83,8 @@ def compare(
         microarrays applied to the ionizing radiation response, PNAS 98(9); replicas as the unit: T. Kalibera and R.
         Jones (2013), Rigorous benchmarking in reasonable time, ISMM.
     """
-    return compare_sides(side_of(baseline), side_of(candidate), threshold=threshold, alpha=alpha, between_cv=between_cv)
+    before, after = sides_of([baseline, candidate])
+    return compare_sides(before, after, threshold=threshold, alpha=alpha, between_cv=between_cv)
 
 
 def compare_sides(

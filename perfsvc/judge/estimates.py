@@ -188,19 +188,20 @@ def checked(samples: ArrayLike, *, zero: bool = False) -> Floats:
     Raises:
         ValueError: they cannot be times.
     """
-    times = _of_one_replica(samples)
+    times = of_one_replica(samples)
     _check_ends(float(np.minimum.reduce(times)), float(np.maximum.reduce(times)), zero=zero)  # NaN where any is
     return times
 
 
 def in_order(samples: ArrayLike, *, zero: bool = False) -> Floats:
     """What ``checked`` says of the samples, the smallest first."""
-    times = np.sort(_of_one_replica(samples))
+    times = np.sort(of_one_replica(samples))
     _check_ends(float(times[0]), float(times[-1]), zero=zero)  # NaN comes last
     return times
 
 
-def _of_one_replica(samples: ArrayLike) -> Floats:
+def of_one_replica(samples: ArrayLike) -> Floats:
+    """The samples as an array of shape (n,), n at least 1; raises ``ValueError`` where they are none."""
     times = np.asarray(samples, dtype=np.float64)
     if times.ndim != 1:
         raise ValueError(f"samples of one replica have one axis, not {times.ndim}")

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from perfsvc.judge.estimates import Floats, in_order, median, middle, variance
+from perfsvc.judge.estimates import Floats, checked, of_one_replica, variance
 from perfsvc.judge.noise import NORMAL_MAD
+from perfsvc.judge.shifts import Ints
 
 RESOLUTION = 2.0**-23
 """Levels closer than this are equal: samples are kept as float32, so that a ratio of two is rounded by up to this."""
@@ -31,34 +32,51 @@ class Side:
     """What a comparison needs of one side.
 
     Attributes:
-        replicas: for each its times, which are finite and not below 0, the smallest first, shape (n,).
         medians: of the replicas, shape (replicas,).
+        level: about where they lie.
+        floor: what processes differ by at least, read off the spread of samples around their own replica's median; 0
+            where no replica shows any. Where a median is 0, it means nothing.
+        step: the smallest difference between two samples of one replica that is none of rounding; infinite where no
+            replica shows any.
     """
 
-    replicas: Sequence[Floats]
     medians: Floats
+    level: float
+    floor: float
+    step: float
 
     @property
     def logs(self) -> Floats:
         """The logarithms of the medians, all of which are above 0."""
         return np.log(self.medians)
 
-    @property
-    def level(self) -> float:
-        """About where the medians lie."""
-        return median(self.medians)
 
+def sides_of(many: Sequence[Sequence[ArrayLike]]) -> list[Side]:
+    """Reads many sides of comparisons at once, one side at least: of few samples each, one alone takes as long as ten.
 
-def side_of(samples: Sequence[ArrayLike]) -> Side:
-    """Reads a side of a comparison.
+    Args:
+        many: for each side its replicas, for each of those its times, shape (n,).
 
     Raises:
-        ValueError: no replicas, or one without samples or with times that are not finite or below 0.
+        ValueError: a side without replicas, or one without samples or with times that are not finite or below 0.
     """
-    if not len(samples):
+    if not all(map(len, many)):
         raise ValueError("no replicas: a level needs the samples of at least one")
-    replicas = [in_order(replica, zero=True) for replica in samples]
-    return Side(replicas, np.array([middle(times) for times in replicas]))
+    replicas = [of_one_replica(times) for samples in many for times in samples]
+    times = np.concatenate(replicas)
+    if not np.isfinite(times).all() or times.min() < 0:
+        for replica in replicas:
+            checked(replica, zero=True)  # says what is wrong with the first one
+    sizes = np.array([replica.size for replica in replicas])
+    counts = np.array([len(samples) for samples in many])
+    firsts = np.cumsum(counts) - counts
+    medians = _medians(times, sizes)  # which leaves the times of each replica in order
+    levels = _medians(medians.copy(), counts)
+    floors = _floors(times, sizes, medians, firsts)
+    steps = _steps(times, sizes, firsts)
+    bounds = zip(firsts.tolist(), counts.tolist(), strict=True)
+    told = zip(bounds, levels.tolist(), floors.tolist(), steps.tolist(), strict=True)
+    return [Side(medians[first : first + count], level, floor, step) for (first, count), level, floor, step in told]
 
 
 def half_width(before: Side, after: Side, alpha: float, between_cv: float | None) -> float | None:
@@ -71,8 +89,9 @@ def half_width(before: Side, after: Side, alpha: float, between_cv: float | None
     never below ``ALONE`` times the error in which each side speaks for itself.
     """
     sides = [before, after]
-    step = _clock_step([*before.replicas, *after.replicas])
-    floors = [max(step / side.level, _floor(side) if between_cv is None else 0.0) for side in sides]
+    finest = min(before.step, after.step)
+    step = 0.0 if math.isinf(finest) else finest
+    floors = [max(step / side.level, side.floor if between_cv is None else 0.0) for side in sides]
     told = [
         (side.medians.size, max(variance(side.logs), floor * floor))
         for side, floor in zip(sides, floors, strict=True)
@@ -91,25 +110,40 @@ def half_width(before: Side, after: Side, alpha: float, between_cv: float | None
     return max(float(stdtrit(freedom, 1 - alpha / 2)) * error, ALONE * alone)
 
 
-def _floor(side: Side) -> float:
-    """What processes differ by at least, read off the spread of samples around their own replica's median."""
-    pairs = [(times, center) for times, center in zip(side.replicas, side.medians, strict=True) if times.size > 1]
-    if not pairs:
-        return 0.0
-    with np.errstate(divide="ignore"):  # a sample of 0 is infinitely far away, and that is no error
-        apart = [np.log(times) - math.log(center) for times, center in pairs]
-    return SHARE_OF_WITHIN * NORMAL_MAD * median(np.abs(np.concatenate(apart)))
+def _medians(values: Floats, sizes: Ints) -> Floats:
+    """The median of each of some stretches of values, one after the other; puts the values of each in order."""
+    ends = np.cumsum(sizes)
+    begins = ends - sizes
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        values[begin:end].sort()
+    low, high = values[begins + (sizes - 1) // 2], values[begins + sizes // 2]
+    with np.errstate(over="ignore"):
+        found = (low + high) / 2
+    middles: Floats = np.where(np.isfinite(found), found, low / 2 + high / 2)
+    return middles
 
 
-def _clock_step(replicas: Sequence[Floats]) -> float:
-    """The step of the clock as its times show it: the smallest difference between two samples of one replica.
+def _floors(times: Floats, sizes: Ints, medians: Floats, firsts: Ints) -> Floats:
+    """The ``floor`` of each side, by its first replica."""
+    spread = sizes > 1
+    centers = np.array([math.log(center) if center else -math.inf for center in medians.tolist()])
+    with np.errstate(divide="ignore", invalid="ignore"):  # a sample of 0 is infinitely far away, and that is no error
+        apart = np.abs(np.log(times) - np.repeat(centers, sizes))[np.repeat(spread, sizes)]
+    told = np.add.reduceat(np.where(spread, sizes, 0), firsts)
+    floors = np.zeros(firsts.size)
+    floors[told > 0] = SHARE_OF_WITHIN * NORMAL_MAD * _medians(apart, told[told > 0])
+    return floors
+
+
+def _steps(times: Floats, sizes: Ints, firsts: Ints) -> Floats:
+    """The ``step`` of each side, by its first replica, of times in order.
 
     Differences that may be the rounding of the numbers that samples are kept in are none. A clock that is too fine to
-    show its step shows a difference that is too small to matter. 0 where all replicas are constant.
+    show its step shows a difference that is too small to matter.
     """
-    smallest = math.inf
-    for times in replicas:
-        apart = times[1:] - times[:-1]
-        seen = apart > RESOLUTION * times[-1]
-        smallest = min(smallest, float(np.minimum.reduce(apart, where=seen, initial=math.inf)))
-    return 0.0 if math.isinf(smallest) else smallest
+    lasts = np.cumsum(sizes) - 1
+    apart = np.append(np.diff(times), np.inf)
+    seen = apart > np.repeat(RESOLUTION * times[lasts], sizes)
+    seen[lasts] = False  # what follows is another replica's
+    smallest: Floats = np.minimum.reduceat(np.where(seen, apart, np.inf), (lasts - sizes + 1)[firsts])
+    return smallest

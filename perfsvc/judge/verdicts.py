@@ -1,18 +1,18 @@
 """One row a series: what a candidate run says against its baseline."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from math import isfinite
 
 import numpy as np
 
 from perfsvc.judge.borrowed import compare_with_boards
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import compare_sides
+from perfsvc.judge.comparison import NO_RATIO, compare_sides
 from perfsvc.judge.estimates import center_of, median
-from perfsvc.judge.ratio import side_of
+from perfsvc.judge.ratio import Side, sides_of
 from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, CheckVerdict, Judgement, Level, Mode, Series, Status, Verdict
 
 ORDER = (
@@ -61,12 +61,14 @@ def verdicts(
         every: with a row of what is otherwise told of where it moved alone.
     """
     baseline, candidate = _judged(baseline), _judged(candidate)
-    judgements = []
+    judgements, compared = [], []
     right = {series: level for series, level in baseline.items() if not _fault(level)}
     pairs = _pairs(baseline, right, candidate)
     ended = cache(lambda: _last_versions(baseline))
     cases = cache(lambda: {_whole(series): level for series, level in right.items()})
     for series, level in candidate.items():
+        if not every and _is_still(series, baseline.get(series), level):
+            continue
         homes = pairs.get(series, (series,))
         before = baseline.get(homes[0]) or _fault_of_case(baseline, homes[0])
         if level.status is Status.SKIPPED:
@@ -77,9 +79,8 @@ def verdicts(
         elif before is None or homes[0] not in right:
             judgements.append(_row(series, Verdict.NEW, _why_new(series, before, ended()), before, level))
         else:
-            limit = threshold(series) if callable(threshold) else threshold
-            lenders = {home: baseline[home] for home in homes}
-            judgements.append(_compared(series, lenders, level, threshold=limit, alpha=alpha))
+            compared.append(_Pair(series, {home: baseline[home] for home in homes}, level))
+    judgements += _comparisons(compared, threshold, alpha)
     judgements += [_missing(series, level, None) for series, level in _absent(right, candidate, pairs).items()]
     return sorted((one for one in judgements if every or _is_told(one)), key=_place)
 
@@ -106,6 +107,11 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
 
 
+def _is_still(series: Series, before: Level | None, after: Level) -> bool:
+    """Whether a series that is told of where it moved alone has the very values that it had."""
+    return series.metric in BESIDE and before is not None and before.replicas == after.replicas
+
+
 def _is_told(judgement: Judgement) -> bool:
     return judgement.series.metric not in BESIDE or judgement.verdict in MOVES
 
@@ -121,14 +127,13 @@ def _pairs(
 
     That is its own, or else those of all other boards of its model that are right, the one of the latest run first.
     """
+    pairs: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
+    strange = [series for series in candidate if series not in pairs]
     boards: dict[tuple[Case, str, str, Mode], list[Series]] = {}
-    for series in right:
+    for series in right if strange else ():
         boards.setdefault(_of_model(series), []).append(series)
-    pairs: dict[Series, tuple[Series, ...]] = {}
-    for series in candidate:
-        if series in baseline:
-            pairs[series] = (series,)
-        elif lenders := boards.get(_of_model(series)):
+    for series in strange:
+        if lenders := boards.get(_of_model(series)):
             latest_first = sorted(lenders, key=lambda one: (right[one].run, one.device), reverse=True)
             pairs[series] = tuple(latest_first)
     return pairs
@@ -148,28 +153,59 @@ def _fault(level: Level) -> str:
     return "" if all(map(isfinite, values)) else "a value is not a finite number"
 
 
-def _compared(
-    series: Series, lenders: Mapping[Series, Level], after: Level, *, threshold: float, alpha: float
-) -> Judgement:
-    """What ``compare`` says of a series with a right result on both sides."""
-    home, before = next(iter(lenders.items()))
-    replicas = [*chain.from_iterable(one.replicas for one in (*lenders.values(), after))]
-    least = min(map(min, replicas))
-    if least == 0 == max(map(max, replicas)):
-        return _row(series, Verdict.UNCHANGED, "both are 0", before, after)
-    if least <= 0:
-        return _row(series, Verdict.INCONCLUSIVE, "a ratio needs values above 0 on both sides", before, after)
-    levels = [side_of(one.replicas) for one in lenders.values()]
-    now = side_of(after.replicas)
-    if len(lenders) > 1:
-        boards = [one.replicas for one in lenders.values()]
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A series with a right result on both sides; the baseline's is its own, or those of the boards that lend it."""
+
+    series: Series
+    lenders: Mapping[Series, Level]
+    after: Level
+
+    @property
+    def before(self) -> Level:
+        """The baseline's level, or that of the first board that lends it."""
+        return next(iter(self.lenders.values()))
+
+    @property
+    def without_ratio(self) -> Judgement | None:
+        """What is said of values that have no ratio."""
+        replicas = [*chain.from_iterable(one.replicas for one in (*self.lenders.values(), self.after))]
+        least = min(map(min, replicas))
+        if least == 0 == max(map(max, replicas)):
+            return _row(self.series, Verdict.UNCHANGED, "both are 0", self.before, self.after)
+        if least <= 0:
+            return _row(self.series, Verdict.INCONCLUSIVE, NO_RATIO, self.before, self.after)
+        return None
+
+
+def _comparisons(
+    pairs: Sequence[_Pair], threshold: Callable[[Series], float] | float, alpha: float
+) -> Iterator[Judgement]:
+    """What ``compare`` says of some series."""
+    without = [(pair, pair.without_ratio) for pair in pairs]
+    yield from (row for _, row in without if row)
+    left = [pair for pair, row in without if not row]
+    sides = iter(
+        sides_of([one.replicas for pair in left for one in (*pair.lenders.values(), pair.after)]) if left else ()
+    )
+    for pair in left:
+        limit = threshold(pair.series) if callable(threshold) else threshold
+        *levels, now = islice(sides, len(pair.lenders) + 1)
+        yield _compared(pair, levels, now, threshold=limit, alpha=alpha)
+
+
+def _compared(pair: _Pair, levels: Sequence[Side], now: Side, *, threshold: float, alpha: float) -> Judgement:
+    """What ``compare`` says of a series, by the sides of its baseline and of the candidate."""
+    series, before, after = pair.series, pair.before, pair.after
+    if len(levels) > 1:
+        boards = [one.replicas for one in pair.lenders.values()]
         found = compare_with_boards(boards, after.replicas, threshold=threshold, alpha=alpha)
     else:
         found = compare_sides(levels[0], now, threshold=threshold, alpha=alpha)
     return Judgement(
         series,
         found.verdict,
-        found.reason + _borrowed(series, home, len(lenders)),
+        found.reason + _borrowed(series, next(iter(pair.lenders)), len(levels)),
         ratio=found.ratio,
         low=found.low,
         high=found.high,
@@ -192,16 +228,16 @@ def _borrowed(series: Series, home: Series, boards: int) -> str:
     return ""
 
 
-def _last_versions(baseline: Iterable[Series]) -> dict[Series, int]:
-    """The highest version of each series, which is itself without any."""
-    ended: dict[Series, int] = {}
+def _last_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
+    """The highest version of each series, by ``_any_version``."""
+    ended: dict[Hashable, int] = {}
     for series in baseline:
         bare = _any_version(series)
         ended[bare] = max(series.case.version, ended.get(bare, series.case.version))
     return ended
 
 
-def _why_new(series: Series, before: Level | None, ended: Mapping[Series, int]) -> str:
+def _why_new(series: Series, before: Level | None, ended: Mapping[Hashable, int]) -> str:
     if before is not None:
         return f"the baseline has no level: {_fault(before)}"
     if (version := ended.get(_any_version(series))) is not None:
@@ -219,14 +255,17 @@ def _absent(
     Left out are the older version of a case, the metrics of a case that has none tonight because it is broken or
     skipped, and what stands in for a board that the candidate was not measured on.
     """
+    gone = {series: level for series, level in right.items() if series not in candidate}
+    if not gone:
+        return gone
     present = {_any_version(series) for series in candidate}
-    told = {_whole(_any_version(series)) for series, level in candidate.items() if level.status is not Status.OK}
+    told = {_any_version(_whole(series)) for series, level in candidate.items() if level.status is not Status.OK}
     boards = {series.device for series in candidate}
     lent = {home for homes in pairs.values() for home in homes if home.device not in boards}
     return {
         series: level
-        for series, level in right.items()
-        if series not in lent and (bare := _any_version(series)) not in present and _whole(bare) not in told
+        for series, level in gone.items()
+        if series not in lent and _any_version(series) not in present and _any_version(_whole(series)) not in told
     }
 
 
@@ -247,7 +286,8 @@ def _whole(series: Series) -> Series:
     return replace(series, metric=TIME)
 
 
-def _any_version(series: Series) -> Series:
+def _any_version(series: Series) -> Hashable:
+    """By what a series is told from every other but itself in another version of its case."""
     return replace(series, case=replace(series.case, version=0))
 
 
