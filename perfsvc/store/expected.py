@@ -1,31 +1,77 @@
 """What a run should have measured: what the run before it did, also where one of the two had not the time for all."""
 
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import Level, Series, Status
-from perfsvc.store.baselines import keys_of
-from perfsvc.store.naming import Spot
-from perfsvc.store.reading import levels
+from perfsvc.model import MAX_ERROR, TIME, Mode, Series, Status
+from perfsvc.store.naming import Spot, of_cases, present_cases
 from perfsvc.store.rows import State
-from perfsvc.store.tables import Cases, LeftOut, Measurements, Runs
+from perfsvc.store.tables import Cases, LeftOut, Measurements, Metrics, Runs
+
+_Place = tuple[int, int, Mode]
+"""What a measurement is of, in the database: case, device, mode."""
 
 
-def expected(connection: Connection, number: int) -> dict[Series, Level]:
-    """What a run should have a right result of; see ``Store.expected``."""
+def expected(connection: Connection, number: int) -> dict[Series, int]:
+    """What a run should have a right result of, each with the run that has one; see ``Store.expected``."""
     before = _runs_before(connection, number)
     missed = owed(connection, before)
     excused = _excused(connection, number)
-    found: dict[Series, Level] = {}
+    found: dict[Series, int] = {}
     for run in sorted({*before.values(), *missed.values()}):
-        right = {series: level for series, level in levels(connection, run).items() if level.status is Status.OK}
-        for series, (lineage, device, _, mode) in keys_of(connection, right).items():
-            spot = (lineage, device, mode)
-            if run == missed.get(spot, before.get(device)) and spot not in excused:
-                found[series] = right[series]
+        for series, spot in _right(connection, run).items():
+            if run == missed.get(spot, before.get(spot[1])) and spot not in excused:
+                found[series] = run
     return found
+
+
+def _right(connection: Connection, run: int) -> dict[Series, Spot]:
+    """The series that a run has a right result of, each with its spot: those of ``reading.levels`` that are ok."""
+    rows = connection.execute(_told(), {"run": run}).all()
+    cases = present_cases(rows)
+    broken = {_place(row) for row in rows if row.status is not Status.OK}
+    metrics: dict[_Place, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        told = {TIME: row.is_timed, MAX_ERROR: row.has_error}
+        metrics[_place(row)] |= dict.fromkeys(metric for metric, is_told in told.items() if is_told)
+    for row in connection.execute(_named(), {"run": run}):
+        metrics[_place(row)][row.name] = None
+    return {
+        Series(cases[row.case_id], row.uuid, row.model, metric, row.mode): (row.lineage_id, row.device_id, row.mode)
+        for row in rows
+        if _place(row) not in broken
+        for metric in metrics[_place(row)]
+    }
+
+
+@cache
+def _told() -> Any:
+    """What the measurements of a run (``run``) are of, once where all replicas are alike."""
+    is_timed = or_(Measurements.samples.is_not(None), Measurements.median_s.is_not(None)).label("is_timed")
+    has_error = Measurements.max_error.is_not(None).label("has_error")
+    told = of_cases(Measurements, Measurements.device_id, Measurements.status, is_timed, has_error)
+    return told.where(Measurements.run_id == bindparam("run")).distinct()
+
+
+@cache
+def _named() -> Any:
+    """The names of the metrics of a run's measurements, by what those are of."""
+    return (
+        select(Measurements.case_id, Measurements.device_id, Measurements.mode, Metrics.name)
+        .join(Metrics, Metrics.measurement_id == Measurements.id)
+        .where(Measurements.run_id == bindparam("run"), Metrics.value.is_not(None))
+        .order_by(Metrics.name)
+        .distinct()
+    )
+
+
+def _place(row: Any) -> _Place:
+    return row.case_id, row.device_id, row.mode
 
 
 def _runs_before(connection: Connection, number: int) -> dict[int, int]:

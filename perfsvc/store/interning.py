@@ -108,6 +108,16 @@ def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int
     return found
 
 
+def namesakes_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, list[int]]:
+    """The ids of all the names that each stored case has and had."""
+    lineages = lineages_of(connection, cases)
+    names: dict[int, list[int]] = defaultdict(list)
+    of_theirs = select(Cases.lineage_id, Cases.id).where(Cases.lineage_id.in_(set(lineages.values())))
+    for lineage, name in connection.execute(of_theirs):
+        names[lineage].append(name)
+    return {case: names[lineage] for case, lineage in lineages.items()}
+
+
 def put_device(connection: Connection, info: DeviceInfo) -> int:
     """Stores a device, or what it says of itself by now, and returns its id."""
     words = table(Devices).columns.keys()

@@ -5,17 +5,18 @@ Each function reads in bulk: a handful of statements, however many rows there ar
 
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import ColumnElement, Connection, bindparam, select, tuple_
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
 from perfsvc.model import MAX_ERROR, TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
-from perfsvc.store.interning import case_of
+from perfsvc.store.interning import case_of, namesakes_of
 from perfsvc.store.lookup import lineage_of, run
 from perfsvc.store.naming import of_cases, present_cases
 from perfsvc.store.rows import CaseInRun
@@ -28,42 +29,60 @@ Record = Any
 
 def levels(connection: Connection, number: int) -> dict[Series, Level]:
     """All series of a run under the present names of their cases; see ``Store.levels``."""
-    rows = connection.execute(_measured(), {"run": number}).all()
+    of_run = {"run": number}
+    rows = connection.execute(_measured(_OF_RUN), of_run).all()
     if not rows:
         run(connection, number)  # one that does not exist is an error, an empty one is not
-    values = _metrics(connection, number)
-    cases = present_cases(rows)
-    found: dict[Series, Level] = {}
-    for (case, *_), group in groupby(rows, lambda row: (row.case_id, row.uuid, row.mode)):
-        found |= _levels_of(number, cases[case], list(group), values)
-    return found
+    return _levels(rows, _metrics(connection, _OF_RUN, of_run))
+
+
+def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series, Level]:
+    """Each of some series in a run of its own; see ``Store.levels_of``."""
+    names = namesakes_of(connection, {one.case for one in runs})
+    places = {(number, name) for one, number in runs.items() for name in names.get(one.case, ())}
+    if not places:
+        return {}
+    of_places = {"places": list(places)}
+    rows = connection.execute(_measured(_OF_PLACES), of_places).all()
+    values = _metrics(connection, _OF_PLACES, of_places)
+    wanted: dict[int, set[Series]] = defaultdict(set)
+    for one, number in runs.items():
+        wanted[number].add(one)
+    of_run = groupby(sorted(rows, key=_run_of), _run_of)
+    found = {number: _levels(list(of_it), values, wanted[number]) for number, of_it in of_run}
+    return {one: found[number][one] for one, number in runs.items() if one in found.get(number, ())}
+
+
+_OF_RUN = Measurements.run_id == bindparam("run")
+_OF_PLACES = tuple_(Measurements.run_id, Measurements.case_id).in_(bindparam("places", expanding=True))
 
 
 @cache
-def _measured() -> Any:
-    """The measurements of a run (``run``); as the other queries of what every night reads, built once."""
+def _measured(which: ColumnElement[bool]) -> Any:
+    """Some measurements; as the other queries of what every night reads, built once."""
     return (
         of_cases(
             Measurements,
             Measurements.id,
+            Measurements.run_id,
             Measurements.status,
             Measurements.reason,
             Measurements.samples,
             Measurements.median_s,
             Measurements.max_error,
         )
-        .where(Measurements.run_id == bindparam("run"))
+        .where(which)
         .order_by(Measurements.replica)
     )
 
 
 @cache
-def _named_values() -> Any:
-    """The metrics of a run's measurements."""
+def _named_values(which: ColumnElement[bool]) -> Any:
+    """The metrics of some measurements."""
     return (
         select(Metrics.measurement_id, Metrics.name, Metrics.value)
         .join(Measurements, Measurements.id == Metrics.measurement_id)
-        .where(Measurements.run_id == bindparam("run"))
+        .where(which)
         .order_by(Metrics.measurement_id, Metrics.name)
     )
 
@@ -80,38 +99,52 @@ def _judged() -> Any:
     )
 
 
-def _metrics(connection: Connection, number: int) -> dict[int, dict[str, float]]:
-    """The named values of a run's measurements; what was not a number is left out."""
+def _metrics(
+    connection: Connection, which: ColumnElement[bool], asked: Mapping[str, Any]
+) -> dict[int, dict[str, float]]:
+    """The named values of some measurements; what was not a number is left out."""
     values: dict[int, dict[str, float]] = defaultdict(dict)
-    for measurement, name, value in connection.execute(_named_values(), {"run": number}):
+    for measurement, name, value in connection.execute(_named_values(which), asked):
         if value is not None:
             values[measurement][name] = value
     return values
 
 
-def _levels_of(
-    number: int, case: Case, replicas: Sequence[Record], values: dict[int, dict[str, float]]
+def _run_of(row: Record) -> int:
+    return int(row.run_id)
+
+
+def _levels(
+    rows: Sequence[Record], values: Mapping[int, Mapping[str, float]], wanted: Container[Series] | None = None
 ) -> dict[Series, Level]:
-    """The levels of one case on one device in one mode."""
-    first = replicas[0]
-    worst = max(replicas, key=lambda row: row.status.severity)
+    """The levels of one run's series, or of those that are wanted, by the rows of all names of their cases."""
+    cases = present_cases(rows)
+    found: dict[Series, Level] = {}
+    for (case, uuid, mode), group in groupby(rows, attrgetter("case_id", "uuid", "mode")):
+        replicas = list(group)
+        worst = max(replicas, key=lambda row: row.status.severity)
+        held = _held(replicas, values) if worst.status is Status.OK else {TIME: []}
+        for metric, of_metric in held.items():
+            series = Series(cases[case], uuid, worst.model, metric, mode)
+            if wanted is None or series in wanted:
+                told = tuple(samples_of(one, series.case) if isinstance(one, bytes) else (one,) for one in of_metric)
+                reason = "" if worst.status is Status.OK else worst.reason
+                found[series] = Level(worst.run_id, worst.status, reason, told)
+    return found
 
-    def series(metric: str) -> Series:
-        return Series(case, first.uuid, first.model, metric, first.mode)
 
-    if worst.status is not Status.OK:
-        return {series(TIME): Level(number, worst.status, worst.reason)}
-    by_metric: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+def _held(replicas: Sequence[Record], values: Mapping[int, Mapping[str, float]]) -> dict[str, list[bytes | float]]:
+    """What each metric of a case has of each replica: a value, or a blob of samples."""
+    held: dict[str, list[bytes | float]] = defaultdict(list)
     for row in replicas:
-        if row.samples is not None:
-            by_metric[TIME].append(samples_of(row.samples, case))
-        elif row.median_s is not None:  # its samples were pruned
-            by_metric[TIME].append((row.median_s,))
+        time = row.median_s if row.samples is None else row.samples  # its samples may have been pruned
+        if time is not None:
+            held[TIME].append(time)
         if row.max_error is not None:
-            by_metric[MAX_ERROR].append((row.max_error,))
+            held[MAX_ERROR].append(row.max_error)
         for metric, value in values.get(row.id, {}).items():
-            by_metric[metric].append((value,))
-    return {series(metric): Level(number, Status.OK, "", tuple(held)) for metric, held in by_metric.items()}
+            held[metric].append(value)
+    return held
 
 
 def samples_of(blob: bytes, case: Case) -> tuple[float, ...]:

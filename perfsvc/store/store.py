@@ -274,8 +274,18 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         with transaction(self._engine, writes=False) as connection:
             return reading.levels(connection, run)
 
-    def expected(self, run: int) -> dict[Series, Level]:
+    def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
+        """Each of some series in the run that is named with it, as ``levels`` has it there; absent where it has none.
+
+        Nothing else of those runs is read.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return reading.levels_of(connection, runs)
+
+    def expected(self, run: int) -> dict[Series, int]:
         """What a run should have measured on its devices: all that the run before has a right result of.
+
+        Each comes with the run that has it.
 
         The run before is the newest earlier one of the same scope that finished and measured on the device: one without
         uncommitted changes, unless all have some. What that one left out for want of budget comes from the run before

@@ -144,6 +144,7 @@ def test_columns_are_of_all_runs_or_of_some(story):
     "ask",
     [
         lambda story, run: story.store.levels(run),
+        lambda story, run: story.store.levels_of(dict.fromkeys(story.store.levels(run), run)),
         lambda story, run: story.store.columns(),
         lambda story, run: story.store.runs(),
         lambda story, run: story.store.history(story.tiled.id),
@@ -154,7 +155,19 @@ def test_columns_are_of_all_runs_or_of_some(story):
         lambda story, run: story.store.noise(run),
         lambda story, run: story.store.left_out(run),
     ],
-    ids=["levels", "columns", "runs", "history", "baselines", "verdicts", "expected", "past", "noise", "left_out"],
+    ids=[
+        "levels",
+        "levels_of",
+        "columns",
+        "runs",
+        "history",
+        "baselines",
+        "verdicts",
+        "expected",
+        "past",
+        "noise",
+        "left_out",
+    ],
 )
 def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
     def grow(times):

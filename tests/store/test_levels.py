@@ -92,6 +92,35 @@ def test_where_a_former_name_was_given_anew_both_names_of_a_lineage_keep_theirs(
     assert {case.variant for _, case, _ in story.store.noise(run)} == {"tiled", "shared"}
 
 
+def test_of_some_series_each_level_is_that_of_its_own_run(story):
+    shared = replace(story.tiled, variant="shared", formerly=("tiled",))
+    first = story.run(story.tiled, story.naive)
+    second = story.run(shared, story.tiled)
+    third = story.begin()
+    story.put(third, shared, metrics={"overlap": 0.5}, max_error=1e-6)
+    story.put(third, story.naive, status=Status.WRONG, reason="off by one")
+    for one in (first, second, third):
+        held = story.store.levels(one)
+        assert story.store.levels_of(dict.fromkeys(held, one)) == held
+    heir, anew, naive = map(story.series, (shared, story.tiled, story.naive))
+    overlap = story.series(shared, metric="overlap")
+    asked = {overlap: third, naive: first, heir: first, anew: second}
+    assert list(story.store.levels_of(asked).items()) == [
+        (one, story.store.levels(run)[one]) for one, run in asked.items()
+    ]
+    assert story.store.levels_of({anew: first, naive: second, story.series(replace(shared, benchmark="none")): 1}) == {}
+
+
+def test_what_is_not_asked_for_is_not_read(story):
+    run = story.begin()
+    story.put(run, story.tiled, max_error=1e-6)
+    story.execute("UPDATE measurements SET samples = :samples", samples=b"damaged")
+    error = story.series(story.tiled, metric="max_error")
+    assert story.store.levels_of({error: run})[error].replicas == ((1e-6,),)
+    with pytest.raises(DatabaseError, match="a blob of samples of"):
+        story.store.levels_of({story.series(story.tiled): run})
+
+
 def test_values_of_axes_keep_their_types_and_order(story):
     case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
     run = story.run(case)

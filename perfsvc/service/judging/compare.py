@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, Cause, Judgement, Level, Series, Status, Verdict
+from perfsvc.model import MAX_ERROR, Cause, Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.judging import policy
 from perfsvc.service.judging.clocks import Levels, cycles_of
@@ -63,14 +63,15 @@ def judge_run(store: Store, run: int, *, threshold: judge.Asked, against: int | 
     levels_of = cache(store.levels)
     candidate = levels_of(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
-    baselines = _baselines(store, levels_of, measured, run)
+    baselines = store.levels_of(store.baselines(measured, run))
     if against is not None:
         pinned = {pin.series for pin in store.pins()}
         right = {one: level for one, level in levels_of(against).items() if level.status is Status.OK}
         chosen = [one for one in measured if one in right and one not in pinned and one.metric != MAX_ERROR]
         baselines |= {one: right[one] for one in chosen}
     limits = _thresholds(store, threshold)
-    judgements = judge.verdicts(store.expected(run) | baselines, candidate, threshold=limits)
+    others = {one: earlier for one, earlier in store.expected(run).items() if one not in baselines}
+    judgements = judge.verdicts(store.levels_of(others) | baselines, candidate, threshold=limits)
     return _with_causes(store, levels_of, judgements, limits)
 
 
@@ -79,18 +80,11 @@ def judge_quiet(store: Store, run: int, series: Iterable[Series], *, threshold: 
 
     By the rules, or each kind of device's default threshold, whatever a command was asked for.
     """
-    levels_of = cache(store.levels)
-    candidate = {one: levels_of(run)[one] for one in series if one in levels_of(run)}
+    candidate = store.levels_of(dict.fromkeys(series, run))
     if not candidate:
         return []
-    baselines = _baselines(store, levels_of, list(candidate), run)
+    baselines = store.levels_of(store.baselines(candidate, run))
     return judge.verdicts(baselines, candidate, threshold=_thresholds(store, judge.lasting(threshold)), every=True)
-
-
-def _baselines(store: Store, levels_of: Levels, series: Sequence[Series], run: int) -> dict[Series, Level]:
-    """The level that each series of a run is compared with, as far as it has one."""
-    found = store.baselines(series, run).items()
-    return {one: levels_of(earlier)[one] for one, earlier in found if one in levels_of(earlier)}
 
 
 def _with_causes(
