@@ -137,7 +137,10 @@ def _evidence(group: Sequence[Suspect]) -> str:
 def _back(store: Store, run: int, found: Doubts, threshold: judge.Asked) -> list[tuple[int, Series]]:
     """The series of standing findings that a run shows at their old levels, by the findings' numbers."""
     standing = store.findings()
-    usual = {one.series: one for one in judge_quiet(store, run, _left(standing), threshold=threshold)}
+    left = _left(standing)
+    if not left:
+        return []
+    usual = {one.series: one for one in judge_quiet(store, run, left, threshold=threshold)}
     told = {one.series: one.cause for one in store.verdicts(run)}  # measuring again has told more since
     moved = {
         one.series: replace(one, cause=told.get(one.series) or one.cause)
