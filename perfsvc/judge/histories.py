@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.judge.estimates import median
 from perfsvc.judge.shifts import SPIKED, WINDOWS, Floats, Ints, Sums
 
 LEARNING = 20
@@ -31,8 +30,9 @@ LEAST_SCALE = 3e-4
 TINY = 2.0**-300
 """What a deviation is at least, even of a level of zeros: one may divide by its square."""
 
-TOGETHER = 1000
-"""How many series are computed at a time: so many fit the processor's cache."""
+TOGETHER = 400
+"""How many series are computed at a time: what is in between then fits the processor's cache, and no allocation of it
+is so large that it goes back to the system each time, which makes a night of a series cost four times as much."""
 
 LENT = 50
 """The most degrees of freedom that the variance of one level lends to the next."""
@@ -52,16 +52,29 @@ class Histories:
     places that ends with the latest. Its values are kept in units of its scale, from its centre, cut off where spikes
     begin; both are estimated from the level itself.
 
+    Until they are, or until another level begins, they stay what they are. So all that nights will add to a level's
+    sums until then is worked out at once, and waits for its night.
+
     Args:
-        series: how many.
-        nights: how many there will be.
+        matrix: one finite value a series and night, shape (series, nights); NaN where a series was not measured.
+
+    Attributes:
+        values: of each place, shape (series, nights).
+        nights: in which each place was measured, shape (series, nights).
+        filled: how many places each series has tonight, shape (series,).
+        first: the first place of each series' level, shape (series,).
     """
 
-    def __init__(self, series: int, nights: int) -> None:
-        self.values = np.zeros((series, nights))
-        self.nights = np.zeros((series, nights), np.intp)
-        self.filled = np.zeros(series, np.intp)
-        self.first = np.zeros(series, np.intp)
+    def __init__(self, matrix: Floats) -> None:
+        series, nights = matrix.shape
+        measured = ~np.isnan(matrix)
+        rows, of_rows = np.nonzero(measured)
+        places = measured.cumsum(axis=1)[measured] - 1
+        self.values, self.nights = np.zeros((series, nights)), np.zeros((series, nights), np.intp)
+        self.values[rows, places], self.nights[rows, places] = matrix[measured], of_rows
+        self.filled, self.first = np.zeros(series, np.intp), np.zeros(series, np.intp)
+        self._measured = np.ascontiguousarray(measured.T)
+        self._filled = self._measured.cumsum(axis=0)
         self._due = np.full(series, LEARNING)
         self._learned = np.zeros(series, bool)
         self._center, self._scale = np.zeros(series), np.ones(series)
@@ -70,72 +83,72 @@ class Histories:
         # Of a level only differences of sums are used, so that they may begin anywhere.
         self._sums, self._squares = np.zeros((series, nights + 1)), np.zeros((series, nights + 1))
 
+    def add(self, night: int) -> None:
+        """Adds a night; a series learns what it can from it only after it has been judged: see ``learn``."""
+        self.filled = self._filled[night]
+
     def forget(self, rows: Ints) -> None:
-        """A segment begins: nothing of the nights before counts."""
+        """A segment begins after the latest night of some series: nothing of the nights before counts."""
         self.first[rows] = self.filled[rows]
         self._due[rows] = self.filled[rows] + LEARNING
         self._learned[rows] = False
         self._prior[rows] = self._lent[rows] = 0.0
 
-    def add(self, rows: Ints, values: Floats, night: int) -> Ints:
-        """Adds tonight's values of some series; returns those that have learned enough to be judged.
+    def judged(self, night: int) -> Ints:
+        """The series that a night measured and that have learned enough to be judged."""
+        return np.flatnonzero(self._measured[night] & self._learned)
 
-        A series learns what it can from a night only after it has been judged: see ``learn``.
-        """
-        places = self.filled[rows]
-        self.values[rows, places] = values
-        self.nights[rows, places] = night
-        units = self._units(rows, values)
-        self._sums[rows, places + 1] = self._sums[rows, places] + units
-        self._squares[rows, places + 1] = self._squares[rows, places] + units * units
-        self.filled[rows] = places + 1
-        return rows[self._learned[rows]]
-
-    def learn(self, rows: Ints) -> None:
+    def learn(self) -> Ints:
         """Takes the centre, scale and skewness anew of those series whose level has grown enough since the last time.
 
         And of those that had a spike: one that is ``PAST`` nights ago and was not the beginning of anything.
+
+        Returns:
+            Which series they are.
         """
-        rows = rows[(self._due[rows] <= self.filled[rows]) | self._had_a_spike(rows)]
+        rows = np.flatnonzero(self._due <= self.filled)
         for begin in range(0, rows.size, TOGETHER):
             self._estimate(rows[begin : begin + TOGETHER])
-        if rows.size:
-            nights = self.filled[rows] - self.first[rows]
-            self._due[rows] = self.first[rows] + np.maximum(nights + 3, (GROWTH * nights).astype(np.intp))
-            self._learned[rows] = True
+        self._learned[rows] = True
+        return rows
 
-    def _had_a_spike(self, rows: Ints) -> NDArray[np.bool_]:
-        """Which series have had their first spike ``PAST`` nights ago."""
-        ago = self.filled[rows] - 1 - PAST
-        known = self._learned[rows] & (ago >= self.first[rows] + LEARNING) & (self._cut[rows] > CUT_SPIKED)
-        distance = np.abs(self.values[rows, np.maximum(ago, 0)] - self._center[rows])
-        spiked: NDArray[np.bool_] = known & (distance > SPIKE * self._scale[rows])
-        return spiked
+    def ahead(self, rows: Ints) -> tuple[Ints, Ints]:
+        """The nights from tomorrow on that some series will be judged on by what is known of them tonight.
 
-    def restart(self, row: int, place: int, around: float | None) -> None:
-        """A new level of one series begins at a place; it borrows the variance of the one before until it has its own.
+        Returns:
+            The series of each such night, and how many places that will have then; both of shape (nights,).
+        """
+        many = np.maximum(np.minimum(self._due[rows], self._filled[-1, rows]) - self.filled[rows], 0)
+        begins = np.repeat(self.filled[rows] - (many.cumsum() - many), many)
+        return np.repeat(rows, many), begins + np.arange(1, begins.size + 1)
+
+    def restart(self, rows: Ints, places: Ints, around: Floats | None) -> None:
+        """New levels of some series begin; they borrow the variance of the ones before until they have their own.
 
         Args:
-            row: the series.
-            place: of the first night of the new level.
-            around: the sum of squares (in units) that the change leaves unexplained in the level that ends; None where
-                that level is no better than the ones before, whose variance is then kept.
+            rows: the series.
+            places: of the first night of each new level.
+            around: the sum of squares (in units) that each change leaves unexplained in the level that ends, shape
+                (rows,); None where those levels are no better than the ones before, whose variance is then kept.
         """
-        freedom, variance = self._prior[row], 1.0
+        freedom, variance = self._prior[rows], np.ones(rows.size)
         if around is not None:
-            freedom += self.filled[row] - self.first[row] - 2
-            variance = max((around + self._lent[row]) / freedom, self._least[row])
-        self._scale[row] = max(self._scale[row] * np.sqrt(variance), TINY)
-        self._least[row] /= variance
-        self._prior[row] = self._lent[row] = min(freedom, LENT)
-        self.first[row] = place
-        self._center[row] = median(self.level(row))
-        self._due[row] = self.first[row] + LEARNING
-        self._sum_up(row, place, self.units(row))
+            freedom += self.filled[rows] - self.first[rows] - 2
+            variance = np.maximum((around + self._lent[rows]) / freedom, self._least[rows])
+        self._scale[rows] = np.maximum(self._scale[rows] * np.sqrt(variance), TINY)
+        self._least[rows] /= variance
+        self._prior[rows] = self._lent[rows] = np.minimum(freedom, LENT)
+        self.first[rows] = places
+        self._due[rows] = places + LEARNING
+        begin, end = int(places.min()), int(self.filled[rows].max())
+        ordered = np.sort(np.where(self._inside(rows, begin, end), self.values[rows, begin:end], np.inf), axis=1)
+        count, each = self.filled[rows] - places, np.arange(rows.size)
+        self._center[rows] = (ordered[each, (count - 1) // 2] + ordered[each, count // 2]) / 2
+        self._sum_up(rows, begin, self.in_units(rows, self.values[rows, begin : self._due[rows].max()]))
 
-    def sums(self, rows: Ints) -> Sums:
-        """The sums of the levels of some series."""
-        ends, first = self.filled[rows], self.first[rows]
+    def sums(self, rows: Ints, ends: Ints) -> Sums:
+        """The sums of the levels of some series up to some number of places, each of shape (rows,)."""
+        first = self.first[rows]
         total = self._sums[rows, ends]
         width = self._sums.shape[1]  # of the flat array it is twice as fast
         until = np.take(self._sums, rows * width + ends - WINDOWS[:, None], mode="clip")
@@ -149,9 +162,9 @@ class Histories:
             least=self._least[rows],
         )
 
-    def latest(self, rows: Ints) -> Floats:
-        """The latest nights of some series in units, the last one first, shape (SPIKED, series)."""
-        places = np.maximum(self.filled[rows] - 1 - np.arange(SPIKED)[:, None], 0)
+    def latest(self, rows: Ints, ends: Ints) -> Floats:
+        """The last of some number of nights of some series in units, the latest first, shape (SPIKED, series)."""
+        places = np.maximum(ends - 1 - np.arange(SPIKED)[:, None], 0)
         return self._units(rows, self.values[rows, places])
 
     def skew(self, rows: Ints) -> Floats:
@@ -162,19 +175,16 @@ class Histories:
         """The autocorrelation of some series from night to night beyond what is chance, shape (series,)."""
         return self._persistence[rows]
 
-    def level(self, row: int) -> Floats:
-        """The values of the present level of one series, shape (nights,)."""
-        return self.values[row, self.first[row] : self.filled[row]]
+    def last(self, rows: Ints, many: int) -> Floats:
+        """The values of the latest nights of some series, shape (rows, many)."""
+        found: Floats = self.values[rows[:, None], self.filled[rows, None] + np.arange(-many, 0)]
+        return found
 
-    def units(self, row: int) -> Floats:
-        """The same, in units of its scale."""
-        return self.in_units(row, self.level(row))
+    def in_units(self, rows: Ints, values: Floats) -> Floats:
+        """Values of some series in units of their present scales, shape (rows, nights)."""
+        return self._units((rows, None), values)
 
-    def in_units(self, row: int, values: Floats) -> Floats:
-        """Values of one series in units of its present scale, shape (nights,)."""
-        return self._units(row, values)
-
-    def _units(self, series: int | Ints | tuple[Ints, None], values: Floats) -> Floats:
+    def _units(self, series: Ints | tuple[Ints, None], values: Floats) -> Floats:
         """Values in units of their series' scales; ``series`` is an index that gives these the values' axes."""
         cut = self._cut[series]
         with np.errstate(over="ignore"):  # far beyond the cut is the cut
@@ -182,37 +192,59 @@ class Histories:
         found: Floats = np.minimum(np.maximum(units, -cut), cut)
         return found
 
+    def _inside(self, rows: Ints, begin: int, end: int) -> NDArray[np.bool_]:
+        """Which of some places are of the levels of some series, shape (rows, places)."""
+        places = np.arange(begin, end)
+        return (places >= self.first[rows, None]) & (places < self.filled[rows, None])
+
     def _estimate(self, rows: Ints) -> None:
-        begin, end = self.first[rows].min(), self.filled[rows].max()
-        values, places = self.values[rows, begin:end], np.arange(begin, end)
-        inside = (places >= self.first[rows, None]) & (places < self.filled[rows, None])
-        center, scale = center_and_scale(values, inside)
+        begin, end = int(self.first[rows].min()), int(self.filled[rows].max())
+        inside = self._inside(rows, begin, end)
+        center, scale = center_and_scale(self.values[rows, begin:end], inside)
         # A level of zeros, or next to it, has no scale of its own: whatever is not there then lies beyond the cut.
         least = LEAST_SCALE * np.abs(center)
         least = np.where(least == 0, TINY, least)
         scale = np.maximum(scale, least)
-        beyond = (np.abs(values - center[:, None]) > SPIKE * scale[:, None]) & inside
         self._center[rows], self._scale[rows] = center, scale
-        self._cut[rows] = np.where(beyond.any(axis=1), CUT_SPIKED, CUT)
         self._least[rows] = np.maximum(least / scale, TINY) ** 2
         self._prior[rows] = self._lent[rows] = 0.0  # it has nights enough of its own
-        units = np.where(inside, self._units((rows, None), values), 0.0)
-        offsets, count = offsets_of(units, inside)
+        units = self._until_due(rows, begin)
+        offsets, count = offsets_of(units[:, : end - begin], inside)
         self._skew[rows], self._persistence[rows] = skewness(offsets, count), persistence(offsets, count)
         self._sum_up(rows, begin, units)
 
-    def _sum_up(self, rows: int | Ints, begin: int, units: Floats) -> None:
-        """Brings the sums of one series or some into line with their units from a place on, 0 outside of their levels.
+    def _until_due(self, rows: Ints, begin: int) -> Floats:
+        """Settles where some series are cut off and when they are taken anew; returns their units until then.
+
+        Args:
+            rows: the series.
+            begin: the place of which the units are the first, shape (rows, nights).
+        """
+        first, filled = self.first[rows], self.filled[rows]
+        nights = filled - first
+        due = first + np.maximum(nights + 3, (GROWTH * nights).astype(np.intp))
+        values = self.values[rows, begin : due.max()]
+        beyond = np.abs(values - self._center[rows, None]) > SPIKE * self._scale[rows, None]
+        beyond &= np.arange(begin, begin + values.shape[1]) >= first[:, None]
+        spike = np.where(beyond.any(axis=1), begin + beyond.argmax(axis=1), due)
+        spiked = spike < filled
+        self._cut[rows] = np.where(spiked, CUT_SPIKED, CUT)
+        self._due[rows] = np.where(spiked, due, np.minimum(due, spike + PAST + 1))
+        return self._units((rows, None), values)
+
+    def _sum_up(self, rows: Ints, begin: int, units: Floats) -> None:
+        """Brings the sums of some series into line with their units from a place on, 0 before their levels.
 
         Args:
             rows: which series.
             begin: the place.
-            units: shape (nights,) of one, (series, nights) of some.
+            units: shape (rows, nights).
         """
-        after = slice(begin + 1, begin + 1 + units.shape[-1])
+        nights = units.shape[1]
+        units = np.where(np.arange(begin, begin + nights) >= self.first[rows, None], units, 0.0)
         for sums, terms in ((self._sums, units), (self._squares, units * units)):
             sums[rows, begin] = 0.0
-            sums[rows, after] = np.cumsum(terms, axis=-1)
+            sums[rows, begin + 1 : begin + 1 + nights] = np.cumsum(terms, axis=1)
 
 
 def center_and_scale(values: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
@@ -236,8 +268,10 @@ def center_and_scale(values: Floats, inside: NDArray[np.bool_]) -> tuple[Floats,
     squares = offsets * offsets
     scale = np.sqrt(squares.sum(axis=1) / (count - 1))
     for _ in range(6):
-        cut = CUT * scale[:, None]
+        cut, before = CUT * scale[:, None], scale
         scale = np.sqrt(np.minimum(squares, cut * cut).sum(axis=1) / (count - 1))
+        if (scale == before).all():  # it would be for ever
+            break
     return center, scale
 
 

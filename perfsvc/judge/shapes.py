@@ -1,6 +1,5 @@
 """What a change looks like: a step, a trend, or another mix of two states."""
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -8,8 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.judge.estimates import mean
-from perfsvc.judge.shifts import Floats
+from perfsvc.judge.shifts import Floats, Ints
 
 Kind = Literal["step", "trend", "mode"]
 Direction = Literal["slower", "faster"]
@@ -52,48 +50,55 @@ class Change:
     lead: float
 
 
-def change_in(values: Floats, units: Floats, *, surely: bool = False) -> Change:
-    """The likeliest change in the nights of a level.
+def changes_in(values: Floats, units: Floats, *, surely: bool = False) -> list[Change]:
+    """The likeliest change in the nights of each of some levels that are equally long.
 
     Args:
-        values: as measured, shape (nights,), four or more.
-        units: the same, in units of the level's scale, with spikes cut off.
+        values: as measured, shape (levels, nights), four nights or more.
+        units: the same, in units of each level's scale, with spikes cut off.
         surely: a trend is called one only where it explains far more than a step.
 
     Source:
         A step against a hinge by what each explains, both having one place, one height and one level: D. V. Hinkley
         (1971), Inference in two-phase regression, J. Am. Stat. Assoc. 66.
     """
-    place, around, by_step = split(units)
+    place, around, by_step, rise = split(units)
     begin, by_ramp = ramp(units)
-    direction: Direction = "slower" if mean(units[place:]) > mean(units[:place]) else "faster"
-    lead = (by_ramp - by_step) * units.size / 2 / max(around, LEAST_AROUND)
-    if is_mix(values, place):
-        return Change(place, "mode", direction, around, lead=0.0)
-    if lead > (SURELY if surely else LIKELY):
-        return Change(begin, "trend", direction, around + by_step - by_ramp, lead)
-    return Change(place, "step", direction, around, lead)
+    lead = (by_ramp - by_step) * units.shape[1] / 2 / np.maximum(around, LEAST_AROUND)
+    mixed = are_mixes(values, place)
+    drifts = ~mixed & (lead > (SURELY if surely else LIKELY))
+    columns = (
+        np.where(drifts, begin, place),
+        np.where(mixed, "mode", np.where(drifts, "trend", "step")),
+        np.where(rise > 0, "slower", "faster"),
+        np.where(drifts, around + by_step - by_ramp, around),
+        np.where(mixed, 0.0, lead),
+    )
+    return [Change(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def split(units: Floats) -> tuple[int, float, float]:
-    """Where a step in a level is likeliest: the place of its first night, the variance around it and what it explains.
+def split(units: Floats) -> tuple[Ints, Floats, Floats, Floats]:
+    """Where a step in each level is likeliest, the variance around it, what it explains, and how high it is.
 
     Two nights on either side at least.
 
     Args:
-        units: the values of the level, shape (nights,), four or more.
+        units: the values of the levels, shape (levels, nights), four nights or more.
 
     Returns:
-        The place; the sum of squares around the two means; by how much that is less than around one.
+        The place of its first night; the sum of squares around the two means; by how much that is less than around one;
+        the second mean less the first. Each of shape (levels,).
     """
-    before, after = _sides(units.size)
-    head = units.cumsum()[1:-2]
-    difference = (np.add.reduce(units) - head) / after - head / before
-    explained = difference * difference * before * after / units.size
-    best = int(explained.argmax())
-    offsets = units - mean(units)
-    around = float(np.add.reduce(offsets * offsets) - explained[best])
-    return best + 2, max(around, 0.0), float(explained[best])
+    nights = units.shape[1]
+    before, after = _sides(nights)
+    head = units.cumsum(axis=1)[:, 1:-2]
+    total = np.add.reduce(units, axis=1, keepdims=True)
+    difference = (total - head) / after - head / before
+    explained = difference * difference * before * after / nights
+    best, each = explained.argmax(axis=1), np.arange(len(units))
+    offsets = units - total / nights
+    around = np.add.reduce(offsets * offsets, axis=1) - explained[each, best]
+    return best + 2, np.maximum(around, 0.0), explained[each, best], difference[each, best]
 
 
 @cache
@@ -103,24 +108,23 @@ def _sides(count: int) -> tuple[Floats, Floats]:
     return before, count - before
 
 
-def ramp(units: Floats) -> tuple[int, float]:
+def ramp(units: Floats) -> tuple[Ints, Floats]:
     """Where a trend that lasts until the latest night most likely began, and what it explains of the squares.
 
     Args:
-        units: the values of the level, shape (nights,).
+        units: the values of some levels, shape (levels, nights).
 
     Returns:
-        The place of the first night that lies beyond the level; the sum of squares that the trend explains, 0 where
-        the level is too short for one.
+        The place of the first night that lies beyond each level; the sum of squares that the trend explains, 0 where
+        the levels are too short for one. Both of shape (levels,).
     """
-    if units.size <= LEAST_RAMP:
-        return 0, 0.0
-    squares = _squares_of_ramps(units.size)
-    offsets = units - mean(units)
-    along = offsets[::-1].cumsum().cumsum()[: LEAST_RAMP - 2 : -1]
-    explained = along * along / squares
-    best = int(explained.argmax())
-    return best, float(explained[best])
+    levels, nights = units.shape
+    if nights <= LEAST_RAMP:
+        return np.zeros(levels, np.intp), np.zeros(levels)
+    offsets = units - np.add.reduce(units, axis=1, keepdims=True) / nights
+    along = offsets[:, ::-1].cumsum(axis=1).cumsum(axis=1)[:, : LEAST_RAMP - 2 : -1]
+    explained = along * along / _squares_of_ramps(nights)
+    return explained.argmax(axis=1), explained.max(axis=1)
 
 
 @cache
@@ -132,37 +136,36 @@ def _squares_of_ramps(count: int) -> Floats:
     return squares
 
 
-def is_mix(values: Floats, place: int) -> bool:
-    """Whether the nights before and after a change are of the same two states, only mixed otherwise.
+def are_mixes(values: Floats, places: Ints) -> NDArray[np.bool_]:
+    """In which levels the nights before and after a change are of the same two states, only mixed otherwise.
 
     So it is where all nights together fall into two groups that lie well apart, and at least one side has nights of
     both. A step has each state on a side of its own.
 
     Args:
-        values: as measured, shape (nights,), four or more.
-        place: of the first night after the change.
+        values: as measured, shape (levels, nights), four nights or more.
+        places: of the first night after each level's change, shape (levels,).
 
     Source:
         The two groups are those of the largest variance between them: N. Otsu (1979), A threshold selection method from
         gray-level histograms, IEEE Trans. Syst. Man Cybern. 9(1).
     """
-    limit = _between_groups(values)
-    if limit is None:
-        return False
-    high = values > limit
-    return _has_both(high[:place]) or _has_both(high[place:])
+    high = values > _between_groups(values)[:, None]
+    after = np.arange(values.shape[1]) >= places[:, None]
+    return _have_both(high, ~after) | _have_both(high, after)
 
 
-def _between_groups(values: Floats) -> float | None:
-    """A value between the two groups that some values fall into; None where they are one."""
-    ordered = np.sort(values)
-    place, around, _ = split(ordered)
-    low, high = ordered[:place], ordered[place:]
-    if mean(high) - mean(low) <= 2 * APART * math.sqrt(around / ordered.size):
-        return None
-    return float(low[-1] / 2 + high[0] / 2)
+def _between_groups(values: Floats) -> Floats:
+    """A value between the two groups that the values of each level fall into; infinite where they are one."""
+    ordered = np.sort(values, axis=1)
+    place, around, _, apart = split(ordered)
+    each = np.arange(len(values))
+    limit = ordered[each, place - 1] / 2 + ordered[each, place] / 2
+    return np.where(apart > 2 * APART * np.sqrt(around / values.shape[1]), limit, np.inf)
 
 
-def _has_both(states: NDArray[np.bool_]) -> bool:
-    highs = int(np.count_nonzero(states))
-    return min(highs, states.size - highs) >= max(2, LEAST_SHARE * states.size)
+def _have_both(states: NDArray[np.bool_], side: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which levels have enough nights of both states on a side of their change."""
+    highs, nights = np.count_nonzero(states & side, axis=1), np.count_nonzero(side, axis=1)
+    found: NDArray[np.bool_] = np.minimum(highs, nights - highs) >= np.maximum(2, LEAST_SHARE * nights)
+    return found

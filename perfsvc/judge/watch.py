@@ -115,12 +115,11 @@ def _watched(
     if np.isinf(matrix).any():
         raise ValueError("a value is infinite: a night without a measurement is NaN")
     begins = _begins(matrix, segments)
-    series, nights = matrix.shape
-    watcher = Watcher(series, nights, believed)
-    for night, values in enumerate(_in_range(matrix).T):
+    watcher = Watcher(_in_range(matrix), believed)
+    for night in range(matrix.shape[1]):
         if (begun := np.flatnonzero(begins[:, night])).size:
-            watcher.forget(begun)
-        watcher.see(night, values)
+            watcher.forget(night, begun)
+        watcher.see(night)
     return watcher.alerts
 
 

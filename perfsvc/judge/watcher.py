@@ -1,15 +1,15 @@
 """The watch over many series: what each night adds, what is raised, and the level that follows."""
 
-import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.judge.estimates import median
 from perfsvc.judge.histories import TOGETHER, Histories
-from perfsvc.judge.shapes import SURELY, Change, Direction, Kind, change_in
+from perfsvc.judge.shapes import SURELY, Change, Direction, Kind, changes_in
 from perfsvc.judge.shifts import Floats, Ints, may_reach, scores
 
 LEAST_SCORE = 11.1
@@ -21,8 +21,11 @@ LEAST_GROWTH = 0.03
 LATEST = 3
 """How many nights of a trend the next level begins with."""
 
-LOOKS = frozenset({2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 100})
+LOOKS = (2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 100)
 """After how many nights a step that was raised is looked at again: it may turn out to be the beginning of a trend."""
+
+NEVER = -1
+"""Instead of how many nights there must be until a series is looked at again."""
 
 CERTAIN = 8.0
 """By how much better a step must explain a change than a trend before nobody looks again, as a log-likelihood."""
@@ -53,88 +56,137 @@ class _Doubt:
     raised: int
 
 
+_NONE: Ints = np.zeros(0, np.intp)
+
+
 class Watcher:
     """Watches many series, a night at a time.
 
     Args:
-        series: how many.
-        nights: how many there will be.
+        matrix: one finite value a series and night, shape (series, nights); NaN where a series was not measured.
         believed: which of some series (their rows) with some scores are believed to have changed.
     """
 
-    def __init__(self, series: int, nights: int, believed: Callable[[Ints, Floats], NDArray[np.bool_]]) -> None:
+    def __init__(self, matrix: Floats, believed: Callable[[Ints, Floats], NDArray[np.bool_]]) -> None:
+        series, nights = matrix.shape
         self.alerts: list[list[Alert]] = [[] for _ in range(series)]
-        self._histories = Histories(series, nights)
+        self._histories = Histories(matrix)
         self._believed = believed
+        self._scores = np.zeros((nights, series))
+        """Of each night and series, by what is known tonight of those to come; see ``_scored``."""
         self._doubts: dict[int, _Doubt] = {}
+        self._look = np.full(series, NEVER)
+        """At how many places each series with a doubt is looked at again."""
         self._raised_at: dict[int, float] = {}
         """The value at which a trend was raised."""
 
-    def forget(self, rows: Ints) -> None:
-        """A segment begins in some series."""
+    def forget(self, night: int, rows: Ints) -> None:
+        """A segment begins with a night in some series."""
         self._histories.forget(rows)
-        for row in rows:
-            self._doubts.pop(int(row), None)
-            self._raised_at.pop(int(row), None)
+        self._scores[night:, rows] = 0.0
+        for row in rows.tolist():
+            self._believe(row)
+            self._raised_at.pop(row, None)
 
-    def see(self, night: int, values: Floats) -> None:
-        """Adds a night, shape (series,), judges it, raises what is believed, and only then learns from it."""
-        measured = np.flatnonzero(~np.isnan(values))
-        judged = self._histories.add(measured, values[measured], night)
-        doubted = [row for row in self._doubts if not math.isnan(values[row])]
-        changed = judged[self._believed(judged, self._scores(judged))].tolist()
-        for row in changed:
-            self._changed(row, night)
-        for row in set(doubted).difference(changed):
-            self._doubted(row, night)
-        self._histories.learn(measured)
+    def see(self, night: int) -> None:
+        """Adds a night, judges it, raises what is believed, and only then learns from it."""
+        self._histories.add(night)
+        changed = self._believe_in(night)
+        if changed.size:
+            self._changed(changed, night)
+        doubted = np.flatnonzero(self._look == self._histories.filled)
+        if doubted.size:
+            self._doubted(doubted, night)
+        learned = self._histories.learn()
+        if learned.size:
+            self._look_ahead(learned)
 
-    def _scores(self, rows: Ints) -> Floats:
-        """The score of the likeliest window of each series, shape (rows,); 0 where it cannot reach ``LEAST_SCORE``."""
-        found = np.zeros(rows.size)
+    def _look_ahead(self, rows: Ints) -> None:
+        """Scores the nights to come of series of which something new is known, as long as nothing else is."""
+        nights_of, (rows, ends) = self._histories.nights, self._histories.ahead(rows)
         for begin in range(0, rows.size, TOGETHER):
-            some = rows[begin : begin + TOGETHER]
-            found[begin : begin + TOGETHER] = self._scores_of(some)
-        return found
+            some = slice(begin, begin + TOGETHER)
+            self._scores[nights_of[rows[some], ends[some] - 1], rows[some]] = self._scored(rows[some], ends[some])
 
-    def _scores_of(self, rows: Ints) -> Floats:
-        found, histories = np.zeros(rows.size), self._histories
-        sums = histories.sums(rows)
+    def _scored(self, rows: Ints, ends: Ints) -> Floats:
+        """The score of the likeliest window of some nights, shape (rows,); 0 where it cannot reach ``LEAST_SCORE``.
+
+        Args:
+            rows: the series of each night.
+            ends: how many places that has then.
+        """
+        histories, found = self._histories, np.zeros(rows.size)
+        sums = histories.sums(rows, ends)
         hopeful = may_reach(sums, LEAST_SCORE)
         if hopeful.any():
             some = rows[hopeful]
-            latest, skew, persistence = (of(some) for of in (histories.latest, histories.skew, histories.persistence))
-            found[hopeful] = scores(sums.of(hopeful), latest, skew, persistence).max(axis=0)
+            latest = histories.latest(some, ends[hopeful])
+            shape = histories.skew(some), histories.persistence(some)
+            found[hopeful] = scores(sums.of(hopeful), latest, *shape).max(axis=0)
         return found
 
-    def _changed(self, row: int, night: int) -> None:
-        """Raises what a series shows whose level has changed, and begins the next level.
+    def _believe_in(self, night: int) -> Ints:
+        """The series that are believed to have changed, by their scores of a night."""
+        found = self._scores[night]
+        if found.max(initial=0.0) < LEAST_SCORE:
+            return _NONE
+        judged = self._histories.judged(night)
+        return judged[self._believed(judged, found[judged])]
+
+    def _changes(self, rows: Ints, first: Ints, *, surely: bool = False) -> list[tuple[int, Change]]:
+        """The likeliest change of each series from a place on: those with equally many nights since at once."""
+        histories = self._histories
+        found: list[tuple[int, Change]] = []
+        nights = histories.filled[rows] - first
+        for many in np.unique(nights).tolist():
+            some = rows[nights == many]
+            values = histories.last(some, many)
+            found += zip(
+                some.tolist(), changes_in(values, histories.in_units(some, values), surely=surely), strict=True
+            )
+        return found
+
+    def _changed(self, rows: Ints, night: int) -> None:
+        """Raises what series show whose levels have changed, and begins the next levels.
 
         A trend that goes on after it was raised is followed, and raised again whenever it has added ``LEAST_GROWTH``.
         """
         histories = self._histories
-        first, end = int(histories.first[row]), int(histories.filled[row])
-        change = change_in(histories.level(row), histories.units(row))
-        if not self._goes_on(row, change):
-            doubt = self._doubts.get(row)
-            since = doubt.first if doubt and change.direction == self.alerts[row][-1].direction else first
-            self._raise(row, first, night, change)
-            if change.kind == "step" and change.lead > -CERTAIN:
-                self._doubts[row] = _Doubt(since, end)
-        histories.restart(row, end - LATEST if change.kind == "trend" else first + change.place, change.around)
+        found = self._changes(rows, histories.first[rows])
+        places = []
+        for row, change in found:
+            first, end = int(histories.first[row]), int(histories.filled[row])
+            places.append(end - LATEST if change.kind == "trend" else first + change.place)
+            if not self._goes_on(row, change):
+                doubt = self._doubts.get(row)
+                since = doubt.first if doubt and change.direction == self.alerts[row][-1].direction else first
+                self._raise(row, first, night, change)
+                if change.kind == "step" and change.lead > -CERTAIN:
+                    self._doubts[row] = _Doubt(since, end)
+                    self._look[row] = end + LOOKS[0]
+        self._restart([row for row, _ in found], places, np.array([change.around for _, change in found]))
 
-    def _doubted(self, row: int, night: int) -> None:
-        """Raises a trend where a step that was raised has turned out to have been one."""
-        doubt, end = self._doubts[row], int(self._histories.filled[row])
-        if end - doubt.raised not in LOOKS:
-            return
-        level = self._histories.values[row, doubt.first : end]
-        change = change_in(level, self._histories.in_units(row, level), surely=True)
-        if change.kind == "trend" and change.direction == self.alerts[row][-1].direction:
-            self._raise(row, doubt.first, night, change)
-            self._histories.restart(row, end - LATEST, None)
-        elif change.lead < -CERTAIN or end - doubt.raised == max(LOOKS):
-            del self._doubts[row]
+    def _doubted(self, rows: Ints, night: int) -> None:
+        """Raises trends where steps that were raised have turned out to have been some."""
+        filled, drifting = self._histories.filled, []
+        first = np.array([self._doubts[row].first for row in rows.tolist()])
+        for row, change in self._changes(rows, first, surely=True):
+            doubt, end = self._doubts[row], int(filled[row])
+            if change.kind == "trend" and change.direction == self.alerts[row][-1].direction:
+                self._raise(row, doubt.first, night, change)
+                drifting.append(row)
+            elif change.lead < -CERTAIN or end - doubt.raised == LOOKS[-1]:
+                self._believe(row)
+            else:
+                self._look[row] = doubt.raised + LOOKS[bisect_right(LOOKS, end - doubt.raised)]
+        if drifting:
+            self._restart(drifting, filled[drifting] - LATEST, None)
+
+    def _restart(self, rows: Sequence[int], places: ArrayLike, around: Floats | None) -> None:
+        """New levels begin; see ``Histories.restart``."""
+        again = np.array(rows)
+        self._histories.restart(again, np.asarray(places), around)
+        self._look_ahead(again)
 
     def _goes_on(self, row: int, change: Change) -> bool:
         """Whether a change is no more than the trend that was raised last."""
@@ -144,12 +196,17 @@ class Watcher:
         return abs(self._now(row) - before) < LEAST_GROWTH * abs(before)
 
     def _raise(self, row: int, first: int, night: int, change: Change) -> None:
-        self._doubts.pop(row, None)
+        self._believe(row)
         self._raised_at.pop(row, None)
         if change.kind == "trend":
             self._raised_at[row] = self._now(row)
         index = int(self._histories.nights[row, first + change.place])
         self.alerts[row].append(Alert(index, night, change.kind, change.direction))
+
+    def _believe(self, row: int) -> None:
+        """Doubts a step no longer."""
+        self._doubts.pop(row, None)
+        self._look[row] = NEVER
 
     def _now(self, row: int) -> float:
         end = self._histories.filled[row]

@@ -32,12 +32,11 @@ seeds = st.integers(0, 2**32)
 
 def filled(series: np.ndarray) -> Histories:
     """Histories that have seen some nights, shape (series, nights)."""
-    histories = Histories(*series.shape)
-    rows = np.arange(len(series))
-    for night, values in enumerate(series.T):
-        histories.add(rows, values, night)
+    histories = Histories(series)
+    for night in range(series.shape[1]):
+        histories.add(night)
         if night < series.shape[1] - 1:  # a night is judged before it is learned from
-            histories.learn(rows)
+            histories.learn()
     return histories
 
 
@@ -84,9 +83,9 @@ def test_scores_are_students_of_every_window(seed: int, nights: int, step: float
     series[generator.random(series.shape) < spikes] *= 1.1
     histories, rows = filled(series), np.arange(3)
     skew, persistence = histories.skew(rows), histories.persistence(rows)
-    fast = scores(histories.sums(rows), histories.latest(rows), skew, persistence)
-    for row in rows:
-        units = histories.units(row)
+    ends = histories.filled
+    fast = scores(histories.sums(rows, ends), histories.latest(rows, ends), skew, persistence)
+    for row, units in enumerate(histories.in_units(rows, series)):
         for place, window in enumerate(WINDOWS):
             expected = naive_score(units, window, skew[row], persistence[row])
             assert fast[place, row] == pytest.approx(expected, abs=0.02, rel=0.01)
@@ -98,8 +97,9 @@ def test_what_is_said_to_be_hopeless_is(seed: int, nights: int, step: float) -> 
     series = 1 + 0.01 * np.random.default_rng(seed).standard_normal((20, nights))
     series[:, -5:] += step
     histories, rows = filled(series), np.arange(20)
-    sums = histories.sums(rows)
-    reached = scores(sums, histories.latest(rows), histories.skew(rows), histories.persistence(rows)).max(axis=0)
+    ends = histories.filled
+    sums = histories.sums(rows, ends)
+    reached = scores(sums, histories.latest(rows, ends), histories.skew(rows), histories.persistence(rows)).max(axis=0)
     for least in (4.0, 8.0, 11.0):
         assert (may_reach(sums, least) | (reached < least)).all()
 
@@ -113,12 +113,13 @@ def test_a_split_and_a_ramp_explain_what_least_squares_explain(seed: int, nights
         residuals = units - design @ np.linalg.lstsq(design, units)[0]
         return float(((units - units.mean()) ** 2).sum() - (residuals**2).sum())
 
-    place, around, by_step = split(units)
+    (place,), (around,), (by_step,), (rise,) = split(units[None])
     steps = {at: explained(np.arange(nights) >= at) for at in range(2, nights - 1)}
     assert by_step == pytest.approx(max(steps.values()))
     assert steps[place] == pytest.approx(by_step)
     assert around == pytest.approx(((units - units.mean()) ** 2).sum() - by_step)
-    begin, by_ramp = ramp(units)
+    assert rise == pytest.approx(units[place:].mean() - units[:place].mean())
+    (begin,), (by_ramp,) = ramp(units[None])
     if nights > 8:
         ramps = {at: explained(np.maximum(np.arange(nights) - at + 1, 0)) for at in range(nights - 7)}
         assert by_ramp == pytest.approx(max(ramps.values()))
