@@ -43,36 +43,40 @@ class InProcessWorker:
     """A ``perfsvc.measure.workers.Worker`` that does in its methods what a process does between its messages.
 
     Attributes:
-        socket: holds a byte for each message that was not heard yet.
+        socket: never tells of anything, for what it says it has said by then.
         died_with_server: False, for there is nothing that could die but the run.
     """
 
     def __init__(self) -> None:
         self.died_with_server = False
-        self.socket, self._bell = socket.socketpair()
+        self.socket, self._silent = socket.socketpair()
         self._said: deque[Ready | Refused | Measured] = deque()
         self._bench: Bench | None = None
         self._held = contextlib.ExitStack()
+
+    @property
+    def spoken(self) -> bool:
+        """Whether there is a message that was not heard yet."""
+        return bool(self._said)
 
     def open(self, device: DeviceInfo, instruments: bytes) -> None:
         """Opens a fake device."""
         try:
             self._bench = self._held.enter_context(Bench(_open_fake(device, instruments)))
         except PerfsvcError as error:
-            self._say(Refused(error.what, error.cure))
+            self._said.append(Refused(error.what, error.cure))
         else:
-            self._say(Ready(self._bench.device.info))
+            self._said.append(Ready(self._bench.device.info))
 
     def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> None:
         """Measures a case."""
         assert self._bench is not None  # noqa: S101 - a lane sends nothing to a worker that is not ready
         job = job_of(task, replica, arrays, known)
         gc.freeze()  # the collection before sampling need not look through all that the run holds
-        self._say(self._bench.measured(job, task.modules, arrays.descriptors))
+        self._said.append(self._bench.measured(job, task.modules, arrays.descriptors))
 
     def hear(self) -> Ready | Refused | Measured:
         """What it said first of all that was not heard yet."""
-        self.socket.recv(1)
         return self._said.popleft()
 
     def dismiss(self, *, kill: bool = False) -> None:  # noqa: ARG002 - it is at nothing that could be cut short
@@ -80,7 +84,7 @@ class InProcessWorker:
         self._held.close()
         gc.unfreeze()
         self.socket.close()
-        self._bell.close()
+        self._silent.close()
 
     def is_gone(self) -> bool:
         """Whether it was dismissed, for it is gone at once."""
@@ -89,10 +93,6 @@ class InProcessWorker:
     def end(self, *, kill: bool = False) -> None:
         """Dismisses it."""
         self.dismiss(kill=kill)
-
-    def _say(self, message: Ready | Refused | Measured) -> None:
-        self._said.append(message)
-        self._bell.send(b".")
 
 
 def _open_fake(device: DeviceInfo, instruments: bytes) -> Device:

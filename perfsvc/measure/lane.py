@@ -115,6 +115,11 @@ class Lane:
         return self._turn is not None or (bool(self._waiting) and self.refusal is None)
 
     @property
+    def spoken(self) -> bool:
+        """Whether its worker is to be heard, of which the selector does not know."""
+        return self._relay.present is not None and self._relay.present.spoken
+
+    @property
     def patience(self) -> float:
         """Seconds that nothing need be looked at here, unless the worker speaks."""
         if self._turn:

@@ -117,12 +117,12 @@ def _work(
     while any(lane.working for lane in lanes):
         for lane in lanes:
             yield from lane.advance()
-        spoken = selector.select(0)
+        spoken = [lane for lane in lanes if lane.spoken] or _spoken(selector, 0.0)
         if not spoken:
             yield None
-            spoken = selector.select(min(lane.patience for lane in lanes))
-        for key, _ in spoken:
-            yield from _heard(key.data)
+            spoken = _spoken(selector, min(lane.patience for lane in lanes))
+        for lane in spoken:
+            yield from _heard(lane)
         for lane in lanes:
             yield from lane.enforce()
         if plan.spread == "each-model":
@@ -132,6 +132,11 @@ def _work(
         raise refusals[0]
     for lane in lanes:
         yield from _left_undone(lane)
+
+
+def _spoken(selector: selectors.BaseSelector, patience_s: float) -> list[Lane]:
+    """The lanes whose workers are to be heard, after some seconds at most."""
+    return [key.data for key, _ in selector.select(patience_s)]
 
 
 def _heard(lane: Lane) -> list[Measurement | LeftOut]:

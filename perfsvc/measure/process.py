@@ -46,6 +46,7 @@ class Process:
         self.died_with_server = False
         self._dismissed = math.inf
         self._server = server
+        self.spoken = False
         self.socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         fcntl.fcntl(self._words, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases

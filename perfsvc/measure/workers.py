@@ -20,6 +20,11 @@ class Worker(Protocol):
         ...
 
     @property
+    def spoken(self) -> bool:
+        """Whether it has something to say of which its socket does not tell: it says it where it is told to work."""
+        ...
+
+    @property
     def died_with_server(self) -> bool:
         """Whether it was found to have died because what began it did, which no case is to blame for."""
         ...
