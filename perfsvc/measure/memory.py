@@ -119,8 +119,8 @@ class Memory:
 
     def require_intact_guards(self) -> None:
         """Raises ``ResultError`` where anything was written just before or after a buffer."""
-        for name in self._buffers:
-            for side, start in (("before", self._bases[name]), ("past", self.address(name) + self.nbytes(name))):
+        for name, base in self._bases.items():
+            for side, start in (("before", base), ("past", base + GUARD_BYTES + self._nbytes[name])):
                 if self._device.digest(start, GUARD_BYTES) != self._guard:
                     raise self._overrun(name, side, start)
 

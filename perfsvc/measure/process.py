@@ -40,6 +40,7 @@ class Process:
 
     Attributes:
         died_with_server: whether it was found to have died because its fork server did, which no case is to blame for.
+        spoken: False, for its socket tells of all that it says.
     """
 
     def __init__(self, server: ForkServer) -> None:

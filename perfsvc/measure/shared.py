@@ -25,7 +25,7 @@ ALIGNMENT = 256
 TILE = 128
 """Rows and columns that are copied at once of an array that is not contiguous in memory."""
 READ_BYTES = 4096
-"""What is no larger is read and not mapped: to map a page and to give it back takes twenty times as long."""
+"""What is smaller is read and not mapped: to map a page and to give it back takes twenty times as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,10 +163,8 @@ def _contiguous(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _mapped(descriptor: int) -> mmap.mmap | bytes:
-    nbytes = os.fstat(descriptor).st_size
-    if nbytes <= READ_BYTES:
-        return os.pread(descriptor, nbytes, 0)
-    return mmap.mmap(descriptor, nbytes, prot=mmap.PROT_READ)
+    small = os.pread(descriptor, READ_BYTES, 0)
+    return small if len(small) < READ_BYTES else mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
 
 
 def _views(memory: mmap.mmap | bytes, places: Sequence[Placed]) -> dict[str, NDArray[Any]]:
