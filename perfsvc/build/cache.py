@@ -69,7 +69,7 @@ class Cache:
             raise
 
     def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / key
+        return self.folder.joinpath(key[:2], key)
 
     def _unwritable(self, error: OSError) -> InfrastructureError:
         return InfrastructureError(

@@ -78,8 +78,9 @@ def problems_of_output(name: str, declared: Output, names: Sequence[str], line: 
 
 
 def _misfits_of_steps(variant: Variant) -> Iterator[Problem]:
-    for step in steps_of(variant):
-        yield from misfits_of_step(step, variant.name)
+    if variant.steps:  # else the one step is made of the variant's own fields, which hold the right things
+        for step in steps_of(variant):
+            yield from misfits_of_step(step, variant.name)
 
 
 def _problems_of_content(file: BenchFile, variant: Variant, inputs: Mapping[str, Array] | None) -> Iterator[Problem]:
