@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, ForeignKey, Index, and_, insert, or_, select
+from sqlalchemy import Connection, Engine, ForeignKey, Index, and_, bindparam, insert, or_, select
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from perfsvc.model import (
@@ -112,7 +113,7 @@ class Confirmed:
     def measured_again(self, runs: Collection[int]) -> set[Series]:
         """The suspects of some runs that were measured again, under the present names of their cases."""
         with transaction(self._engine, writes=False) as connection:
-            return {_series(row) for row in connection.execute(_named(Confirmations.run_id.in_(runs)))}
+            return {_series(row) for row in connection.execute(_named(), {"runs": list(runs)})}
 
 
 def _put(connection: Connection, confirmation: Confirmation) -> None:
@@ -168,13 +169,14 @@ def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -
 
 
 def _of_run(connection: Connection, run: int) -> list[Confirmation]:
-    rows = connection.execute(_named(Confirmations.run_id == run)).all()
-    turns = _turns(connection, [row.id for row in rows])
+    rows = connection.execute(_named(), {"runs": [run]}).all()
+    turns = _turns(connection, [row.id for row in rows]) if rows else {}
     return [_confirmation(row, turns[row.id]) for row in rows]
 
 
-def _named(*where: ColumnElement[bool]) -> Any:
-    """Confirmations, each with the name under which its case is handed out (``naming.own_name``)."""
+@cache
+def _named() -> Any:
+    """The confirmations of some runs, each with the name under which its case is handed out (``naming.own_name``)."""
     present, own = aliased(Cases), own_name(Confirmations.run_id)
     named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
     names = (present.benchmark, present.variant, present.point, present.version, Devices.uuid, Devices.model)
@@ -183,7 +185,7 @@ def _named(*where: ColumnElement[bool]) -> Any:
         .join(Cases, Cases.id == Confirmations.case_id)
         .join(Devices, Devices.id == Confirmations.device_id)
         .join(present, and_(present.lineage_id == Cases.lineage_id, named))
-        .where(*where)
+        .where(Confirmations.run_id.in_(bindparam("runs", expanding=True)))
         .order_by(Confirmations.id)
     )
 

@@ -44,6 +44,8 @@ def suspects_of(store: Store, run: int, *, threshold: judge.Asked = None, found:
         found: the run's ``doubts``, where somebody has worked them out since its verdicts were stored.
     """
     found = found or doubts(store, run, store.verdicts(run), threshold=threshold)
+    if not found.to_confirm:
+        return []
     answered, unheard = store.measured_again([run]), ignored(store.findings())
     wanted = [
         one for one in found.to_confirm if one.series not in answered and (one.series, one.direction) not in unheard
