@@ -45,6 +45,9 @@ PERSISTENCE_ERRORS = 1.25
 """How many standard errors of the autocorrelation are taken for chance."""
 
 
+_NONE: Ints = np.zeros(0, np.intp)
+
+
 class Histories:
     """What is known of each series at the end of a night; knows nothing of nights to come.
 
@@ -52,11 +55,13 @@ class Histories:
     places that ends with the latest. Its values are kept in units of its scale, from its centre, cut off where spikes
     begin; both are estimated from the level itself.
 
-    Until they are, or until another level begins, they stay what they are. So all that nights will add to a level's
-    sums until then is worked out at once, and waits for its night.
+    Until they are again, or another level begins, they stay what they are. So all that nights will add to a level's
+    sums until then is worked out at once, and waits for its night; and a series that nobody asks for until its next
+    estimate may have that before its night, together with others.
 
     Args:
         matrix: one finite value a series and night, shape (series, nights); NaN where a series was not measured.
+        begins: on which nights a segment begins, other than the first, shape (series, nights).
 
     Attributes:
         values: of each place, shape (series, nights).
@@ -65,7 +70,7 @@ class Histories:
         first: the first place of each series' level, shape (series,).
     """
 
-    def __init__(self, matrix: Floats) -> None:
+    def __init__(self, matrix: Floats, begins: NDArray[np.bool_]) -> None:
         series, nights = matrix.shape
         measured = ~np.isnan(matrix)
         rows, of_rows = np.nonzero(measured)
@@ -75,7 +80,10 @@ class Histories:
         self.filled, self.first = np.zeros(series, np.intp), np.zeros(series, np.intp)
         self._measured = np.ascontiguousarray(measured.T)
         self._filled = self._measured.cumsum(axis=0)
-        self._due = np.full(series, LEARNING)
+        self._begins = np.ascontiguousarray(begins.T)
+        ends = np.where(self._begins[1:], self._filled[:-1], nights)
+        self._ends = np.minimum.accumulate(np.vstack([ends, self._filled[-1:]])[::-1])[::-1]
+        self._known, self._due = np.zeros(series, np.intp), np.full(series, LEARNING)
         self._learned = np.zeros(series, bool)
         self._center, self._scale = np.zeros(series), np.ones(series)
         self._cut, self._skew, self._persistence = np.full(series, CUT), np.zeros(series), np.zeros(series)
@@ -83,43 +91,55 @@ class Histories:
         # Of a level only differences of sums are used, so that they may begin anywhere.
         self._sums, self._squares = np.zeros((series, nights + 1)), np.zeros((series, nights + 1))
 
-    def add(self, night: int) -> None:
-        """Adds a night; a series learns what it can from it only after it has been judged: see ``learn``."""
-        self.filled = self._filled[night]
+    def add(self, night: int) -> Ints:
+        """Adds a night; a series learns what it can from it only after it has been judged: see ``learn``.
 
-    def forget(self, rows: Ints) -> None:
-        """A segment begins after the latest night of some series: nothing of the nights before counts."""
-        self.first[rows] = self.filled[rows]
-        self._due[rows] = self.filled[rows] + LEARNING
-        self._learned[rows] = False
-        self._prior[rows] = self._lent[rows] = 0.0
+        Returns:
+            The series in which a segment begins with it: nothing of the nights before counts.
+        """
+        begun = np.flatnonzero(self._begins[night])
+        if begun.size:
+            self.first[begun] = self.filled[begun]
+            self._due[begun] = self.filled[begun] + LEARNING
+            self._learned[begun] = False
+            self._prior[begun] = self._lent[begun] = 0.0
+        self.filled, self._end = self._filled[night], self._ends[night]
+        return begun
 
     def judged(self, night: int) -> Ints:
         """The series that a night measured and that have learned enough to be judged."""
         return np.flatnonzero(self._measured[night] & self._learned)
 
-    def learn(self) -> Ints:
+    def learn(self, asked: Ints) -> Ints:
         """Takes the centre, scale and skewness anew of those series whose level has grown enough since the last time.
 
-        And of those that had a spike: one that is ``PAST`` nights ago and was not the beginning of anything.
+        And of those that had a spike: one that is ``PAST`` nights ago and was not the beginning of anything. Together
+        with them those are taken that will be due before anybody asks for them: there are fewer, larger batches so.
+
+        Args:
+            asked: with how many places each series is asked for next, shape (series,).
 
         Returns:
             Which series they are.
         """
-        rows = np.flatnonzero(self._due <= self.filled)
+        due = self._due <= self.filled
+        if not due.any():
+            return _NONE
+        rows = np.flatnonzero(due | (self._learned & (self._due < asked) & (self._due <= self._end)))
+        self._known[rows] = np.maximum(self._due[rows], self.filled[rows])
         for begin in range(0, rows.size, TOGETHER):
             self._estimate(rows[begin : begin + TOGETHER])
         self._learned[rows] = True
         return rows
 
     def ahead(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The nights from tomorrow on that some series will be judged on by what is known of them tonight.
+        """The nights of this segment that some series will be judged on by what is known of them now.
 
         Returns:
             The series of each such night, and how many places that will have then; both of shape (nights,).
         """
-        many = np.maximum(np.minimum(self._due[rows], self._filled[-1, rows]) - self.filled[rows], 0)
-        begins = np.repeat(self.filled[rows] - (many.cumsum() - many), many)
+        many = np.maximum(np.minimum(self._due[rows], self._end[rows]) - self._known[rows], 0)
+        begins = np.repeat(self._known[rows] - (many.cumsum() - many), many)
         return np.repeat(rows, many), begins + np.arange(1, begins.size + 1)
 
     def restart(self, rows: Ints, places: Ints, around: Floats | None) -> None:
@@ -138,7 +158,7 @@ class Histories:
         self._scale[rows] = np.maximum(self._scale[rows] * np.sqrt(variance), TINY)
         self._least[rows] /= variance
         self._prior[rows] = self._lent[rows] = np.minimum(freedom, LENT)
-        self.first[rows] = places
+        self.first[rows], self._known[rows] = places, self.filled[rows]
         self._due[rows] = places + LEARNING
         begin, end = int(places.min()), int(self.filled[rows].max())
         ordered = np.sort(np.where(self._inside(rows, begin, end), self.values[rows, begin:end], np.inf), axis=1)
@@ -193,12 +213,12 @@ class Histories:
         return found
 
     def _inside(self, rows: Ints, begin: int, end: int) -> NDArray[np.bool_]:
-        """Which of some places are of the levels of some series, shape (rows, places)."""
+        """Which of some places are known to be of the levels of some series, shape (rows, places)."""
         places = np.arange(begin, end)
-        return (places >= self.first[rows, None]) & (places < self.filled[rows, None])
+        return (places >= self.first[rows, None]) & (places < self._known[rows, None])
 
     def _estimate(self, rows: Ints) -> None:
-        begin, end = int(self.first[rows].min()), int(self.filled[rows].max())
+        begin, end = int(self.first[rows].min()), int(self._known[rows].max())
         inside = self._inside(rows, begin, end)
         center, scale = center_and_scale(self.values[rows, begin:end], inside)
         # A level of zeros, or next to it, has no scale of its own: whatever is not there then lies beyond the cut.
@@ -220,14 +240,14 @@ class Histories:
             rows: the series.
             begin: the place of which the units are the first, shape (rows, nights).
         """
-        first, filled = self.first[rows], self.filled[rows]
-        nights = filled - first
+        first, known = self.first[rows], self._known[rows]
+        nights = known - first
         due = first + np.maximum(nights + 3, (GROWTH * nights).astype(np.intp))
         values = self.values[rows, begin : due.max()]
         beyond = np.abs(values - self._center[rows, None]) > SPIKE * self._scale[rows, None]
         beyond &= np.arange(begin, begin + values.shape[1]) >= first[:, None]
         spike = np.where(beyond.any(axis=1), begin + beyond.argmax(axis=1), due)
-        spiked = spike < filled
+        spiked = spike < known
         self._cut[rows] = np.where(spiked, CUT_SPIKED, CUT)
         self._due[rows] = np.where(spiked, due, np.minimum(due, spike + PAST + 1))
         return self._units((rows, None), values)

@@ -114,11 +114,8 @@ def _watched(
     """Hands a watcher night after night, and the segments that begin."""
     if np.isinf(matrix).any():
         raise ValueError("a value is infinite: a night without a measurement is NaN")
-    begins = _begins(matrix, segments)
-    watcher = Watcher(_in_range(matrix), believed)
+    watcher = Watcher(_in_range(matrix), _begins(matrix, segments), believed)
     for night in range(matrix.shape[1]):
-        if (begun := np.flatnonzero(begins[:, night])).size:
-            watcher.forget(night, begun)
         watcher.see(night)
     return watcher.alerts
 

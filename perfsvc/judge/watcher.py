@@ -24,8 +24,8 @@ LATEST = 3
 LOOKS = (2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 100)
 """After how many nights a step that was raised is looked at again: it may turn out to be the beginning of a trend."""
 
-NEVER = -1
-"""Instead of how many nights there must be until a series is looked at again."""
+NEVER = np.iinfo(np.intp).max
+"""Instead of how many nights there must be until a series is asked for again."""
 
 CERTAIN = 8.0
 """By how much better a step must explain a change than a trend before nobody looks again, as a log-likelihood."""
@@ -64,49 +64,53 @@ class Watcher:
 
     Args:
         matrix: one finite value a series and night, shape (series, nights); NaN where a series was not measured.
+        begins: on which nights a segment begins, other than the first, shape (series, nights).
         believed: which of some series (their rows) with some scores are believed to have changed.
     """
 
-    def __init__(self, matrix: Floats, believed: Callable[[Ints, Floats], NDArray[np.bool_]]) -> None:
+    def __init__(
+        self, matrix: Floats, begins: NDArray[np.bool_], believed: Callable[[Ints, Floats], NDArray[np.bool_]]
+    ) -> None:
         series, nights = matrix.shape
         self.alerts: list[list[Alert]] = [[] for _ in range(series)]
-        self._histories = Histories(matrix)
+        self._histories = Histories(matrix, begins)
         self._believed = believed
         self._scores = np.zeros((nights, series))
         """Of each night and series, by what is known tonight of those to come; see ``_scored``."""
+        self._hopeful = np.full(series, NEVER)
+        """With how many places each series has a score of ``LEAST_SCORE``, by what is known of it."""
         self._doubts: dict[int, _Doubt] = {}
         self._look = np.full(series, NEVER)
-        """At how many places each series with a doubt is looked at again."""
+        """With how many places each series that is in doubt is looked at again."""
         self._raised_at: dict[int, float] = {}
         """The value at which a trend was raised."""
 
-    def forget(self, night: int, rows: Ints) -> None:
-        """A segment begins with a night in some series."""
-        self._histories.forget(rows)
-        self._scores[night:, rows] = 0.0
-        for row in rows.tolist():
-            self._believe(row)
-            self._raised_at.pop(row, None)
-
     def see(self, night: int) -> None:
         """Adds a night, judges it, raises what is believed, and only then learns from it."""
-        self._histories.add(night)
+        for row in self._histories.add(night).tolist():
+            self._believe(row)
+            self._raised_at.pop(row, None)
         changed = self._believe_in(night)
         if changed.size:
             self._changed(changed, night)
         doubted = np.flatnonzero(self._look == self._histories.filled)
         if doubted.size:
             self._doubted(doubted, night)
-        learned = self._histories.learn()
+        learned = self._histories.learn(np.minimum(self._hopeful, self._look))
         if learned.size:
             self._look_ahead(learned)
 
     def _look_ahead(self, rows: Ints) -> None:
         """Scores the nights to come of series of which something new is known, as long as nothing else is."""
-        nights_of, (rows, ends) = self._histories.nights, self._histories.ahead(rows)
+        self._hopeful[rows] = NEVER
+        rows, ends = self._histories.ahead(rows)
+        nights = self._histories.nights[rows, ends - 1]
         for begin in range(0, rows.size, TOGETHER):
             some = slice(begin, begin + TOGETHER)
-            self._scores[nights_of[rows[some], ends[some] - 1], rows[some]] = self._scored(rows[some], ends[some])
+            found = self._scored(rows[some], ends[some])
+            self._scores[nights[some], rows[some]] = found
+            high = found >= LEAST_SCORE
+            np.minimum.at(self._hopeful, rows[some][high], ends[some][high])
 
     def _scored(self, rows: Ints, ends: Ints) -> Floats:
         """The score of the likeliest window of some nights, shape (rows,); 0 where it cannot reach ``LEAST_SCORE``.

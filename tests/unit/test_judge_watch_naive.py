@@ -32,11 +32,12 @@ seeds = st.integers(0, 2**32)
 
 def filled(series: np.ndarray) -> Histories:
     """Histories that have seen some nights, shape (series, nights)."""
-    histories = Histories(series)
+    histories = Histories(series, np.zeros(series.shape, bool))
+    asked = np.zeros(len(series), np.intp)
     for night in range(series.shape[1]):
         histories.add(night)
         if night < series.shape[1] - 1:  # a night is judged before it is learned from
-            histories.learn()
+            histories.learn(asked)
     return histories
 
 
