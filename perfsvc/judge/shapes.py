@@ -150,9 +150,10 @@ def are_mixes(values: Floats, places: Ints) -> NDArray[np.bool_]:
         The two groups are those of the largest variance between them: N. Otsu (1979), A threshold selection method from
         gray-level histograms, IEEE Trans. Syst. Man Cybern. 9(1).
     """
-    high = values > _between_groups(values)[:, None]
-    after = np.arange(values.shape[1]) >= places[:, None]
-    return _have_both(high, ~after) | _have_both(high, after)
+    nights, high = values.shape[1], values > _between_groups(values)[:, None]
+    highs = np.add.reduce(high, axis=1)
+    before = np.add.reduce(high & (np.arange(nights) < places[:, None]), axis=1)
+    return _have_both(before, places) | _have_both(highs - before, nights - places)
 
 
 def _between_groups(values: Floats) -> Floats:
@@ -164,8 +165,7 @@ def _between_groups(values: Floats) -> Floats:
     return np.where(apart > 2 * APART * np.sqrt(around / values.shape[1]), limit, np.inf)
 
 
-def _have_both(states: NDArray[np.bool_], side: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which levels have enough nights of both states on a side of their change."""
-    highs, nights = np.count_nonzero(states & side, axis=1), np.count_nonzero(side, axis=1)
+def _have_both(highs: Ints, nights: Ints) -> NDArray[np.bool_]:
+    """Which levels have enough nights of both states among those on a side of their change."""
     found: NDArray[np.bool_] = np.minimum(highs, nights - highs) >= np.maximum(2, LEAST_SHARE * nights)
     return found

@@ -142,7 +142,7 @@ class Watcher:
         histories = self._histories
         found: list[tuple[int, Change]] = []
         nights = histories.filled[rows] - first
-        for many in np.unique(nights).tolist():
+        for many in set(nights.tolist()):
             some = rows[nights == many]
             values = histories.last(some, many)
             found += zip(
