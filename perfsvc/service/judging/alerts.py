@@ -1,6 +1,6 @@
 """Alerts: what the history of a series says that nobody has answered, where the verdict does not say it itself."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import log, log1p
@@ -50,13 +50,14 @@ def alerts(
     if not watched:
         return {}
     runs = np.unique(np.concatenate([history.runs for history in watched.values()]))
-    values, segments = _matrix(watched.values(), runs)
+    values, segments = _matrix(list(watched.values()), runs)
     groups = [f"{one.series.device} {one.series.case.benchmark} {one.series.metric}" for one in watched]
     raised = judge.watch_many(values, groups, segments)
     history = _History(store, runs.tolist(), sides_of or SidesOf(store))
     found = [
         history.suspect(judgement, change)
         for judgement, of_series, row, of_segment in zip(watched, raised, values, segments, strict=True)
+        if of_series and history.is_recent(of_series[-1])
         if (change := Change.of(of_series, row, of_segment)) and history.stands(judgement, change)
     ]
     return {one.series: one for one in found if _matters(one, thresholds)}
@@ -70,9 +71,13 @@ class _History:
     runs: Sequence[int]
     sides_of: SidesOf
 
+    def is_recent(self, alert: judge.Alert) -> bool:
+        """Whether an alert may still stand."""
+        return alert.night >= len(self.runs) - 1 - WAITS
+
     def stands(self, judgement: Judgement, change: Change) -> bool:
-        """Whether the alert of a change says something that nobody has answered."""
-        if change.alert.night < len(self.runs) - 1 - WAITS or self._accepted(judgement, change):
+        """Whether the recent alert of a change says something that nobody has answered."""
+        if self._accepted(judgement, change):
             return False
         since = tuple(self.runs[change.alert.night : -1])
         if not since:
@@ -171,19 +176,29 @@ def _matters(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
     return not least or abs(log(ratio)) > log1p(least)
 
 
-def _matrix(histories: Iterable[Nights], runs: Ints) -> tuple[Floats, Ints]:
+def _matrix(histories: Collection[Nights], runs: Ints) -> tuple[Floats, Ints]:
     """The levels of each series, a column a run, NaN where it was not measured; and their segments.
 
     A night that did not measure a series is in the segment of the last one that did.
     """
-    levels, segments = [], []
-    for history in histories:
-        level = np.full(len(runs), np.nan)
-        level[np.searchsorted(runs, history.runs)] = _levels(history.values)
-        levels.append(level)
-        last = np.searchsorted(history.runs, runs, side="right") - 1
-        segments.append(np.where(last < 0, 0, history.segments[last]))
-    return np.array(levels), np.array(segments)
+    series = np.repeat(np.arange(len(histories)), [history.runs.size for history in histories])
+    nights = np.searchsorted(runs, np.concatenate([history.runs for history in histories]))
+    levels = np.full((len(histories), runs.size), np.nan)
+    levels[series, nights] = _levels(_below_each_other([history.values for history in histories]))
+    segments, last = np.zeros(levels.shape, np.intp), np.zeros(levels.shape, np.intp)
+    segments[series, nights] = np.concatenate([history.segments for history in histories])
+    last[series, nights] = nights
+    return levels, np.take_along_axis(segments, np.maximum.accumulate(last, axis=1), axis=1)
+
+
+def _below_each_other(tables: Sequence[Floats]) -> Floats:
+    """Tables one below the other, as wide as the widest; NaN where one is narrower."""
+    found = np.full((sum(map(len, tables)), max(table.shape[1] for table in tables)), np.nan)
+    end = 0
+    for table in tables:
+        found[end : end + len(table), : table.shape[1]] = table
+        end += len(table)
+    return found
 
 
 def _levels(values: Floats) -> Floats:
