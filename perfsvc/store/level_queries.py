@@ -3,8 +3,7 @@
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select, union_all
-from sqlalchemy.orm import aliased
+from sqlalchemy import CTE, ColumnElement, and_, bindparam, func, literal, or_, select, union_all
 
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Status
 from perfsvc.store.finding_tables import FindingCases, Findings
@@ -70,28 +69,17 @@ def _accepted_findings() -> Any:
 @cache
 def first_ok_of(runs: tuple[ColumnElement[bool], ...], metrics: frozenset[str] | None = None) -> Any:
     """Of some lineages the first of some runs with a right result of each series, or of those of some metrics."""
-    other = aliased(Measurements)
-    broken = exists().where(
-        other.run_id == Measurements.run_id,
-        other.case_id == Measurements.case_id,
-        other.device_id == Measurements.device_id,
-        other.mode == Measurements.mode,
-        other.status != Status.OK,
-    )
-    good = (
-        _OF_LINEAGES,
-        *runs,
-        Measurements.status == Status.OK,
-        ~broken,
-    )
+    right = _right(runs)
     told = {
-        TIME: _first(literal(TIME)).where(*good, Measurements.sample_count > 0),
-        MAX_ERROR: _first(literal(MAX_ERROR)).where(*good, Measurements.max_error.is_not(None)),
+        TIME: _first(right, literal(TIME)).where(right.c.samples > 0),
+        MAX_ERROR: _first(right, literal(MAX_ERROR)).where(right.c.max_error.is_not(None)),
     }
+    of_right = (getattr(Measurements, name) == right.c[name] for name in _PLACE)
     named = (
-        _first(Metrics.name)
+        _first(right, Metrics.name)
+        .join(Measurements, and_(*of_right))
         .join(Metrics, Metrics.measurement_id == Measurements.id)
-        .where(*good, Metrics.value.is_not(None))
+        .where(Metrics.value.is_not(None))
         .group_by(Metrics.name)
     )
     if metrics is None:
@@ -100,14 +88,34 @@ def first_ok_of(runs: tuple[ColumnElement[bool], ...], metrics: frozenset[str] |
     return union_all(*found, *([named] if metrics - told.keys() else []))
 
 
-def _first(metric: Any) -> Any:
-    """Of each series of a metric the first run, of a clean tree if there is any."""
-    own = own_name(Measurements.run_id)
-    series = (Cases.lineage_id, own, Measurements.device_id)
-    clean = func.min(Measurements.run_id).filter(Runs.git_dirty.is_(False))
+_PLACE = ("run_id", "case_id", "device_id", "mode")
+
+
+def _right(runs: tuple[ColumnElement[bool], ...]) -> CTE:
+    """What some runs measured with every replica ok: the most samples of a replica, and the largest error."""
+    place = [getattr(Measurements, name) for name in _PLACE]
     return (
-        select(*series, metric, Measurements.mode, func.coalesce(clean, func.min(Measurements.run_id)))
-        .join(Cases, Cases.id == Measurements.case_id)
+        select(
+            *place,
+            func.max(Measurements.sample_count).label("samples"),
+            func.max(Measurements.max_error).label("max_error"),
+        )
         .join(Runs, Runs.id == Measurements.run_id)
-        .group_by(*series, Measurements.mode)
+        .where(*runs)
+        .group_by(*place)
+        .having(func.count().filter(Measurements.status != Status.OK) == 0)
+        .cte("right_results")
+    )
+
+
+def _first(right: CTE, metric: Any) -> Any:
+    """Of each series of a metric the first run, of a clean tree if there is any."""
+    series = (Cases.lineage_id, own_name(right.c.run_id), right.c.device_id)
+    clean = func.min(right.c.run_id).filter(Runs.git_dirty.is_(False))
+    return (
+        select(*series, metric, right.c.mode, func.coalesce(clean, func.min(right.c.run_id)))
+        .join(Cases, Cases.id == right.c.case_id)
+        .join(Runs, Runs.id == right.c.run_id)
+        .where(_OF_LINEAGES)
+        .group_by(*series, right.c.mode)
     )

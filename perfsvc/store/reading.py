@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, tuple_
 
 from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
@@ -42,7 +42,8 @@ def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series
     places = {(number, name) for one, number in runs.items() for name in names.get(one.case, ())}
     if not places:
         return {}
-    of_places = {"places": list(places)}
+    runs_, cases = zip(*places, strict=True)
+    of_places = {"places": list(places), "runs": list(set(runs_)), "cases": list(set(cases))}
     rows = connection.execute(_measured(_OF_PLACES), of_places).all()
     values = _metrics(connection, _OF_PLACES, of_places)
     wanted: dict[int, set[Series]] = defaultdict(set)
@@ -54,7 +55,19 @@ def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series
 
 
 _OF_RUN = Measurements.run_id == bindparam("run")
-_OF_PLACES = tuple_(Measurements.run_id, Measurements.case_id).in_(bindparam("places", expanding=True))
+
+
+def _among(name: str) -> Any:
+    """Ids as they are: parameters may be no more than some ten thousand."""
+    return bindparam(name, expanding=True, literal_execute=True)
+
+
+_OF_PLACES = and_(
+    tuple_(Measurements.run_id, Measurements.case_id).in_(_among("places")),
+    # SQLite seeks no pairs by an index, but what either of them may be.
+    Measurements.run_id.in_(_among("runs")),
+    Measurements.case_id.in_(_among("cases")),
+)
 
 
 @cache
