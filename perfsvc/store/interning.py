@@ -122,7 +122,8 @@ def put_device(connection: Connection, info: DeviceInfo) -> int:
     """Stores a device, or what it says of itself by now, and returns its id."""
     words = table(Devices).columns.keys()
     row = {name: getattr(info, name) for name in words if name != "id"}
-    insert_new(connection, Devices, row)
+    if connection.scalar(_DEVICE, {"uuid": info.uuid}) is None:  # PostgreSQL spends an id on an insert of nothing, too
+        insert_new(connection, Devices, row)
     connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
     return device_id(connection, info.uuid)
 

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from perfsvc.errors import DatabaseError
 from perfsvc.resources import folder
+from perfsvc.store import summaries
 from perfsvc.store.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.tables import Base
@@ -55,6 +56,8 @@ def upgrade(engine: Engine) -> Upgrade:
     if before and before != head() and path is not None:
         backup = _copy(path, before)
     _migrate(engine)
+    with transaction(engine, writes=True) as connection:
+        summaries.put_missing(connection)
     _use_wal(engine)
     return Upgrade(before, head(), backup)
 

@@ -10,10 +10,12 @@ from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, delete, insert, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, delete, exists, select
 
 from perfsvc.model import UNJUDGED, Mode, Status
-from perfsvc.store.tables import Measurements, Metrics, Summaries
+from perfsvc.store.interning import insert_into
+from perfsvc.store.lookup import ENDED
+from perfsvc.store.tables import Measurements, Metrics, Runs, Summaries
 
 Rows = NDArray[np.void]
 """With columns that have names."""
@@ -25,7 +27,7 @@ NAMED = np.dtype([*_PLACED, ("value", "<f8")])
 """What a measurement has of a metric."""
 
 _TIMES = ""
-"""In place of a metric, for the rows that are ``TIMED``."""
+"""In place of a metric, each of which has a name, for the rows that are ``TIMED``."""
 _DEVICES = 1 << 24
 """More ids than devices will ever have; a factor in what is stored, like the next."""
 _MODES = 1 << 4
@@ -33,7 +35,6 @@ _MODE = case({mode: place for place, mode in enumerate(Mode)}, value=Measurement
 
 KEY: ColumnElement[int] = (cast(Measurements.case_id, BigInteger) * _DEVICES + Measurements.device_id) * _MODES + _MODE
 """Case, device and mode of a measurement in one number: the driver makes an object of each that it hands out."""
-
 
 _TIMED = select(
     Measurements.run_id,
@@ -66,12 +67,25 @@ def cases_of(rows: Rows) -> NDArray[np.intp]:
 def put(connection: Connection, run: int) -> None:
     """Stores the summaries of what a run measured, in place of what was stored of it before."""
     drop(connection, run)
-    rows = [{"run_id": run, "metric": name, "content": rows} for name, rows in _of_run(connection, run).items()]
-    connection.execute(insert(Summaries), rows)
+    found = _of_run(connection, run).items()
+    connection.execute(
+        insert_into(Summaries), [{"run_id": run, "metric": name, "content": rows} for name, rows in found]
+    )
+
+
+def put_missing(connection: Connection) -> None:
+    """Stores those of all runs that have ended and have none, as after an upgrade from before schema revision 0013."""
+    lacking = select(Runs.id).where(Runs.state.in_(ENDED), ~exists().where(Summaries.run_id == Runs.id))
+    for run in connection.scalars(lacking.order_by(Runs.id)).all():
+        put(connection, run)
 
 
 def drop(connection: Connection, run: int) -> None:
-    """Takes away what is stored of a run that goes on: whoever reads it looks at its measurements then."""
+    """Takes away what is stored of a run that goes on: whoever reads it looks at its measurements then.
+
+    Whoever ends it meanwhile waits until this transaction is over, and so sees all that it puts.
+    """
+    connection.execute(select(Runs.id).where(Runs.id == run).with_for_update())
     connection.execute(delete(Summaries).where(Summaries.run_id == run))
 
 
@@ -79,7 +93,7 @@ def read(connection: Connection, runs: Sequence[int]) -> tuple[Rows, dict[str, R
     """The measurements of some runs as ``TIMED``, and as ``NAMED`` what they have of each metric that is judged.
 
     They are in the order of the runs and, within one, of the replicas. A run that has no summaries, for it has not
-    ended or did so before schema revision 0013, is read row by row.
+    ended or has measured since, is read row by row.
     """
     stored: dict[int, dict[str, bytes]] = defaultdict(dict)
     of_runs = select(Summaries.run_id, Summaries.metric, Summaries.content).where(Summaries.run_id.in_(runs))

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -25,7 +26,7 @@ def begin(store):
 def put(store, run, number):
     case = Case("dot", "shuffle", (("n", number),), formerly=("tree",))
     measurement = Measurement(case, "GPU-1", 0, Status.OK, samples_s=(1.0,))
-    store.put_measurements(run, [Entry(measurement, Environment(name), Work())])
+    store.put_measurements(run, [Entry(measurement, Environment(name), Work(), Estimate(1.0, 1.0, 1.0, 1))])
 
 print("ready", flush=True)
 sys.stdin.readline()
@@ -112,6 +113,23 @@ def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
     with Store.open(place) as store:
         assert store.columns()["case"] == ["dot/shuffle[n=1]"]
     assert Store.check(place).ok
+
+
+def test_who_ends_a_run_waits_for_what_is_being_put_and_keeps_it(story, place, start):
+    writer = start(HALFWAY, place)
+    go(writer)
+    assert writer.stdout.readline() == "halfway\n"
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(story.store.end_run, 1, State.INTERRUPTED)
+        with pytest.raises(TimeoutError):
+            ended.result(timeout=0.5)
+        go(writer)
+        ended.result(timeout=60)
+    nights = story.store.nights(1, 9)
+    assert {case.id: of_case.values.tolist() for ((_, case, _), _), of_case in nights.items()} == {
+        "dot/shuffle[n=1]": [[1.0]],
+        "dot/shuffle[n=2]": [[1.0]],
+    }
 
 
 def test_a_process_killed_at_any_moment_loses_nothing_it_was_told_is_stored(place, start):

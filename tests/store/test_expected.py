@@ -1,6 +1,7 @@
 """What a run should have measured (what is judged missing of it: test_nights.py)."""
 
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 
@@ -51,6 +52,26 @@ def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(s
         story.put(tonight, story.tiled, device=device)
     expected = story.store.expected(tonight)
     assert {series.device: run for series, run in expected.items()} == {"GPU-1": first, "GPU-2": second}
+
+
+def test_expected_is_each_series_that_the_run_before_had_right(story):
+    before = story.begin(scope="all")
+    for variant, given in {
+        "right": {"metrics": {"energy_j": 1.0, "sm_cycles": nan}, "max_error": 0.0},
+        "erring": {"max_error": inf},
+        "untimed": {"samples": (), "metrics": {"speed": 2.0}},
+        "wrong": {"status": Status.WRONG, "max_error": 1.0},
+        "partly": {},
+        "skipped": {"status": Status.SKIPPED},
+    }.items():
+        for replica in range(2):
+            broken = {"status": Status.FAILED} if (variant, replica) == ("partly", 1) else {}
+            story.put(before, replace(story.tiled, variant=variant), replica=replica, **{**given, **broken})
+    story.store.end_run(before, State.FINISHED)
+    right = {series for series, level in story.store.levels(before).items() if level.status is Status.OK}
+    tonight = story.run(replace(story.tiled, variant="right"), scope="all")
+    assert story.store.expected(tonight) == dict.fromkeys(right, before)
+    assert {(series.case.variant, series.metric) for series in right} > {("right", "energy_j"), ("untimed", "speed")}
 
 
 def test_where_all_runs_have_uncommitted_changes_the_newest_is_the_one_before(story, night, tiled):

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import Estimate, Level, Mode, Noise, Status
+from perfsvc.store.engine import transaction
 from perfsvc.store.samples import pack, unpack
 
 
@@ -119,6 +121,22 @@ def test_what_is_not_asked_for_is_not_read(story):
     assert story.store.levels_of({error: run})[error].replicas == ((1e-6,),)
     with pytest.raises(DatabaseError, match="a blob of samples of"):
         story.store.levels_of({story.series(story.tiled): run})
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_levels_of_some_series_are_sought_by_an_index(story):
+    """What they cost must not grow with all that was ever measured."""
+    runs = [story.run(story.tiled, story.naive) for _ in range(3)]
+    asked = {series: run for run in runs for series in story.store.levels(run)}
+    statements = []
+    event.listen(story.store._engine, "before_cursor_execute", lambda *given: statements.append(given[2:4]))
+    story.store.levels_of(asked)
+    with transaction(story.store._engine, writes=False) as connection:
+        plans = [
+            connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given).all() for text, given in statements[1:]
+        ]
+    steps = [step for plan in plans for *_, step in plan]
+    assert {step.split()[0] for step in steps if "measurements" in step or "metrics" in step} == {"SEARCH"}
 
 
 def test_values_of_axes_keep_their_types_and_order(story):

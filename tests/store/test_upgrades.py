@@ -28,6 +28,7 @@ from perfsvc.model import (
 )
 from perfsvc.store import StageState, State, Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
+from perfsvc.store.lookup import ENDED
 from perfsvc.store.samples import unpack
 
 DUMPS = sorted((Path(__file__).parent.parent / "data" / "schemas").glob("*.sql"))
@@ -132,6 +133,17 @@ def test_all_that_was_stored_is_read(upgraded):
     record, modules, bench = upgraded.replay("transpose/tiled[n=64]", first)
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
     assert upgraded.columns([second])["metrics"] == [{"overlap": 0.75}]
+
+
+def test_the_nights_of_every_revision_are_summarized_and_read(upgraded):
+    first, second = (run.id for run in reversed(upgraded.runs()))
+    with transaction(upgraded._engine, writes=False) as connection:
+        summarized = connection.exec_driver_sql("SELECT DISTINCT run_id FROM summaries ORDER BY run_id").all()
+    assert [run for (run,) in summarized] == [run.id for run in reversed(upgraded.runs()) if run.state in ENDED]
+    told = {(case.id, metric): nights for ((_, case, _), metric), nights in upgraded.nights(second, 9).items()}
+    assert told[CASE, "time"].runs.tolist() == [first, second]
+    assert told[CASE, "time"].values[0].tolist() == [0.375, 0.125]
+    assert told[CASE, "overlap"].values.tolist() == [[0.75]]
 
 
 NEW_IN_0002 = {

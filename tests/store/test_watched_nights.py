@@ -157,5 +157,16 @@ def test_a_run_that_went_on_is_read_as_it_ended(story):
     assert told(nights)[0] == (first, (2e-3, 1e-3))
 
 
+def test_a_run_that_was_cut_short_has_its_summaries_too(story):
+    first = story.begin(scope="all")
+    story.put(first, story.tiled)
+    story.execute("UPDATE runs SET process_start = '1'")  # as if another process had been at it, which is gone
+    last = story.run(scope="all")
+    assert story.store.run(first).state is State.INTERRUPTED
+    before = nights_of(story, last)
+    story.execute("UPDATE measurements SET median_s = 9")  # which is not what is read
+    assert nights_of(story, last) == before
+
+
 def test_the_modes_keep_their_places():
     assert [mode.value for mode in Mode] == ["cold", "warm"], "summaries are stored with them: a new one comes last"
