@@ -31,8 +31,8 @@ TINY = 2.0**-300
 """What a deviation is at least, even of a level of zeros: one may divide by its square."""
 
 TOGETHER = 400
-"""How many series are computed at a time: what is in between then fits the processor's cache, and no allocation of it
-is so large that it goes back to the system each time, which makes a night of a series cost four times as much."""
+"""How many series, or nights of series, are computed at a time: what is in between then fits the processor's cache, and
+no allocation of it is so large that it goes back to the system each time, which makes each cost four times as much."""
 
 LENT = 50
 """The most degrees of freedom that the variance of one level lends to the next."""
@@ -45,19 +45,20 @@ PERSISTENCE_ERRORS = 1.25
 """How many standard errors of the autocorrelation are taken for chance."""
 
 
-_NONE: Ints = np.zeros(0, np.intp)
+NONE: Ints = np.zeros(0, np.intp)
+"""No series."""
 
 
 class Histories:
-    """What is known of each series at the end of a night; knows nothing of nights to come.
+    """What is known of each series at the end of a night; what it tells of one depends on no later one.
 
     The nights on which a series was measured are packed, without gaps: *places* count those. A level is a stretch of
     places that ends with the latest. Its values are kept in units of its scale, from its centre, cut off where spikes
     begin; both are estimated from the level itself.
 
-    Until they are again, or another level begins, they stay what they are. So all that nights will add to a level's
-    sums until then is worked out at once, and waits for its night; and a series that nobody asks for until its next
-    estimate may have that before its night, together with others.
+    Until they are estimated again, or another level begins, they stay what they are. So all that nights will add to a
+    level's sums until then is worked out at once, and waits for its night; and a series that nobody asks for until its
+    next estimate may have that before its night, together with others.
 
     Args:
         matrix: one finite value a series and night, shape (series, nights); NaN where a series was not measured.
@@ -124,7 +125,7 @@ class Histories:
         """
         due = self._due <= self.filled
         if not due.any():
-            return _NONE
+            return NONE
         rows = np.flatnonzero(due | (self._learned & (self._due < asked) & (self._due <= self._end)))
         self._known[rows] = np.maximum(self._due[rows], self.filled[rows])
         for begin in range(0, rows.size, TOGETHER):

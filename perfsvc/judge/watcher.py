@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.judge.estimates import median
-from perfsvc.judge.histories import TOGETHER, Histories
+from perfsvc.judge.histories import NONE, TOGETHER, Histories
 from perfsvc.judge.shapes import SURELY, Change, Direction, Kind, changes_in
 from perfsvc.judge.shifts import Floats, Ints, may_reach, scores
 
@@ -56,9 +56,6 @@ class _Doubt:
     raised: int
 
 
-_NONE: Ints = np.zeros(0, np.intp)
-
-
 class Watcher:
     """Watches many series, a night at a time.
 
@@ -88,9 +85,9 @@ class Watcher:
     def see(self, night: int) -> None:
         """Adds a night, judges it, raises what is believed, and only then learns from it."""
         for row in self._histories.add(night).tolist():
-            self._believe(row)
+            self._settle(row)
             self._raised_at.pop(row, None)
-        changed = self._believe_in(night)
+        changed = self._found_in(night)
         if changed.size:
             self._changed(changed, night)
         doubted = np.flatnonzero(self._look == self._histories.filled)
@@ -129,11 +126,11 @@ class Watcher:
             found[hopeful] = scores(sums.of(hopeful), latest, *shape).max(axis=0)
         return found
 
-    def _believe_in(self, night: int) -> Ints:
+    def _found_in(self, night: int) -> Ints:
         """The series that are believed to have changed, by their scores of a night."""
         found = self._scores[night]
         if found.max(initial=0.0) < LEAST_SCORE:
-            return _NONE
+            return NONE
         judged = self._histories.judged(night)
         return judged[self._believed(judged, found[judged])]
 
@@ -180,7 +177,7 @@ class Watcher:
                 self._raise(row, doubt.first, night, change)
                 drifting.append(row)
             elif change.lead < -CERTAIN or end - doubt.raised == LOOKS[-1]:
-                self._believe(row)
+                self._settle(row)
             else:
                 self._look[row] = doubt.raised + LOOKS[bisect_right(LOOKS, end - doubt.raised)]
         if drifting:
@@ -200,14 +197,14 @@ class Watcher:
         return abs(self._now(row) - before) < LEAST_GROWTH * abs(before)
 
     def _raise(self, row: int, first: int, night: int, change: Change) -> None:
-        self._believe(row)
+        self._settle(row)
         self._raised_at.pop(row, None)
         if change.kind == "trend":
             self._raised_at[row] = self._now(row)
         index = int(self._histories.nights[row, first + change.place])
         self.alerts[row].append(Alert(index, night, change.kind, change.direction))
 
-    def _believe(self, row: int) -> None:
+    def _settle(self, row: int) -> None:
         """Doubts a step no longer."""
         self._doubts.pop(row, None)
         self._look[row] = NEVER

@@ -112,7 +112,8 @@ def _work(
 ) -> Iterator[Measurement | LeftOut | None]:
     """Until no lane has anything to do that it can do; then what that leaves undone.
 
-    None comes before each pause: when nothing is there to be heard, but will be.
+    None comes before each pause: when nothing is there to be heard, but will be. Workers that answer while they are
+    told are heard before all others.
     """
     while any(lane.working for lane in lanes):
         for lane in lanes:

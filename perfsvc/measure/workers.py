@@ -21,7 +21,7 @@ class Worker(Protocol):
 
     @property
     def spoken(self) -> bool:
-        """Whether it has something to say of which its socket does not tell: it says it where it is told to work."""
+        """Whether it has something to say of which its socket does not tell, as where it answers while it is told."""
         ...
 
     @property

@@ -60,7 +60,8 @@ class Prunes:
     def prune_samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Takes the samples, and the batches that they came in, of measurements of runs that began before a moment.
 
-        Their summaries stay. It goes on for ``MOST`` measurements at once: call it until nothing is removed.
+        Medians, intervals and errors stay. It goes on for ``MOST`` measurements at once: call it until nothing is
+        removed.
 
         Args:
             before: the moment.

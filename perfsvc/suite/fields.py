@@ -161,7 +161,7 @@ def misfits_of_benchmark(benchmark: Benchmark) -> Iterator[Problem]:
     yield from _misfits(benchmark, _BENCHMARK, "the benchmark's", benchmark.line)
 
 
-@lru_cache(maxsize=MOST_KEPT)  # the ladder asks for them, and who tells them
+@lru_cache(maxsize=MOST_KEPT)  # asked for a ladder, and again for its problems
 def misfits_of_variant(variant: Variant) -> tuple[Problem, ...]:
     """A problem for each field of a variant that holds the wrong kind of thing."""
     return tuple(_misfits(variant, _VARIANT, f"variant {variant.name!r}:", variant.line))

@@ -22,7 +22,7 @@ _ASKED = (
     ("check-ignore", "-q", "."),
     ("ls-files", "--others", "--exclude-standard", "."),
 )
-"""What git is asked of a folder, all at once: each answer takes mostly its start."""
+"""What git is asked of a folder, all at once: to start git takes longer than to answer."""
 
 
 @dataclass(frozen=True, slots=True)
