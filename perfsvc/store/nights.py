@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 
 from perfsvc.model import MAX_ERROR, TIME, Mode
 from perfsvc.store import summaries
-from perfsvc.store.lookup import ENDED, run
+from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Place, of_cases, own_name, present_cases
 from perfsvc.store.rows import Nights
 from perfsvc.store.summaries import Rows
@@ -57,7 +57,7 @@ def _numbers(connection: Connection, number: int, last: int) -> list[int]:
 
     They begin with the first that measured anything where the run did: all before are of other segments.
     """
-    scope = run(connection, number).provenance.scope
+    scope = select(Runs.scope).where(Runs.id == number).scalar_subquery()
     earlier = (Runs.id < number, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
     newest = select(Runs.id).where(*earlier).order_by(Runs.id.desc()).limit(last - 1)
     numbers = [*sorted(connection.scalars(newest)), number]

@@ -36,7 +36,8 @@ def head() -> str:
 def open_at_head(engine: Engine, *, create: bool) -> None:
     """Makes sure of our schema; raises ``DatabaseError`` where there is another, or none and ``create`` is not set."""
     with transaction(engine, writes=False) as connection:
-        revision, empty = _revision(connection), _is_empty(connection)
+        revision = _revision(connection)
+        empty = not revision and _is_empty(connection)
     if empty and not create:
         raise DatabaseError(f"{shown(engine.url)} is empty", cure="perfsvc run makes its tables")
     if empty:
