@@ -1,40 +1,57 @@
 """What the measurements of a run were made of: their binaries, and the environment they ran in."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import ColumnElement, Connection, exists, select
+from sqlalchemy.orm import aliased
 
 from perfsvc.codec import decode
 from perfsvc.model import Environment, ReplayRecord
 from perfsvc.store.interning import lineages_of
 from perfsvc.store.naming import Place, of_cases, present_cases
-from perfsvc.store.reading import damaged
+from perfsvc.store.reading import OF_PLACES, OF_RUN, by_run, damaged, places_of
 from perfsvc.store.rows import BinaryRow, Built
 from perfsvc.store.tables import Binaries, BinaryFiles, Cases, Devices, Environments, Measurements
 
 
 def built(connection: Connection, run: int) -> dict[Place, Built]:
     """Of what each case of a run was made, and where it ran; see ``Store.built``."""
-    rows = connection.execute(_built(), {"run": run}).all()
+    return _of_run(connection.execute(_built(OF_RUN), {"run": run}).all())
+
+
+def built_of(connection: Connection, wanted: Collection[tuple[int, Place]]) -> dict[tuple[int, Place], Built]:
+    """The same of some cases, each in a run of its own; see ``Store.built_of``."""
+    places = places_of(connection, {(run, case) for run, (_, case, _) in wanted})
+    if not places:
+        return {}
+    found = {run: _of_run(rows) for run, rows in by_run(connection.execute(_built(OF_PLACES), places))}
+    return {(run, place): found[run][place] for run, place in wanted if place in found.get(run, ())}
+
+
+def _of_run(rows: Sequence[Any]) -> dict[Place, Built]:
+    """Of what the cases of one run were made, by the rows of all names of each."""
     cases = present_cases(rows)
-    replicas = {(row.uuid, row.case_id, row.mode): row for row in rows}
     return {
-        (uuid, cases[case], mode): Built(row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w))
-        for (uuid, case, mode), row in replicas.items()
+        (row.uuid, cases[row.case_id], row.mode): Built(
+            row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w)
+        )
+        for row in rows
     }
 
 
 @cache
-def _built() -> Any:
-    """The query behind ``built`` for a run (``run``); to build it takes longer than to run it."""
+def _built(which: ColumnElement[bool]) -> Any:
+    """The query behind ``built``, of the last replica of some measurements; to build it takes longer than to run it."""
+    later = aliased(Measurements)
+    same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "mode"))
     environment = (Environments.driver, Environments.toolkit, Environments.power_limit_w)
     return (
-        of_cases(Measurements, Measurements.binary_id, *environment)
+        of_cases(Measurements, Measurements.run_id, Measurements.binary_id, *environment)
         .join(Environments, Environments.id == Measurements.environment_id)
-        .where(Measurements.run_id == bindparam("run"))
+        .where(which, ~exists().where(*same, later.replica > Measurements.replica))
     )
 
 

@@ -5,7 +5,7 @@ Each function reads in bulk: a handful of statements, however many rows there ar
 
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -30,31 +30,28 @@ Record = Any
 def levels(connection: Connection, number: int) -> dict[Series, Level]:
     """All series of a run under the present names of their cases; see ``Store.levels``."""
     of_run = {"run": number}
-    rows = connection.execute(_measured(_OF_RUN), of_run).all()
+    rows = connection.execute(_measured(OF_RUN), of_run).all()
     if not rows:
         run(connection, number)  # one that does not exist is an error, an empty one is not
-    return _levels(rows, _metrics(connection, _OF_RUN, of_run))
+    return _levels(rows, _metrics(connection, OF_RUN, of_run))
 
 
 def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series, Level]:
     """Each of some series in a run of its own; see ``Store.levels_of``."""
-    names = namesakes_of(connection, {one.case for one in runs})
-    places = {(number, name) for one, number in runs.items() for name in names.get(one.case, ())}
+    places = places_of(connection, {(number, one.case) for one, number in runs.items()})
     if not places:
         return {}
-    runs_, cases = zip(*places, strict=True)
-    of_places = {"places": list(places), "runs": list(set(runs_)), "cases": list(set(cases))}
-    rows = connection.execute(_measured(_OF_PLACES), of_places).all()
-    values = _metrics(connection, _OF_PLACES, of_places)
+    rows = connection.execute(_measured(OF_PLACES), places).all()
+    values = _metrics(connection, OF_PLACES, places)
     wanted: dict[int, set[Series]] = defaultdict(set)
     for one, number in runs.items():
         wanted[number].add(one)
-    of_run = groupby(sorted(rows, key=_run_of), _run_of)
-    found = {number: _levels(list(of_it), values, wanted[number]) for number, of_it in of_run}
+    found = {number: _levels(of_run, values, wanted[number]) for number, of_run in by_run(rows)}
     return {one: found[number][one] for one, number in runs.items() if one in found.get(number, ())}
 
 
-_OF_RUN = Measurements.run_id == bindparam("run")
+OF_RUN = Measurements.run_id == bindparam("run")
+"""The measurements of a run."""
 
 
 def _among(name: str) -> Any:
@@ -62,12 +59,29 @@ def _among(name: str) -> Any:
     return bindparam(name, expanding=True, literal_execute=True)
 
 
-_OF_PLACES = and_(
+OF_PLACES = and_(
     tuple_(Measurements.run_id, Measurements.case_id).in_(_among("places")),
     # SQLite seeks no pairs by an index, but what either of them may be.
     Measurements.run_id.in_(_among("runs")),
     Measurements.case_id.in_(_among("cases")),
 )
+"""The measurements of some cases, each in a run of its own: of ``places_of``."""
+
+
+def places_of(connection: Connection, wanted: Collection[tuple[int, Case]]) -> dict[str, Any]:
+    """What ``OF_PLACES`` is asked with: some cases, each in a run, by all their names; empty where none is stored."""
+    names = namesakes_of(connection, {case for _, case in wanted})
+    places = {(number, name) for number, case in wanted for name in names.get(case, ())}
+    if not places:
+        return {}
+    runs, cases = zip(*places, strict=True)
+    return {"places": list(places), "runs": list(set(runs)), "cases": list(set(cases))}
+
+
+def by_run(rows: Iterable[Record]) -> Iterator[tuple[int, list[Record]]]:
+    """The rows of each run, in their order."""
+    run_of = attrgetter("run_id")
+    return ((number, list(of_run)) for number, of_run in groupby(sorted(rows, key=run_of), run_of))
 
 
 @cache
@@ -121,10 +135,6 @@ def _metrics(
         if value is not None:
             values[measurement][name] = value
     return values
-
-
-def _run_of(row: Record) -> int:
-    return int(row.run_id)
 
 
 def _levels(

@@ -351,6 +351,14 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         with transaction(self._engine, writes=False) as connection:
             return codes.built(connection, run)
 
+    def built_of(self, places: Collection[tuple[int, Place]]) -> dict[tuple[int, Place], Built]:
+        """What ``built`` has of each of some places in the run that is named with it; absent where it has none.
+
+        Nothing else of those runs is read.
+        """
+        with transaction(self._engine, writes=False) as connection:
+            return codes.built_of(connection, places)
+
     def ran(self, place: Place, runs: Collection[int]) -> dict[int, int]:
         """The id of the binary that a case ran in each of some runs; absent is where it ran none, or not one alone."""
         with transaction(self._engine, writes=False) as connection:

@@ -420,6 +420,30 @@ def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night,
     assert story.store.modules(row.record.modules) == {digest(b"code"): b"code"}
 
 
+def test_what_some_cases_were_made_of_is_read_for_each_in_a_run_of_its_own(story, night, cases):
+    night(times(cases[:2]))
+    night(times(cases[:2]), **EDITED)
+    first, second = (("GPU-1", case, Mode.COLD) for case in cases[:2])
+    assert story.store.built_of({(1, first), (2, second), (3, first), (1, ("GPU-2", cases[0], Mode.COLD))}) == {
+        (1, first): story.store.built(1)[first],
+        (2, second): story.store.built(2)[second],
+    }
+    assert story.store.built_of([]) == {}
+
+
+def test_a_case_of_several_binaries_was_made_of_that_of_its_last_replica(story, cases):
+    bench = b"bench"
+    run = story.begin()
+    numbers = []
+    for replica, code in enumerate((b"one", b"other")):
+        record = ReplayRecord(cases[0], Kind.KERNEL, (), (), (digest(code),), digest(bench), seed=7)
+        numbers.append(story.put_binary(record, {digest(code): code}, bench, {}))
+        story.put(run, cases[0], replica=replica, binary=numbers[-1])
+    ((place, built),) = story.store.built(run).items()
+    assert built.binary == numbers[-1] != numbers[0]
+    assert story.store.built_of([(run, place)]) == {(run, place): built}
+
+
 def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_themselves(story, night, cases):
     night(times(cases[:1]), joules=0.25)
     _, suspects = night(times(cases[:1]), joules=0.3, error=3e-7, **EDITED)
