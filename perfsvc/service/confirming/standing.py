@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from perfsvc.model import Confirmation, FindingState, Suspect
+from perfsvc.model import Confirmation, FindingState, Judgement, Suspect
 from perfsvc.service.confirming.confirm import relevant
 from perfsvc.service.confirming.turns import Means
 from perfsvc.service.judging.sides import SidesOf
@@ -14,7 +14,9 @@ LOOKED_AFTER = frozenset({FindingState.OPEN, FindingState.ACKNOWLEDGED})
 """The states of findings whose series are suspects on every night until they are back."""
 
 
-def told_before(store: Store, suspects: Iterable[Suspect], means: Means) -> Iterator[Confirmation]:
+def told_before(
+    store: Store, suspects: Iterable[Suspect], means: Means, sides_of: SidesOf | None = None
+) -> Iterator[Confirmation]:
     """The answers to those suspects that an earlier night has had measured again, with nothing new to be learnt.
 
     Each stands in a finding that laid it to its code, or to the compiler. Both sides have the code, compiler, driver
@@ -25,6 +27,7 @@ def told_before(store: Store, suspects: Iterable[Suspect], means: Means) -> Iter
         store: holds the findings, and what measuring again has told.
         suspects: of tonight.
         means: what they would be measured again with.
+        sides_of: has read the runs' sides, where somebody asked for them before.
     """
     seen = {
         (moved.series, moved.direction): moved.last_run
@@ -33,37 +36,43 @@ def told_before(store: Store, suspects: Iterable[Suspect], means: Means) -> Iter
         for moved in finding.moved
         if moved.recovered_run is None
     }
-    confirmations, sides_of = cache(store.confirmations), SidesOf(store)
+    confirmations, sides_of = cache(store.confirmations), sides_of or SidesOf(store)
+    held: list[tuple[Confirmation, Suspect]] = []
     for suspect in suspects:
         last, device = seen.get((suspect.series, suspect.direction)), means.devices.get(suspect.series.device)
         if last is None or device is None:
             continue
         threshold = relevant(suspect, device.kind, means.threshold)
         answers = [one for one in confirmations(last) if one.confirmed and _same_suspect(one.suspect, suspect)]
-        if answers and answers[-1].threshold == threshold and _holds(answers[-1], suspect, sides_of):
-            yield _carried_over(answers[-1], suspect)
+        if answers and answers[-1].threshold == threshold and _overlap(answers[-1], suspect):
+            held.append((answers[-1], suspect))
+    sides_of([one for answer, suspect in held for one in _then_and_now(answer, suspect)])  # all are read at once
+    return (_carried_over(answer, suspect) for answer, suspect in held if _is_unchanged(answer, suspect, sides_of))
 
 
 def _same_suspect(one: Suspect, other: Suspect) -> bool:
     return (one.series, one.direction) == (other.series, other.direction)
 
 
-def _holds(answer: Confirmation, suspect: Suspect, sides_of: SidesOf) -> bool:
-    then, now = answer.suspect.judgement, suspect.judgement
+def _overlap(answer: Confirmation, suspect: Suspect) -> bool:
+    """Whether the intervals of then and now do."""
+    now = suspect.judgement
     if now.low is None or now.high is None or answer.low is None or answer.high is None:
         return False
+    return now.low <= answer.high and answer.low <= now.high
+
+
+def _then_and_now(answer: Confirmation, suspect: Suspect) -> list[Judgement]:
+    """Each side of a suspect against what it was as it was answered, where that is another run."""
+    then, now = answer.suspect.judgement, suspect.judgement
     runs = ((then.baseline_run, now.baseline_run), (then.candidate_run, now.candidate_run))
-    overlap = now.low <= answer.high and answer.low <= now.high
-    return overlap and all(_same(suspect, before, after, sides_of) for before, after in runs)
+    return [replace(now, baseline_run=before, candidate_run=after) for before, after in runs if before != after]
 
 
-def _same(suspect: Suspect, before: int | None, after: int | None, sides_of: SidesOf) -> bool:
-    """Whether two runs ran the same code of a suspect in the same environment."""
-    if before == after:
-        return True
-    asked = replace(suspect.judgement, baseline_run=before, candidate_run=after)
-    sides = sides_of([asked]).get(suspect.series)
-    return sides is not None and sides.code and sides.toolkit and sides.board
+def _is_unchanged(answer: Confirmation, suspect: Suspect, sides_of: SidesOf) -> bool:
+    """Whether both sides ran the same code in the same environment as when the suspect was answered."""
+    told = [sides_of([one]).get(one.series) for one in _then_and_now(answer, suspect)]
+    return all(sides is not None and sides.code and sides.toolkit and sides.board for sides in told)
 
 
 def _carried_over(answer: Confirmation, suspect: Suspect) -> Confirmation:

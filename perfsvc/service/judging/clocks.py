@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, TypeGuard
+from typing import Final
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
@@ -11,26 +11,28 @@ from perfsvc.model import TIME, Judgement, Level, Series
 CYCLES: Final = "sm_cycles"
 """The metric beside a time that counts them."""
 
-Levels = Callable[[int], Mapping[Series, Level]]
-"""The levels of a run; asked several times for the same one."""
+LevelsOf = Callable[[Mapping[Series, int]], Mapping[Series, Level]]
+"""The levels of some series, each in the run that is named with it."""
 
 
-def cycles_of(levels: Levels, judgements: Iterable[Judgement]) -> dict[Series, Comparison]:
+def cycles_of(levels_of: LevelsOf, judgements: Iterable[Judgement]) -> dict[Series, Comparison]:
     """The cycles of each case whose time moved, compared as times are: candidate over baseline.
 
     Absent is a case that has none on either side: on a device that counts none, or where another board lent the level.
     """
-    found: dict[Series, Comparison] = {}
-    for judgement in judgements:
-        series, runs = judgement.series, (judgement.baseline_run, judgement.candidate_run)
-        if judgement.verdict in judge.MOVES and series.metric == TIME:
-            counted = replace(series, metric=CYCLES)
-            before, after = (None if run is None else levels(run).get(counted) for run in runs)
-            if _counts(before) and _counts(after):
-                found[series] = judge.compare(before.replicas, after.replicas)
-    return found
+    moved = [one for one in judgements if one.verdict in judge.MOVES and one.series.metric == TIME]
+    after = _counted(levels_of, {one.series: one.candidate_run for one in moved})
+    before = _counted(levels_of, {one.series: one.baseline_run for one in moved if one.series in after})
+    return {series: judge.compare(level.replicas, after[series].replicas) for series, level in before.items()}
 
 
-def _counts(level: Level | None) -> TypeGuard[Level]:
+def _counted(levels_of: LevelsOf, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
+    """The cycles of some times, each in a run of its own, where that counted them."""
+    cycles = {replace(one, metric=CYCLES): run for one, run in runs.items() if run is not None}
+    found = levels_of(cycles) if cycles else {}
+    return {replace(one, metric=TIME): level for one, level in found.items() if _counts(level)}
+
+
+def _counts(level: Level) -> bool:
     """Whether each replica counted cycles."""
-    return level is not None and bool(level.replicas) and all(values and min(values) > 0 for values in level.replicas)
+    return bool(level.replicas) and all(values and min(values) > 0 for values in level.replicas)

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Cause, Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.judging import policy
-from perfsvc.service.judging.clocks import Levels, cycles_of
-from perfsvc.service.judging.sides import sides_of
+from perfsvc.service.judging.clocks import cycles_of
+from perfsvc.service.judging.sides import SidesOf
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
 
@@ -47,12 +46,19 @@ def compare(
         fixed = policy.against(store, against, candidate.run, folder)
         return Comparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold, against=fixed)))
     baseline = _compared(base, store, folder)
-    levels, limits = cache(store.levels), _thresholds(store, threshold)
-    judgements = judge.verdicts(levels(baseline.run), levels(candidate.run), threshold=limits)
-    return Comparison(baseline, candidate, tuple(_with_causes(store, levels, judgements, limits)))
+    limits = _thresholds(store, threshold)
+    judgements = judge.verdicts(store.levels(baseline.run), store.levels(candidate.run), threshold=limits)
+    return Comparison(baseline, candidate, tuple(_with_causes(store, judgements, limits, SidesOf(store))))
 
 
-def judge_run(store: Store, run: int, *, threshold: judge.Asked, against: int | None = None) -> list[Judgement]:
+def judge_run(
+    store: Store,
+    run: int,
+    *,
+    threshold: judge.Asked,
+    against: int | None = None,
+    sides_of: SidesOf | None = None,
+) -> list[Judgement]:
     """Judges every series of a run against its own baseline, and names what the run should have measured and did not.
 
     A baseline is a pin if there is one, else the level in the run ``against`` where one is named and has the series,
@@ -60,19 +66,18 @@ def judge_run(store: Store, run: int, *, threshold: judge.Asked, against: int | 
     before had: the newest earlier one of the same scope on each device (``Store.expected``). So a case that is gone for
     good is missing once, and neither a smaller selection nor what was left out for want of budget misses anything.
     """
-    levels_of = cache(store.levels)
-    candidate = levels_of(run)
+    candidate = store.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
     baselines = store.levels_of(store.baselines(measured, run))
     if against is not None:
         pinned = {pin.series for pin in store.pins()}
-        right = {one: level for one, level in levels_of(against).items() if level.status is Status.OK}
+        right = {one: level for one, level in store.levels(against).items() if level.status is Status.OK}
         chosen = [one for one in measured if one in right and one not in pinned and one.metric != MAX_ERROR]
         baselines |= {one: right[one] for one in chosen}
     limits = _thresholds(store, threshold)
     others = {one: earlier for one, earlier in store.expected(run).items() if one not in baselines}
     judgements = judge.verdicts(store.levels_of(others) | baselines, candidate, threshold=limits)
-    return _with_causes(store, levels_of, judgements, limits)
+    return _with_causes(store, judgements, limits, sides_of or SidesOf(store))
 
 
 def judge_quiet(store: Store, run: int, series: Iterable[Series], *, threshold: judge.Asked = None) -> list[Judgement]:
@@ -88,12 +93,12 @@ def judge_quiet(store: Store, run: int, series: Iterable[Series], *, threshold: 
 
 
 def _with_causes(
-    store: Store, levels: Levels, judgements: Sequence[Judgement], limits: Callable[[Series], float]
+    store: Store, judgements: Sequence[Judgement], limits: Callable[[Series], float], sides_of: SidesOf
 ) -> list[Judgement]:
     """The judgements with why each series moved; nothing is looked up where none did."""
     if not any(judgement.verdict in judge.MOVES for judgement in judgements):
         return list(judgements)
-    caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(levels, judgements))
+    caused = judge.with_causes(judgements, sides_of(judgements), cycles_of(store.levels_of, judgements))
     return _with_confirmations(store, caused, limits)
 
 

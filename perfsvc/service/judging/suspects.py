@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 
 from perfsvc import judge
 from perfsvc.model import Cause, Direction, Judgement, Series, Shift, Suspect
@@ -30,21 +29,28 @@ class Doubts:
     alerted: frozenset[Series]
 
 
-def doubts(store: Store, run: int, judgements: Iterable[Judgement], *, threshold: judge.Asked = None) -> Doubts:
+def doubts(
+    store: Store,
+    run: int,
+    judgements: Iterable[Judgement],
+    *,
+    threshold: judge.Asked = None,
+    sides_of: SidesOf | None = None,
+) -> Doubts:
     """The suspects of a run that has been judged.
 
     What ran the same code on both sides is none: it is for the environment, or noise. Neither is an improvement that
     the verdict has told of already.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    sides_of = SidesOf(store)
+    sides_of = sides_of or SidesOf(store)
     raised = alerts(store, run, judged, judge.lasting(threshold), sides_of)
     alerted = {series: one.judgement for series, one in raised.items()}
     if not raised and not any(one.verdict in judge.MOVES for one in judged.values()):
         return Doubts((), (), tuple(judged.values()), frozenset())
     sides = sides_of([*judged.values(), *alerted.values()])
     # What most cases of a board do shows only beside those that raised nothing.
-    caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(cache(store.levels), alerted.values()))
+    caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(store.levels_of, alerted.values()))
     now = judged | {one.series: one for one in caused if one.series in raised}
     found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
     groups = judge.together(now.values(), sides).values()

@@ -17,6 +17,7 @@ from perfsvc.service.confirming.turns import Means
 from perfsvc.service.judging import policy
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.service.judging.findings import suspects_of
+from perfsvc.service.judging.sides import SidesOf
 from perfsvc.service.judging.suspects import Doubts
 from perfsvc.service.profiling.profile import Under
 from perfsvc.service.profiling.why import explain_confirmed
@@ -26,10 +27,10 @@ from perfsvc.service.running.request import RunRequest
 from perfsvc.store import Store
 
 
-def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
+def judge_measured(store: Store, run: int, request: RunRequest, sides_of: SidesOf | None = None) -> list[Judgement]:
     """The verdicts on a run, in place of what was stored of it before."""
     against = policy.against(store, request.against, run, request.suite)
-    judgements = judge_run(store, run, threshold=request.threshold, against=against)
+    judgements = judge_run(store, run, threshold=request.threshold, against=against, sides_of=sides_of)
     store.put_verdicts(run, judgements)
     return judgements
 
@@ -64,14 +65,16 @@ def confirm_suspects(
     stopping: Stopping = never,
     *,
     found: Doubts | None = None,
+    sides_of: SidesOf | None = None,
 ) -> list[Confirmation]:
     """Measures again what of a run's suspects was not measured again yet, and returns what came of that.
 
     What an earlier night's answer holds for is not measured once more. What came of all of them is said of the
-    verdicts. From when it is ``stopping`` on none is begun. ``found`` is as in ``suspects_of``.
+    verdicts. From when it is ``stopping`` on none is begun. ``found`` is as in ``suspects_of``, ``sides_of``
+    as in ``told_before``.
     """
     suspects = suspects_of(store, run, threshold=means.threshold, found=found)
-    before = list(told_before(store, suspects, means))
+    before = list(told_before(store, suspects, means, sides_of))
     for one in before:
         store.put_confirmation(one)
     told = {one.suspect for one in before}

@@ -24,6 +24,7 @@ from perfsvc.model import (
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.confirming.confirm_all import with_causes
 from perfsvc.service.judging.findings import ignored, settle
+from perfsvc.service.judging.sides import SidesOf
 from perfsvc.service.judging.suspects import doubts
 from perfsvc.service.profiling.profile import Under
 from perfsvc.service.progress import Progress, Silent
@@ -123,8 +124,10 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
             resolved, binaries, store=store, begun=begin(store, request), workers=workers, progress=progress
         )
         instruments = instruments_of(resolved.targets, binaries)
-        judgements = judge_measured(store, recorder.run, request)
-        found = doubts(store, recorder.run, store.verdicts(recorder.run), threshold=request.threshold)
+        sides_of = SidesOf(store)
+        judgements = judge_measured(store, recorder.run, request, sides_of)
+        told = store.verdicts(recorder.run)
+        found = doubts(store, recorder.run, told, threshold=request.threshold, sides_of=sides_of)
         confirmations: list[Confirmation] = []
         explained: list[Explained] = []
         if request.confirm:
@@ -137,7 +140,7 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
                 servers=workers.servers,
                 say=progress.say,
             )
-            confirmations = confirm_suspects(store, recorder.run, means, progress, found=found)
+            confirmations = confirm_suspects(store, recorder.run, means, progress, found=found, sides_of=sides_of)
             judgements = with_causes(judgements, confirmations)
         settle(store, recorder.run, threshold=request.threshold, found=found)
         unheard = ignored(store.findings())
