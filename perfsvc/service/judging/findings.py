@@ -142,13 +142,14 @@ def _back(store: Store, run: int, found: Doubts, threshold: judge.Asked) -> list
     left = _left(standing)
     if not left:
         return []
-    usual = {one.series: one for one in judge_quiet(store, run, left, threshold=threshold)}
     told = {one.series: one.cause for one in store.verdicts(run)}  # measuring again has told more since
     moved = {
         one.series: replace(one, cause=told.get(one.series) or one.cause)
         for one in found.judgements
         if one.verdict in MOVES
     }
+    still = [one for one in left if one not in moved]
+    usual = {one.series: one for one in judge_quiet(store, run, still, threshold=threshold)} if still else {}
     return recovered(standing, (usual | moved).values(), found.alerted)
 
 
