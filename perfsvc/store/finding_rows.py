@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, or_, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
@@ -17,6 +18,8 @@ from perfsvc.store.tables import Cases, Devices
 
 STANDING = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """The states in which a finding still speaks for its series: no other is raised of them."""
+
+_FINDINGS: Any = bindparam("findings", expanding=True)
 
 
 def get(connection: Connection, number: int) -> Finding:
@@ -50,9 +53,15 @@ def places(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, 
 
     That is under the case's present name; a former name that was given anew has its own (``naming.own_name``).
     """
+    return [(row, _series(row)) for row in connection.execute(_places(), {"findings": list(numbers)})]
+
+
+@cache
+def _places() -> Any:
+    """The query behind ``places``; to build it takes longer than to run it, and a night asks often."""
     present, own = aliased(Cases), own_name(FindingCases.last_run_id)
     named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
-    query = (
+    return (
         select(
             FindingCases,
             Cases.lineage_id,
@@ -67,10 +76,9 @@ def places(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, 
         .join(Cases, Cases.id == FindingCases.case_id)
         .join(Devices, Devices.id == FindingCases.device_id)
         .join(present, and_(present.lineage_id == Cases.lineage_id, named))
-        .where(FindingCases.finding_id.in_(numbers))
+        .where(FindingCases.finding_id.in_(_FINDINGS))
         .order_by(*(getattr(FindingCases, name) for name in ("finding_id", "case_id", "device_id", "metric", "mode")))
     )
-    return [(row, _series(row)) for row in connection.execute(query)]
 
 
 def _series(row: Any) -> Series:
@@ -80,19 +88,24 @@ def _series(row: Any) -> Series:
 
 def _why(connection: Connection, numbers: Collection[int]) -> Mapping[int, str]:
     """The newest sentence on any of the cases that each finding moved."""
+    return {row.id: row.sentence for row in connection.execute(_sentences(), {"findings": list(numbers)})}
+
+
+@cache
+def _sentences() -> Any:
+    """All sentences on the cases that some findings moved, the oldest first."""
     of_case = and_(
         Explanations.case_id == FindingCases.case_id,
         Explanations.device_id == FindingCases.device_id,
         Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
     )
-    query = (
+    return (
         select(Findings.id, Explanations.sentence)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
         .join(Explanations, of_case)
-        .where(Findings.id.in_(numbers), Explanations.sentence != "")
+        .where(Findings.id.in_(_FINDINGS), Explanations.sentence != "")
         .order_by(Explanations.id)
     )
-    return {row.id: row.sentence for row in connection.execute(query)}
 
 
 def _finding(row: Any, moved: Sequence[Moved], why: str) -> Finding:
