@@ -70,7 +70,7 @@ OF_PLACES = and_(
 
 def places_of(connection: Connection, wanted: Collection[tuple[int, Case]]) -> dict[str, Any]:
     """What ``OF_PLACES`` is asked with: some cases, each in a run, by all their names; empty where none is stored."""
-    names = namesakes_of(connection, {case for _, case in wanted})
+    names = namesakes_of(connection, {case for _, case in wanted}) if wanted else {}
     places = {(number, name) for number, case in wanted for name in names.get(case, ())}
     if not places:
         return {}

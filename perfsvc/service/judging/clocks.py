@@ -29,8 +29,7 @@ def cycles_of(levels_of: LevelsOf, judgements: Iterable[Judgement]) -> dict[Seri
 def _counted(levels_of: LevelsOf, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
     """The cycles of some times, each in a run of its own, where that counted them."""
     cycles = {replace(one, metric=CYCLES): run for one, run in runs.items() if run is not None}
-    found = levels_of(cycles) if cycles else {}
-    return {replace(one, metric=TIME): level for one, level in found.items() if _counts(level)}
+    return {replace(one, metric=TIME): level for one, level in levels_of(cycles).items() if _counts(level)}
 
 
 def _counts(level: Level) -> bool:

@@ -149,7 +149,7 @@ def _back(store: Store, run: int, found: Doubts, threshold: judge.Asked) -> list
         if one.verdict in MOVES
     }
     still = [one for one in left if one not in moved]
-    usual = {one.series: one for one in judge_quiet(store, run, still, threshold=threshold)} if still else {}
+    usual = {one.series: one for one in judge_quiet(store, run, still, threshold=threshold)}
     return recovered(standing, (usual | moved).values(), found.alerted)
 
 
