@@ -85,7 +85,7 @@ def drop(connection: Connection, run: int) -> None:
 
     Whoever ends it meanwhile waits until this transaction is over, and so sees all that it puts.
     """
-    connection.execute(select(Runs.id).where(Runs.id == run).with_for_update())
+    connection.execute(select(Runs.id).where(Runs.id == run).with_for_update(key_share=True))
     connection.execute(delete(Summaries).where(Summaries.run_id == run))
 
 
