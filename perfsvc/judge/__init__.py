@@ -8,7 +8,7 @@ from perfsvc.judge.comparison import Comparison, compare
 from perfsvc.judge.confirmation import LOOKS, cause_of, settled
 from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
 from perfsvc.judge.halves import beyond, boundary
-from perfsvc.judge.noise import noise, noises
+from perfsvc.judge.noise import noises
 from perfsvc.judge.sequential import interim
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
@@ -50,7 +50,6 @@ __all__ = [
     "lasting",
     "level_of",
     "may_begin",
-    "noise",
     "noises",
     "settled",
     "threshold_of",

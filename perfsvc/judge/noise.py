@@ -16,8 +16,8 @@ LEAST = 2
 """Samples of a replica, and replicas of a case, below which there is no spread to see."""
 
 
-def noise(replicas: Sequence[ArrayLike]) -> Noise:
-    """The noise of a case's times in one run, as relative standard deviations.
+def noises(cases: Iterable[Sequence[ArrayLike]]) -> list[Noise]:
+    """The noise of each case's times in one run, as relative standard deviations.
 
     ``within`` is that of the samples around the median of their own replica: the median absolute deviation of all of
     them, scaled to what it is of normal samples, so that a few launches that something disturbed do not count.
@@ -28,11 +28,15 @@ def noise(replicas: Sequence[ArrayLike]) -> Noise:
     errors, is the variance between processes; where nothing is left, it is 0. Samples that follow each other closely
     are more alike than others, so that a little of ``within`` may show as ``between``, and never the other way round.
 
+    Cases with as many samples are worked out together.
+
     Args:
-        replicas: for each replica its times in seconds, shape (n,). Those of fewer than two samples tell nothing.
+        cases: for each case and each of its replicas the times in seconds, shape (n,). Replicas of fewer than two
+            samples tell nothing.
 
     Returns:
-        ``within`` is None without a replica of two samples, ``between`` without two such replicas.
+        In the order of the cases. ``within`` is None without a replica of two samples, ``between`` without two such
+        replicas.
 
     Raises:
         ValueError: a time that is not finite or not above zero.
@@ -42,18 +46,6 @@ def noise(replicas: Sequence[ArrayLike]) -> Noise:
         absolute deviation); J. W. McKean and R. M. Schrader (1984), A comparison of methods for studentizing the sample
         median, Commun. Stat. Simul. Comput. 13(6) (the error of a median); variance components by subtraction: S. R.
         Searle, G. Casella and C. E. McCulloch (1992), Variance Components, Wiley, chapter 3.
-    """
-    return noises([replicas])[0]
-
-
-def noises(cases: Iterable[Sequence[ArrayLike]]) -> list[Noise]:
-    """The ``noise`` of many cases, one for each in their order; those with as many samples are worked out together.
-
-    Args:
-        cases: the replicas of each.
-
-    Raises:
-        ValueError: as ``noise``.
     """
     told = [_told(replicas) for replicas in cases]
     alike: dict[tuple[int, ...], list[int]] = {}

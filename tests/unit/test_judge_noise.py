@@ -1,15 +1,23 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from perfsvc.judge import estimate, noise, noises
+from perfsvc.judge import estimate, noises
 from perfsvc.model import Noise
 
 H200 = Path(__file__).parents[1] / "data" / "noise" / "h200.json"
 SEEDS = 400
+
+
+def noise(replicas: Sequence[ArrayLike]) -> Noise:
+    """The noise of one case alone."""
+    (found,) = noises([replicas])
+    return found
 
 
 def replicas_of(seed: int, *, within: float, between: float, replicas: int, samples: int) -> list[np.ndarray]:
