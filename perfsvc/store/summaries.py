@@ -74,7 +74,7 @@ def put(connection: Connection, run: int) -> None:
 
 
 def put_missing(connection: Connection) -> None:
-    """Stores those of all runs that have ended and have none, as after an upgrade from before schema revision 0013."""
+    """Stores those of all runs that have ended and have none, as after an upgrade."""
     lacking = select(Runs.id).where(Runs.state.in_(ENDED), ~exists().where(Summaries.run_id == Runs.id))
     for run in connection.scalars(lacking.order_by(Runs.id)).all():
         put(connection, run)

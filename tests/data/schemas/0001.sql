@@ -14,6 +14,29 @@ CREATE TABLE artifacts (
 INSERT INTO "artifacts" VALUES('2eb2a9493f81345cfced71a0c6fa0e3c59619f33eb765fd0929e34252fa56d3d','source',8,X'789CD3D75728C9CC494D010009E30291');
 INSERT INTO "artifacts" VALUES('7c9b185f35cce03019b3c7cebdef327545fd0cfdeb1acdf7db7fd7d528c74538','module',5,X'789C4B2E4DCACC0300062E0212');
 INSERT INTO "artifacts" VALUES('e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830','bench',10,X'789C5356484ACD4BCED02BA804001061035B');
+INSERT INTO "artifacts" VALUES('845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917','report',6,X'789C2B4A2DC82F2A01000910029D');
+CREATE TABLE batches (
+	measurement_id INTEGER NOT NULL, 
+	number INTEGER NOT NULL, 
+	gated BOOLEAN NOT NULL, 
+	kept_ahead BOOLEAN, 
+	busy_s DOUBLE NOT NULL, 
+	rejected TEXT NOT NULL, 
+	sample_count INTEGER NOT NULL, 
+	samples BLOB, 
+	sm_clock_hz DOUBLE, 
+	memory_clock_hz DOUBLE, 
+	temperature_c DOUBLE, 
+	power_w DOUBLE, 
+	slowdowns TEXT NOT NULL, 
+	ecc_errors INTEGER NOT NULL, 
+	xids TEXT NOT NULL, 
+	others TEXT NOT NULL, 
+	CONSTRAINT pk_batches PRIMARY KEY (measurement_id, number), 
+	CONSTRAINT fk_batches_measurement_id_measurements FOREIGN KEY(measurement_id) REFERENCES measurements (id) ON DELETE CASCADE
+);
+INSERT INTO "batches" VALUES(4,0,1,1,0.625,'',1,NULL,1500000000.0,2500000000.0,60.0,500.0,'power cap',0,'','');
+INSERT INTO "batches" VALUES(4,1,1,0,2.0,'thermal slowdown',2,X'789C636070B0676068B007000402013F',1000000000.0,2500000000.0,90.0,400.0,'thermal slowdown',1,'48','99');
 CREATE TABLE binaries (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -50,6 +73,117 @@ CREATE TABLE cases (
 INSERT INTO "cases" VALUES(1,1,'transpose/tiled[n=64]','transpose','tiled','{"n":64}',1,1);
 INSERT INTO "cases" VALUES(2,2,'transpose/naive[n=64]','transpose','naive','{"n":64}',1,0);
 INSERT INTO "cases" VALUES(3,1,'transpose/shared[n=64]','transpose','shared','{"n":64}',1,0);
+CREATE TABLE checked_kernels (
+	check_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	architecture TEXT NOT NULL, 
+	kernel TEXT NOT NULL, 
+	status VARCHAR(16) NOT NULL, 
+	reason TEXT NOT NULL, 
+	facts_id INTEGER, 
+	threads INTEGER NOT NULL, 
+	dynamic_shared_bytes INTEGER NOT NULL, 
+	warps INTEGER, 
+	most_warps INTEGER, 
+	limiter VARCHAR(16), 
+	source TEXT NOT NULL, 
+	verdict VARCHAR(16), 
+	verdict_reason TEXT NOT NULL, 
+	cause VARCHAR(16), 
+	baseline_check_id INTEGER, 
+	level BOOLEAN NOT NULL, 
+	CONSTRAINT pk_checked_kernels PRIMARY KEY (check_id, case_id, architecture, kernel), 
+	CONSTRAINT fk_checked_kernels_baseline_check_id_checks FOREIGN KEY(baseline_check_id) REFERENCES checks (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_checked_kernels_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_checked_kernels_check_id_checks FOREIGN KEY(check_id) REFERENCES checks (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_checked_kernels_facts_id_facts FOREIGN KEY(facts_id) REFERENCES facts (id) ON DELETE RESTRICT
+);
+INSERT INTO "checked_kernels" VALUES(1,1,'sm_90','tiled','ok','',1,256,0,64,64,'warps','','new','',NULL,NULL,1);
+INSERT INTO "checked_kernels" VALUES(1,2,'sm_90','','failed','does not compile',NULL,0,0,NULL,NULL,NULL,'','broken','does not compile',NULL,NULL,0);
+CREATE TABLE checks (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	checked_at DATETIME NOT NULL, 
+	suite TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
+	command_line TEXT NOT NULL, 
+	git_commit TEXT NOT NULL, 
+	git_dirty BOOLEAN NOT NULL, 
+	git_branch TEXT NOT NULL, 
+	host TEXT NOT NULL, 
+	perfsvc_version TEXT NOT NULL, 
+	toolkit TEXT NOT NULL, 
+	disassembler TEXT NOT NULL, 
+	accepted TEXT NOT NULL
+);
+INSERT INTO "checks" VALUES(1,'2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
+CREATE TABLE confirmation_turns (
+	confirmation_id INTEGER NOT NULL, 
+	number INTEGER NOT NULL, 
+	side TEXT NOT NULL, 
+	status VARCHAR(16) NOT NULL, 
+	reason TEXT NOT NULL, 
+	samples BLOB, 
+	sample_count INTEGER NOT NULL, 
+	value DOUBLE, 
+	wall_s DOUBLE NOT NULL, 
+	sm_clock_hz DOUBLE, 
+	temperature_c DOUBLE, 
+	power_w DOUBLE, 
+	slowdowns TEXT NOT NULL, 
+	rejected_batches INTEGER NOT NULL, 
+	CONSTRAINT pk_confirmation_turns PRIMARY KEY (confirmation_id, number), 
+	CONSTRAINT fk_confirmation_turns_confirmation_id_confirmations FOREIGN KEY(confirmation_id) REFERENCES confirmations (id) ON DELETE CASCADE
+);
+INSERT INTO "confirmation_turns" VALUES(1,1,'baseline','ok','',X'789C636068B0636060B00700047D00FE',2,NULL,0.0,NULL,NULL,NULL,'',0);
+INSERT INTO "confirmation_turns" VALUES(1,0,'candidate','ok','',X'789C636060B0676068B00700028200FF',2,NULL,0.0,NULL,NULL,NULL,'',0);
+INSERT INTO "confirmation_turns" VALUES(2,0,'baseline','ok','',X'789C636068B00300014200BF',1,0.5,0.0,NULL,NULL,NULL,'',0);
+CREATE TABLE confirmations (
+	id INTEGER NOT NULL, 
+	run_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	metric TEXT NOT NULL, 
+	mode VARCHAR(16) NOT NULL, 
+	baseline_run_id INTEGER, 
+	judged VARCHAR(16) NOT NULL, 
+	judged_ratio DOUBLE, 
+	judged_baseline_s DOUBLE, 
+	judged_candidate_s DOUBLE, 
+	shift VARCHAR(16) NOT NULL, 
+	direction VARCHAR(16) NOT NULL, 
+	cause VARCHAR(16) NOT NULL, 
+	reason TEXT NOT NULL, 
+	verdict VARCHAR(16), 
+	ratio DOUBLE, 
+	low DOUBLE, 
+	high DOUBLE, 
+	looks INTEGER NOT NULL, 
+	drift DOUBLE, 
+	same_code BOOLEAN, 
+	threshold DOUBLE NOT NULL, 
+	seed BIGINT NOT NULL, 
+	budget_s DOUBLE NOT NULL, 
+	wall_s DOUBLE NOT NULL, 
+	confirmed_at DATETIME NOT NULL, 
+	CONSTRAINT pk_confirmations PRIMARY KEY (id), 
+	CONSTRAINT fk_confirmations_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_confirmations_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'loss','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 14:55:18.991073');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'loss','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 14:55:18.992971');
+CREATE TABLE deliveries (
+	message_id INTEGER NOT NULL, 
+	target TEXT NOT NULL, 
+	attempts INTEGER NOT NULL, 
+	error TEXT NOT NULL, 
+	tried_at DATETIME, 
+	sent_at DATETIME, 
+	CONSTRAINT pk_deliveries PRIMARY KEY (message_id, target), 
+	CONSTRAINT fk_deliveries_message_id_messages FOREIGN KEY(message_id) REFERENCES messages (id) ON DELETE CASCADE
+);
+INSERT INTO "deliveries" VALUES(1,'team',2,'timeout','2025-01-01 00:00:00.000000',NULL);
 CREATE TABLE devices (
 	id INTEGER NOT NULL, 
 	uuid TEXT NOT NULL, 
@@ -79,13 +213,118 @@ CREATE TABLE environments (
 	CONSTRAINT uq_environments_driver_toolkit_power_limit_w UNIQUE (driver, toolkit, power_limit_w)
 );
 INSERT INTO "environments" VALUES(1,'580.1','nvcc 13.0.88',700.0);
+CREATE TABLE explanations (
+	id INTEGER NOT NULL, 
+	run_id INTEGER NOT NULL, 
+	baseline_run_id INTEGER, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	baseline_profile_id INTEGER, 
+	candidate_profile_id INTEGER, 
+	sentence TEXT NOT NULL, 
+	evidence TEXT NOT NULL, 
+	factor DOUBLE, 
+	reason TEXT NOT NULL, 
+	explained_at DATETIME NOT NULL, 
+	CONSTRAINT pk_explanations PRIMARY KEY (id), 
+	CONSTRAINT fk_explanations_baseline_profile_id_profiles FOREIGN KEY(baseline_profile_id) REFERENCES profiles (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_explanations_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_explanations_candidate_profile_id_profiles FOREIGN KEY(candidate_profile_id) REFERENCES profiles (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_explanations_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 14:55:19.000854');
+CREATE TABLE facts (
+	id INTEGER NOT NULL, 
+	digest TEXT NOT NULL, 
+	registers INTEGER NOT NULL, 
+	stack_bytes INTEGER NOT NULL, 
+	spill_store_bytes INTEGER NOT NULL, 
+	spill_load_bytes INTEGER NOT NULL, 
+	shared_bytes INTEGER NOT NULL, 
+	barriers INTEGER NOT NULL, 
+	instructions TEXT, 
+	sass TEXT NOT NULL, 
+	CONSTRAINT pk_facts PRIMARY KEY (id), 
+	CONSTRAINT uq_facts_digest UNIQUE (digest)
+);
+INSERT INTO "facts" VALUES(1,'1d028de3a93c6f29f254eb671c39adf88c11047d51e0ad16bfc97edfd0d1dc36',32,0,0,0,4224,1,'{"global":8}','aa');
+CREATE TABLE finding_cases (
+	finding_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	metric TEXT NOT NULL, 
+	mode VARCHAR(16) NOT NULL, 
+	shift VARCHAR(16) NOT NULL, 
+	direction VARCHAR(16) NOT NULL, 
+	ratio DOUBLE, 
+	low DOUBLE, 
+	high DOUBLE, 
+	baseline_run_id INTEGER, 
+	baseline_s DOUBLE, 
+	candidate_s DOUBLE, 
+	last_run_id INTEGER NOT NULL, 
+	recovered_run_id INTEGER, 
+	CONSTRAINT pk_finding_cases PRIMARY KEY (finding_id, case_id, device_id, metric, mode), 
+	CONSTRAINT fk_finding_cases_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_finding_cases_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_finding_cases_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_finding_cases_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_finding_cases_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL
+);
+INSERT INTO "finding_cases" VALUES(1,3,1,'time','cold','loss','slower',1.0,0.9,1.1,1,0.25,0.5,2,NULL);
+CREATE TABLE finding_events (
+	id INTEGER NOT NULL, 
+	finding_id INTEGER NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	run_id INTEGER, 
+	done_by TEXT NOT NULL, 
+	done_at DATETIME NOT NULL, 
+	said TEXT NOT NULL, 
+	CONSTRAINT pk_finding_events PRIMARY KEY (id), 
+	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
+);
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,'','2026-11-22 14:55:18.973476','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,'ann','2026-11-22 14:55:18.983482','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,'ann','2026-11-22 14:55:18.989627','wanted; until 2026-01-01');
+CREATE TABLE findings (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	cause VARCHAR(16) NOT NULL, 
+	origin TEXT DEFAULT '' NOT NULL, 
+	first_run_id INTEGER NOT NULL, 
+	last_run_id INTEGER NOT NULL, 
+	evidence TEXT NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	reason TEXT NOT NULL, 
+	set_by TEXT NOT NULL, 
+	set_at DATETIME NOT NULL, 
+	owner TEXT DEFAULT '' NOT NULL, 
+	ignored_until DATETIME, 
+	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
+);
+INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 14:55:18.989627','bob','2026-01-01 00:00:00.000000');
+CREATE TABLE left_out (
+	run_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	mode VARCHAR(16) NOT NULL, 
+	CONSTRAINT pk_left_out PRIMARY KEY (run_id, case_id, device_id, mode), 
+	CONSTRAINT fk_left_out_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_left_out_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_left_out_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "left_out" VALUES(2,2,1,'cold');
 CREATE TABLE lineages (
 	id INTEGER NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-21 10:24:54.072129');
-INSERT INTO "lineages" VALUES(2,'2026-11-21 10:24:54.080118');
+INSERT INTO "lineages" VALUES(1,'2026-11-22 14:55:18.948051');
+INSERT INTO "lineages" VALUES(2,'2026-11-22 14:55:18.952857');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -111,6 +350,18 @@ CREATE TABLE measurements (
 	stopped TEXT NOT NULL, 
 	wall_s DOUBLE NOT NULL, 
 	measured_at DATETIME NOT NULL, 
+	warmup INTEGER, 
+	note TEXT DEFAULT '' NOT NULL, 
+	check_s DOUBLE, 
+	sampling_s DOUBLE, 
+	busy_s DOUBLE, 
+	sm_clock_hz DOUBLE, 
+	temperature_c DOUBLE, 
+	power_w DOUBLE, 
+	slowdowns TEXT, 
+	rejected_batches INTEGER DEFAULT '0' NOT NULL, 
+	rung INTEGER, 
+	anchor TEXT DEFAULT '' NOT NULL, 
 	CONSTRAINT pk_measurements PRIMARY KEY (id), 
 	CONSTRAINT fk_measurements_binary_id_binaries FOREIGN KEY(binary_id) REFERENCES binaries (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_measurements_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
@@ -119,10 +370,23 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_mode UNIQUE (run_id, case_id, device_id, replica, mode)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.075344');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.078610');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.081275');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',0.0,'2026-11-21 10:24:54.089447');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 14:55:18.950210',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 14:55:18.952378',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 14:55:18.953211',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 14:55:18.967745',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+CREATE TABLE messages (
+	id INTEGER NOT NULL, 
+	night_id INTEGER NOT NULL, 
+	"key" TEXT NOT NULL, 
+	title TEXT NOT NULL, 
+	body TEXT NOT NULL, 
+	created_at DATETIME NOT NULL, 
+	CONSTRAINT pk_messages PRIMARY KEY (id), 
+	CONSTRAINT fk_messages_night_id_nights FOREIGN KEY(night_id) REFERENCES nights (id) ON DELETE CASCADE, 
+	CONSTRAINT uq_messages_key UNIQUE ("key"), 
+	CONSTRAINT uq_messages_night_id UNIQUE (night_id)
+);
+INSERT INTO "messages" VALUES(1,1,'k','1 new','slower','2025-01-01 00:00:00.000000');
 CREATE TABLE metrics (
 	measurement_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -131,6 +395,39 @@ CREATE TABLE metrics (
 	CONSTRAINT fk_metrics_measurement_id_measurements FOREIGN KEY(measurement_id) REFERENCES measurements (id) ON DELETE CASCADE
 );
 INSERT INTO "metrics" VALUES(4,'overlap',0.75);
+CREATE TABLE nights (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	state VARCHAR(16) NOT NULL, 
+	started_at DATETIME NOT NULL, 
+	finished_at DATETIME, 
+	host TEXT NOT NULL, 
+	pid INTEGER NOT NULL, 
+	process_start TEXT NOT NULL, 
+	suite TEXT NOT NULL, 
+	git_commit TEXT NOT NULL, 
+	git_dirty BOOLEAN NOT NULL, 
+	suite_digest TEXT NOT NULL, 
+	run_id INTEGER, 
+	command_line TEXT NOT NULL, 
+	settings JSON NOT NULL, 
+	exit_code INTEGER, 
+	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
+);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 14:55:19.005802','box',20380,'95303','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
+CREATE TABLE noise (
+	run_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	mode VARCHAR(16) NOT NULL, 
+	noise_within DOUBLE, 
+	noise_between DOUBLE, 
+	replicas INTEGER NOT NULL, 
+	CONSTRAINT pk_noise PRIMARY KEY (run_id, case_id, device_id, mode), 
+	CONSTRAINT fk_noise_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_noise_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_noise_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "noise" VALUES(2,3,1,'cold',0.25,0.125,1);
 CREATE TABLE pins (
 	lineage_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
@@ -145,7 +442,62 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-21 10:24:54.111350','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 14:55:18.998525','ann','release');
+CREATE TABLE profile_metrics (
+	profile_id INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	value DOUBLE, 
+	CONSTRAINT pk_profile_metrics PRIMARY KEY (profile_id, name), 
+	CONSTRAINT fk_profile_metrics_profile_id_profiles FOREIGN KEY(profile_id) REFERENCES profiles (id) ON DELETE CASCADE
+);
+INSERT INTO "profile_metrics" VALUES(1,'duration_s',0.25);
+INSERT INTO "profile_metrics" VALUES(1,'registers',NULL);
+CREATE TABLE profile_rules (
+	profile_id INTEGER NOT NULL, 
+	number INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	message TEXT NOT NULL, 
+	speedup DOUBLE, 
+	CONSTRAINT pk_profile_rules PRIMARY KEY (profile_id, number), 
+	CONSTRAINT fk_profile_rules_profile_id_profiles FOREIGN KEY(profile_id) REFERENCES profiles (id) ON DELETE CASCADE
+);
+INSERT INTO "profile_rules" VALUES(1,0,'Occupancy','few warps',0.5);
+CREATE TABLE profiles (
+	id INTEGER NOT NULL, 
+	run_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	binary_id INTEGER, 
+	profiler TEXT NOT NULL, 
+	sections TEXT NOT NULL, 
+	kernel TEXT NOT NULL, 
+	launch INTEGER, 
+	chip TEXT NOT NULL, 
+	profiler_version TEXT NOT NULL, 
+	reason TEXT NOT NULL, 
+	cure TEXT NOT NULL, 
+	report_sha256 TEXT, 
+	wall_s DOUBLE NOT NULL, 
+	profiled_at DATETIME NOT NULL, 
+	CONSTRAINT pk_profiles PRIMARY KEY (id), 
+	CONSTRAINT fk_profiles_binary_id_binaries FOREIGN KEY(binary_id) REFERENCES binaries (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_profiles_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_profiles_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
+	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 14:55:18.999385');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 14:55:19.000599');
+CREATE TABLE roofs (
+	run_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	copy_bytes_per_s DOUBLE NOT NULL, 
+	read_bytes_per_s DOUBLE NOT NULL, 
+	CONSTRAINT pk_roofs PRIMARY KEY (run_id, device_id), 
+	CONSTRAINT fk_roofs_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_roofs_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "roofs" VALUES(2,1,2000000000000.0,2500000000000.0);
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	state VARCHAR(16) NOT NULL, 
@@ -168,8 +520,33 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-21 10:24:54.082169','first night','kernels','kernels','perfsvc run','abc',0,'','box','',30486,'501731','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-21 10:24:54.090728','','kernels','kernels','perfsvc run','def',1,'','box','',30486,'501731','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 14:55:18.953566','first night','kernels','kernels','perfsvc run','abc',0,'','box','',20380,'95303','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 14:55:18.971704','','kernels','kernels','perfsvc run','def',1,'','box','',20380,'95303','','','{}',0,0);
+CREATE TABLE stages (
+	night_id INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	place INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	started_at DATETIME NOT NULL, 
+	wall_s DOUBLE, 
+	said TEXT NOT NULL, 
+	cure TEXT NOT NULL, 
+	exit_code INTEGER NOT NULL, 
+	CONSTRAINT pk_stages PRIMARY KEY (night_id, name), 
+	CONSTRAINT fk_stages_night_id_nights FOREIGN KEY(night_id) REFERENCES nights (id) ON DELETE CASCADE
+);
+INSERT INTO "stages" VALUES(1,'doctor',2,'failed','2025-01-01 00:00:00.000000',0.5,'no driver','install one',5);
+INSERT INTO "stages" VALUES(1,'run',4,'running','2025-01-01 00:00:00.000000',NULL,'','',0);
+CREATE TABLE summaries (
+	run_id INTEGER NOT NULL, 
+	metric TEXT NOT NULL, 
+	content BLOB NOT NULL, 
+	CONSTRAINT pk_summaries PRIMARY KEY (run_id, metric), 
+	CONSTRAINT fk_summaries_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "summaries" VALUES(1,'',X'010000000000000010000010000000000100000000000000000000000000D83F000000000000F87F01000000000000001000002000000000FFFFFFFFFFFFFFFF000000000000F87F000000000000F87F010000000000000010000010000000000100000000000000000000000000C03F000000000000F87F');
+INSERT INTO "summaries" VALUES(2,'',X'020000000000000010000030000000000100000000000000000000000000E03F000000000000F87F');
+INSERT INTO "summaries" VALUES(2,'overlap',X'02000000000000001000003000000000000000000000E83F');
 CREATE TABLE verdicts (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -184,28 +561,65 @@ CREATE TABLE verdicts (
 	baseline_run_id INTEGER, 
 	baseline_s DOUBLE, 
 	candidate_s DOUBLE, 
+	smallest DOUBLE, 
+	baseline_replicas INTEGER, 
+	candidate_replicas INTEGER, 
+	cause VARCHAR(16), 
 	CONSTRAINT pk_verdicts PRIMARY KEY (run_id, case_id, device_id, metric, mode), 
 	CONSTRAINT fk_verdicts_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_verdicts_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_verdicts_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_verdicts_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "verdicts" VALUES(1,1,1,'time','cold','new','',NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "verdicts" VALUES(2,3,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5);
+INSERT INTO "verdicts" VALUES(1,1,1,'time','cold','new','',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "verdicts" VALUES(2,3,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5,0.125,2,1,NULL);
+INSERT INTO "verdicts" VALUES(2,3,1,'overlap','cold','regression','',1.0,0.9,1.1,1,0.25,0.5,0.125,2,1,'kernel');
+CREATE INDEX ix_checks_git_commit ON checks (git_commit);
+CREATE INDEX ix_checks_scope ON checks (scope);
 CREATE INDEX ix_runs_git_commit ON runs (git_commit);
 CREATE INDEX ix_runs_label ON runs (label);
 CREATE INDEX ix_runs_scope ON runs (scope);
+CREATE INDEX ix_binary_files_sha256 ON binary_files (sha256);
 CREATE INDEX ix_cases_lineage_id_id ON cases (lineage_id, id);
 CREATE INDEX ix_cases_name ON cases (name);
 CREATE UNIQUE INDEX uq_cases_present_of_lineage ON cases (lineage_id) WHERE NOT former;
-CREATE INDEX ix_binary_files_sha256 ON binary_files (sha256);
+CREATE INDEX ix_findings_first_run_id ON findings (first_run_id);
+CREATE INDEX ix_findings_last_run_id ON findings (last_run_id);
+CREATE INDEX ix_nights_host ON nights (host);
+CREATE INDEX ix_nights_run_id ON nights (run_id);
+CREATE INDEX ix_pins_run_id ON pins (run_id);
+CREATE INDEX ix_checked_kernels_baseline_check_id ON checked_kernels (baseline_check_id);
+CREATE INDEX ix_checked_kernels_case_id_architecture_check_id ON checked_kernels (case_id, architecture, check_id);
+CREATE INDEX ix_checked_kernels_facts_id ON checked_kernels (facts_id);
+CREATE INDEX ix_confirmations_baseline_run_id ON confirmations (baseline_run_id);
+CREATE INDEX ix_confirmations_case_id_device_id_metric_mode_run_id ON confirmations (case_id, device_id, metric, mode, run_id);
+CREATE INDEX ix_confirmations_run_id ON confirmations (run_id);
+CREATE INDEX ix_finding_cases_baseline_run_id ON finding_cases (baseline_run_id);
+CREATE INDEX ix_finding_cases_case_id_device_id_metric_mode ON finding_cases (case_id, device_id, metric, mode);
+CREATE INDEX ix_finding_cases_last_run_id ON finding_cases (last_run_id);
+CREATE INDEX ix_finding_cases_recovered_run_id ON finding_cases (recovered_run_id);
+CREATE INDEX ix_finding_events_finding_id ON finding_events (finding_id);
+CREATE INDEX ix_finding_events_run_id ON finding_events (run_id);
 CREATE INDEX ix_measurements_binary_id ON measurements (binary_id);
 CREATE INDEX ix_measurements_case_id_device_id_run_id ON measurements (case_id, device_id, run_id);
 CREATE INDEX ix_measurements_device_id ON measurements (device_id);
-CREATE INDEX ix_measurements_environment_id ON measurements (environment_id);
+CREATE INDEX ix_measurements_environment_id_run_id ON measurements (environment_id, run_id);
+CREATE INDEX ix_noise_case_id_device_id_mode_run_id ON noise (case_id, device_id, mode, run_id);
+CREATE INDEX ix_profiles_binary_id ON profiles (binary_id);
+CREATE INDEX ix_profiles_case_id_device_id_run_id ON profiles (case_id, device_id, run_id);
+CREATE INDEX ix_profiles_report_sha256 ON profiles (report_sha256);
+CREATE INDEX ix_profiles_run_id ON profiles (run_id);
+CREATE INDEX ix_verdicts_accepted ON verdicts (case_id) WHERE verdict IN ('new', 'improvement');
 CREATE INDEX ix_verdicts_baseline_run_id ON verdicts (baseline_run_id);
 CREATE INDEX ix_verdicts_case_id_device_id_metric_mode_run_id ON verdicts (case_id, device_id, metric, mode, run_id);
-CREATE INDEX ix_pins_run_id ON pins (run_id);
+CREATE INDEX ix_explanations_baseline_profile_id ON explanations (baseline_profile_id);
+CREATE INDEX ix_explanations_baseline_run_id ON explanations (baseline_run_id);
+CREATE INDEX ix_explanations_candidate_profile_id ON explanations (candidate_profile_id);
+CREATE INDEX ix_explanations_case_id_device_id_run_id ON explanations (case_id, device_id, run_id);
+CREATE INDEX ix_explanations_run_id ON explanations (run_id);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('runs',2);
+INSERT INTO "sqlite_sequence" VALUES('nights',1);
+INSERT INTO "sqlite_sequence" VALUES('findings',1);
+INSERT INTO "sqlite_sequence" VALUES('checks',1);
 COMMIT;

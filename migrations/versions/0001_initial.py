@@ -1,0 +1,745 @@
+"""The initial schema."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "artifacts",
+        sa.Column("sha256", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("sha256", name="pk_artifacts"),
+    )
+    op.create_table(
+        "binaries",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("record", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_binaries"),
+        sa.UniqueConstraint("digest", name="uq_binaries_digest"),
+    )
+    op.create_table(
+        "checks",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("checked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("suite", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("command_line", sa.Text(), nullable=False),
+        sa.Column("git_commit", sa.Text(), nullable=False),
+        sa.Column("git_dirty", sa.Boolean(), nullable=False),
+        sa.Column("git_branch", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("perfsvc_version", sa.Text(), nullable=False),
+        sa.Column("toolkit", sa.Text(), nullable=False),
+        sa.Column("disassembler", sa.Text(), nullable=False),
+        sa.Column("accepted", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_checks"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_checks_git_commit", "checks", ["git_commit"], unique=False)
+    op.create_index("ix_checks_scope", "checks", ["scope"], unique=False)
+    op.create_table(
+        "devices",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uuid", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("spec", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("compute_capability", sa.Text(), nullable=False),
+        sa.Column("multiprocessors", sa.Integer(), nullable=False),
+        sa.Column("clock_hz", sa.Double(), nullable=False),
+        sa.Column("memory_clock_hz", sa.Double(), nullable=False),
+        sa.Column("memory_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("l2_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("shared_bytes_per_block", sa.Integer(), nullable=False),
+        sa.Column("registers_per_block", sa.Integer(), nullable=False),
+        sa.Column("warp_size", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_devices"),
+        sa.UniqueConstraint("uuid", name="uq_devices_uuid"),
+    )
+    op.create_table(
+        "environments",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("driver", sa.Text(), nullable=False),
+        sa.Column("toolkit", sa.Text(), nullable=False),
+        sa.Column("power_limit_w", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_environments"),
+        sa.UniqueConstraint("driver", "toolkit", "power_limit_w", name="uq_environments_driver_toolkit_power_limit_w"),
+    )
+    op.create_table(
+        "facts",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("registers", sa.Integer(), nullable=False),
+        sa.Column("stack_bytes", sa.Integer(), nullable=False),
+        sa.Column("spill_store_bytes", sa.Integer(), nullable=False),
+        sa.Column("spill_load_bytes", sa.Integer(), nullable=False),
+        sa.Column("shared_bytes", sa.Integer(), nullable=False),
+        sa.Column("barriers", sa.Integer(), nullable=False),
+        sa.Column("instructions", sa.Text(), nullable=True),
+        sa.Column("sass", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_facts"),
+        sa.UniqueConstraint("digest", name="uq_facts_digest"),
+    )
+    op.create_table(
+        "lineages",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_lineages"),
+    )
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("label", sa.Text(), nullable=False),
+        sa.Column("suite", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("command_line", sa.Text(), nullable=False),
+        sa.Column("git_commit", sa.Text(), nullable=False),
+        sa.Column("git_dirty", sa.Boolean(), nullable=False),
+        sa.Column("git_branch", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("cpu", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("process_start", sa.Text(), nullable=False),
+        sa.Column("perfsvc_version", sa.Text(), nullable=False),
+        sa.Column("python_version", sa.Text(), nullable=False),
+        sa.Column("packages", sa.JSON(), nullable=False),
+        sa.Column("seed", sa.BigInteger(), nullable=False),
+        sa.Column("replicas", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_runs"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_runs_git_commit", "runs", ["git_commit"], unique=False)
+    op.create_index("ix_runs_label", "runs", ["label"], unique=False)
+    op.create_index("ix_runs_scope", "runs", ["scope"], unique=False)
+    op.create_table(
+        "binary_files",
+        sa.Column("binary_id", sa.Integer(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sha256", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["binary_id"], ["binaries.id"], name="fk_binary_files_binary_id_binaries", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["sha256"], ["artifacts.sha256"], name="fk_binary_files_sha256_artifacts", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("binary_id", "role", "name", name="pk_binary_files"),
+    )
+    op.create_index("ix_binary_files_sha256", "binary_files", ["sha256"], unique=False)
+    op.create_table(
+        "cases",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("lineage_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("benchmark", sa.Text(), nullable=False),
+        sa.Column("variant", sa.Text(), nullable=False),
+        sa.Column("point", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("former", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["lineage_id"], ["lineages.id"], name="fk_cases_lineage_id_lineages", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_cases"),
+        sa.UniqueConstraint(
+            "benchmark", "variant", "point", "version", name="uq_cases_benchmark_variant_point_version"
+        ),
+    )
+    op.create_index("ix_cases_lineage_id_id", "cases", ["lineage_id", "id"], unique=False)
+    op.create_index("ix_cases_name", "cases", ["name"], unique=False)
+    op.create_index(
+        "uq_cases_present_of_lineage",
+        "cases",
+        ["lineage_id"],
+        unique=True,
+        sqlite_where=sa.text("NOT former"),
+        postgresql_where=sa.text("NOT former"),
+    )
+    op.create_table(
+        "findings",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("cause", sa.String(16), nullable=False),
+        sa.Column("origin", sa.Text(), server_default="", nullable=False),
+        sa.Column("first_run_id", sa.Integer(), nullable=False),
+        sa.Column("last_run_id", sa.Integer(), nullable=False),
+        sa.Column("evidence", sa.Text(), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("set_by", sa.Text(), nullable=False),
+        sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("owner", sa.Text(), server_default="", nullable=False),
+        sa.Column("ignored_until", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["first_run_id"], ["runs.id"], name="fk_findings_first_run_id_runs", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["last_run_id"], ["runs.id"], name="fk_findings_last_run_id_runs", ondelete="RESTRICT"),
+        sa.PrimaryKeyConstraint("id", name="pk_findings"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_findings_first_run_id", "findings", ["first_run_id"], unique=False)
+    op.create_index("ix_findings_last_run_id", "findings", ["last_run_id"], unique=False)
+    op.create_table(
+        "nights",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("process_start", sa.Text(), nullable=False),
+        sa.Column("suite", sa.Text(), nullable=False),
+        sa.Column("git_commit", sa.Text(), nullable=False),
+        sa.Column("git_dirty", sa.Boolean(), nullable=False),
+        sa.Column("suite_digest", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=True),
+        sa.Column("command_line", sa.Text(), nullable=False),
+        sa.Column("settings", sa.JSON(), nullable=False),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_nights_run_id_runs", ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name="pk_nights"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_nights_host", "nights", ["host"], unique=False)
+    op.create_index("ix_nights_run_id", "nights", ["run_id"], unique=False)
+    op.create_table(
+        "pins",
+        sa.Column("lineage_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("set_by", sa.Text(), nullable=False),
+        sa.Column("comment", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_pins_device_id_devices", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["lineage_id"], ["lineages.id"], name="fk_pins_lineage_id_lineages", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_pins_run_id_runs", ondelete="RESTRICT"),
+        sa.PrimaryKeyConstraint("lineage_id", "device_id", "metric", "mode", name="pk_pins"),
+    )
+    op.create_index("ix_pins_run_id", "pins", ["run_id"], unique=False)
+    op.create_table(
+        "roofs",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("copy_bytes_per_s", sa.Double(), nullable=False),
+        sa.Column("read_bytes_per_s", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_roofs_device_id_devices", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_roofs_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_roofs"),
+    )
+    op.create_table(
+        "summaries",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_summaries_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "metric", name="pk_summaries"),
+    )
+    op.create_table(
+        "checked_kernels",
+        sa.Column("check_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("architecture", sa.Text(), nullable=False),
+        sa.Column("kernel", sa.Text(), nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("facts_id", sa.Integer(), nullable=True),
+        sa.Column("threads", sa.Integer(), nullable=False),
+        sa.Column("dynamic_shared_bytes", sa.Integer(), nullable=False),
+        sa.Column("warps", sa.Integer(), nullable=True),
+        sa.Column("most_warps", sa.Integer(), nullable=True),
+        sa.Column("limiter", sa.String(16), nullable=True),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("verdict", sa.String(16), nullable=True),
+        sa.Column("verdict_reason", sa.Text(), nullable=False),
+        sa.Column("cause", sa.String(16), nullable=True),
+        sa.Column("baseline_check_id", sa.Integer(), nullable=True),
+        sa.Column("level", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["baseline_check_id"],
+            ["checks.id"],
+            name="fk_checked_kernels_baseline_check_id_checks",
+            ondelete="SET NULL",
+        ),
+        sa.ForeignKeyConstraint(
+            ["case_id"], ["cases.id"], name="fk_checked_kernels_case_id_cases", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["check_id"], ["checks.id"], name="fk_checked_kernels_check_id_checks", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["facts_id"], ["facts.id"], name="fk_checked_kernels_facts_id_facts", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("check_id", "case_id", "architecture", "kernel", name="pk_checked_kernels"),
+    )
+    op.create_index("ix_checked_kernels_baseline_check_id", "checked_kernels", ["baseline_check_id"], unique=False)
+    op.create_index(
+        "ix_checked_kernels_case_id_architecture_check_id",
+        "checked_kernels",
+        ["case_id", "architecture", "check_id"],
+        unique=False,
+    )
+    op.create_index("ix_checked_kernels_facts_id", "checked_kernels", ["facts_id"], unique=False)
+    op.create_table(
+        "confirmations",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
+        sa.Column("judged", sa.String(16), nullable=False),
+        sa.Column("judged_ratio", sa.Double(), nullable=True),
+        sa.Column("judged_baseline_s", sa.Double(), nullable=True),
+        sa.Column("judged_candidate_s", sa.Double(), nullable=True),
+        sa.Column("shift", sa.String(16), nullable=False),
+        sa.Column("direction", sa.String(16), nullable=False),
+        sa.Column("cause", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("verdict", sa.String(16), nullable=True),
+        sa.Column("ratio", sa.Double(), nullable=True),
+        sa.Column("low", sa.Double(), nullable=True),
+        sa.Column("high", sa.Double(), nullable=True),
+        sa.Column("looks", sa.Integer(), nullable=False),
+        sa.Column("drift", sa.Double(), nullable=True),
+        sa.Column("same_code", sa.Boolean(), nullable=True),
+        sa.Column("threshold", sa.Double(), nullable=False),
+        sa.Column("seed", sa.BigInteger(), nullable=False),
+        sa.Column("budget_s", sa.Double(), nullable=False),
+        sa.Column("wall_s", sa.Double(), nullable=False),
+        sa.Column("confirmed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["baseline_run_id"], ["runs.id"], name="fk_confirmations_baseline_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_confirmations_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_confirmations_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_confirmations_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_confirmations"),
+    )
+    op.create_index("ix_confirmations_baseline_run_id", "confirmations", ["baseline_run_id"], unique=False)
+    op.create_index(
+        "ix_confirmations_case_id_device_id_metric_mode_run_id",
+        "confirmations",
+        ["case_id", "device_id", "metric", "mode", "run_id"],
+        unique=False,
+    )
+    op.create_index("ix_confirmations_run_id", "confirmations", ["run_id"], unique=False)
+    op.create_table(
+        "finding_cases",
+        sa.Column("finding_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("shift", sa.String(16), nullable=False),
+        sa.Column("direction", sa.String(16), nullable=False),
+        sa.Column("ratio", sa.Double(), nullable=True),
+        sa.Column("low", sa.Double(), nullable=True),
+        sa.Column("high", sa.Double(), nullable=True),
+        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
+        sa.Column("baseline_s", sa.Double(), nullable=True),
+        sa.Column("candidate_s", sa.Double(), nullable=True),
+        sa.Column("last_run_id", sa.Integer(), nullable=False),
+        sa.Column("recovered_run_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["baseline_run_id"], ["runs.id"], name="fk_finding_cases_baseline_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_finding_cases_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_finding_cases_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["finding_id"], ["findings.id"], name="fk_finding_cases_finding_id_findings", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["last_run_id"], ["runs.id"], name="fk_finding_cases_last_run_id_runs", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["recovered_run_id"], ["runs.id"], name="fk_finding_cases_recovered_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.PrimaryKeyConstraint("finding_id", "case_id", "device_id", "metric", "mode", name="pk_finding_cases"),
+    )
+    op.create_index("ix_finding_cases_baseline_run_id", "finding_cases", ["baseline_run_id"], unique=False)
+    op.create_index(
+        "ix_finding_cases_case_id_device_id_metric_mode",
+        "finding_cases",
+        ["case_id", "device_id", "metric", "mode"],
+        unique=False,
+    )
+    op.create_index("ix_finding_cases_last_run_id", "finding_cases", ["last_run_id"], unique=False)
+    op.create_index("ix_finding_cases_recovered_run_id", "finding_cases", ["recovered_run_id"], unique=False)
+    op.create_table(
+        "finding_events",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("finding_id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=True),
+        sa.Column("done_by", sa.Text(), nullable=False),
+        sa.Column("done_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("said", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["finding_id"], ["findings.id"], name="fk_finding_events_finding_id_findings", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_finding_events_run_id_runs", ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name="pk_finding_events"),
+    )
+    op.create_index("ix_finding_events_finding_id", "finding_events", ["finding_id"], unique=False)
+    op.create_index("ix_finding_events_run_id", "finding_events", ["run_id"], unique=False)
+    op.create_table(
+        "left_out",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_left_out_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_left_out_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_left_out_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "mode", name="pk_left_out"),
+    )
+    op.create_table(
+        "measurements",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("environment_id", sa.Integer(), nullable=False),
+        sa.Column("binary_id", sa.Integer(), nullable=True),
+        sa.Column("replica", sa.Integer(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("cure", sa.Text(), nullable=False),
+        sa.Column("samples", sa.LargeBinary(), nullable=True),
+        sa.Column("sample_count", sa.Integer(), nullable=False),
+        sa.Column("median_s", sa.Double(), nullable=True),
+        sa.Column("low_s", sa.Double(), nullable=True),
+        sa.Column("high_s", sa.Double(), nullable=True),
+        sa.Column("max_error", sa.Double(), nullable=True),
+        sa.Column("mean_error", sa.Double(), nullable=True),
+        sa.Column("read_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("written_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("flops", sa.BigInteger(), nullable=False),
+        sa.Column("stopped", sa.Text(), nullable=False),
+        sa.Column("wall_s", sa.Double(), nullable=False),
+        sa.Column("measured_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("warmup", sa.Integer(), nullable=True),
+        sa.Column("note", sa.Text(), server_default="", nullable=False),
+        sa.Column("check_s", sa.Double(), nullable=True),
+        sa.Column("sampling_s", sa.Double(), nullable=True),
+        sa.Column("busy_s", sa.Double(), nullable=True),
+        sa.Column("sm_clock_hz", sa.Double(), nullable=True),
+        sa.Column("temperature_c", sa.Double(), nullable=True),
+        sa.Column("power_w", sa.Double(), nullable=True),
+        sa.Column("slowdowns", sa.Text(), nullable=True),
+        sa.Column("rejected_batches", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("rung", sa.Integer(), nullable=True),
+        sa.Column("anchor", sa.Text(), server_default="", nullable=False),
+        sa.ForeignKeyConstraint(
+            ["binary_id"], ["binaries.id"], name="fk_measurements_binary_id_binaries", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_measurements_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_measurements_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["environment_id"],
+            ["environments.id"],
+            name="fk_measurements_environment_id_environments",
+            ondelete="RESTRICT",
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_measurements_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_measurements"),
+        sa.UniqueConstraint(
+            "run_id",
+            "case_id",
+            "device_id",
+            "replica",
+            "mode",
+            name="uq_measurements_run_id_case_id_device_id_replica_mode",
+        ),
+    )
+    op.create_index("ix_measurements_binary_id", "measurements", ["binary_id"], unique=False)
+    op.create_index(
+        "ix_measurements_case_id_device_id_run_id", "measurements", ["case_id", "device_id", "run_id"], unique=False
+    )
+    op.create_index("ix_measurements_device_id", "measurements", ["device_id"], unique=False)
+    op.create_index("ix_measurements_environment_id_run_id", "measurements", ["environment_id", "run_id"], unique=False)
+    op.create_table(
+        "messages",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("night_id", sa.Integer(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_messages_night_id_nights", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_messages"),
+        sa.UniqueConstraint("key", name="uq_messages_key"),
+        sa.UniqueConstraint("night_id", name="uq_messages_night_id"),
+    )
+    op.create_table(
+        "noise",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("noise_within", sa.Double(), nullable=True),
+        sa.Column("noise_between", sa.Double(), nullable=True),
+        sa.Column("replicas", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_noise_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_noise_device_id_devices", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_noise_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "mode", name="pk_noise"),
+    )
+    op.create_index(
+        "ix_noise_case_id_device_id_mode_run_id", "noise", ["case_id", "device_id", "mode", "run_id"], unique=False
+    )
+    op.create_table(
+        "profiles",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("binary_id", sa.Integer(), nullable=True),
+        sa.Column("profiler", sa.Text(), nullable=False),
+        sa.Column("sections", sa.Text(), nullable=False),
+        sa.Column("kernel", sa.Text(), nullable=False),
+        sa.Column("launch", sa.Integer(), nullable=True),
+        sa.Column("chip", sa.Text(), nullable=False),
+        sa.Column("profiler_version", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("cure", sa.Text(), nullable=False),
+        sa.Column("report_sha256", sa.Text(), nullable=True),
+        sa.Column("wall_s", sa.Double(), nullable=False),
+        sa.Column("profiled_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["binary_id"], ["binaries.id"], name="fk_profiles_binary_id_binaries", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_profiles_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_profiles_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["report_sha256"], ["artifacts.sha256"], name="fk_profiles_report_sha256_artifacts", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_profiles_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_profiles"),
+    )
+    op.create_index("ix_profiles_binary_id", "profiles", ["binary_id"], unique=False)
+    op.create_index(
+        "ix_profiles_case_id_device_id_run_id", "profiles", ["case_id", "device_id", "run_id"], unique=False
+    )
+    op.create_index("ix_profiles_report_sha256", "profiles", ["report_sha256"], unique=False)
+    op.create_index("ix_profiles_run_id", "profiles", ["run_id"], unique=False)
+    op.create_table(
+        "stages",
+        sa.Column("night_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("place", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("wall_s", sa.Double(), nullable=True),
+        sa.Column("said", sa.Text(), nullable=False),
+        sa.Column("cure", sa.Text(), nullable=False),
+        sa.Column("exit_code", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_stages_night_id_nights", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("night_id", "name", name="pk_stages"),
+    )
+    op.create_table(
+        "verdicts",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
+        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("verdict", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("ratio", sa.Double(), nullable=True),
+        sa.Column("low", sa.Double(), nullable=True),
+        sa.Column("high", sa.Double(), nullable=True),
+        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
+        sa.Column("baseline_s", sa.Double(), nullable=True),
+        sa.Column("candidate_s", sa.Double(), nullable=True),
+        sa.Column("smallest", sa.Double(), nullable=True),
+        sa.Column("baseline_replicas", sa.Integer(), nullable=True),
+        sa.Column("candidate_replicas", sa.Integer(), nullable=True),
+        sa.Column("cause", sa.String(16), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["baseline_run_id"], ["runs.id"], name="fk_verdicts_baseline_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_verdicts_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_verdicts_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_verdicts_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "metric", "mode", name="pk_verdicts"),
+    )
+    op.create_index(
+        "ix_verdicts_accepted",
+        "verdicts",
+        ["case_id"],
+        unique=False,
+        sqlite_where=sa.text("verdict IN ('new', 'improvement')"),
+        postgresql_where=sa.text("verdict IN ('new', 'improvement')"),
+    )
+    op.create_index("ix_verdicts_baseline_run_id", "verdicts", ["baseline_run_id"], unique=False)
+    op.create_index(
+        "ix_verdicts_case_id_device_id_metric_mode_run_id",
+        "verdicts",
+        ["case_id", "device_id", "metric", "mode", "run_id"],
+        unique=False,
+    )
+    op.create_table(
+        "batches",
+        sa.Column("measurement_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("gated", sa.Boolean(), nullable=False),
+        sa.Column("kept_ahead", sa.Boolean(), nullable=True),
+        sa.Column("busy_s", sa.Double(), nullable=False),
+        sa.Column("rejected", sa.Text(), nullable=False),
+        sa.Column("sample_count", sa.Integer(), nullable=False),
+        sa.Column("samples", sa.LargeBinary(), nullable=True),
+        sa.Column("sm_clock_hz", sa.Double(), nullable=True),
+        sa.Column("memory_clock_hz", sa.Double(), nullable=True),
+        sa.Column("temperature_c", sa.Double(), nullable=True),
+        sa.Column("power_w", sa.Double(), nullable=True),
+        sa.Column("slowdowns", sa.Text(), nullable=False),
+        sa.Column("ecc_errors", sa.Integer(), nullable=False),
+        sa.Column("xids", sa.Text(), nullable=False),
+        sa.Column("others", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["measurement_id"], ["measurements.id"], name="fk_batches_measurement_id_measurements", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("measurement_id", "number", name="pk_batches"),
+    )
+    op.create_table(
+        "confirmation_turns",
+        sa.Column("confirmation_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("side", sa.Text(), nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("samples", sa.LargeBinary(), nullable=True),
+        sa.Column("sample_count", sa.Integer(), nullable=False),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.Column("wall_s", sa.Double(), nullable=False),
+        sa.Column("sm_clock_hz", sa.Double(), nullable=True),
+        sa.Column("temperature_c", sa.Double(), nullable=True),
+        sa.Column("power_w", sa.Double(), nullable=True),
+        sa.Column("slowdowns", sa.Text(), nullable=False),
+        sa.Column("rejected_batches", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["confirmation_id"],
+            ["confirmations.id"],
+            name="fk_confirmation_turns_confirmation_id_confirmations",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("confirmation_id", "number", name="pk_confirmation_turns"),
+    )
+    op.create_table(
+        "deliveries",
+        sa.Column("message_id", sa.Integer(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("error", sa.Text(), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("sent_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["message_id"], ["messages.id"], name="fk_deliveries_message_id_messages", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("message_id", "target", name="pk_deliveries"),
+    )
+    op.create_table(
+        "explanations",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("baseline_profile_id", sa.Integer(), nullable=True),
+        sa.Column("candidate_profile_id", sa.Integer(), nullable=True),
+        sa.Column("sentence", sa.Text(), nullable=False),
+        sa.Column("evidence", sa.Text(), nullable=False),
+        sa.Column("factor", sa.Double(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("explained_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["baseline_profile_id"],
+            ["profiles.id"],
+            name="fk_explanations_baseline_profile_id_profiles",
+            ondelete="SET NULL",
+        ),
+        sa.ForeignKeyConstraint(
+            ["baseline_run_id"], ["runs.id"], name="fk_explanations_baseline_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(
+            ["candidate_profile_id"],
+            ["profiles.id"],
+            name="fk_explanations_candidate_profile_id_profiles",
+            ondelete="SET NULL",
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_explanations_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_explanations_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_explanations_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name="pk_explanations"),
+    )
+    op.create_index("ix_explanations_baseline_profile_id", "explanations", ["baseline_profile_id"], unique=False)
+    op.create_index("ix_explanations_baseline_run_id", "explanations", ["baseline_run_id"], unique=False)
+    op.create_index("ix_explanations_candidate_profile_id", "explanations", ["candidate_profile_id"], unique=False)
+    op.create_index(
+        "ix_explanations_case_id_device_id_run_id", "explanations", ["case_id", "device_id", "run_id"], unique=False
+    )
+    op.create_index("ix_explanations_run_id", "explanations", ["run_id"], unique=False)
+    op.create_table(
+        "metrics",
+        sa.Column("measurement_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["measurement_id"], ["measurements.id"], name="fk_metrics_measurement_id_measurements", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("measurement_id", "name", name="pk_metrics"),
+    )
+    op.create_table(
+        "profile_metrics",
+        sa.Column("profile_id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("value", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["profile_id"], ["profiles.id"], name="fk_profile_metrics_profile_id_profiles", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("profile_id", "name", name="pk_profile_metrics"),
+    )
+    op.create_table(
+        "profile_rules",
+        sa.Column("profile_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("speedup", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["profile_id"], ["profiles.id"], name="fk_profile_rules_profile_id_profiles", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("profile_id", "number", name="pk_profile_rules"),
+    )
