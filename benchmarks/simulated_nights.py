@@ -1,6 +1,6 @@
 """A year of nights on the fake device: what is planted has to be found, and nothing else.
 
-One hundred cases with noise within and between replicas, measured every night by workers in this process. Planted are
+One hundred cases with noise within and between replicas, measured every night by forked workers. Planted are
 commits that make cases slower, one of which is taken back, and one that makes them faster; a commit that changes code
 and no speed; a slow drift of many small commits; a spike of one night; a slower driver; and a board that is slow for
 some nights. A person accepts what stays. Commits are commits, and binaries are built from them: a suspect is measured

@@ -12,7 +12,7 @@ from simulated.found import answers
 from simulated.planted import Planted
 from simulated.workplace import Workplace
 
-from perfsvc.measure.in_process import InProcess
+from perfsvc.measure.forks import ForkServers
 from perfsvc.model import FindingState
 from perfsvc.service.running.request import RunRequest
 from perfsvc.service.running.run import run
@@ -39,7 +39,7 @@ class Lived:
 
 def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived]:
     """Goes through the nights of a plan, and tells of each when it is over; prints what those ``profiled`` do."""
-    with InProcess() as servers:
+    with ForkServers() as servers:
         for night in range(1, workplace.plan.nights + 1):
             began = time.perf_counter()
             happen(workplace, night)

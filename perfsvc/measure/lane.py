@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.job import Known, Measured, Ready, Refused
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.plan import LeftOut, Plan, Task
+from perfsvc.measure.process import Process
 from perfsvc.measure.relay import Relay
 from perfsvc.measure.supply import Order, Supply
-from perfsvc.measure.workers import Servers, Worker
 from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
 
 Say = Callable[[str], object]
@@ -83,7 +84,7 @@ class Lane:
         selector: selectors.BaseSelector,
         supply: Supply,
         *,
-        servers: Servers,
+        servers: ForkServers,
         say: Say,
         stopping: Stopping,
     ) -> None:
@@ -113,11 +114,6 @@ class Lane:
     def working(self) -> bool:
         """Whether there is anything left to do that this device can still do."""
         return self._turn is not None or (bool(self._waiting) and self.refusal is None)
-
-    @property
-    def spoken(self) -> bool:
-        """Whether its worker is to be heard, of which the selector does not know."""
-        return self._relay.present is not None and self._relay.present.spoken
 
     @property
     def patience(self) -> float:
@@ -231,7 +227,7 @@ class Lane:
             self._say(f"{self.device.uuid} is in use by {who}: waiting")
         return taken
 
-    def _worker(self) -> Worker | None:
+    def _worker(self) -> Process | None:
         """The worker of the next case's replica, a fresh process for each; None while there is none that is ready."""
         replica, _ = self._waiting[0]
         present = self._relay.present
@@ -245,7 +241,7 @@ class Lane:
                 self._did_not_start(crash)
         return None
 
-    def _next_case(self, worker: Worker) -> Iterator[Measurement]:
+    def _next_case(self, worker: Process) -> Iterator[Measurement]:
         order = self._ready_order()
         if order is None:
             return

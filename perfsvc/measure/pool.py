@@ -7,15 +7,13 @@ cases that were left for it, or leaves them to another board of its model. Measu
 
 import contextlib
 import selectors
-import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Lane, Say, Stopping, never
 from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
 from perfsvc.measure.supply import Supply, threads_beside
-from perfsvc.measure.workers import Servers
 from perfsvc.model import DeviceInfo, Measurement
 
 
@@ -27,7 +25,7 @@ def measure(
     plan: Plan,
     found: Mapping[str, DeviceInfo],
     say: Say = _say_nothing,
-    servers: Servers | None = None,
+    servers: ForkServers | None = None,
     stopping: Stopping = never,
 ) -> Generator[Measurement | LeftOut, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
@@ -35,8 +33,7 @@ def measure(
     The iterator is at its end when all workers are. Closing it, or an exception in its consumer, ends them too.
     """
     with measuring(plan, found, say, servers, stopping) as arriving:
-        for arrived in arriving:
-            yield from arrived
+        yield from arriving
 
 
 @contextlib.contextmanager
@@ -44,12 +41,10 @@ def measuring(
     plan: Plan,
     found: Mapping[str, DeviceInfo],
     say: Say = _say_nothing,
-    servers: Servers | None = None,
+    servers: ForkServers | None = None,
     stopping: Stopping = never,
-    *,
-    together_s: float = 0.0,
-) -> Iterator[Iterator[Sequence[Measurement | LeftOut]]]:
-    """Gives what working off a plan yields, all devices at once: measurements as they arrive, one at least each time.
+) -> Iterator[Iterator[Measurement | LeftOut]]:
+    """Gives what working off a plan yields, all devices at once: each measurement as it arrives.
 
     Where the plan has a budget, what it left no time for comes among the measurements. The end of the block waits for
     the workers, which are told to end after the last measurement; an exception in the block kills them.
@@ -61,7 +56,6 @@ def measuring(
         servers: where workers are forked; its owner ends them. Ours where there are none yet.
         stopping: whether the run is to stop. From then on no case is begun, and the iterator is at its end when those
             in hand are measured: what is left of the plan is neither measured nor told.
-        together_s: for how many seconds what arrives without a pause is held, to be handed out at once.
 
     Raises:
         NoDeviceError: by the iterator, where none of the devices could be opened.
@@ -80,50 +74,20 @@ def measuring(
         for end in (Lane.end, Lane.dismiss):  # the last one first: all are killed before one is waited for
             for lane in lanes:
                 ended.callback(end, lane)
-        yield _together(_work(plan, lanes, selector, say, stopping), together_s)
+        yield _work(plan, lanes, selector, say, stopping)
         for lane in lanes:
             lane.end()
 
 
-def _together(
-    arriving: Iterable[Measurement | LeftOut | None], together_s: float
-) -> Iterator[Sequence[Measurement | LeftOut]]:
-    """What arrives before a pause (None), but of no more than some seconds at once; whatever ends it, none is lost."""
-    held: list[Measurement | LeftOut] = []
-    since = 0.0
-    try:
-        for one in arriving:
-            if one is not None:
-                since = since if held else time.monotonic()
-                held.append(one)
-            if held and (one is None or time.monotonic() - since >= together_s):
-                together, held = held, []
-                yield together
-    except (Exception, KeyboardInterrupt):
-        if held:
-            yield held
-        raise
-    if held:
-        yield held
-
-
 def _work(
     plan: Plan, lanes: Sequence[Lane], selector: selectors.BaseSelector, say: Say, stopping: Stopping
-) -> Iterator[Measurement | LeftOut | None]:
-    """Until no lane has anything to do that it can do; then what that leaves undone.
-
-    None comes before each pause: when nothing is there to be heard, but will be. Workers that answer while they are
-    told are heard before all others.
-    """
+) -> Iterator[Measurement | LeftOut]:
+    """Until no lane has anything to do that it can do; then what that leaves undone."""
     while any(lane.working for lane in lanes):
         for lane in lanes:
             yield from lane.advance()
-        spoken = [lane for lane in lanes if lane.spoken] or _spoken(selector, 0.0)
-        if not spoken:
-            yield None
-            spoken = _spoken(selector, min(lane.patience for lane in lanes))
-        for lane in spoken:
-            yield from _heard(lane)
+        for key, _ in selector.select(min(lane.patience for lane in lanes)):
+            yield from _heard(key.data)
         for lane in lanes:
             yield from lane.enforce()
         if plan.spread == "each-model":
@@ -133,11 +97,6 @@ def _work(
         raise refusals[0]
     for lane in lanes:
         yield from _left_undone(lane)
-
-
-def _spoken(selector: selectors.BaseSelector, patience_s: float) -> list[Lane]:
-    """The lanes whose workers are to be heard, after some seconds at most."""
-    return [key.data for key, _ in selector.select(patience_s)]
 
 
 def _heard(lane: Lane) -> list[Measurement | LeftOut]:

@@ -17,7 +17,6 @@ from perfsvc.measure.forks import ForkServer
 from perfsvc.measure.job import Job, Known, Measured, Open, Ready, Refused, Reply, Request
 from perfsvc.measure.plan import Task
 from perfsvc.measure.shared import Lent
-from perfsvc.measure.workers import job_of
 from perfsvc.model import DeviceInfo
 
 END_LIMIT_S = 10.0
@@ -31,7 +30,7 @@ TAIL_BYTES = 2000
 
 
 class Process:
-    """A ``perfsvc.measure.workers.Worker`` that is a process, with its private socket.
+    """A worker process, with its private socket.
 
     It opens no device, and sees no board, before it is told which.
 
@@ -40,14 +39,12 @@ class Process:
 
     Attributes:
         died_with_server: whether it was found to have died because its fork server did, which no case is to blame for.
-        spoken: False, for its socket tells of all that it says.
     """
 
     def __init__(self, server: ForkServer) -> None:
         self.died_with_server = False
         self._dismissed = math.inf
         self._server = server
-        self.spoken = False
         self.socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         fcntl.fcntl(self._words, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases
@@ -63,7 +60,7 @@ class Process:
     def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> CrashError | None:
         """Sends a case to measure; returns why it could not, if so."""
         self._words.truncate(0)  # what earlier cases printed explains nothing of this one
-        return self._tell(job_of(task, replica, arrays, known), task.modules, arrays.descriptors)
+        return self._tell(_job_of(task, replica, arrays, known), task.modules, arrays.descriptors)
 
     def hear(self) -> Ready | Refused | Measured | CrashError:
         """What its next message says, or why there is none."""
@@ -131,6 +128,24 @@ class Process:
         how, cure = _death(ended=ended, status=status)
         words = _tail(self._words) or self._server.last_words(TAIL_BYTES)
         return CrashError(f"the worker process died ({how})" + (f": {words}" if words else ""), cure=cure)
+
+
+def _job_of(task: Task, replica: int, arrays: Lent, known: Known | None) -> Job:
+    """The job that a task is in a replica, with the arrays that it is lent."""
+    return Job(
+        record=task.record,
+        replica=replica,
+        mode=task.mode,
+        tolerance=task.tolerance,
+        sampling=task.sampling,
+        arrays=arrays.name,
+        inputs=arrays.inputs,
+        expected=arrays.expected,
+        fresh_inputs=arrays.fresh_inputs,
+        fresh_expected=arrays.fresh_expected,
+        known=known,
+        bench=task.bench,
+    )
 
 
 def _tail(words: IO[bytes]) -> str:

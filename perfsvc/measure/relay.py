@@ -7,7 +7,8 @@ would disturb the times.
 import selectors
 
 from perfsvc.errors import CrashError
-from perfsvc.measure.workers import Servers, Worker
+from perfsvc.measure.forks import ForkServers
+from perfsvc.measure.process import Process
 from perfsvc.model import DeviceInfo
 
 
@@ -28,15 +29,15 @@ class Relay:
         instruments: bytes,
         selector: selectors.BaseSelector,
         listener: object,
-        servers: Servers,
+        servers: ForkServers,
     ) -> None:
         self._device = device
         self._instruments = instruments
         self._selector = selector
         self._listener = listener
         self._servers = servers
-        self._ending: list[Worker] = []
-        self.present: Worker | None = None
+        self._ending: list[Process] = []
+        self.present: Process | None = None
 
     def begin(self) -> CrashError | None:
         """Forks the next worker and has it open the device; returns why it could not be told.

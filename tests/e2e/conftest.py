@@ -1,4 +1,6 @@
+import atexit
 import contextlib
+import functools
 import io
 import json
 import os
@@ -14,7 +16,7 @@ from unittest import mock
 import pytest
 
 from perfsvc.cli import main
-from perfsvc.measure.in_process import InProcess
+from perfsvc.measure.forks import ForkServers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is for what a shell starts in the background, and so it would be for every command that is started here.
@@ -26,22 +28,23 @@ FORKING = (
     "perfsvc.service.confirming.confirm_case.ForkServers",
     "perfsvc.service.bisecting.bisect.ForkServers",
 )
-"""Where commands begin what forks their workers."""
-ENDING_PROCESSES = {"crash", "hang"}
-"""Faults of the fake device that are the end of whoever meets them: a process, or else the tests."""
+"""Where commands start the fork servers of their workers."""
+
+
+@functools.cache
+def shared_servers() -> ForkServers:
+    """Fork servers for all tests of this process: a new one imports for most of a second before it can fork."""
+    servers = ForkServers()
+    atexit.register(servers.__exit__, None, None, None)
+    return servers
 
 
 @contextlib.contextmanager
-def working_within():
-    """Has commands measure on the fake device in this process, without a worker's.
-
-    What is measured there is the same (tests/e2e/test_in_process.py), and most tests are about what becomes of it. A
-    fork server imports for most of a second what this process has imported already, which was half of all that the
-    tests of commands took. Tests of faults, of stopping and of killing have processes.
-    """
+def sharing_servers():
+    """Fork the workers of commands from the shared servers, which stay when a command ends."""
     with contextlib.ExitStack() as patched:
         for name in FORKING:
-            patched.enter_context(mock.patch(name, InProcess))
+            patched.enter_context(mock.patch(name, return_value=contextlib.nullcontext(shared_servers())))
         yield
 
 
@@ -66,17 +69,17 @@ class Ended:
 class Workplace:
     """An empty folder with a database, a cache and a script of its own, in which the command line is run.
 
-    Calling it types a command in this process, which is quick; ``process`` and ``start`` take a process of its own.
-    Workers are processes there, on every device but the fake one, and where a fault would end the tests with them.
+    Calling it runs a command in this process, which is quick; ``process`` and ``start`` run it in a new one. Commands
+    in this process share fork servers.
 
     Attributes:
-        forks: whether workers are processes for commands typed in this process, whatever they measure on.
+        own_servers: whether commands in this process start fork servers of their own.
     """
 
     suites = SUITES
 
-    def __init__(self, folder: Path, cache: Path, *, forks: bool = False) -> None:
-        self.forks = forks
+    def __init__(self, folder: Path, cache: Path, *, own_servers: bool = False) -> None:
+        self.own_servers = own_servers
         self.folder = folder
         self.script = folder / "script.json"
         self.database = folder / "perfsvc.db"
@@ -107,21 +110,11 @@ class Workplace:
             mock.patch.object(sys, "argv", ["perfsvc", *map(str, arguments)]),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            contextlib.nullcontext() if self.forks or not self._is_faked(arguments) else working_within(),
+            contextlib.nullcontext() if self.own_servers else sharing_servers(),
             pytest.raises(SystemExit) as ended,
         ):
             main()
         return Ended(ended.value.code or 0, out.getvalue(), err.getvalue()).require(code)
-
-    def _is_faked(self, arguments) -> bool:
-        """Whether a command measures on the fake device alone, and comes back from it."""
-        settings = self.folder / "perfsvc.toml"
-        asked = [str(one) for one in arguments] + ([settings.read_text()] if settings.exists() else [])
-        return any("fake:" in one for one in asked) and "cpu" not in asked and not self._ends_processes()
-
-    def _ends_processes(self) -> bool:
-        script = self.script.read_text() if self.script.exists() else ""
-        return any(f'"fault": "{one}"' in script for one in ENDING_PROCESSES)
 
     def process(self, *arguments, code: int | None = None) -> Ended:
         """The same in a process of its own."""

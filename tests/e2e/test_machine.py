@@ -70,7 +70,7 @@ def test_a_device_that_means_nothing_is_a_usage_error(perfsvc, spec):
 
 
 def test_a_worker_that_dies_while_it_starts_ends_the_run_with_its_last_words(perfsvc):
-    perfsvc.forks = True
+    perfsvc.own_servers = True
     (perfsvc.folder / "sitecustomize.py").write_text(DEAD_ON_ARRIVAL)
     perfsvc.environment["PYTHONPATH"] = str(perfsvc.folder)
     perfsvc.play({"*": {"seconds": 1e-4}})
@@ -82,7 +82,7 @@ def test_a_worker_that_dies_while_it_starts_ends_the_run_with_its_last_words(per
 
 
 def test_a_device_that_is_gone_when_its_worker_opens_it_ends_the_run(perfsvc):
-    perfsvc.forks = True
+    perfsvc.own_servers = True
     perfsvc.environment["PYTHONPATH"] = str(perfsvc.folder)
     removes = DEAD_ON_ARRIVAL.replace("os._exit(3)", f"os.remove({str(perfsvc.script)!r})")
     (perfsvc.folder / "sitecustomize.py").write_text(removes)

@@ -129,23 +129,6 @@ def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(
     assert [words for _, words in work.logged()] == ["b 0", "c 0", "a 0", "late 0", *planned[4:]]
 
 
-def test_what_arrives_without_a_pause_is_handed_out_at_once():
-    assert list(pool._together([1, 2, None, None, 3], 60.0)) == [[1, 2], [3]]
-    assert list(pool._together([], 60.0)) == []
-    assert list(pool._together([1, 2, None, 3], 0.0)) == [[1], [2], [3]]
-
-
-def test_what_arrived_is_handed_out_before_an_error_ends_it():
-    def arriving():
-        yield 1
-        raise ZeroDivisionError
-
-    found = pool._together(arriving(), 60.0)
-    assert next(found) == [1]
-    with pytest.raises(ZeroDivisionError):
-        next(found)
-
-
 def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
     monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
     work.play(each="log(variant)")
@@ -157,7 +140,7 @@ def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
 def test_what_was_measured_can_be_used_while_its_worker_ends(work):
     work.play(end="wait_for((folder / 'judged').exists); log('end')")
     with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
-        assert [[one.status for one in together] for together in found] == [[Status.OK]]
+        assert [one.status for one in found] == [Status.OK]
         (work.folder / "judged").touch()
     assert lives(work) == [(0, "end")]
 

@@ -11,7 +11,6 @@ from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import Task
-from perfsvc.measure.workers import Servers
 from perfsvc.model import ENERGY, TIME, Bisection, Commit, DeviceInfo, Mode, Verdict
 from perfsvc.service.bisecting.ancestry import ancestry, changed
 from perfsvc.service.bisecting.rebuilding import Built, Rebuilding, Rebuilt
@@ -137,7 +136,7 @@ def _measure(asked: Bisection, means: Means, inputs: Inputs) -> Measure:
     return measure
 
 
-def _means(request: BisectRequest, device: DeviceInfo, servers: Servers, progress: Progress) -> Means:
+def _means(request: BisectRequest, device: DeviceInfo, servers: ForkServers, progress: Progress) -> Means:
     return Means(
         devices={device.uuid: device},
         sampling=planning.usual_sampling,

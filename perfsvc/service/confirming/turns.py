@@ -8,9 +8,9 @@ from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.measure import pool
 from perfsvc.measure.alternation import Alternation
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut, Task
 from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.workers import Servers
 from perfsvc.model import TIME, DeviceInfo, Measurement, Status
 
 BUDGET_S = 20.0
@@ -40,7 +40,7 @@ class Means:
     threshold: judge.Asked = None
     budget_s: float = BUDGET_S
     limit_s: float = 60.0
-    servers: Servers | None = None
+    servers: ForkServers | None = None
     say: Callable[[str], object] = lambda _: None
 
 

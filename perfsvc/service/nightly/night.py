@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from perfsvc.errors import PerfsvcError
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
-from perfsvc.measure.workers import Servers
 from perfsvc.service.nightly import resume, stages
 from perfsvc.service.nightly.lock import locked
 from perfsvc.service.nightly.log import NightLog
@@ -37,7 +36,7 @@ STAGES = (
 def nightly(
     request: NightRequest,
     progress: Progress | None = None,
-    servers: Servers | None = None,
+    servers: ForkServers | None = None,
     stopping: Stopping = never,
 ) -> NightRow:
     """One night, or the rest of one; returns it as it ended, or interrupted where it was told to stop.

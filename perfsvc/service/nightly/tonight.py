@@ -7,8 +7,8 @@ from pathlib import Path
 
 from perfsvc.config import Settings
 from perfsvc.device.find import find
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping
-from perfsvc.measure.workers import Servers
 from perfsvc.model import DeviceInfo
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request
@@ -54,7 +54,7 @@ class Tonight:
     command_line: str
     lock: str
     log: NightLog
-    servers: Servers
+    servers: ForkServers
     stopping: Stopping
 
     @property

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from perfsvc import judge
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
-from perfsvc.measure.workers import Servers
 from perfsvc.model import Confirmation, DeviceInfo, Direction, Explained, Judgement, Series, Verdict
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
 from perfsvc.service.confirming.standing import told_before
@@ -41,7 +41,7 @@ def means_of(
     instruments: Mapping[str, bytes],
     *,
     seed: int,
-    servers: Servers,
+    servers: ForkServers,
     say: Callable[[str], object],
 ) -> Means:
     """What suspects are measured again with: all that the run itself was measured with."""

@@ -1,13 +1,13 @@
 """Measuring a run that was begun: its plan is made and worked off, from the start or from where it was cut short."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from perfsvc.measure import pool
+from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
 from perfsvc.measure.plan import LeftOut
-from perfsvc.measure.workers import Servers
 from perfsvc.model import Measurement
 from perfsvc.service.progress import Progress
 from perfsvc.service.running.beginning import Begun
@@ -16,10 +16,6 @@ from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.resolving import Resolved
 from perfsvc.service.running.targets import Binaries
 from perfsvc.store import Store
-
-TOGETHER_S = 0.1
-"""For how many seconds what arrives without a pause is held, to be committed together: a commit takes as long as a case
-of the fake device. Where a case takes longer than a moment, each is committed as it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class Workers:
         stopping: whether the run is to stop; the cases in hand are measured then, and nothing else is begun.
     """
 
-    servers: Servers
+    servers: ForkServers
     ended: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     stopping: Stopping = never
 
@@ -54,20 +50,17 @@ def measure(
         )
         progress.begin("measuring", sum(len(planned.order(uuid)) for uuid in resolved.devices))
         measured = workers.ended.enter_context(
-            pool.measuring(
-                planned, resolved.devices, progress.say, workers.servers, workers.stopping, together_s=TOGETHER_S
-            )
+            pool.measuring(planned, resolved.devices, progress.say, workers.servers, workers.stopping)
         )
         _record(measured, recorder, progress)
     return recorder
 
 
-def _record(arriving: Iterable[Sequence[Measurement | LeftOut]], recorder: Recorder, progress: Progress) -> None:
+def _record(arriving: Iterable[Measurement | LeftOut], recorder: Recorder, progress: Progress) -> None:
+    """Commit each measurement as it arrives."""
     for arrived in arriving:
-        measured = [one for one in arrived if isinstance(one, Measurement)]
-        recorder.put(measured)
-        for one in measured:
-            progress.step(one.case.id)
-        for left_out in arrived:
-            if isinstance(left_out, LeftOut):
-                recorder.leave_out(left_out)
+        if isinstance(arrived, LeftOut):
+            recorder.leave_out(arrived)
+        else:
+            recorder.put([arrived])
+            progress.step(arrived.case.id)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from perfsvc.errors import SuiteError
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import LeftOut
-from perfsvc.measure.workers import Servers
 from perfsvc.model import (
     Confirmation,
     DeviceInfo,
@@ -99,7 +98,7 @@ class RunOutcome:
         )
 
 
-def run(request: RunRequest, progress: Progress | None = None, servers: Servers | None = None) -> RunOutcome:
+def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
     """Measures a suite on every device asked for and judges it; each measurement is committed as it arrives.
 
     Args:
