@@ -1,12 +1,12 @@
-"""What a second board brings: the same plan on one and on two, its wall time and its medians.
+"""What a second GPU brings: the same plan on one and on two, its wall time and its medians.
 
-    python benchmarks/boards.py [--boards cuda:0 cuda:1] [--run OPTIONS] [--json FILE]
+    python benchmarks/GPUs.py [--GPUs cuda:0 cuda:1] [--run OPTIONS] [--json FILE]
 
-Runs the built-in suite on each board alone, then on both with the cases dealt (``--spread each-model``), then on both
-with every case on each (``--spread each-board``). A median on a board that works beside another is compared with that
-board's own, alone, as ``perfsvc compare`` does it.
+Runs the built-in suite on each GPU alone, then on both with the cases dealt (``--spread each-model``), then on both
+with every case on each (``--spread each-device``). A median on a GPU that works beside another is compared with that
+GPU's own, alone, as ``perfsvc compare`` does it.
 
-What a run takes besides measuring (its start, the start of each replica) is not halved by a second board: with
+What a run takes besides measuring (its start, the start of each replica) is not halved by a second GPU: with
 ``--run`` cases can be measured for longer than by default.
 """
 
@@ -27,16 +27,16 @@ from perfsvc.measure.sampler import Sampling
 from perfsvc.model import Verdict
 
 CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
-FIRST, SECOND, DEALT, EVERYWHERE = "first board", "second board", "both, each-model", "both, each-board"
+FIRST, SECOND, DEALT, EVERYWHERE = "first GPU", "second GPU", "both, each-model", "both, each-device"
 
 Key = tuple[str, str, str]
-"""A case, its mode and a device's UUID."""
+"""A case, its cache state and a device's UUID."""
 
 
 def main() -> int:
     """Four runs and two comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--boards", nargs=2, default=("cuda:0", "cuda:1"), metavar="DEVICE", help="two of one model")
+    parser.add_argument("--GPUs", nargs=2, default=("cuda:0", "cuda:1"), metavar="DEVICE", help="two of one model")
     parser.add_argument("--replicas", type=int, default=3, help="replicas of each run (default: 3)")
     parser.add_argument(
         "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
@@ -53,7 +53,7 @@ def main() -> int:
         FIRST: (specs[:1], ()),
         SECOND: (specs[1:], ()),
         DEALT: (specs, ("--spread", "each-model")),
-        EVERYWHERE: (specs, ("--spread", "each-board")),
+        EVERYWHERE: (specs, ("--spread", "each-device")),
     }
     common = ("--replicas", str(options.replicas), "--seed", "1", *shlex.split(options.run))
     runs: dict[str, Ran] = {}
@@ -71,17 +71,17 @@ def main() -> int:
 
 
 def medians(ran: Ran) -> dict[Key, list[list[float]]]:
-    """The median of every replica, by case, mode and device."""
+    """The median of every replica, by case, cache state and device."""
     found: dict[Key, list[list[float]]] = defaultdict(list)
-    names = ("case", "mode", "device", "median_s")
-    for case, mode, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
+    names = ("case", "cache", "device", "median_s")
+    for case, cache, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
         if median_s is not None:
-            found[case, mode, device].append([median_s])
+            found[case, cache, device].append([median_s])
     return dict(found)
 
 
 def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:
-    """Each median of a run on both boards against the same board's alone."""
+    """Each median of a run on both GPUs against the same GPU's alone."""
     alone = medians(runs[FIRST]) | medians(runs[SECOND])
     return {
         key: judge.compare(alone[key], replicas, threshold=threshold)
@@ -96,15 +96,15 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
     found = {name: compared(runs, name, threshold) for name in together}
     for name, comparisons in found.items():
         rows = [
-            [f"{case} {mode}", device[-12:], f"{one.ratio:.4f}", one.verdict.value]
-            for (case, mode, device), one in comparisons.items()
+            [f"{case} {cache}", device[-12:], f"{one.ratio:.4f}", one.verdict.value]
+            for (case, cache, device), one in comparisons.items()
         ]
-        print(f"\n{name}: against the same board alone\n{table(('case', 'board', 'ratio', 'verdict'), rows)}")
+        print(f"\n{name}: against the same GPU alone\n{table(('case', 'board', 'ratio', 'verdict'), rows)}")
     print()
     for problem in problems:
         print(f"PROBLEM  {problem}")
     claims = [Claim("runs and cases that failed", len(problems), 0)]
-    claims += [Claim("wall time of both boards over that of the quicker one alone", ratio(runs), 0.6)]
+    claims += [Claim("wall time of both GPUs over that of the quicker one alone", ratio(runs), 0.6)]
     for name in (DEALT, EVERYWHERE):
         changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
         claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))

@@ -29,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     load = power_hungry(options.device)
     with (
-        contextlib.closing(open_device(load.device.spec, load.instruments)) as device,
+        contextlib.closing(open_device(load.device.spec, load.helper_kernels)) as device,
         Prepared(device, load.tasks[0]) as queue,
     ):
         work(device, queue, options.duty)

@@ -137,7 +137,7 @@ def folder_of(made: Ready, task: Task) -> Iterator[Path]:
     inputs = suite.replay_inputs(files.benchmark(record.case.benchmark), record.case.point, record.seed)
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         path = Path(folder)
-        parts = {"modules": task.modules, "instruments": made.instruments, "inputs": inputs}
+        parts = {"modules": task.modules, "helper kernels": made.helper_kernels, "inputs": inputs}
         shot.put(path, record, made.device, **parts, launch=0)
         yield path
 

@@ -4,8 +4,8 @@
 
 For each of the kernels of the comparison with NVBench, batches are taken in turns: on a quiet host; with a delay of
 1 ms thrown in at random before a launch is queued, after the event that its time counts from; and with every core of
-the host kept busy by other processes. All of that once behind the gate, where no median may move by more than 0.5 % or
-0.1 µs, and once without it, to show what the gate is for.
+the host kept busy by other processes. All of that once behind the blocking kernel, where no median may move by more than 0.5 % or
+0.1 µs, and once without it, to show what the blocking kernel is for.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from perfsvc.measure.memory import Memory
 from perfsvc.measure.plan import Task
 from perfsvc.measure.program import Program
 from perfsvc.measure.sampler import Sampling
-from perfsvc.model import Mode
+from perfsvc.model import CacheState
 
 DELAY_S = 1e-3
 DELAYED = 0.5
@@ -51,7 +51,7 @@ def main() -> int:
     problems: list[str] = []
     with (
         alone_on(cases.device),
-        contextlib.closing(open_device(cases.device.spec, cases.instruments)) as device,
+        contextlib.closing(open_device(cases.device.spec, cases.helper_kernels)) as device,
         Others(options.others) as others,
     ):
         print(f"{cases.device.model}, driver {cases.device.driver}; {options.others} busy processes", flush=True)
@@ -135,24 +135,24 @@ class Found:
         """Of all samples under a condition."""
         return statistics.median(self.times_s[condition])
 
-    def shift_s(self, host: str, *, gated: bool) -> float:
+    def shift_s(self, host: str, *, blocked: bool) -> float:
         """By how much the median moved from that of the quiet host."""
-        return self.median((host, gated)) - self.median((QUIET, gated))
+        return self.median((host, blocked)) - self.median((QUIET, blocked))
 
-    def moved(self, host: str, *, gated: bool) -> float:
+    def moved(self, host: str, *, blocked: bool) -> float:
         """The shift over the largest that is let pass: 0.5 % or 0.1 µs, whichever is more."""
-        allowed = max(LARGEST_SHIFT * self.median((QUIET, gated)), LARGEST_SHIFT_S)
-        return abs(self.shift_s(host, gated=gated)) / allowed
+        allowed = max(LARGEST_SHIFT * self.median((QUIET, blocked)), LARGEST_SHIFT_S)
+        return abs(self.shift_s(host, blocked=blocked)) / allowed
 
-    def cells(self, *, gated: bool) -> list[str]:
+    def cells(self, *, blocked: bool) -> list[str]:
         """The row of the table."""
-        cells = [self.case, f"{self.median((QUIET, gated)) * 1e6:.3f}"]
+        cells = [self.case, f"{self.median((QUIET, blocked)) * 1e6:.3f}"]
         for host in (LATE, BUSY):
-            shift = self.shift_s(host, gated=gated)
-            ratio = self.median((host, gated)) / self.median((QUIET, gated))
-            behind = self.behind[host, gated]
-            passed = "PASS" if self.moved(host, gated=gated) <= 1 else "FAIL"
-            cells += [f"{ratio:.4f}", f"{shift * 1e6:+.3f}", str(behind), passed]
+            change = self.shift_s(host, blocked=blocked)
+            ratio = self.median((host, blocked)) / self.median((QUIET, blocked))
+            behind = self.behind[host, blocked]
+            passed = "PASS" if self.moved(host, blocked=blocked) <= 1 else "FAIL"
+            cells += [f"{ratio:.4f}", f"{change * 1e6:+.3f}", str(behind), passed]
         return cells
 
     def as_json(self) -> dict[str, Any]:
@@ -162,13 +162,13 @@ class Found:
             "conditions": [
                 {
                     "host": host,
-                    "gated": gated,
-                    "median_s": self.median((host, gated)),
+                    "blocked": blocked,
+                    "median_s": self.median((host, blocked)),
                     "samples": len(times),
-                    "batches_behind": self.behind[host, gated],
-                    "shift_s": self.shift_s(host, gated=gated),
+                    "batches_behind": self.behind[host, blocked],
+                    "shift_s": self.shift_s(host, blocked=blocked),
                 }
-                for (host, gated), times in self.times_s.items()
+                for (host, blocked), times in self.times_s.items()
             ],
         }
 
@@ -178,28 +178,28 @@ def measured(device: Device, task: Task, others: Others, options: argparse.Names
     inputs, _ = task.arrays.make()
     found = Found(task.record.case.id)
     order = random.Random(found.case)  # noqa: S311 - an order that can be repeated
-    evicted = int(task.sampling.evict * device.info.l2_bytes) if task.mode is Mode.COLD else 0
+    evicted = int(task.sampling.evict * device.info.l2_bytes) if task.cache is CacheState.COLD else 0
     with device.measuring(task.record, 0), Memory(device, task.record.buffers) as memory:
         program = Program(device, task.record, task.modules, memory, {})
         memory.reset(lambda name, address: device.upload(address, inputs[name]))
         program.set_constants()
         program.run()
 
-        def batch(host: str, *, gated: bool) -> None:
+        def batch(host: str, *, blocked: bool) -> None:
             sample = delaying(program.queue, order) if host == LATE else program.queue
             with others.busy() if host == BUSY else contextlib.nullcontext():
-                taken = device.batch(sample, options.samples, clock="device", evict_bytes=evicted, gated=gated)
-            found.add((host, gated), taken.samples_s, kept_ahead=taken.kept_ahead)
+                taken = device.batch(sample, options.samples, clock="device", evict_bytes=evicted, blocked=blocked)
+            found.add((host, blocked), taken.samples_s, kept_ahead=taken.kept_ahead)
 
         for host in HOSTS:  # so that nothing is timed that happens the first time alone
-            batch(host, gated=True)
+            batch(host, blocked=True)
         found.times_s.clear()
         found.behind.clear()
         for _ in range(options.rounds):
-            conditions = [(host, gated) for host in HOSTS for gated in (True, False)]
+            conditions = [(host, blocked) for host in HOSTS for blocked in (True, False)]
             order.shuffle(conditions)
-            for host, gated in conditions:
-                batch(host, gated=gated)
+            for host, blocked in conditions:
+                batch(host, blocked=blocked)
     return found
 
 
@@ -217,13 +217,13 @@ def delaying(queue: Callable[[], None], chance: random.Random) -> Callable[[], N
 def report(found: list[Found], problems: list[str], path: Path | None) -> int:
     """Prints the tables and the claims, and writes them."""
     headings = ("case", "quiet µs", *(name for host in (LATE, BUSY) for name in (host, "µs", "behind", "")))
-    for gated in (False, True):
-        print(f"\n{'behind the gate' if gated else 'without the gate, for contrast'}")
-        print(table(headings, [one.cells(gated=gated) for one in found]))
+    for blocked in (False, True):
+        print(f"\n{'behind the gate' if blocked else 'without the gate, for contrast'}")
+        print(table(headings, [one.cells(blocked=blocked) for one in found]))
     print()
     for problem in problems:
         print(f"PROBLEM  {problem}")
-    moved = {host: max((one.moved(host, gated=True) for one in found), default=None) for host in (LATE, BUSY)}
+    moved = {host: max((one.moved(host, blocked=True) for one in found), default=None) for host in (LATE, BUSY)}
     whole = not problems
     return finish(
         [

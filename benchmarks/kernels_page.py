@@ -32,7 +32,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 RIGHT = "ok"
 WRITTEN_BY = """\
 Written by `benchmarks/kernels_page.py` from one run, `{command}`. A median is the geometric mean of its replicas'.
-Bytes and operations are those of the problem, however a variant goes about it. The share of the anchor is the anchor's
+Bytes and operations are those of the problem, however a variant goes about it. The share of the reference variant is the reference variant's
 median over the variant's own, at the same point. Errors are those of [the glossary](../glossary.md), the largest of all
 replicas. What it all means stands in [kernels.md](../kernels.md)."""
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ladders(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows by benchmark, in their order: by point, and rung by rung."""
+    """The rows by benchmark, in their order: by point, and variant by variant."""
     return [(name, list(of)) for name, of in itertools.groupby(rows, key=itemgetter("benchmark"))]
 
 
@@ -72,10 +72,10 @@ def measured_page(rows: Sequence[Row], command: str) -> str:
     first = rows[0]
     toolkit = [name for name in (first["driver"] and f"driver {first['driver']}", first["toolkit"]) if name]
     power = [f"power limit {first['power_limit_w']:.0f} W"] if first["power_limit_w"] else []
-    roof = [f"copies {units.rate(first['copy_bytes_per_s'])}"] if first["copy_bytes_per_s"] else []
+    peak = [f"copies {units.rate(first['copy_bytes_per_s'])}"] if first["copy_bytes_per_s"] else []
     facts = [
         first["started_at"][:10],
-        ", ".join([first["device_model"], *power, *roof]),
+        ", ".join([first["device_model"], *power, *peak]),
         *toolkit,
         f"commit {first['commit'][:9]}{'+' if first['dirty'] else ''}",
     ]
@@ -100,8 +100,8 @@ def every_column(row: Row) -> dict[str, str]:
         "spread": spread(row["median_s"], row["low_s"], row["high_s"]),
         "bandwidth": known(row["bandwidth_bytes_per_s"], units.rate),
         "FLOP/s": known(row["flops_per_s"], units.flop_rate),
-        "of roof": known(row["roof_share"], units.share),
-        "of anchor": known(row.get("anchor_share"), units.share),
+        "of peak": known(row["peak_share"], units.share),
+        "of reference": known(row.get("relative_speed"), units.share),
         "max error": known(row["max_error"], units.error),
         "mean error": known(row["mean_error"], units.error),
         **metrics(row),
@@ -121,12 +121,12 @@ def begin(benchmark: str) -> str:
 def with_tables(page: str, rows: Sequence[Row], docs: Path) -> str:
     """The page with the table of each benchmark that has a right result in its place."""
     for name, of in ladders(rows):
-        if rungs := rungs_of(of):
+        if variants := rungs_of(of):
             picture = f"measured/kernels/{name}.svg"
             shown = f"![{name}]({picture})\n\n" if (docs / picture).is_file() else ""
             before, _, rest = page.partition(begin(name))
             _, _, after = rest.partition(END)
-            page = f"{before}{begin(name)}\n\n{shown}{table(map(few_columns, rungs))}\n\n{END}{after}"
+            page = f"{before}{begin(name)}\n\n{shown}{table(map(few_columns, variants))}\n\n{END}{after}"
     return page
 
 
@@ -136,12 +136,12 @@ def rungs_of(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         if row["status"] == RIGHT:
             words = tuple(value for value in parse_point(row["point"]).values() if isinstance(value, str))
-            largest[row["variant"], row["mode"], words] = row
-    return sorted(largest.values(), key=itemgetter("rung"))
+            largest[row["variant"], row["cache"], words] = row
+    return sorted(largest.values(), key=itemgetter("variant_index"))
 
 
 def few_columns(row: Row) -> dict[str, str]:
-    """A rung as the story shows it."""
+    """A variant as the story shows it."""
     nbytes = row["read_bytes"] + row["written_bytes"]
     computes = row["flops"] > RIDGE * nbytes
     rate = known(row["flops_per_s"], units.flop_rate) if computes else known(row["bandwidth_bytes_per_s"], units.rate)
@@ -150,8 +150,8 @@ def few_columns(row: Row) -> dict[str, str]:
         "at": row["point"].replace(",", ", "),
         "median": known(row["median_s"], units.seconds),
         "rate": rate,
-        "of roof": "" if computes else known(row["roof_share"], units.share),
-        "of anchor": known(row.get("anchor_share"), units.share),
+        "of peak": "" if computes else known(row["peak_share"], units.share),
+        "of reference": known(row.get("relative_speed"), units.share),
         "max error": known(row["max_error"], units.error),
         **metrics(row),
     }
@@ -161,8 +161,8 @@ def few_columns(row: Row) -> dict[str, str]:
 
 
 def named(row: Row) -> str:
-    """The variant, and its mode where that is not the usual one."""
-    return f"`{row['variant']}`" + (f" {row['mode']}" if row["mode"] != "cold" else "")
+    """The variant, and its cache state where that is not the usual one."""
+    return f"`{row['variant']}`" + (f" {row['mode']}" if row["cache"] != "cold" else "")
 
 
 def metrics(row: Row) -> dict[str, str]:

@@ -3,8 +3,8 @@
     python benchmarks/overhead.py [--device cuda:0] [--run OPTIONS] [--json FILE]
 
 Compiles the suite, so that the run finds every binary in the cache, then times ``perfsvc run`` from the start of its
-process to its end. The GPU is busy while it works on samples, warm-up and cache eviction included; waiting at the gate
-is not counted, nor are checks, uploads and the roofs' measurement. Python libraries that variants import take seconds
+process to its end. The GPU is busy while it works on samples, warm-up and cache eviction included; waiting behind the blocking kernel
+is not counted, nor are checks, uploads and the measured peaks' measurement. Python libraries that variants import take seconds
 in each replica (PyTorch, Triton): ``--run "--exclude '*/triton'"`` leaves such variants out.
 """
 
@@ -38,7 +38,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         ran = run(Path(folder), options.suite, [cases.device.spec], *more)
     parts = taken_apart(ran)
-    measured = len(set(zip(ran.columns["case"], ran.columns["mode"], strict=True)))
+    measured = len(set(zip(ran.columns["case"], ran.columns["cache"], strict=True)))
     print(f"{cases.device.model}, driver {cases.device.driver}: {measured} cases, {options.replicas} replicas")
     print(f"compiling, no part of it: {compiling_s:.2f} s\n")
     shares = [[name, f"{seconds:.3f}", f"{100 * seconds / ran.wall_s:.1f}"] for name, seconds in parts.items()]
@@ -76,7 +76,7 @@ def taken_apart(ran: Ran) -> dict[str, float]:
         "sampling beside that": sampling - busy,
         "checks": check,
         "uploads and the rest of cases": wall - sampling - check,
-        "before the first case: imports, inputs, roofs": first_s,
+        "before the first case: imports, inputs, measured peaks": first_s,
         "between cases: the parent, workers' starts": ran.wall_s - first_s - last_s - wall,
         "after the last: verdicts": last_s,
     }

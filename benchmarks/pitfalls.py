@@ -6,7 +6,7 @@
 2. Places: one transposition by columns, its two matrices at different places of one allocation.
 3. Kept lines: a kernel that asks the L2 cache to keep what it reads, after an ordinary eviction and a thorough one.
 4. Time between the eviction of the cache and the launch: none, and 1 ms.
-5. The load before: a product of matrices after a second at the board's power limit, and rests of several lengths.
+5. The load before: a product of matrices after a second at the GPU's power limit, and rests of several lengths.
 
 Works on the device's own stream, below perfsvc's own timing: it shows what that is built against.
 """
@@ -53,7 +53,7 @@ def main() -> int:
     if cases.device.kind != "cuda":
         parser.error("--device: only a GPU has these effects")
     tasks = {task.record.case.id: task for task in cases.tasks}
-    bench = Bench(open_device(cases.device.spec, cases.instruments))
+    bench = Bench(open_device(cases.device.spec, cases.helper_kernels))
     found: dict[str, list[dict[str, Any]]] = {}
     try:
         for name, show in {
@@ -178,7 +178,7 @@ class Bench:
         }
 
     def load_before(self, task: Task, load: Task) -> list[dict[str, Any]]:
-        """A case on a board that has idled, and after a load and each rest: its time, and the clock meanwhile."""
+        """A case on a GPU that has idled, and after a load and each rest: its time, and the clock meanwhile."""
         rows = []
         with Prepared(self.device, task) as sample, Prepared(self.device, load) as burn:
             for rest_s in (None, *RESTS_S):
@@ -187,7 +187,7 @@ class Bench:
                     burn()
                     self._stream.synchronize()
                 time.sleep(LOAD_S if rest_s is None else rest_s)
-                batch = self._watch.batch(sample, TOGETHER, evict_bytes=self._nbytes, gated=True)
+                batch = self._watch.batch(sample, TOGETHER, evict_bytes=self._nbytes, blocked=True)
                 rows.append(
                     {
                         "before": "idle" if rest_s is None else f"load, {rest_s:g} s of rest",
@@ -198,7 +198,7 @@ class Bench:
         return rows
 
     def _median_us(self, sample: Sample) -> float:
-        batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, gated=True)
+        batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, blocked=True)
         return statistics.median(batch.samples_s) * 1e6
 
 

@@ -30,7 +30,7 @@ from workbench import SUITE, Claim, alone_on, finish
 from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
 from perfsvc.build.nvcc import find_nvcc
-from perfsvc.device import instruments
+from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, open_device
 from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, MissingPackageError, PerfsvcError, SuiteError
@@ -85,15 +85,15 @@ def look(options: argparse.Namespace) -> int:
     """Has everything compiled, and checks case after case."""
     (device,) = find([options.device])
     command = [sanitizer(), "--tool", options.tool, *ARGUMENTS, *options.more]
-    cases, left_out = prepared(options, device)
-    for name, reason in left_out.items():
+    cases, over_budget = prepared(options, device)
+    for name, reason in over_budget.items():
         print(f"left out  {name}: {reason}")
     found = []
     with alone_on(device):
         for verdict in checked(cases, device, command, options.tool):
             print(verdict, flush=True)
             found.append(verdict)
-    print(f"\n{options.tool} on {device.model}: {len(cases)} cases, {len(left_out)} left out")
+    print(f"\n{options.tool} on {device.model}: {len(cases)} cases, {len(over_budget)} left out")
     reported = {verdict.name: verdict.lines for verdict in found if verdict.lines}
     return finish(
         [Claim("cases of which something was reported", len(reported), 0)],
@@ -103,7 +103,7 @@ def look(options: argparse.Namespace) -> int:
         driver=device.driver,
         clean=[verdict.name for verdict in found if not verdict.lines],
         reported=reported,
-        left_out=left_out,
+        over_budget=over_budget,
     )
 
 
@@ -120,7 +120,7 @@ def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prep
     found = suite.discover(options.suite)
     for problem in found.split_problems(selection)[0]:
         raise problem
-    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)}  # one of its modes
+    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)}  # one of its cache states
     reasons = {name: suite.unmet(spec, device) for name, spec in specs.items()}
     if not options.python:
         in_python = {name for name, spec in specs.items() if any(isinstance(step, Call) for step in spec.steps)}
@@ -196,7 +196,7 @@ class Verdict:
 
 def checked(cases: Sequence[Prepared], device: DeviceInfo, command: Sequence[str], tool: str) -> Iterator[Verdict]:
     """Runs the cases under the sanitizer; where their process dies of one, the others in another process."""
-    ours = instruments.unit(device.kind)
+    ours = helper_kernels.unit(device.kind)
     code = compiled([ours], device)[ours] if ours else b""
     left = list(cases)
     with tempfile.TemporaryDirectory() as folder:

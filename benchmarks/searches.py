@@ -18,7 +18,7 @@ from workbench import Claim, finish, table
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
-from perfsvc.model import TIME, Bisection, Case, Commit, DeviceInfo, Kind, Measurement, Mode, ReplayRecord, Status
+from perfsvc.model import TIME, Bisection, CacheState, Case, Commit, DeviceInfo, Kind, Measurement, ReplayRecord, Status
 from perfsvc.service.bisecting.rebuilding import Built, Rebuilt
 from perfsvc.service.bisecting.search import Search
 from perfsvc.service.confirming.turns import Turns
@@ -63,7 +63,7 @@ def search(change: float, seed: int, between: float, threshold: float) -> Bisect
     asked = Bisection(
         CASE,
         DEVICE,
-        Mode.COLD,
+        CacheState.COLD,
         commits[0],
         commits[-1],
         threshold,
@@ -80,7 +80,7 @@ def search(change: float, seed: int, between: float, threshold: float) -> Bisect
 
 
 def build(name: str) -> Built:
-    """A case whose only module is its commit's name, which is all that this board looks at."""
+    """A case whose only module is its commit's name, which is all that this GPU looks at."""
     return Built(None, (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "", 0), (name,)), ())  # type: ignore[arg-type]
 
 

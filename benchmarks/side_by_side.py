@@ -54,7 +54,7 @@ def main() -> int:
         alike = [replace(task, sampling=replace(task.sampling, evict=NVBENCH_EVICTS)) for task in cases.tasks]
         plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)
         with Supply([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply, ForkServers() as servers:
-            workers = Workers(cases.device, cases.instruments, supply, servers)
+            workers = Workers(cases.device, cases.helper_kernels, supply, servers)
             turns: dict[str, Callable[[int], Sitting]] = {
                 NVBENCH: lambda _: nvbench(Path(folder), cases.device),
                 PERFSVC: lambda number: workers.sitting(number, plan.tasks(PERFSVC, number)),
@@ -100,7 +100,7 @@ class Rounds:
 
 
 def sequence(number: int) -> tuple[str, ...]:
-    """Who goes when in a round: NVBench heats the board for long, and so goes first and last in turns."""
+    """Who goes when in a round: NVBench heats the GPU for long, and so goes first and last in turns."""
     if number == 0:
         return (FIRST,)
     return (NVBENCH, PERFSVC, ALIKE) if number % 2 else (ALIKE, PERFSVC, NVBENCH)

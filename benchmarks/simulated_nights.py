@@ -2,7 +2,7 @@
 
 One hundred cases with noise within and between replicas, measured every night by forked workers. Planted are
 commits that make cases slower, one of which is taken back, and one that makes them faster; a commit that changes code
-and no speed; a slow drift of many small commits; a spike of one night; a slower driver; and a board that is slow for
+and no speed; a slow drift of many small commits; a spike of one night; a slower driver; and a GPU that is slow for
 some nights. A person accepts what stays. Commits are commits, and binaries are built from them: a suspect is measured
 again with the old binary and the new one, each at its own speed. After the last night the page is built. Needs no GPU.
 

@@ -1,4 +1,4 @@
-"""Is a kernel slower by 2 % found, confirmed and named, and a board that others work on never taken for a kernel?
+"""Is a kernel slower by 2 % found, confirmed and named, and a GPU that others work on never taken for a kernel?
 
     python benchmarks/slowdown.py [--device cuda:0] [--slow 2] [--budget 240] [--json FILE]
 
@@ -6,7 +6,7 @@ Copies a suite of nine variants into a temporary folder, four bound by memory an
 ``perfsvc run --confirm`` at the default threshold, each against the first. On some a variant is slowed by a ``-D``; on
 some a process of its own multiplies matrices, all the time or for a share of it, which takes an H100 to its power limit
 and lowers its clocks; on one the suite itself has such products, which no telemetry can tell from the run's own load.
-Where the board is shared,
+Where the GPU is shared,
 
 - nothing may be called the kernel's doing but what was slowed that night;
 - unchanged code that moved is the environment's, or was refused: its batches rejected until the case said so.
@@ -41,14 +41,14 @@ AT_WORK = "at work"
 OPTIONS = ("--confirm", "--seconds", "0.4", "--limit", "6", "--format", "json")
 """A case that a load makes slow is not sampled for seconds, and one that is refused does not wait for long."""
 FURNACE = "matmul_bf16"
-"""The benchmark of the built-in suite whose products take the board to its power limit."""
+"""The benchmark of the built-in suite whose products take the GPU to its power limit."""
 LEAST_S = 20.0
 """What a night may take: one is not begun with less time than that."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """What is played: which variants are slowed or other code of the same speed, and who else works on the board.
+    """What is played: which variants are slowed or other code of the same speed, and who else works on the GPU.
 
     Attributes:
         name: as the table has it.
@@ -66,7 +66,7 @@ class Night:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing else works on the board."""
+        """Whether nothing else works on the GPU."""
         return not (self.duty or self.hot)
 
 
@@ -84,7 +84,7 @@ PLAN = (
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedSeries:
     """A case that is slower or faster, or refused.
 
     Attributes:
@@ -120,14 +120,14 @@ class Seen:
     night: Night
     code: int
     wall_s: float
-    moved: Sequence[Moved]
+    moved: Sequence[MovedSeries]
     confirmations: Mapping[str, tuple[str, float | None, str]]
     clock_hz: float | None
     rejected: int
     notes: Sequence[str]
 
     @property
-    def regressed(self) -> list[Moved]:
+    def regressed(self) -> list[MovedSeries]:
         """What the judge calls slower."""
         return [one for one in self.moved if one.verdict == "regression"]
 
@@ -322,7 +322,7 @@ class Theatre:
             code,
             wall_s,
             [
-                Moved(named(row), row["verdict"], row["cause"], row["ratio"])
+                MovedSeries(named(row), row["verdict"], row["cause"], row["ratio"])
                 for row in rows
                 if row["verdict"] not in well
             ],

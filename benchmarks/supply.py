@@ -1,6 +1,6 @@
 """How long making a suite's inputs, references and fresh inputs takes, with one thread and with several.
 
-Resolves the suite at its full points, as a run does, and has a supply make all arrays of a replica, as for one board,
+Resolves the suite at its full points, as a run does, and has a supply make all arrays of a replica, as for one GPU,
 alternating between one thread and several. Measures nothing else, and needs no GPU.
 
     python benchmarks/supply.py [--threads 4] [--rounds 3] [--suite kernels] [--points full]
@@ -54,7 +54,7 @@ def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[
     specs = found.resolve(Selection(), points, inputs)
     resolved = time.perf_counter()
     plan = Plan(tuple(task(spec, inputs) for spec in specs), replicas=1, seed=1, limit_s=60)
-    coming = plan.order("board")
+    coming = plan.order("GPU")
     nbytes = {}
     with Supply([coming], threads=threads) as supply:
         for replica, one in coming:
@@ -69,7 +69,7 @@ def task(spec: CaseSpec, inputs: Inputs) -> Task:
     """A case as a run plans it, without its binaries."""
     recipe = Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
     record = spec.record([""] * len(spec.units), "")
-    return Task("board", record, (), spec.mode, Sampling(), spec.tolerance, recipe)
+    return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, recipe)
 
 
 if __name__ == "__main__":

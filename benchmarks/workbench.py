@@ -16,7 +16,7 @@ from typing import Any
 
 from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
-from perfsvc.device import instruments
+from perfsvc.device import helper_kernels
 from perfsvc.device.find import find
 from perfsvc.device.protocol import Device
 from perfsvc.measure.lock import BoardLock
@@ -42,11 +42,11 @@ CASES_FAILED = 4
 
 @dataclass(frozen=True)
 class Ready:
-    """The cases of a suite, compiled for a device, and the binary of the device's own instruments."""
+    """The cases of a suite, compiled for a device, and the binary of the device's own helper kernels."""
 
     device: DeviceInfo
     tasks: tuple[Task, ...]
-    instruments: bytes
+    helper_kernels: bytes
 
 
 def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] = ()) -> Ready:
@@ -60,7 +60,7 @@ def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] =
     inputs = Inputs(threads=MOST_THREADS, known=KnownShapes(build.default_folder() / "shapes"))
     specs = suite.discover(folder).resolve(Selection(tuple(select)), "full" if info.kind == "cuda" else "smoke", inputs)
     specs = tuple(spec for spec in specs if not suite.unmet(spec, info))
-    ours = instruments.unit(info.kind)
+    ours = helper_kernels.unit(info.kind)
     units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
     built = build.compile_all(units, toolchain, Cache())
     tasks = tuple(_task(info, spec, [_code(built[unit]) for unit in spec.units], sampling) for spec in specs)
@@ -78,7 +78,7 @@ def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling
         device=device.uuid,
         record=spec.record([digest(code) for code in modules], digest(spec.bench_text.encode())),
         modules=tuple(modules),
-        mode=spec.mode,
+        cache=spec.cache,
         sampling=sampling,
         tolerance=spec.tolerance,
         arrays=Recipe(spec.arrays, partial(suite.make_arrays, spec), partial(suite.make_fresh, spec)),
@@ -86,9 +86,9 @@ def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling
 
 
 def power_hungry(device: str) -> Ready:
-    """The last rung of the built-in suite's products in bf16 that the device can run.
+    """The last variant of the built-in suite's products in bf16 that the device can run.
 
-    On an H100 it takes all the power that the board may have, which lowers the clocks.
+    On an H100 it takes all the power that the GPU may have, which lowers the clocks.
     """
     cases = ready(SUITE, device, Sampling(), ["matmul_bf16"])
     ours = [task for task in cases.tasks if not any(isinstance(step, Call) for step in task.record.steps)]
@@ -161,7 +161,7 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
 
 @contextlib.contextmanager
 def alone_on(device: DeviceInfo) -> Iterator[None]:
-    """Holds the board's lock while the block lasts, as a run does; ends the script where another process has it."""
+    """Holds the GPU's lock while the block lasts, as a run does; ends the script where another process has it."""
     lock = BoardLock(device.uuid)
     if not lock.take():
         sys.exit(f"{device.spec} is in use by process {lock.holder()}: wait until that has ended")

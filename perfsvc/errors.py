@@ -12,7 +12,7 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
     │   ├── CompileError          its source does not compile, or lacks the entry point
     │   ├── ResultError           its output is wrong, or it wrote outside its buffers
     │   ├── LaunchError           the device refused or aborted the launch
-    │   ├── DisturbedError        its board was disturbed and did not recover
+    │   ├── DisturbedError        its GPU was disturbed and did not recover
     │   ├── TimeLimitError        it ran past its time limit
     │   ├── CrashError            its worker process died
     │   ├── ProfileError          a profiler ran it and brought nothing home
@@ -150,7 +150,7 @@ class LaunchError(CaseError):
 
 
 class DisturbedError(CaseError):
-    """The board was throttled or shared all the time that the case waited for it."""
+    """The GPU was throttled or shared all the time that the case waited for it."""
 
 
 class TimeLimitError(CaseError):

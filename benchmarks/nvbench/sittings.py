@@ -115,14 +115,14 @@ class Workers:
 
     Args:
         device: what they measure on.
-        instruments: the binary of its instruments.
+        helper_kernels: the binary of its helper kernels.
         supply: where the arrays come from.
         servers: where they are forked, as those of one run are.
     """
 
-    def __init__(self, device: DeviceInfo, instruments: bytes, supply: Supply, servers: ForkServers) -> None:
+    def __init__(self, device: DeviceInfo, helper_kernels: bytes, supply: Supply, servers: ForkServers) -> None:
         self._device = device
-        self._instruments = instruments
+        self._helper_kernels = helper_kernels
         self._supply = supply
         self._servers = servers
         self._known: dict[Any, Known | None] = {}
@@ -132,7 +132,7 @@ class Workers:
         started = time.monotonic()
         process = Process(self._servers.take())
         try:
-            crash = process.open(self._device, self._instruments)
+            crash = process.open(self._device, self._helper_kernels)
             answer = crash or process.hear()
             if not isinstance(answer, Ready):
                 raise SittingError(f"perfsvc's worker did not open {self._device.spec}: {answer}")

@@ -177,7 +177,7 @@ def driver(name: str, night: int, version: str, factor: float, *, accepted: int 
 
 
 def slow_board(name: str, night: int, nights: int, factor: float) -> Planted:
-    """A board on which everything takes longer for some nights."""
+    """A GPU on which everything takes longer for some nights."""
     expected = Expected(Cause.ENVIRONMENT, back=night + nights)
     return Planted(name, night, "*", weather=(Weather(night, night + nights - 1, "*", factor),), expected=expected)
 

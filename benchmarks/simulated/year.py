@@ -33,7 +33,7 @@ def a_year(nights: int = NIGHTS) -> Plan:
         ),
         driver("a driver", at(190), "590.12", 1.04, accepted=at(195)),
         improvement("an improvement", Commit(at(220), "b5/first.cu", "b5/v[0-4]", 0.94)),
-        slow_board("a slow board", at(250), 5, 1.08),
+        slow_board("a slow GPU", at(250), 5, 1.08),
         step("a late step", late, accepted=at(310)),
     )
     return Plan(nights, BENCHMARKS, VARIANTS, planted)

@@ -52,7 +52,7 @@ benchmark = Benchmark(
     # A multiplication and an addition for each term but the first; nothing cancels, so each rounds off 2**-24 at most.
     tolerance=Tolerance(max=2 * (TERMS - 1) * 2**-24, mean=2 * (TERMS - 1) * 2**-24),
     work=lambda n: Work(read_bytes=4 * n + COEFFICIENTS.nbytes, written_bytes=4 * n, flops=2 * (TERMS - 1) * n),
-    anchor="global",
+    relative_to="global",
     variants=[
         evaluate("global", ["coefficients"], params=TABLE),
         evaluate("constant", [], params=TABLE, constants={"coefficients": "coefficients"}),

@@ -79,7 +79,7 @@ benchmark = Benchmark(
     # elements some ten times that. One product left out is 1 / sqrt(k), 2e-2.
     tolerance=Tolerance(max=3e-5, mean=3e-6),
     work=lambda m, n, k: Work(read_bytes=4 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
-    anchor="cublas",
+    relative_to="cublas",
     variants=[
         Variant(
             "flat_index",

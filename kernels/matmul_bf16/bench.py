@@ -115,7 +115,7 @@ benchmark = Benchmark(
     # the mean. One product left out is 1 / sqrt(k), 2e-2.
     tolerance=Tolerance(max=6e-5, mean=1e-5),
     work=lambda m, n, k: Work(read_bytes=2 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
-    anchor="cublas",
+    relative_to="cublas",
     variants=[
         on_tiles("wmma", params={"TF32": 0}, requires="sm_80", args=("C", "A", "B", "m", "n", "k")),
         on_tiles(

@@ -112,7 +112,7 @@ benchmark = Benchmark(
     reference=lambda A, B: A @ B.T,
     tolerance=tolerance,
     work=lambda m, n, k: Work(read_bytes=4 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
-    anchor="cublas",
+    relative_to="cublas",
     variants=[
         on_tiles("wmma", params={"TF32": 1}, requires="sm_80", args=("C", "A", "B", "m", "n", "k")),
         on_tiles(

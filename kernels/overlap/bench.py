@@ -193,7 +193,7 @@ def variant(name, function, memory):
         scratch={each: scratch("float32", lambda n: n) for each in ("device_x", "device_y")},
         steps=[call(memory, source="inverse_root.cu", timed=False), call(function), call(deliver, timed=False)],
         requires="cuda",
-        mode="warm",  # nothing of it is in the cache: it all comes over the bus
+        cache="warm",  # nothing of it is in the cache: it all comes over the bus
     )
 
 

@@ -75,7 +75,7 @@ benchmark = Benchmark(
     work=lambda slices, rows, width: Work(
         read_bytes=4 * slices * rows * width, written_bytes=4 * slices * rows, flops=slices * rows * (width - 1)
     ),
-    anchor="rows_packed",
+    relative_to="rows_packed",
     variants=[
         by_rows("rows_packed", "pitched_rows", "packed"),
         by_rows("rows_pitched", "pitched_rows", "pitched"),

@@ -1,6 +1,6 @@
 """b = transpose of a, for a square matrix of n x n floats in row-major order.
 
-No arithmetic at all: what counts is that both the rows read and the rows written move in full lines. The anchor moves
+No arithmetic at all: what counts is that both the rows read and the rows written move in full lines. The reference variant moves
 the same bytes and turns nothing.
 """
 
@@ -104,7 +104,7 @@ benchmark = Benchmark(
     reference=lambda a: a.T,
     tolerance=Tolerance(max=0.0, mean=0.0),  # elements are moved, never computed
     work=lambda n: Work(read_bytes=4 * n * n, written_bytes=4 * n * n),
-    anchor="copy",
+    relative_to="copy",
     variants=[
         Variant(
             "one_thread",

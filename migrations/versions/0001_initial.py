@@ -171,7 +171,7 @@ def upgrade() -> None:
         "findings",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("cause", sa.String(16), nullable=False),
-        sa.Column("origin", sa.Text(), server_default="", nullable=False),
+        sa.Column("root_cause", sa.Text(), server_default="", nullable=False),
         sa.Column("first_run_id", sa.Integer(), nullable=False),
         sa.Column("last_run_id", sa.Integer(), nullable=False),
         sa.Column("evidence", sa.Text(), nullable=False),
@@ -214,11 +214,21 @@ def upgrade() -> None:
     op.create_index("ix_nights_host", "nights", ["host"], unique=False)
     op.create_index("ix_nights_run_id", "nights", ["run_id"], unique=False)
     op.create_table(
+        "peaks",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("copy_bytes_per_s", sa.Double(), nullable=False),
+        sa.Column("read_bytes_per_s", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_peaks_device_id_devices", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_peaks_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_peaks"),
+    )
+    op.create_table(
         "pins",
         sa.Column("lineage_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("set_by", sa.Text(), nullable=False),
@@ -228,19 +238,9 @@ def upgrade() -> None:
             ["lineage_id"], ["lineages.id"], name="fk_pins_lineage_id_lineages", ondelete="RESTRICT"
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_pins_run_id_runs", ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("lineage_id", "device_id", "metric", "mode", name="pk_pins"),
+        sa.PrimaryKeyConstraint("lineage_id", "device_id", "metric", "cache", name="pk_pins"),
     )
     op.create_index("ix_pins_run_id", "pins", ["run_id"], unique=False)
-    op.create_table(
-        "roofs",
-        sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("copy_bytes_per_s", sa.Double(), nullable=False),
-        sa.Column("read_bytes_per_s", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_roofs_device_id_devices", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_roofs_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_roofs"),
-    )
     op.create_table(
         "summaries",
         sa.Column("run_id", sa.Integer(), nullable=False),
@@ -301,13 +301,13 @@ def upgrade() -> None:
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
         sa.Column("baseline_run_id", sa.Integer(), nullable=True),
         sa.Column("judged", sa.String(16), nullable=False),
         sa.Column("judged_ratio", sa.Double(), nullable=True),
         sa.Column("judged_baseline_s", sa.Double(), nullable=True),
         sa.Column("judged_candidate_s", sa.Double(), nullable=True),
-        sa.Column("shift", sa.String(16), nullable=False),
+        sa.Column("change", sa.String(16), nullable=False),
         sa.Column("direction", sa.String(16), nullable=False),
         sa.Column("cause", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -335,9 +335,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_confirmations_baseline_run_id", "confirmations", ["baseline_run_id"], unique=False)
     op.create_index(
-        "ix_confirmations_case_id_device_id_metric_mode_run_id",
+        "ix_confirmations_case_id_device_id_metric_cache_run_id",
         "confirmations",
-        ["case_id", "device_id", "metric", "mode", "run_id"],
+        ["case_id", "device_id", "metric", "cache", "run_id"],
         unique=False,
     )
     op.create_index("ix_confirmations_run_id", "confirmations", ["run_id"], unique=False)
@@ -347,8 +347,8 @@ def upgrade() -> None:
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
-        sa.Column("shift", sa.String(16), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
+        sa.Column("change", sa.String(16), nullable=False),
         sa.Column("direction", sa.String(16), nullable=False),
         sa.Column("ratio", sa.Double(), nullable=True),
         sa.Column("low", sa.Double(), nullable=True),
@@ -374,13 +374,13 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["recovered_run_id"], ["runs.id"], name="fk_finding_cases_recovered_run_id_runs", ondelete="SET NULL"
         ),
-        sa.PrimaryKeyConstraint("finding_id", "case_id", "device_id", "metric", "mode", name="pk_finding_cases"),
+        sa.PrimaryKeyConstraint("finding_id", "case_id", "device_id", "metric", "cache", name="pk_finding_cases"),
     )
     op.create_index("ix_finding_cases_baseline_run_id", "finding_cases", ["baseline_run_id"], unique=False)
     op.create_index(
-        "ix_finding_cases_case_id_device_id_metric_mode",
+        "ix_finding_cases_case_id_device_id_metric_cache",
         "finding_cases",
-        ["case_id", "device_id", "metric", "mode"],
+        ["case_id", "device_id", "metric", "cache"],
         unique=False,
     )
     op.create_index("ix_finding_cases_last_run_id", "finding_cases", ["last_run_id"], unique=False)
@@ -403,19 +403,6 @@ def upgrade() -> None:
     op.create_index("ix_finding_events_finding_id", "finding_events", ["finding_id"], unique=False)
     op.create_index("ix_finding_events_run_id", "finding_events", ["run_id"], unique=False)
     op.create_table(
-        "left_out",
-        sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("case_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_left_out_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(
-            ["device_id"], ["devices.id"], name="fk_left_out_device_id_devices", ondelete="RESTRICT"
-        ),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_left_out_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "mode", name="pk_left_out"),
-    )
-    op.create_table(
         "measurements",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=False),
@@ -424,7 +411,7 @@ def upgrade() -> None:
         sa.Column("environment_id", sa.Integer(), nullable=False),
         sa.Column("binary_id", sa.Integer(), nullable=True),
         sa.Column("replica", sa.Integer(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
         sa.Column("status", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("cure", sa.Text(), nullable=False),
@@ -451,8 +438,8 @@ def upgrade() -> None:
         sa.Column("power_w", sa.Double(), nullable=True),
         sa.Column("slowdowns", sa.Text(), nullable=True),
         sa.Column("rejected_batches", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("rung", sa.Integer(), nullable=True),
-        sa.Column("anchor", sa.Text(), server_default="", nullable=False),
+        sa.Column("variant_index", sa.Integer(), nullable=True),
+        sa.Column("relative_to", sa.Text(), server_default="", nullable=False),
         sa.ForeignKeyConstraint(
             ["binary_id"], ["binaries.id"], name="fk_measurements_binary_id_binaries", ondelete="SET NULL"
         ),
@@ -473,8 +460,8 @@ def upgrade() -> None:
             "case_id",
             "device_id",
             "replica",
-            "mode",
-            name="uq_measurements_run_id_case_id_device_id_replica_mode",
+            "cache",
+            name="uq_measurements_run_id_case_id_device_id_replica_cache",
         ),
     )
     op.create_index("ix_measurements_binary_id", "measurements", ["binary_id"], unique=False)
@@ -501,17 +488,30 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
         sa.Column("noise_within", sa.Double(), nullable=True),
         sa.Column("noise_between", sa.Double(), nullable=True),
         sa.Column("replicas", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_noise_case_id_cases", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_noise_device_id_devices", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_noise_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "mode", name="pk_noise"),
+        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "cache", name="pk_noise"),
     )
     op.create_index(
-        "ix_noise_case_id_device_id_mode_run_id", "noise", ["case_id", "device_id", "mode", "run_id"], unique=False
+        "ix_noise_case_id_device_id_cache_run_id", "noise", ["case_id", "device_id", "cache", "run_id"], unique=False
+    )
+    op.create_table(
+        "over_budget",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_over_budget_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_over_budget_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_over_budget_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "cache", name="pk_over_budget"),
     )
     op.create_table(
         "profiles",
@@ -570,7 +570,7 @@ def upgrade() -> None:
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("mode", sa.String(16), nullable=False),
+        sa.Column("cache", sa.String(16), nullable=False),
         sa.Column("verdict", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("ratio", sa.Double(), nullable=True),
@@ -591,7 +591,7 @@ def upgrade() -> None:
             ["device_id"], ["devices.id"], name="fk_verdicts_device_id_devices", ondelete="RESTRICT"
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_verdicts_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "metric", "mode", name="pk_verdicts"),
+        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "metric", "cache", name="pk_verdicts"),
     )
     op.create_index(
         "ix_verdicts_accepted",
@@ -603,16 +603,16 @@ def upgrade() -> None:
     )
     op.create_index("ix_verdicts_baseline_run_id", "verdicts", ["baseline_run_id"], unique=False)
     op.create_index(
-        "ix_verdicts_case_id_device_id_metric_mode_run_id",
+        "ix_verdicts_case_id_device_id_metric_cache_run_id",
         "verdicts",
-        ["case_id", "device_id", "metric", "mode", "run_id"],
+        ["case_id", "device_id", "metric", "cache", "run_id"],
         unique=False,
     )
     op.create_table(
         "batches",
         sa.Column("measurement_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("gated", sa.Boolean(), nullable=False),
+        sa.Column("blocked", sa.Boolean(), nullable=False),
         sa.Column("kept_ahead", sa.Boolean(), nullable=True),
         sa.Column("busy_s", sa.Double(), nullable=False),
         sa.Column("rejected", sa.Text(), nullable=False),

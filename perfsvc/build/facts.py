@@ -12,10 +12,10 @@ from perfsvc.build.disassembly import Disassembler
 from perfsvc.build.nvcc import PTX, NvccToolchain
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
-from perfsvc.model import Facts, Unit, digest
+from perfsvc.model import StaticFacts, Unit, digest
 
 
-class Kernels(dict[str, Facts]):
+class Kernels(dict[str, StaticFacts]):
     """The facts of a unit's kernels by their symbols.
 
     Args:
@@ -23,7 +23,7 @@ class Kernels(dict[str, Facts]):
         most_threads: of a block, of the kernels that are bounded (``__launch_bounds__``); more cannot be launched.
     """
 
-    def __init__(self, facts: Mapping[str, Facts], most_threads: Mapping[str, int]) -> None:
+    def __init__(self, facts: Mapping[str, StaticFacts], most_threads: Mapping[str, int]) -> None:
         super().__init__(facts)
         self.most_threads = most_threads
 
@@ -117,7 +117,7 @@ def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Map
     said, _, code = binary.code.partition(_END)
     told = ptxas.read(said.decode())
     facts = {
-        name: Facts(
+        name: StaticFacts(
             **asdict(told.get(name, ptxas.Told())),
             instructions=instruction_classes.count(opcodes[sass]) if sass in opcodes else None,
             sass=sass,

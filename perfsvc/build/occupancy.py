@@ -8,7 +8,7 @@ is as NVIDIA's occupancy calculator has it, ``cuda_occupancy.h`` of the CUDA too
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfsvc.model import Facts, Limiter, Occupancy
+from perfsvc.model import Limiter, Occupancy, StaticFacts
 
 WARP = 32
 REGISTERS = 64 * 1024
@@ -57,7 +57,7 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
 """By architecture; of others nobody here knows the limits."""
 
 
-def occupancy(architecture: str, facts: Facts, threads: int, dynamic_shared_bytes: int) -> Occupancy | None:
+def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_shared_bytes: int) -> Occupancy | None:
     """The theoretical occupancy of a launch, with the most shared memory that the architecture can set aside.
 
     Args:

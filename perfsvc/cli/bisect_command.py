@@ -14,7 +14,11 @@ from perfsvc.cli import configuration, options, output
 @click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="A later one, at which it is not.")
 @options.devices
 @click.option(
-    "--mode", type=click.Choice(["cold", "warm"]), default=None, show_default="the case's first one", help="Its mode."
+    "--cache",
+    type=click.Choice(["cold", "warm"]),
+    default=None,
+    show_default="the case's first one",
+    help="Its cache state.",
 )
 @click.option(
     "--metric",
@@ -39,7 +43,7 @@ def command(
     good: str,
     bad: str,
     devices: tuple[str, ...],
-    mode: str | None,
+    cache: str | None,
     metric: str,
     budget: float,
     seed: int | None,
@@ -52,7 +56,7 @@ def command(
     The case is built at every commit between them, in worktrees that are gone afterwards: your checkout is not
     touched. Commits of different code are measured in turn with the good one, each time in fresh processes.
     """
-    from perfsvc.model import Mode
+    from perfsvc.model import CacheState
     from perfsvc.report import bisections as report
     from perfsvc.service.bisecting.bisect import BisectRequest, bisect, exit_code
 
@@ -62,7 +66,7 @@ def command(
         bad,
         suite,
         devices,
-        mode=Mode(mode) if mode else None,
+        cache=CacheState(cache) if cache else None,
         metric=metric,
         budget_s=budget,
         threshold=configuration.thresholds(threshold),

@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Measure CASE again: its baseline's stored binary and the run's, in turn.
 
-    Each turn is a fresh process. It ends as soon as the answer is known: the code is to blame, or the board, or nothing
+    Each turn is a fresh process. It ends as soon as the answer is known: the code is to blame, or the GPU, or nothing
     that stays.
     """
     from perfsvc.report import confirmations as report

@@ -55,9 +55,9 @@ def open_streams() -> None:
 
     Printing would fail, and with Python's own exit code, 1; and a socket would be given a stream's number.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # by number: the lowest free one is taken
+    for name, cache in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # by number: the lowest free one is taken
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - lives as long as the process
+            setattr(sys, name, open(os.devnull, cache))  # noqa: PTH123, SIM115 - lives as long as the process
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def command(
             "variant": listed.case.variant,
             "point": dict(listed.case.point),
             "kind": listed.kind,
-            "modes": list(listed.modes),
+            "caches": list(listed.caches),
             "requires": list(listed.requires),
         }
         for listed in found.select(selection, points or "full")

@@ -34,7 +34,7 @@ def command(
     """Draw the ladders of RUN: what each variant reaches, in the suite's order.
 
     RUN is a number, a label, latest~1 or a git revision, and the latest where none is given. Each benchmark has a panel
-    for each point, with a line at its anchor and one at the board's roof.
+    for each point, with a line at its reference variant and one at the GPU's measured peak.
     """
     from perfsvc.service.plot import draw
     from perfsvc.store import Store

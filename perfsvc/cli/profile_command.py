@@ -51,14 +51,14 @@ def command(
 
     A fresh process launches it once, and Nsight Compute looks at its longest launch. What it counts is stored.
     """
-    from perfsvc.model import Profiled
+    from perfsvc.model import ProfileResult
     from perfsvc.report import profiles, tables
     from perfsvc.service.profiling.profile_case import ProfileRequest, profile_case
 
     request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
     with output.progress() as progress:
         found = profile_case(request, progress)
-    if not isinstance(found, Profiled):
+    if not isinstance(found, ProfileResult):
         output.show_json({"timeline": found}) if output_format == "json" else click.echo(f"the timeline is in {found}")
     elif output_format == "json":
         output.show_json(tables.plain(found))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perfsvc.service.running.request import RunRequest
 
 
-Spread = Literal["each-board", "each-model"]
+Spread = Literal["each-device", "each-model"]
 
 
 class Chosen(TypedDict):
@@ -83,9 +83,9 @@ class Chosen(TypedDict):
 @click.option(
     "--spread",
     type=click.Choice(get_args(Spread)),
-    default="each-board",
+    default="each-device",
     show_default=True,
-    help="Measure every case on each board, or on one board of each model, the same one every night.",
+    help="Measure every case on each GPU, or on one GPU of each model, the same one every night.",
 )
 @click.option(
     "--budget",
@@ -142,11 +142,11 @@ def command(**chosen: Unpack[Chosen]) -> None:
             outcome.levels,
             outcome.judgements,
             noises=outcome.noises,
-            roofs=outcome.roofs,
+            peaks=outcome.peaks,
         ),
         outcome.problems,
-        outcome.roofs,
-        outcome.left_out,
+        outcome.peaks,
+        outcome.over_budget,
         outcome.doubts,
     )
     if chosen["output_format"] == "json":

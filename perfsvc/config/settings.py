@@ -42,8 +42,8 @@ class RunSettings(Table):
     """Or until it was sampled for so long in a replica; by default 2s on a GPU, 0.15s on the CPU device."""
     energy: bool = False
     """Measure the energy of a launch too: a second or more for each case."""
-    spread: Literal["each-board", "each-model"] = "each-board"
-    """Measure every case on each board, or on one board of each model, the same one every night."""
+    spread: Literal["each-device", "each-model"] = "each-device"
+    """Measure every case on each GPU, or on one GPU of each model, the same one every night."""
     budget: types.Seconds | None = Field(default=None, examples=["1h30m"])
     """What a run may take on each device; by default as long as it needs."""
     limit: types.Seconds = 60.0

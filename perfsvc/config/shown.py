@@ -17,12 +17,12 @@ class Shown:
     Attributes:
         key: dotted; a rule's is numbered from 1, a target's ends with its name.
         value: as the file would have it; empty where none is set.
-        origin: ``perfsvc.toml:12``, a variable's name, or ``default``.
+        root_cause: ``perfsvc.toml:12``, a variable's name, or ``default``.
     """
 
     key: str
     value: str
-    origin: str
+    root_cause: str
 
 
 def shown(loaded: Loaded) -> list[Shown]:
@@ -46,18 +46,18 @@ def shown_json(loaded: Loaded) -> dict[str, Any]:
 
 
 def _shown(key: Key, loaded: Loaded) -> Iterator[Shown]:
-    origin = loaded.origins[key.dotted]
+    root_cause = loaded.origins[key.dotted]
     value: Any = loaded.settings.public()
     for part in key.dotted.split("."):
         value = value[part]
     if key.dotted == "thresholds" and value:
         for number, rule in enumerate(value, start=1):
             written = ", ".join(f"{name} = {RULE[name].written(one)}" for name, one in rule.items())
-            yield Shown(f"thresholds[{number}]", written, loaded.origins.get(f"thresholds.{number - 1}", origin))
+            yield Shown(f"thresholds[{number}]", written, loaded.origins.get(f"thresholds.{number - 1}", root_cause))
     elif key.dotted == "notify.targets" and value:
         known = variables(loaded)
         for name, variable in value.items():
-            place = loaded.origins.get(f"notify.targets.{name}", origin)
+            place = loaded.origins.get(f"notify.targets.{name}", root_cause)
             yield Shown(f"notify.targets.{name}", f"{variable} ({'set' if known[variable] else 'not set'})", place)
     else:
-        yield Shown(key.dotted, "" if value is None or value == "" else toml(value, key.unit), origin)
+        yield Shown(key.dotted, "" if value is None or value == "" else toml(value, key.unit), root_cause)

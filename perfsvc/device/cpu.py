@@ -281,7 +281,7 @@ class CpuDevice:
         *,
         clock: Literal["device", "host"],
         evict_bytes: int,
-        gated: bool,  # noqa: ARG002 nothing can come between a launch and itself
+        blocked: bool,  # noqa: ARG002 nothing can come between a launch and itself
     ) -> Batch:
         """Samples in seconds of processor time, that of a launch shared evenly among its workers; elapsed for ``host``.
 

@@ -8,7 +8,7 @@ The script is a JSON file, ``--device fake:script.json``::
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
 A case's entry is looked up by the SHA-256 digest of one of its binaries, then its id, then ``benchmark/variant``, then
-``benchmark``, then ``*``; so are the cases by which a run measures the roof. An entry may say:
+``benchmark``, then ``*``; so are the cases by which a run measures the measured peak. An entry may say:
 
 ``seconds``
     The time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as
@@ -17,27 +17,27 @@ A case's entry is looked up by the SHA-256 digest of one of its binaries, then i
     Noise on them, as relative standard deviations: of the samples of a replica, and of the replicas. The script's
     ``seed`` decides it with the case, its binaries and the replica, so that a script played again is as noisy again.
 ``conditions``
-    What the board is like, a list of readings with the fields of ``perfsvc.model.Conditions``
+    What the GPU is like, a list of readings with the fields of ``perfsvc.model.Conditions``
     (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``): one a look, which each batch takes, those of
-    the warm-up too, and each rest that waits for the board to recover. The last one lasts.
+    the warm-up too, and each rest that waits for the GPU to recover. The last one lasts.
 ``floor``
     Seconds that a sample takes which launches nothing, of a case that otherwise does.
 ``energy_j``
-    Joules of a sample; without it the board does not count energy.
+    Joules of a sample; without it the GPU does not count energy.
 ``fault``, ``replica``
     What goes wrong, in every replica or only in that one:
 
     - ``wrong`` (a result that is), ``overrun`` (a write past the outputs), ``caches`` (its first result for ever, also
       for other inputs), ``elsewhere`` (it works on another stream);
     - ``refused``, ``illegal`` (ends the context), ``crash``, ``hang`` (this one for real);
-    - ``synchronises`` (the host waits for the device amid a sample, so that the gate opens by itself);
-    - ``lost``: the board vanishes. It leaves ``script.json.lost`` beside the script, and is not to be found or opened
+    - ``synchronises`` (the host waits for the device amid a sample, so that the blocking kernel opens by itself);
+    - ``lost``: the GPU vanishes. It leaves ``script.json.lost`` beside the script, and is not to be found or opened
       while that is there.
 
 ``profiler`` is what ``perfsvc.profile.fake`` plays; without it the device has none.
 
-``queue_depth`` and ``l2_bytes`` are the board's. Where the launches of a batch and what is queued beside them are more
-than the queue takes, the gate opens by itself. The board's clock, which time caps count, is what samples took, rests
+``queue_depth`` and ``l2_bytes`` are the GPU's. Where the launches of a batch and what is queued beside them are more
+than the queue takes, the blocking kernel opens by itself. The GPU's clock, which time caps count, is what samples took, rests
 and waiting at gates that opened by themselves; nothing but ``hang`` ever sleeps.
 """
 
@@ -81,19 +81,19 @@ Fault = Literal[
 
 
 GATE_LIMIT_S = 1.0
-"""Seconds after which the gate opens by itself."""
-_BESIDE = 2
+"""Seconds after which the blocking kernel opens by itself."""
+_AUXILIARY = 2
 """What is queued beside the launches of a sample: two events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Conditions):
-    """What the script says that the board is like at one look."""
+    """What the script says that the GPU is like at one look."""
 
     __pydantic_config__: ClassVar = STRICT
 
     def conditions(self) -> Conditions:
-        """It, as other boards say it."""
+        """It, as other GPUs say it."""
         return Conditions(**{each.name: getattr(self, each.name) for each in fields(self)})
 
 
@@ -127,7 +127,7 @@ class Entry:
         return (seconds * pace * math.exp(apart * self.within) for seconds, apart in zip(exact, chance, strict=False))
 
     def readings(self) -> Iterator[Conditions]:
-        """What the board is like, look after look."""
+        """What the GPU is like, look after look."""
         scripted = [reading.conditions() for reading in self.conditions] or [Conditions()]
         return chain(scripted, repeat(scripted[-1]))
 
@@ -339,17 +339,17 @@ class FakeDevice:
         *,
         clock: Literal["device", "host"],
         evict_bytes: int,
-        gated: bool,
+        blocked: bool,
     ) -> Batch:
         """Runs the work once, and returns what the script says that so many samples took."""
         before = self._launches
         sample()
         launches = self._launches - before
         samples_s = tuple(islice(self._times, count)) if launches or not before else (self._entry.floor,) * count
-        held = self._keeps_ahead(count * (launches + _BESIDE)) if clock == "device" else None
+        held = self._keeps_ahead(count * (launches + _AUXILIARY)) if clock == "device" else None
         busy_s = sum(samples_s)
-        self._clock += busy_s + (GATE_LIMIT_S if gated and held is False else 0.0)
-        return Batch(samples_s, gated, held, busy_s=busy_s, conditions=self.conditions())
+        self._clock += busy_s + (GATE_LIMIT_S if blocked and held is False else 0.0)
+        return Batch(samples_s, blocked, held, busy_s=busy_s, conditions=self.conditions())
 
     def _keeps_ahead(self, operations: int) -> bool:
         return self._fault != "synchronises" and operations <= (self.queue_depth or operations)

@@ -41,21 +41,21 @@ def why_no_gpu() -> str:
     return ""
 
 
-def open_device(spec: str, instruments: bytes = b"") -> Device:
+def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
     """Opens the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several.
 
     Args:
         spec: as ``find`` takes it.
-        instruments: ``perfsvc.device.instruments.unit`` compiled for the device, where it needs them.
+        helper_kernels: ``perfsvc.device.helper kernels.unit`` compiled for the device, where it needs them.
     """
     if (alone := os.environ.get("CUDA_VISIBLE_DEVICES", "")) and spec == f"cuda:{alone}" and _UUID.fullmatch(alone):
-        return _opened(alone, instruments)  # a worker, which sees no other: it need not look for the one
+        return _opened(alone, helper_kernels)  # a worker, which sees no other: it need not look for the one
     infos = find([spec])
     if len(infos) != 1:
         raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
     (info,) = infos
     if info.kind == "cuda":
-        return _opened(info.uuid, instruments)
+        return _opened(info.uuid, helper_kernels)
     if info.kind == "cpu":
         from perfsvc.device.cpu import CpuDevice
 
@@ -65,12 +65,12 @@ def open_device(spec: str, instruments: bytes = b"") -> Device:
     return FakeDevice(_script(info.spec))
 
 
-def _opened(uuid: str, instruments: bytes) -> Device:
+def _opened(uuid: str, helper_kernels: bytes) -> Device:
     try:
         from perfsvc.device.cuda.device import CudaDevice
     except ImportError as error:
         raise _unloadable(error) from error
-    return CudaDevice(uuid, instruments)
+    return CudaDevice(uuid, helper_kernels)
 
 
 def _find(spec: str) -> list[DeviceInfo]:

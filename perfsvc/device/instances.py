@@ -1,6 +1,6 @@
 """MIG instances, and whatever else of NVIDIA's CUDA hides while there are any.
 
-A process sees only one instance, and may see no whole board beside it; a process started with
+A process sees only one instance, and may see no whole GPU beside it; a process started with
 ``CUDA_VISIBLE_DEVICES`` naming a device sees that one. So NVML says which devices there are, and each that this
 process does not see is asked by a process of its own: this module, run as a program.
 """
@@ -20,10 +20,10 @@ _LIMIT_S = 60.0  # for what takes a second, beside a driver that is just startin
 
 
 def complete(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """Every CUDA device that this process was given: in place of a board in MIG mode, its instances.
+    """Every CUDA device that this process was given: in place of a GPU in MIG mode, its instances.
 
-    They stand in the order of the boards on the bus, or in that of ``CUDA_VISIBLE_DEVICES`` where it is set; there a
-    board's ordinal or UUID means all of its instances. One that not even a process of its own can see is left out.
+    They stand in the order of the GPUs on the bus, or in that of ``CUDA_VISIBLE_DEVICES`` where it is set; there a
+    GPU's ordinal or UUID means all of its instances. One that not even a process of its own can see is left out.
 
     Args:
         shown: those that CUDA shows to this process.

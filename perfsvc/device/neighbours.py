@@ -1,4 +1,4 @@
-"""Which other processes are at work on a board.
+"""Which other processes are at work on a GPU.
 
 The driver often knows processes by other ids than they have in their container, so ours is not simply the one with
 our id: it is the one that came when our context did.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Neighbours:
-    """The processes on a board that are not this one.
+    """The processes on a GPU that are not this one.
 
     Where it cannot be told which one is ours, none is named: a batch that was rejected for our own work would be worse
     than a neighbour overlooked. For the same reason one has to be on the list of compute processes to be named:
@@ -17,7 +17,7 @@ class Neighbours:
     desktop) are not on that list.
 
     Args:
-        listed: the compute processes that are on the board at this moment; None where nobody can tell.
+        listed: the compute processes that are on the GPU at this moment; None where nobody can tell.
         worked: those that worked since this was asked last; None where nobody can tell. Then every other process that
             is there counts as one at work.
     """

@@ -136,7 +136,13 @@ class Device(Protocol):
         ...
 
     def batch(
-        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], evict_bytes: int, gated: bool
+        self,
+        sample: Callable[[], None],
+        count: int,
+        *,
+        clock: Literal["device", "host"],
+        evict_bytes: int,
+        blocked: bool,
     ) -> Batch:
         """Times ``sample`` ``count`` times, each by itself.
 
@@ -146,20 +152,20 @@ class Device(Protocol):
             clock: ``device`` between two events on the stream; ``host`` end to end, with a synchronisation.
             evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds nothing of
                 it; 0 leaves the cache warm.
-            gated: queue each sample behind the gate. Where the gate opens by itself, since the host did not come to
+            blocked: queue each sample behind the blocking kernel. Where the blocking kernel opens by itself, since the host did not come to
                 an end in time, the batch ends there and ``kept_ahead`` is false.
         """
         ...
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
-        """Seconds a sample where ``count`` of them are queued behind the gate without anything between them.
+        """Seconds a sample where ``count`` of them are queued behind the blocking kernel without anything between them.
 
-        None where the gate opened by itself.
+        None where the blocking kernel opened by itself.
         """
         ...
 
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """Joules a sample where samples fill at least ``seconds``; None where the board does not count energy."""
+        """Joules a sample where samples fill at least ``seconds``; None where the GPU does not count energy."""
         ...
 
     def close(self) -> None:

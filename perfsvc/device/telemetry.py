@@ -1,6 +1,6 @@
-"""What the driver's management library (NVML) knows of a board. The only importer of ``pynvml``.
+"""What the driver's management library (NVML) knows of a GPU. The only importer of ``pynvml``.
 
-Nothing here raises: what this board, driver or container cannot say is empty, zero or None.
+Nothing here raises: what this GPU, driver or container cannot say is empty, zero or None.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _JOULES_PER_MILLIJOULE = 1e-3
 _HZ_PER_MHZ = 1e6
 _WHOLE_BOARD = 0xFFFFFFFF  # the instance of an event that concerns none
 _NO_HANDLES: Final[tuple[Any, Any]] = (None, None)
-_EVENTS = 64  # of a board that is falling apart, no more in one look
+_EVENTS = 64  # of a GPU that is falling apart, no more in one look
 
 _REASONS: Final = (
     ("nvmlClocksEventReasonSwPowerCap", Slowdown.POWER_CAP),
@@ -30,8 +30,8 @@ _REASONS: Final = (
     ("nvmlClocksEventReasonHwThermalSlowdown", Slowdown.HARDWARE),
     ("nvmlClocksEventReasonHwPowerBrakeSlowdown", Slowdown.HARDWARE),
 )
-"""Of the reasons for the present clocks those that slow a load down: an idle board, clocks that were set on purpose
-and boards in step are none."""
+"""Of the reasons for the present clocks those that slow a load down: an idle GPU, clocks that were set on purpose
+and GPUs in step are none."""
 
 _COUNTERS: Final = (
     ("NVML_FI_DEV_PERF_POLICY_POWER", Slowdown.POWER_CAP),
@@ -66,12 +66,12 @@ _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A board, or an instance of one in MIG mode.
+    """A GPU, or an instance of one in MIG mode.
 
     Attributes:
         uuid: its own, ``GPU-…`` or ``MIG-…``.
-        board: the UUID of the board that it is, or is a part of.
-        ordinal: that board's place in the order of the PCI bus, which is CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+        board: the UUID of the GPU that it is, or is a part of.
+        ordinal: that GPU's place in the order of the PCI bus, which is CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
 
     uuid: str
@@ -80,7 +80,7 @@ class Installed:
 
     @property
     def instance(self) -> bool:
-        """Whether it is a part of a board."""
+        """Whether it is a part of a GPU."""
         return self.uuid.startswith(INSTANCE)
 
 
@@ -90,7 +90,7 @@ def driver_version() -> str:
 
 
 def power_limit_w(uuid: str) -> float:
-    """The power limit that is set on a board (of an instance: on its board), in watts; zero where NVML cannot say."""
+    """The power limit that is set on a GPU (of an instance: on its GPU), in watts; zero where NVML cannot say."""
 
     def limit(nvml: Any) -> float:
         _, board = _handles(nvml, uuid)
@@ -100,12 +100,12 @@ def power_limit_w(uuid: str) -> float:
 
 
 def installed() -> list[Installed]:
-    """Every board that NVML shows, in its order; one in MIG mode as its instances, which may be none."""
+    """Every GPU that NVML shows, in its order; one in MIG mode as its instances, which may be none."""
 
     def devices(nvml: Any) -> list[Installed]:
         found = []
         for ordinal in range(nvml.nvmlDeviceGetCount()):
-            with contextlib.suppress(nvml.NVMLError):  # a board that is lost is no device, and takes no other with it
+            with contextlib.suppress(nvml.NVMLError):  # a GPU that is lost is no device, and takes no other with it
                 board = nvml.nvmlDeviceGetHandleByIndex(ordinal)
                 identity = str(nvml.nvmlDeviceGetUUID(board))
                 found += [Installed(uuid, identity, ordinal) for uuid in _parts(nvml, board, identity)]
@@ -115,16 +115,16 @@ def installed() -> list[Installed]:
 
 
 def tells(uuid: str) -> dict[str, bool]:
-    """What NVML can be asked about a board, and whether this board, driver and container answer it."""
+    """What NVML can be asked about a GPU, and whether this GPU, driver and container answer it."""
     with contextlib.closing(Board(uuid)) as board:
         return board.tells()
 
 
 def _parts(nvml: Any, board: Any, identity: str) -> Iterator[str]:
-    """The UUIDs of a board's instances where it is in MIG mode, else its own."""
+    """The UUIDs of a GPU's instances where it is in MIG mode, else its own."""
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(board)
-    except nvml.NVMLError:  # a board that has no such mode
+    except nvml.NVMLError:  # a GPU that has no such cache state
         current = nvml.NVML_DEVICE_MIG_DISABLE
     if current != nvml.NVML_DEVICE_MIG_ENABLE:
         yield identity
@@ -135,7 +135,7 @@ def _parts(nvml: Any, board: Any, identity: str) -> Iterator[str]:
 
 
 def _handles(nvml: Any, uuid: str) -> tuple[Any, Any]:
-    """NVML's handles of a device and of the board that it is, or is a part of."""
+    """NVML's handles of a device and of the GPU that it is, or is a part of."""
     device = nvml.nvmlDeviceGetHandleByUUID(uuid)
     instance = uuid.startswith(INSTANCE)
     return device, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device) if instance else device
@@ -148,7 +148,7 @@ def _ask(question: Callable[[Any], T], *, otherwise: T) -> T:
     return otherwise if answer is None else answer
 
 
-# --- one board, batch after batch ------------------------------------------------------------------------------------
+# --- one GPU, batch after batch ------------------------------------------------------------------------------------
 
 
 class _Nvml:
@@ -201,24 +201,24 @@ class _Nvml:
 
 
 class Board:
-    """What one board is like, look after look.
+    """What one GPU is like, look after look.
 
     A look stands beside each batch, so it asks little: one call for all counters (time spent slowed down, ECC, power),
     one each for both clocks, the temperature, the reasons for the present clocks, the process utilisation and the
     events; a second one for the processes only where one that is not known yet has worked. What is refused once
-    (NVML's ``NOT_SUPPORTED`` and its like) is not asked again. The first look is taken when the board is opened, so
+    (NVML's ``NOT_SUPPORTED`` and its like) is not asked again. The first look is taken when the GPU is opened, so
     that every later one tells what is new.
 
-    A MIG instance has its own processes and Xids; clocks, temperature, power and slowdowns are those of its board,
+    A MIG instance has its own processes and Xids; clocks, temperature, power and slowdowns are those of its GPU,
     whose energy is not the instance's alone and is not told. Only its own instance's processes are others to it.
 
     Args:
-        uuid: of a board or an instance. Open it before the process's context is created, or beside that.
+        uuid: of a GPU or an instance. Open it before the process's context is created, or beside that.
     """
 
     def __init__(self, uuid: str) -> None:
         self._nvml = _Nvml()
-        handles = self._nvml.ask("board", lambda nvml: _handles(nvml, uuid))
+        handles = self._nvml.ask("GPU", lambda nvml: _handles(nvml, uuid))
         if handles is None:
             self._nvml.close()
         self._device, self._board = handles or _NO_HANDLES
@@ -237,7 +237,7 @@ class Board:
         self._neighbours.claim()
 
     def read(self) -> Conditions:
-        """What the board is like now, and what happened since the last look."""
+        """What the GPU is like now, and what happened since the last look."""
         counters = self._counters()
         return Conditions(
             sm_clock_hz=self._clock_hz("NVML_CLOCK_SM"),
@@ -258,7 +258,7 @@ class Board:
         return None if drawn is None else drawn * _JOULES_PER_MILLIJOULE
 
     def tells(self) -> dict[str, bool]:
-        """What can be asked, and whether this board, driver and container answer it."""
+        """What can be asked, and whether this GPU, driver and container answer it."""
         self.claim()
         now = self.read()
         return {
@@ -281,7 +281,7 @@ class Board:
         self._nvml.close()
 
     def _counters(self) -> dict[str, int]:
-        """The fields that this board can fill, by name."""
+        """The fields that this GPU can fill, by name."""
         if not self._fields:
             return {}
         names, numbers = list(self._fields), list(self._fields.values())
@@ -313,7 +313,7 @@ class Board:
         )
 
     def _power_w(self, counters: Mapping[str, int]) -> float | None:
-        """At this instant; where the board only has the other one, over its last second."""
+        """At this instant; where the GPU only has the other one, over its last second."""
         milliwatts = counters.get(_POWER)
         if milliwatts is None:
             milliwatts = self._nvml.ask("power", lambda nvml: nvml.nvmlDeviceGetPowerUsage(self._board))
@@ -336,7 +336,7 @@ class Board:
         return int(reasons or 0)
 
     def _registered(self, nvml: Any) -> Any:
-        """An event set that hears of the board's Xids."""
+        """An event set that hears of the GPU's Xids."""
         events = nvml.nvmlEventSetCreate()
         try:
             nvml.nvmlDeviceRegisterEvents(self._board, nvml.nvmlEventTypeXidCriticalError, events)
@@ -346,7 +346,7 @@ class Board:
         return events
 
     def _xids(self) -> Iterator[int]:
-        """Those that came since the last look; of an instance, its own and the whole board's."""
+        """Those that came since the last look; of an instance, its own and the whole GPU's."""
         for _ in range(_EVENTS if self._events is not None else 0):
             event = self._nvml.ask("events", lambda nvml: nvml.nvmlEventSetWait_v2(self._events, 0))
             if event is None:

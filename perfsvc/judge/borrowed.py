@@ -1,4 +1,4 @@
-"""A level without a history of its own, held against those of other boards."""
+"""A level without a history of its own, held against those of other GPUs."""
 
 import math
 from collections.abc import Sequence
@@ -13,33 +13,33 @@ from perfsvc.judge.ratio import ALONE
 from perfsvc.model import Verdict
 
 LEAST = 2
-"""Boards below which nobody knows what they differ by."""
+"""GPUs below which nobody knows what they differ by."""
 
 
 def compare_with_boards(
     boards: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float, alpha: float
 ) -> Comparison:
-    """Compares a level with those of other boards of its model, each of which counts once.
+    """Compares a level with those of other GPUs of its model, each of which counts once.
 
-    A board differs from its model's others by more than replicas of one board do, so the interval is Student's with the
-    variance between the boards. One wild replica decides nothing here either: half of the interval is never below
+    A GPU differs from its model's others by more than replicas of one GPU do, so the interval is Student's with the
+    variance between the GPUs. One wild replica decides nothing here either: half of the interval is never below
     ``ALONE`` times the error in which the candidate's replicas speak for themselves, and one replica alone is never
     called changed.
 
     Args:
-        boards: for each board its replicas, for each of those its times in seconds, shape (n,); two boards at least.
+        boards: for each GPU its replicas, for each of those its times in seconds, shape (n,); two GPUs at least.
         candidate: for each replica its times.
         threshold: the smallest relative change that matters.
         alpha: the probability of an interval that misses the true ratio.
 
     Raises:
-        ValueError: fewer than two boards, one without replicas, or times that are not finite and above 0.
+        ValueError: fewer than two GPUs, one without replicas, or times that are not finite and above 0.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1): the interval of one further value of a sample.
     """
     if len(boards) < LEAST:
-        raise ValueError(f"what boards differ by is seen from two of them on, not from {len(boards)}")
+        raise ValueError(f"what GPUs differ by is seen from two of them on, not from {len(boards)}")
     levels = [_logs(board) for board in boards]
     unit = levels[0][0]
     before = np.array([(replicas - unit).mean() for replicas in levels])

@@ -19,7 +19,7 @@ COMPARED = frozenset({*MOVES, Verdict.UNCHANGED, Verdict.INCONCLUSIVE})
 """The verdicts that compare two levels."""
 
 LEAST_TOGETHER = 5
-"""Series of a board below which nobody can say what most of them do. If each moves one way by chance on one night of
+"""Series of a GPU below which nobody can say what most of them do. If each moves one way by chance on one night of
 200 (half of alpha), three of five do so on one of a million."""
 
 MOST_LEFT = 0.5
@@ -51,11 +51,11 @@ def with_causes(
 ) -> list[Judgement]:
     """The judgements, each that moved with its cause, and with what tells it in its reason.
 
-    - The same code on both sides is never at fault. Where most series of the board moved with it, or the driver or the
+    - The same code on both sides is never at fault. Where most series of the GPU moved with it, or the driver or the
       power limit changed, or the clock did and the cycles did not, the environment is; otherwise it is noise.
     - Other code of an equal source by another compiler is the toolchain's.
     - Everything else is unconfirmed until both sides are measured again. The clock alone acquits no other code: it may
-      be what draws so much power that the board lowers its clock.
+      be what draws so much power that the GPU lowers its clock.
 
     Args:
         judgements: of one run.
@@ -99,10 +99,10 @@ def _slower(clock: float) -> str:
 def together(
     judgements: Iterable[Judgement], sides: Mapping[Series, Sides]
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
-    """What moved at once with unchanged code, by board (UUID) and direction, where that is most of what a board ran.
+    """What moved at once with unchanged code, by GPU (UUID) and direction, where that is most of what a GPU ran.
 
     Of the times whose code is the same on both sides more than half have to move one way, of ``LEAST_TOGETHER`` at
-    least: a change of one kernel moves its own cases, and only the board or its host moves all the others.
+    least: a change of one kernel moves its own cases, and only the GPU or its host moves all the others.
     """
     same: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
@@ -136,7 +136,7 @@ def _cause(sides: Sides | None, *, at_once: bool, clock: str) -> tuple[Cause, st
 
 
 def _surroundings(sides: Sides, *, at_once: bool, clock: str) -> str:
-    """What of the board or its host moved the same code; empty where nothing tells it."""
+    """What of the GPU or its host moved the same code; empty where nothing tells it."""
     if at_once:
-        return "most cases of the board moved with it"
+        return "most cases of the GPU moved with it"
     return "the driver or the power limit is another" if not sides.board else clock

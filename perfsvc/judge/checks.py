@@ -12,7 +12,17 @@
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from perfsvc.model import Case, Cause, Change, Checked, CheckVerdict, Facts, Held, Status, Verdict
+from perfsvc.model import (
+    Case,
+    Cause,
+    CheckedKernel,
+    CheckVerdict,
+    FactChange,
+    StaticBaseline,
+    StaticFacts,
+    Status,
+    Verdict,
+)
 
 REGISTER_STEP = 8
 """Registers of a thread. A warp is given its registers in pieces of 256, on every architecture since Volta."""
@@ -36,7 +46,9 @@ Spot = tuple[Case, str]
 """A case and an architecture."""
 
 
-def check_verdicts(baseline: Iterable[Held], candidate: Iterable[Checked], toolkit: str) -> list[CheckVerdict]:
+def check_verdicts(
+    baseline: Iterable[StaticBaseline], candidate: Iterable[CheckedKernel], toolkit: str
+) -> list[CheckVerdict]:
     """The verdict on every kernel of either side, the worst first; of what both sides skip there is none.
 
     Kernels are found by name; where one of each side is left in a case, they are the same one by another name. Where
@@ -48,11 +60,11 @@ def check_verdicts(baseline: Iterable[Held], candidate: Iterable[Checked], toolk
         candidate: what is judged.
         toolkit: the compiler of that.
     """
-    before: dict[Spot, list[Held]] = {}
+    before: dict[Spot, list[StaticBaseline]] = {}
     for held in baseline:
         if held.checked.status is Status.OK:
             before.setdefault(_spot(held.checked), []).append(held)
-    after: dict[Spot, list[Checked]] = {}
+    after: dict[Spot, list[CheckedKernel]] = {}
     for checked in candidate:
         after.setdefault(_spot(checked), []).append(checked)
     verdicts: list[CheckVerdict] = []
@@ -65,7 +77,7 @@ def check_verdicts(baseline: Iterable[Held], candidate: Iterable[Checked], toolk
     return sorted(verdicts, key=_place)
 
 
-def _spot(checked: Checked) -> Spot:
+def _spot(checked: CheckedKernel) -> Spot:
     return checked.case, checked.architecture
 
 
@@ -74,7 +86,7 @@ def _any_version(spot: Spot) -> Hashable:
     return case.benchmark, case.variant, case.point, architecture
 
 
-def _of_spot(before: Sequence[Held], after: Sequence[Checked], toolkit: str) -> Iterator[CheckVerdict]:
+def _of_spot(before: Sequence[StaticBaseline], after: Sequence[CheckedKernel], toolkit: str) -> Iterator[CheckVerdict]:
     """The verdicts on a case's kernels for one architecture; nothing is missing of what does not compile."""
     gone = {held.checked.kernel: held for held in before}
     pairs = [(checked, gone.pop(checked.kernel, None)) for checked in after]
@@ -101,15 +113,15 @@ def _perhaps(gone: Iterable[str]) -> str:
     return f"nobody can tell whether it was called {' or '.join(sorted(gone))}: accept it where it is right as it is"
 
 
-def _can_run(checked: Checked) -> bool:
+def _can_run(checked: CheckedKernel) -> bool:
     return checked.occupancy is None or bool(checked.occupancy.warps)
 
 
-def _missing(held: Held, reason: str) -> CheckVerdict:
+def _missing(held: StaticBaseline, reason: str) -> CheckVerdict:
     return CheckVerdict(held.checked, Verdict.MISSING, held.checked, reason=reason, baseline_check=held.check)
 
 
-def _judged(held: Held | None, checked: Checked, toolkit: str) -> CheckVerdict:
+def _judged(held: StaticBaseline | None, checked: CheckedKernel, toolkit: str) -> CheckVerdict:
     before = held.checked if held else None
     moved = changes(before, checked) if before else ()
     check = held.check if held else None
@@ -124,7 +136,7 @@ def _judged(held: Held | None, checked: Checked, toolkit: str) -> CheckVerdict:
     return CheckVerdict(checked, verdict, before, moved, reasons, cause, check)
 
 
-def _verdict(moved: Iterable[Change]) -> tuple[Verdict, str]:
+def _verdict(moved: Iterable[FactChange]) -> tuple[Verdict, str]:
     judged = {change.fact: change.better for change in moved if change.better is not None}
     worse = {fact for fact, better in judged.items() if not better}
     if worse == {REGISTERS} and len(judged) > 1:
@@ -134,7 +146,7 @@ def _verdict(moved: Iterable[Change]) -> tuple[Verdict, str]:
     return (Verdict.IMPROVEMENT if judged else Verdict.UNCHANGED), ""
 
 
-def _cause(held: Held, checked: Checked, toolkit: str) -> tuple[Cause, str]:
+def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[Cause, str]:
     """Why facts moved: they are exact, so that what is equal on both sides cannot be why."""
     same_source, same_toolkit = held.checked.source == checked.source, held.toolkit == toolkit
     if same_source and same_toolkit:
@@ -144,43 +156,43 @@ def _cause(held: Held, checked: Checked, toolkit: str) -> tuple[Cause, str]:
     return (Cause.KERNEL, "") if same_toolkit else (Cause.UNCONFIRMED, f"source and compiler changed: {held.toolkit}")
 
 
-def changes(before: Checked, after: Checked) -> tuple[Change, ...]:
+def changes(before: CheckedKernel, after: CheckedKernel) -> tuple[FactChange, ...]:
     """Every fact of a kernel that is another one than before, what is judged first."""
     old, new = before.facts, after.facts
     if old is None or new is None:
         return ()
     pairs = [
-        Change(SPILLS, old.spill_bytes, new.spill_bytes, new.spill_bytes < old.spill_bytes),
-        Change(STACK, old.stack_bytes, new.stack_bytes, new.stack_bytes < old.stack_bytes),
+        FactChange(SPILLS, old.spill_bytes, new.spill_bytes, new.spill_bytes < old.spill_bytes),
+        FactChange(STACK, old.stack_bytes, new.stack_bytes, new.stack_bytes < old.stack_bytes),
         *_occupancy(before, after),
-        Change(REGISTERS, old.registers, new.registers, _fewer_registers(old.registers, new.registers)),
-        Change("threads", before.threads, after.threads),
-        Change("shared_bytes", old.shared_bytes, new.shared_bytes),
-        Change("dynamic_shared_bytes", before.dynamic_shared_bytes, after.dynamic_shared_bytes),
-        Change("barriers", old.barriers, new.barriers),
+        FactChange(REGISTERS, old.registers, new.registers, _fewer_registers(old.registers, new.registers)),
+        FactChange("threads", before.threads, after.threads),
+        FactChange("shared_bytes", old.shared_bytes, new.shared_bytes),
+        FactChange("dynamic_shared_bytes", before.dynamic_shared_bytes, after.dynamic_shared_bytes),
+        FactChange("barriers", old.barriers, new.barriers),
         *_instructions(old, new),
     ]
     return tuple(change for change in pairs if change.before != change.after)
 
 
-def _occupancy(before: Checked, after: Checked) -> Iterator[Change]:
+def _occupancy(before: CheckedKernel, after: CheckedKernel) -> Iterator[FactChange]:
     if before.occupancy and after.occupancy:
         old, new = before.occupancy.share, after.occupancy.share
-        yield Change(OCCUPANCY, old, new, new > old)
+        yield FactChange(OCCUPANCY, old, new, new > old)
 
 
 def _fewer_registers(before: int, after: int) -> bool | None:
     return after < before if abs(after - before) >= REGISTER_STEP else None
 
 
-def _instructions(before: Facts, after: Facts) -> Iterator[Change]:
+def _instructions(before: StaticFacts, after: StaticFacts) -> Iterator[FactChange]:
     """Of all instructions, and of each class."""
     if before.instructions is None or after.instructions is None:
         return
     old, new = dict(before.instructions), dict(after.instructions)
-    yield Change(INSTRUCTIONS, sum(old.values()), sum(new.values()))
+    yield FactChange(INSTRUCTIONS, sum(old.values()), sum(new.values()))
     for name in {**old, **new}:
-        yield Change(f"{name} {INSTRUCTIONS}", old.get(name, 0), new.get(name, 0))
+        yield FactChange(f"{name} {INSTRUCTIONS}", old.get(name, 0), new.get(name, 0))
 
 
 def _place(verdict: CheckVerdict) -> tuple[int, str, int, str]:

@@ -51,7 +51,7 @@ def compare(
     replica counts once, by the logarithm of its median, and the ratio's interval is Student's with the variance between
     replicas.
 
-    The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the board, which both
+    The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the GPU, which both
     sides share, and pooling doubles the few degrees of freedom. Few replicas agree by chance, the more so where
     processes have two states. So no side's deviation counts as less than the clock's step, nor, unless the spread is
     known from elsewhere, than a share of what its own samples differ by.
@@ -69,7 +69,7 @@ def compare(
         threshold: the smallest relative change that matters.
         alpha: the probability of an interval that misses the true ratio.
         between_cv: the coefficient of variation between replicas known from elsewhere (the series' history, its model's
-            boards). It is weighed with the replicas' own spread as ``PRIOR_REPLICAS`` degrees of freedom.
+            GPUs). It is weighed with the replicas' own spread as ``PRIOR_REPLICAS`` degrees of freedom.
 
     Raises:
         ValueError: a side without replicas or with times that are not finite or below 0, or a parameter out of range.

@@ -1,4 +1,4 @@
-"""What measuring a suspect again says: is its code to blame, its board, or nothing that stays?"""
+"""What measuring a suspect again says: is its code to blame, its GPU, or nothing that stays?"""
 
 import math
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfsvc.judge.shifts import Floats, Ints
 
-Kind = Literal["step", "trend", "mode"]
+Kind = Literal["step", "trend", "cache"]
 Direction = Literal["slower", "faster"]
 
 LEAST_RAMP = 8
@@ -69,7 +69,7 @@ def changes_in(values: Floats, units: Floats, *, surely: bool = False) -> list[C
     drifts = ~mixed & (lead > (SURELY if surely else LIKELY))
     columns = (
         np.where(drifts, begin, place),
-        np.where(mixed, "mode", np.where(drifts, "trend", "step")),
+        np.where(mixed, "cache", np.where(drifts, "trend", "step")),
         np.where(rise > 0, "slower", "faster"),
         np.where(drifts, around + by_step - by_ramp, around),
         np.where(mixed, 0.0, lead),

@@ -13,7 +13,19 @@ from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import NO_RATIO, compare_sides
 from perfsvc.judge.estimates import center_of, median
 from perfsvc.judge.ratio import Side, sides_of
-from perfsvc.model import BESIDE, TIME, UNJUDGED, Case, CheckVerdict, Judgement, Level, Mode, Series, Status, Verdict
+from perfsvc.model import (
+    AUXILIARY,
+    TIME,
+    UNJUDGED,
+    CacheState,
+    Case,
+    CheckVerdict,
+    Judgement,
+    Level,
+    Series,
+    Status,
+    Verdict,
+)
 
 ORDER = (
     Verdict.REGRESSION,
@@ -37,10 +49,10 @@ def verdicts(
 ) -> list[Judgement]:
     """One judgement for each series in either mapping whose metric is judged, regressions first.
 
-    A series is compared with the baseline's equal series. A board that the baseline does not know borrows from the
+    A series is compared with the baseline's equal series. A GPU that the baseline does not know borrows from the
     others of its model, and the reason says so. Of several it borrows the mean of their levels, and what those differ
-    by is the noise of the comparison: a board counts as a replica does. From one alone nobody can tell what boards
-    differ by: that is then part of the ratio and not of its interval. Boards of different models are never compared,
+    by is the noise of the comparison: a GPU counts as a replica does. From one alone nobody can tell what GPUs
+    differ by: that is then part of the ratio and not of its interval. GPUs of different models are never compared,
     nor is the CPU device with a GPU. Every metric is better when it is lower.
 
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
@@ -91,7 +103,7 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     4 where a case failed or gave a wrong result, else 1 where something regressed that may be its code's doing, else 3
     where something is inconclusive and ``strict`` asks for it, else 0. A failure comes first, since a run with holes
     has not been judged in full: cure those, then look at times. Missing, new and improved cases change nothing, nor
-    does what is slower by its board or by chance: nobody can mend that in the code.
+    does what is slower by its GPU or by chance: nobody can mend that in the code.
 
     Args:
         judgements: the verdicts of the command.
@@ -109,11 +121,11 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
 
 def _is_still(series: Series, before: Level | None, after: Level) -> bool:
     """Whether a series that is told of where it moved alone has the very values that it had."""
-    return series.metric in BESIDE and before is not None and before.replicas == after.replicas
+    return series.metric in AUXILIARY and before is not None and before.replicas == after.replicas
 
 
 def _is_told(judgement: Judgement) -> bool:
-    return judgement.series.metric not in BESIDE or judgement.verdict in MOVES
+    return judgement.series.metric not in AUXILIARY or judgement.verdict in MOVES
 
 
 def _judged(levels: Mapping[Series, Level]) -> dict[Series, Level]:
@@ -125,11 +137,11 @@ def _pairs(
 ) -> dict[Series, tuple[Series, ...]]:
     """The baseline's series that each of the candidate's is compared with; those without one are left out.
 
-    That is its own, or else those of all other boards of its model that are right, the one of the latest run first.
+    That is its own, or else those of all other GPUs of its model that are right, the one of the latest run first.
     """
     pairs: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
     strange = [series for series in candidate if series not in pairs]
-    boards: dict[tuple[Case, str, str, Mode], list[Series]] = {}
+    boards: dict[tuple[Case, str, str, CacheState], list[Series]] = {}
     for series in right if strange else ():
         boards.setdefault(_of_model(series), []).append(series)
     for series in strange:
@@ -139,8 +151,8 @@ def _pairs(
     return pairs
 
 
-def _of_model(series: Series) -> tuple[Case, str, str, Mode]:
-    return series.case, series.device_model, series.metric, series.mode
+def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
+    return series.case, series.device_model, series.metric, series.cache
 
 
 def _fault(level: Level) -> str:
@@ -155,7 +167,7 @@ def _fault(level: Level) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A series with a right result on both sides; the baseline's is its own, or those of the boards that lend it."""
+    """A series with a right result on both sides; the baseline's is its own, or those of the GPUs that lend it."""
 
     series: Series
     lenders: Mapping[Series, Level]
@@ -163,7 +175,7 @@ class _Pair:
 
     @property
     def before(self) -> Level:
-        """The baseline's level, or that of the first board that lends it."""
+        """The baseline's level, or that of the first GPU that lends it."""
         return next(iter(self.lenders.values()))
 
     @property
@@ -220,9 +232,9 @@ def _compared(pair: _Pair, levels: Sequence[Side], now: Side, *, threshold: floa
 
 
 def _borrowed(series: Series, home: Series, boards: int) -> str:
-    """What a reader has to know of a level that is another board's; nothing of the series' own."""
+    """What a reader has to know of a level that is another GPU's; nothing of the series' own."""
     if boards > 1:
-        return f"; compared with {boards} other boards of {home.device_model}, whose spread is in the interval"
+        return f"; compared with {boards} other GPUs of {home.device_model}, whose spread is in the interval"
     if home.device != series.device:
         return f"; compared with another {home.device_model} ({home.device}), whose difference is part of the ratio"
     return ""
@@ -253,7 +265,7 @@ def _absent(
     """What of the baseline's right results the candidate does not have.
 
     Left out are the older version of a case, the metrics of a case that has none tonight because it is broken or
-    skipped, and what stands in for a board that the candidate was not measured on.
+    skipped, and what stands in for a GPU that the candidate was not measured on.
     """
     gone = {series: level for series, level in right.items() if series not in candidate}
     if not gone:
@@ -317,4 +329,4 @@ def _level_of(level: Level) -> float:
 def _place(judgement: Judgement) -> tuple[int, float, str, str, str, str]:
     series, verdict = judgement.series, judgement.verdict
     steepness = -(judgement.ratio or 0.0) if verdict is Verdict.REGRESSION else 0.0
-    return ORDER.index(verdict), steepness, series.case.id, series.device, series.metric, series.mode
+    return ORDER.index(verdict), steepness, series.case.id, series.device, series.metric, series.cache

@@ -69,7 +69,7 @@ def watch_many(
 
     Args:
         matrix: one value a series and night, shape (series, nights); NaN where a series was not measured.
-        groups: what each series belongs to (its commit, its board, its benchmark), (series,): see ``discoveries``.
+        groups: what each series belongs to (its commit, its GPU, its benchmark), (series,): see ``discoveries``.
         segments: an id a night, shape (nights,), or a night and series, shape (series, nights).
 
     Returns:

@@ -38,7 +38,7 @@ class Alert:
     Attributes:
         index: the first night of the new state, counted from 0.
         night: the night on which it is raised; the alert rests on nothing later.
-        kind: ``step``, ``trend`` (a drift that was still going on) or ``mode`` (two states, mixed otherwise).
+        kind: ``step``, ``trend`` (a drift that was still going on) or ``cache`` (two states, mixed otherwise).
         direction: ``slower`` (the values grew) or ``faster``.
     """
 

@@ -11,7 +11,7 @@ from perfsvc.measure.plan import Plan, Task
 class Alternation(Plan):
     """A plan of two tasks on one device; ``replicas`` counts the pairs of processes, each of which measures one task.
 
-    Pairs come by twos, one in either order (A B B A): what the board drifts by from process to process weighs on
+    Pairs come by twos, one in either order (A B B A): what the GPU drifts by from process to process weighs on
     both sides alike. Which task begins, the seed decides anew for each two pairs, so that nothing periodic can keep
     in step with one of the sides.
 

@@ -1,4 +1,4 @@
-"""Batches of one case: as many samples as fit, behind the gate for as long as the host keeps ahead of the device."""
+"""Batches of one case: as many samples as fit, behind the blocking kernel for as long as the host keeps ahead of the device."""
 
 import math
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError
 from perfsvc.model import Batch
 
-FELL_BEHIND = "the host fell behind: the gate opened by itself"
-SYNCHRONISES = "timed without the gate, since the work synchronises with the host"
+FELL_BEHIND = "the host fell behind: the blocking kernel opened by itself"
+SYNCHRONISES = "timed without the blocking kernel, since the work synchronises with the host"
 
 BATCH_S = 0.05
-"""Seconds that a batch may last, so that the board is looked at this often."""
+"""Seconds that a batch may last, so that the GPU is looked at this often."""
 TRIPS_ALONE = 2
-"""How often the gate opens by itself on a single sample before its work is known to wait for the device."""
+"""How often the blocking kernel opens by itself on a single sample before its work is known to wait for the device."""
 
 _UNKNOWN_OPERATIONS = 8
-"""What a sample is taken to queue where that cannot be known: if it is more, the gate tells."""
+"""What a sample is taken to queue where that cannot be known: if it is more, the blocking kernel tells."""
 _EVENTS = 2
 _EVICTION = 2
-_BESIDE = 8
-"""Operations of a batch beside its samples: the gate, the events around all of it, the clock's stamps."""
+_AUXILIARY = 8
+"""Operations of a batch beside its samples: the blocking kernel, the events around all of it, the clock's stamps."""
 _ENDLESS = 1 << 30
 
 
@@ -32,14 +32,14 @@ class Batches:
     Args:
         device: where.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
-        clock: by whom it is timed: between events behind the gate, or end to end by the host.
+        clock: by whom it is timed: between events behind the blocking kernel, or end to end by the host.
         evict_bytes: as ``Device.batch`` takes it.
         operations: how many a sample queues; None where that is not known.
 
     Attributes:
-        gated: whether the next batch goes behind the gate.
+        blocked: whether the next batch goes behind the blocking kernel.
         lost_s: seconds that went by at gates that opened by themselves.
-        note: why a device's clock is read without the gate; empty where it is not.
+        note: why a device's clock is read without the blocking kernel; empty where it is not.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Batches:
         self._sample = sample
         self._clock = clock
         self.evict_bytes = evict_bytes
-        self.gated = clock == "device"
+        self.blocked = clock == "device"
         self.lost_s = 0.0
         self.note = ""
         self._apiece_s = 0.0
         self._trips_alone = 0
         self._fitting = _fitting(device.queue_depth, operations, evict=evict_bytes > 0)
-        if self.gated and not self._fitting:
+        if self.blocked and not self._fitting:
             self._go_on_ungated(
-                f"timed without the gate, since a sample queues {operations} operations and the device takes "
+                f"timed without the blocking kernel, since a sample queues {operations} operations and the device takes "
                 f"{device.queue_depth}"
             )
 
@@ -76,7 +76,7 @@ class Batches:
     def take(self, count: int) -> Batch:
         """Times ``count`` samples, or as many as a batch may have.
 
-        Where the gate opened by itself the batch is rejected, and the next ones are half as large as it was meant to
+        Where the blocking kernel opened by itself the batch is rejected, and the next ones are half as large as it was meant to
         be; where that happens to a single sample twice, they are ungated.
 
         Raises:
@@ -84,10 +84,10 @@ class Batches:
         """
         started, count = self._device.now(), min(count, self.most)
         batch = self._device.batch(
-            self._sample, count, clock=self._clock, evict_bytes=self.evict_bytes, gated=self.gated
+            self._sample, count, clock=self._clock, evict_bytes=self.evict_bytes, blocked=self.blocked
         )
         _require_possible(batch)
-        if batch.gated and batch.kept_ahead is False:
+        if batch.blocked and batch.kept_ahead is False:
             self.lost_s += self._device.now() - started
             self._shrink(count, alone=len(batch.samples_s) == 1)
             return replace(batch, rejected=FELL_BEHIND)
@@ -102,7 +102,7 @@ class Batches:
             self._go_on_ungated(SYNCHRONISES)
 
     def _go_on_ungated(self, note: str) -> None:
-        self.gated = False
+        self.blocked = False
         self.note = note
         self._fitting = _ENDLESS  # the device takes them as they come
 
@@ -114,7 +114,7 @@ def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
     if operations is None:
         return max(1, _fitting(depth, _UNKNOWN_OPERATIONS, evict=evict))
     # Where the cache stays warm, one more sample comes first.
-    before = _BESIDE if evict else _BESIDE + operations
+    before = _AUXILIARY if evict else _AUXILIARY + operations
     return max(0, depth - before) // (operations + _EVENTS + (_EVICTION if evict else 0))
 
 

@@ -17,7 +17,7 @@ NEAR_THE_FLOOR = "a large share of the time is the clock's own floor (floor_s, b
 
 _COUNT = 200
 _ENERGY_S = 1.0
-"""Seconds that samples have to fill for the board's energy counter, which is slow, to be good for one of them."""
+"""Seconds that samples have to fill for the GPU's energy counter, which is slow, to be good for one of them."""
 
 
 def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
@@ -39,26 +39,28 @@ def of_a_short_kernel(
 ) -> tuple[dict[str, float], str]:
     """What a kernel takes where no event stands beside it, and what events take with nothing between them.
 
-    Only of what goes through the gate: launched as it comes, a short kernel waits for the host.
+    Only of what goes through the blocking kernel: launched as it comes, a short kernel waits for the host.
 
     Returns:
         ``back_to_back_s`` and ``floor_s``, and a note where the floor is a large share of the time; nothing of a
         kernel that is not short.
     """
-    if not batches.gated or median_s >= SHORT_S:
+    if not batches.blocked or median_s >= SHORT_S:
         return {}, ""
     count = min(_COUNT, batches.most)
-    nothing = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, gated=True)
+    nothing = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, blocked=True)
     apart_s = device.back_to_back(sample, count)
     if nothing.kept_ahead is False or apart_s is None:  # a host that stumbles now tells nothing of the device
         return {}, ""
-    floor_s = statistics.median(nothing.samples_s)
-    return {"back_to_back_s": apart_s, "floor_s": floor_s}, NEAR_THE_FLOOR * (floor_s > WORTH_NAMING * median_s)
+    timer_overhead_s = statistics.median(nothing.samples_s)
+    return {"back_to_back_s": apart_s, "timer_overhead_s": timer_overhead_s}, NEAR_THE_FLOOR * (
+        timer_overhead_s > WORTH_NAMING * median_s
+    )
 
 
 def energy(device: Device, sample: Callable[[], None], batches: Batches) -> tuple[dict[str, float], str]:
     """``energy_j`` of a sample, or a note that says why there is none."""
-    if not batches.gated:
-        return {}, "no energy: it is counted over samples behind the gate"
+    if not batches.blocked:
+        return {}, "no energy: it is counted over samples behind the blocking kernel"
     joules = device.energy(sample, _ENERGY_S)
     return ({}, "this device does not count energy") if joules is None else ({"energy_j": joules}, "")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from perfsvc.measure.plan import LeftOut, Task, devices
-from perfsvc.model import Mode
+from perfsvc.measure.plan import OverBudget, Task, devices
+from perfsvc.model import CacheState
 
 LEAST_REPLICAS = 2
 """A case gets so many or none: fewer show nothing of the noise between replicas."""
@@ -25,13 +25,13 @@ LEAST_COST_S = 0.001
 """The least that is believed of a replica's cost."""
 DAY = timedelta(days=1)
 
-Key = tuple[str, str, Mode]
-"""A device's UUID, a case's id and a mode."""
+Key = tuple[str, str, CacheState]
+"""A device's UUID, a case's id and a cache state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs tell of a case on a device in a mode; None where they cannot.
+    """What earlier runs tell of a case on a device in a cache state; None where they cannot.
 
     Attributes:
         cost_s: seconds of a replica.
@@ -49,7 +49,7 @@ class Division:
     """The tasks that are measured, each with its replicas, and what the budget has no room for."""
 
     tasks: tuple[Task, ...]
-    left_out: tuple[LeftOut, ...]
+    over_budget: tuple[OverBudget, ...]
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def divide(tasks: Sequence[Task], past: Mapping[Key, Past], budget_s: float, rep
     """
     least, most = min(LEAST_REPLICAS, replicas), MOST * replicas
     divided: dict[int, int] = {}
-    left_out: list[LeftOut] = []
+    over_budget: list[OverBudget] = []
     for device in devices(tasks):
         shares = _shares([task for task in tasks if task.device == device], past)
         left_s = budget_s
@@ -93,11 +93,11 @@ def divide(tasks: Sequence[Task], past: Mapping[Key, Past], budget_s: float, rep
                 left_s -= least * share.cost_s
             else:
                 reason = f"{least} replicas of about {share.cost_s:.2g} s did not fit the budget of {budget_s:g} s"
-                left_out.append(LeftOut(device, *share.task.spec, reason))
+                over_budget.append(OverBudget(device, *share.task.spec, reason))
         _spend([share for share in shares if share.replicas], left_s, most)
         divided |= {id(share.task): share.replicas for share in shares if share.replicas}
     return Division(
-        tuple(replace(task, replicas=divided[id(task)]) for task in tasks if id(task) in divided), tuple(left_out)
+        tuple(replace(task, replicas=divided[id(task)]) for task in tasks if id(task) in divided), tuple(over_budget)
     )
 
 
@@ -106,7 +106,7 @@ def _shares(tasks: Sequence[Task], past: Mapping[Key, Past]) -> list[_Share]:
 
     Where no cost is known at all, it is the time that a case is sampled for at most.
     """
-    known = [past.get((task.device, task.record.case.id, task.mode), Past()) for task in tasks]
+    known = [past.get((task.device, task.record.case.id, task.cache), Past()) for task in tasks]
     usual_cost = _median((one.cost_s for one in known), lambda task: task.sampling.seconds)
     usual_noise = _median((one.between for one in known), lambda _: USUAL_NOISE)
     return [
@@ -128,10 +128,10 @@ def _median(values: Iterable[float | None], otherwise: Callable[[Task], float]) 
     return lambda _: middle
 
 
-def _turn(share: _Share, now: datetime) -> tuple[bool, int, float, str, Mode]:
+def _turn(share: _Share, now: datetime) -> tuple[bool, int, float, str, CacheState]:
     """Sorts by how long ago a case was measured, in days: of one night's cases, the cheap ones come first."""
     days = 0 if share.last is None else round((now - share.last) / DAY)
-    return share.last is not None, -days, share.cost_s, share.task.record.case.id, share.task.mode
+    return share.last is not None, -days, share.cost_s, share.task.record.case.id, share.task.cache
 
 
 def _spend(shares: Sequence[_Share], left_s: float, most: int) -> None:

@@ -44,7 +44,7 @@ def measure(device: Device, job: Job, modules: Sequence[bytes], arrays: Mapped, 
     except (CaseError, SuiteError) as error:
         usable = not (isinstance(error, LaunchError) and error.fatal)
         measurement = without_samples(
-            case, device.info.uuid, job.replica, job.mode, error, wall_s=time.monotonic() - started
+            case, device.info.uuid, job.replica, job.cache, error, wall_s=time.monotonic() - started
         )
         return Measured(measurement, usable)
 
@@ -69,7 +69,7 @@ def _measure(
         device.info.uuid,
         job.replica,
         Status.OK,
-        job.mode,
+        job.cache,
         samples_s=samples.seconds,
         max_error=error.max if error else None,
         mean_error=error.mean if error else None,
@@ -88,10 +88,10 @@ def _measure(
 def _sample(device: Device, job: Job, program: Program) -> sampler.Samples:
     if job.record.kind is Kind.PIPELINE:
         return sampler.take(
-            device, program.sample, job.sampling, clock="host", mode=job.mode, operations=program.operations
+            device, program.sample, job.sampling, clock="host", cache=job.cache, operations=program.operations
         )
     return sampler.take(
-        device, program.queue, job.sampling, clock="device", mode=job.mode, operations=program.operations
+        device, program.queue, job.sampling, clock="device", cache=job.cache, operations=program.operations
     )
 
 

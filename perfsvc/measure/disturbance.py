@@ -1,4 +1,4 @@
-"""Which conditions spoil a batch, and waiting for the board to recover from them."""
+"""Which conditions spoil a batch, and waiting for the GPU to recover from them."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,13 @@ LONGEST_REST_S = 8.0
 def disturbances(conditions: Conditions) -> tuple[str, ...]:
     """What spoiled the times taken under these conditions; nothing where they are good.
 
-    A board at its power limit is not disturbed: the load that is measured took it there, and would again.
+    A GPU at its power limit is not disturbed: the load that is measured took it there, and would again.
     """
     found = [str(slowdown) for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP]
     if conditions.others:
         found.append(f"other processes at work ({_listed(conditions.others)})")
     if conditions.xids:
-        found.append(f"faults of the board (Xid {_listed(conditions.xids)})")
+        found.append(f"faults of the GPU (Xid {_listed(conditions.xids)})")
     if conditions.ecc_errors:
         found.append(f"memory errors that could not be corrected ({conditions.ecc_errors})")
     return tuple(found)
@@ -29,13 +29,13 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 class Recovery:
-    """Lets a board rest until nothing disturbs it any more.
+    """Lets a GPU rest until nothing disturbs it any more.
 
-    Each rest is twice as long as the one before, over all waits of a case: a board that is well while it idles and
+    Each rest is twice as long as the one before, over all waits of a case: a GPU that is well while it idles and
     too hot as soon as it works needs more than it was given.
 
     Args:
-        device: whose board.
+        device: whose GPU.
         limit_s: how long a case may wait in all.
 
     Attributes:
@@ -50,7 +50,7 @@ class Recovery:
         self.waited_s = 0.0
 
     def wait(self, causes: Sequence[str]) -> bool:
-        """Waits for the board to recover from ``causes``; false where it has not by the end of all waiting."""
+        """Waits for the GPU to recover from ``causes``; false where it has not by the end of all waiting."""
         self._causes |= {cause.partition(" (")[0]: cause for cause in causes}
         while self.waited_s < self._limit_s:
             rest_s = min(self._rest_s, self._limit_s - self.waited_s)
@@ -63,15 +63,15 @@ class Recovery:
 
     @property
     def failure(self) -> str:
-        """That the board did not recover, as a sentence without its full stop."""
-        return f"the board did not recover from {self._what_for} within {self._limit_s:g} s"
+        """That the GPU did not recover, as a sentence without its full stop."""
+        return f"the GPU did not recover from {self._what_for} within {self._limit_s:g} s"
 
     @property
     def note(self) -> str:
         """How long it waited and what for; empty where it did not."""
         if not self.waited_s:
             return ""
-        return f"waited {self.waited_s:.3g} s for the board to recover from {self._what_for}"
+        return f"waited {self.waited_s:.3g} s for the GPU to recover from {self._what_for}"
 
     @property
     def _what_for(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perfsvc.measure.sampler import Sampling
-from perfsvc.model import Array, DeviceInfo, Error, Measurement, Mode, ReplayRecord, Tolerance
+from perfsvc.model import Array, CacheState, DeviceInfo, Error, Measurement, ReplayRecord, Tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Opens the worker's device; the binary of its instruments follows as a blob, empty where it has none.
+    """Opens the worker's device; the binary of its helper kernels follows as a blob, empty where it has none.
 
     Attributes:
         device: a specification as ``perfsvc.device.find.open_device`` takes it.
-        visible: the UUID of the only board that CUDA may touch; empty where the device is none of CUDA's.
+        visible: the UUID of the only GPU that CUDA may touch; empty where the device is none of CUDA's.
     """
 
     device: str
@@ -57,7 +57,7 @@ class Job:
 
     record: ReplayRecord
     replica: int
-    mode: Mode
+    cache: CacheState
     tolerance: Tolerance
     sampling: Sampling
     arrays: str

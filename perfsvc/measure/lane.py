@@ -11,11 +11,11 @@ from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.job import Known, Measured, Ready, Refused
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.outcome import without_samples
-from perfsvc.measure.plan import LeftOut, Plan, Task
+from perfsvc.measure.plan import OverBudget, Plan, Task
 from perfsvc.measure.process import Process
 from perfsvc.measure.relay import Relay
 from perfsvc.measure.supply import Order, Supply
-from perfsvc.model import Case, DeviceInfo, Measurement, Mode, Status
+from perfsvc.model import CacheState, Case, DeviceInfo, Measurement, Status
 
 Say = Callable[[str], object]
 """Tells whoever waits for a run what keeps it."""
@@ -36,7 +36,7 @@ GRACE_S = 20.0
 """Seconds that a case in hand may take to finish when the run is to stop: less than what Kubernetes, whose 30 s are the
 shortest of those who stop services, waits before it kills."""
 LOCK_LOOK_S = 0.2
-"""The same while another run measures on the board."""
+"""The same while another run measures on the GPU."""
 STEP_S = 0.001
 """The same while the lane waits for what takes moments: arrays, or the end of a worker."""
 
@@ -64,7 +64,7 @@ class Turn:
 class Lane:
     """Measures a plan's cases on one device.
 
-    It takes the board's lock before its first worker, and gives it back when it has nothing left to do: lanes that
+    It takes the GPU's lock before its first worker, and gives it back when it has nothing left to do: lanes that
     waited for one lock while they held another could wait for each other.
 
     Args:
@@ -73,7 +73,7 @@ class Lane:
         selector: hears the workers of all lanes; its data is the lane to call ``hear`` of.
         supply: makes the arrays.
         servers: where its workers are forked.
-        say: told once where another run holds the board, and which case is finished when the run is to stop.
+        say: told once where another run holds the GPU, and which case is finished when the run is to stop.
         stopping: from when it is true on nothing is begun.
     """
 
@@ -96,15 +96,15 @@ class Lane:
         self._say = say
         self._stopping = stopping
         self._lock = BoardLock(device.uuid)
-        self._relay = Relay(device, plan.instruments.get(device.uuid, b""), selector, self, servers)
+        self._relay = Relay(device, plan.helper_kernels.get(device.uuid, b""), selector, self, servers)
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
         self._served = False  # the present worker has measured a case
         self._turn: Turn | None = None
         self._order: Order | None = None
-        self._known: dict[tuple[Case, Mode], Known] = {}
-        self._measured = {(case, mode) for uuid, case, mode, _ in plan.measured if uuid == device.uuid}
+        self._known: dict[tuple[Case, CacheState], Known] = {}
+        self._measured = {(case, cache) for uuid, case, cache, _ in plan.measured if uuid == device.uuid}
         self._said = False
         self._spared = False  # a fork server's death was not held against the device
         self._ends: float | None = None
@@ -126,8 +126,8 @@ class Lane:
             return 0.0
         return STEP_S if self.working or self._lock.held else LOOK_S
 
-    def advance(self) -> Iterator[Measurement | LeftOut]:
-        """Goes as far as it can without waiting: the board's lock, a worker for the replica, the next case."""
+    def advance(self) -> Iterator[Measurement | OverBudget]:
+        """Goes as far as it can without waiting: the GPU's lock, a worker for the replica, the next case."""
         if self._stopping():
             self._drain()
         if self._turn:
@@ -153,7 +153,7 @@ class Lane:
             case Measured(measurement, usable, known):
                 self._turn, self._served = None, True
                 if known:
-                    self._known[measurement.case, measurement.mode] = known
+                    self._known[measurement.case, measurement.cache] = known
                 if not usable:
                     self._relay.dismiss()
                 yield self._passed_on(measurement)
@@ -168,13 +168,13 @@ class Lane:
             self._relay.dismiss(kill=True)
 
     def adopt(self, tasks: Iterable[Task]) -> None:
-        """Takes over the tasks of a board that was lost, from their first replica on, after what it has to do."""
+        """Takes over the tasks of a GPU that was lost, from their first replica on, after what it has to do."""
         opening, self._opening = self._opening, []
         self._waiting += opening + self._plan.ordered(list(tasks), self.device.uuid)
 
     def give_up(self) -> list[tuple[int, Task]]:
         """What is left to do, each task with the next replica; it is not this lane's any more."""
-        left: dict[tuple[Case, Mode], tuple[int, Task]] = {}
+        left: dict[tuple[Case, CacheState], tuple[int, Task]] = {}
         for replica, task in self._waiting:
             left.setdefault(task.spec, (replica, task))
             self._supply.drop(task)
@@ -192,7 +192,7 @@ class Lane:
         self._relay.dismiss(kill=True)
 
     def end(self) -> None:
-        """Waits for the end of every worker, and gives the board back."""
+        """Waits for the end of every worker, and gives the GPU back."""
         self._relay.dismiss()
         self._relay.end()
         self._lock.release()
@@ -317,25 +317,25 @@ class Lane:
         self.refusal = error
 
     def _rest(self) -> None:
-        """Nothing is left to do: lets the workers go and then the board, which another run may be waiting for."""
+        """Nothing is left to do: lets the workers go and then the GPU, which another run may be waiting for."""
         self._relay.dismiss()
         if self._lock.held and not self._relay.is_ending():
             self._lock.release()
             self._said = False
 
-    def _leave_out(self) -> Iterator[LeftOut]:
+    def _leave_out(self) -> Iterator[OverBudget]:
         """The budget is over: gives up what is left, and tells what no replica measured."""
         for _, task in self.give_up():
             if task.spec not in self._measured and task not in self._plan.first:
                 reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"
-                yield LeftOut(self.device.uuid, *task.spec, reason)
+                yield OverBudget(self.device.uuid, *task.spec, reason)
 
     def _failure(self, task: Task, replica: int, error: PerfsvcError, *, wall_s: float = 0.0) -> Measurement:
-        return without_samples(task.record.case, self.device.uuid, replica, task.mode, error, wall_s=wall_s)
+        return without_samples(task.record.case, self.device.uuid, replica, task.cache, error, wall_s=wall_s)
 
     def _passed_on(self, measurement: Measurement) -> Measurement:
         """Keeps that a case was measured; without a right result it is not tried in the replicas that follow."""
-        spec = measurement.case, measurement.mode
+        spec = measurement.case, measurement.cache
         self._measured.add(spec)
         if measurement.status is not Status.OK:
             for task in {id(task): task for _, task in self._waiting if task.spec == spec}.values():

@@ -1,4 +1,4 @@
-"""Locks of a host: one a board, so that no two perfsvc runs ever measure on it at once, and one for nights.
+"""Locks of a host: one a GPU, so that no two perfsvc runs ever measure on it at once, and one for nights.
 
 The lock is the kernel's (``flock``) on a file that all users of the host share: it goes with the process that holds
 it, however that ends. The file itself stays, for whoever deleted it could lock a file that another has just opened.
@@ -16,7 +16,7 @@ from perfsvc.errors import InfrastructureError, NoDeviceError
 FOLDER = Path("/tmp/perfsvc-locks")  # noqa: S108 - not ``tempfile.gettempdir``: the same for every user
 """Where the files lie, unless ``PERFSVC_LOCKS`` says otherwise."""
 ANYBODY = 0o666
-"""A lock file's mode: every user may lock it, and write who holds it."""
+"""A lock file's cache state: every user may lock it, and write who holds it."""
 PID_BYTES = 20
 """How much of a lock file is read."""
 
@@ -86,16 +86,16 @@ class HostLock:
 
 
 class BoardLock(HostLock):
-    """The lock of one board; where it cannot be used, neither can the board: ``NoDeviceError``.
+    """The lock of one GPU; where it cannot be used, neither can the GPU: ``NoDeviceError``.
 
     Args:
-        uuid: of the board.
+        uuid: of the GPU.
     """
 
     _refused: type[InfrastructureError] = NoDeviceError
 
     def __init__(self, uuid: str) -> None:
-        super().__init__(uuid, "two runs from sharing a board")
+        super().__init__(uuid, "two runs from sharing a GPU")
 
 
 def _opened(path: Path) -> int:

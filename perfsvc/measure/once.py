@@ -48,7 +48,7 @@ def _shoot(loaded: Loaded) -> Told:
     if asked.visible:
         os.environ[VISIBLE] = asked.visible  # the driver looks there when it starts, which it has not yet
     with (
-        contextlib.closing(open_device(asked.device, loaded.instruments)) as device,
+        contextlib.closing(open_device(asked.device, loaded.helper_kernels)) as device,
         Memory(device, record.buffers) as memory,
     ):
         program = Program(device, record, loaded.modules, memory, {})

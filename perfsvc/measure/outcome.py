@@ -1,7 +1,7 @@
 """A case's error as the measurement that takes its place."""
 
 from perfsvc.errors import CaseError, PerfsvcError, ResultError, UnsupportedError
-from perfsvc.model import Case, Measurement, Mode, Status
+from perfsvc.model import CacheState, Case, Measurement, Status
 
 
 def status_of(error: PerfsvcError) -> Status:
@@ -14,14 +14,14 @@ def status_of(error: PerfsvcError) -> Status:
 
 
 def without_samples(
-    case: Case, device: str, replica: int, mode: Mode, error: CaseError | PerfsvcError, *, wall_s: float = 0.0
+    case: Case, device: str, replica: int, cache: CacheState, error: CaseError | PerfsvcError, *, wall_s: float = 0.0
 ) -> Measurement:
     """The measurement of a case that has no times, because of ``error``."""
     return Measurement(
         case=case,
         device=device,
         replica=replica,
-        mode=mode,
+        cache=cache,
         status=status_of(error),
         reason=error.what,
         cure=error.cure,

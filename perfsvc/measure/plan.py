@@ -7,17 +7,17 @@ from typing import Literal
 
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Case, DeviceInfo, Mode, ReplayRecord, Tolerance, digest
+from perfsvc.model import CacheState, Case, DeviceInfo, ReplayRecord, Tolerance, digest
 
-Spot = tuple[str, Case, Mode, int]
-"""A device by its UUID, a case in a mode, and a replica."""
-Spread = Literal["each-board", "each-model"]
-"""Whether every board measures a case, or one board of each model does, the same one every night."""
+Spot = tuple[str, Case, CacheState, int]
+"""A device by its UUID, a case in a cache state, and a replica."""
+Spread = Literal["each-device", "each-model"]
+"""Whether every GPU measures a case, or one GPU of each model does, the same one every night."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A case in one mode on a device, to be measured once a replica.
+    """A case in one cache state on a device, to be measured once a replica.
 
     Attributes:
         arrays: how its inputs and references are made.
@@ -29,7 +29,7 @@ class Task:
     device: str  # UUID
     record: ReplayRecord
     modules: tuple[bytes, ...]
-    mode: Mode
+    cache: CacheState
     sampling: Sampling
     tolerance: Tolerance
     arrays: Recipe
@@ -37,18 +37,18 @@ class Task:
     replicas: int | None = None
 
     @property
-    def spec(self) -> tuple[Case, Mode]:
+    def spec(self) -> tuple[Case, CacheState]:
         """What it measures, wherever it does."""
-        return self.record.case, self.mode
+        return self.record.case, self.cache
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A case in one mode that no replica measured on a device, for want of time."""
+class OverBudget:
+    """A case in one cache state that no replica measured on a device, for want of time."""
 
     device: str  # UUID
     case: Case
-    mode: Mode
+    cache: CacheState
     reason: str
 
 
@@ -60,10 +60,10 @@ class Plan:
         tasks: every case on every device that is to measure it.
         replicas: how many fresh processes measure each of them, where a task does not say otherwise.
         seed: decides the order.
-        limit_s: seconds a case may take in one replica, beside waiting for its board, before its worker is killed.
+        limit_s: seconds a case may take in one replica, beside waiting for its GPU, before its worker is killed.
         first: tasks that are measured once, in a device's first replica, before all others.
-        instruments: the binary that each device works with, by UUID; none where it needs none.
-        spread: as the tasks were dealt: what ``each-model`` planned for a board that is lost is measured by another.
+        helper_kernels: the binary that each device works with, by UUID; none where it needs none.
+        spread: as the tasks were dealt: what ``each-model`` planned for a GPU that is lost is measured by another.
         budget_s: seconds after which a device begins no other case; None for no such limit.
         measured: what was measured already, where a run goes on that was cut short; the others keep their order.
     """
@@ -73,8 +73,8 @@ class Plan:
     seed: int
     limit_s: float
     first: tuple[Task, ...] = ()
-    instruments: Mapping[str, bytes] = field(default_factory=dict)
-    spread: Spread = "each-board"
+    helper_kernels: Mapping[str, bytes] = field(default_factory=dict)
+    spread: Spread = "each-device"
     budget_s: float | None = None
     measured: frozenset[Spot] = frozenset()
 
@@ -111,33 +111,33 @@ def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 
 def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
-    """Deals cases to boards.
+    """Deals cases to GPUs.
 
     Args:
-        tasks: every case on every board that could measure it.
-        found: the boards.
-        how: ``each-board`` keeps all tasks; ``each-model`` keeps each case on one board of each model (``deal``).
+        tasks: every case on every GPU that could measure it.
+        found: the GPUs.
+        how: ``each-device`` keeps all tasks; ``each-model`` keeps each case on one GPU of each model (``deal``).
     """
-    if how == "each-board":
+    if how == "each-device":
         return tuple(tasks)
     models = {device.uuid: device.model for device in found}
-    able: dict[str, dict[tuple[Case, Mode], list[str]]] = {}
+    able: dict[str, dict[tuple[Case, CacheState], list[str]]] = {}
     for task in tasks:
         able.setdefault(models[task.device], {}).setdefault(task.spec, []).append(task.device)
     homes = {model: deal(specs) for model, specs in able.items()}
     return tuple(task for task in tasks if task.device == homes[models[task.device]][task.spec])
 
 
-def deal(able: Mapping[tuple[Case, Mode], Sequence[str]]) -> dict[tuple[Case, Mode], str]:
-    """A board for each case, of those (by UUID) that can measure it, and about as many cases for each board.
+def deal(able: Mapping[tuple[Case, CacheState], Sequence[str]]) -> dict[tuple[Case, CacheState], str]:
+    """A GPU for each case, of those (by UUID) that can measure it, and about as many cases for each GPU.
 
-    A case goes to its own board (``own_board``) while that has room, and else to the next best. So the same cases are
+    A case goes to its own GPU (``own_board``) while that has room, and else to the next best. So the same cases are
     dealt the same way every night, and one that comes or goes moves few others: consistent hashing with bounded loads,
     of Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
     """
     boards = {board for able_boards in able.values() for board in able_boards}
     room = dict.fromkeys(boards, -(-len(able) // max(1, len(boards))))
-    homes: dict[tuple[Case, Mode], str] = {}
+    homes: dict[tuple[Case, CacheState], str] = {}
     for spec in sorted(able, key=lambda one: _rank(one, "")):
         with_room = [board for board in able[spec] if room[board] > 0]
         homes[spec] = own_board(spec, with_room or able[spec])
@@ -145,16 +145,16 @@ def deal(able: Mapping[tuple[Case, Mode], Sequence[str]]) -> dict[tuple[Case, Mo
     return homes
 
 
-def own_board(spec: tuple[Case, Mode], boards: Iterable[str]) -> str:
-    """The one of several boards (by UUID) that a case in a mode belongs to.
+def own_board(spec: tuple[Case, CacheState], boards: Iterable[str]) -> str:
+    """The one of several GPUs (by UUID) that a case in a cache state belongs to.
 
-    It does not depend on the order of the boards nor on the other cases, and a board that comes or goes moves only
+    It does not depend on the order of the GPUs nor on the other cases, and a GPU that comes or goes moves only
     the cases that belong to it: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
     increase hit rates, IEEE/ACM Transactions on Networking 6(1).
     """
     return max(boards, key=lambda board: _rank(spec, board))
 
 
-def _rank(spec: tuple[Case, Mode], board: str) -> str:
-    case, mode = spec
-    return digest(f"{case.id}\n{mode}\n{board}".encode())
+def _rank(spec: tuple[Case, CacheState], board: str) -> str:
+    case, cache = spec
+    return digest(f"{case.id}\n{cache}\n{board}".encode())

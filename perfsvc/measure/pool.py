@@ -2,7 +2,7 @@
 
 Nothing that a case does can cost more than that case: a worker that dies, hangs or loses its device is ended and
 replaced, and the case that did it is not tried again in this run. A device that cannot be opened any more costs the
-cases that were left for it, or leaves them to another board of its model. Measurements are handed out as they arrive.
+cases that were left for it, or leaves them to another GPU of its model. Measurements are handed out as they arrive.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Lane, Say, Stopping, never
-from perfsvc.measure.plan import LeftOut, Plan, Task, own_board
+from perfsvc.measure.plan import OverBudget, Plan, Task, own_board
 from perfsvc.measure.supply import Supply, threads_beside
 from perfsvc.model import DeviceInfo, Measurement
 
@@ -27,7 +27,7 @@ def measure(
     say: Say = _say_nothing,
     servers: ForkServers | None = None,
     stopping: Stopping = never,
-) -> Generator[Measurement | LeftOut, None, None]:
+) -> Generator[Measurement | OverBudget, None, None]:
     """Works off a plan, all devices at once, and yields each measurement as it arrives; see ``measuring``.
 
     The iterator is at its end when all workers are. Closing it, or an exception in its consumer, ends them too.
@@ -43,7 +43,7 @@ def measuring(
     say: Say = _say_nothing,
     servers: ForkServers | None = None,
     stopping: Stopping = never,
-) -> Iterator[Iterator[Measurement | LeftOut]]:
+) -> Iterator[Iterator[Measurement | OverBudget]]:
     """Gives what working off a plan yields, all devices at once: each measurement as it arrives.
 
     Where the plan has a budget, what it left no time for comes among the measurements. The end of the block waits for
@@ -81,7 +81,7 @@ def measuring(
 
 def _work(
     plan: Plan, lanes: Sequence[Lane], selector: selectors.BaseSelector, say: Say, stopping: Stopping
-) -> Iterator[Measurement | LeftOut]:
+) -> Iterator[Measurement | OverBudget]:
     """Until no lane has anything to do that it can do; then what that leaves undone."""
     while any(lane.working for lane in lanes):
         for lane in lanes:
@@ -99,8 +99,8 @@ def _work(
         yield from _left_undone(lane)
 
 
-def _heard(lane: Lane) -> list[Measurement | LeftOut]:
-    """What a worker says. It has its next case before anything is made of that: its board need not wait meanwhile."""
+def _heard(lane: Lane) -> list[Measurement | OverBudget]:
+    """What a worker says. It has its next case before anything is made of that: its GPU need not wait meanwhile."""
     return [*lane.hear(), *lane.advance()]
 
 
@@ -111,10 +111,10 @@ def _left_undone(lane: Lane) -> Iterator[Measurement]:
 
 
 def _move_from_lost_boards(plan: Plan, lanes: Sequence[Lane], say: Say) -> Iterator[Measurement]:
-    """Has other boards of the model measure what was left for a board that cannot be opened any more.
+    """Has other GPUs of the model measure what was left for a GPU that cannot be opened any more.
 
-    A case with replicas from the lost board is measured anew in full, for replicas of two boards tell nothing of one
-    level. The case that the board was lost with has failed and moves nowhere: it may be what broke the board.
+    A case with replicas from the lost GPU is measured anew in full, for replicas of two GPUs tell nothing of one
+    level. The case that the GPU was lost with has failed and moves nowhere: it may be what broke the GPU.
     """
     for lost in lanes:
         heirs = {lane.device.uuid: lane for lane in lanes if _can_inherit(lane, lost)}

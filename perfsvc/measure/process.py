@@ -32,7 +32,7 @@ TAIL_BYTES = 2000
 class Process:
     """A worker process, with its private socket.
 
-    It opens no device, and sees no board, before it is told which.
+    It opens no device, and sees no GPU, before it is told which.
 
     Args:
         server: forks it.
@@ -52,10 +52,10 @@ class Process:
             self._fork = server.fork(theirs, self._words)
         self.socket.settimeout(SILENCE_LIMIT_S)
 
-    def open(self, device: DeviceInfo, instruments: bytes) -> CrashError | None:
-        """Has it open a device, with the binary of the device's instruments; returns why it could not be told."""
+    def open(self, device: DeviceInfo, helper_kernels: bytes) -> CrashError | None:
+        """Has it open a device, with the binary of the device's helper kernels; returns why it could not be told."""
         visible = device.uuid if device.kind == "cuda" else ""
-        return self._tell(Open(device.spec, visible), (instruments,))
+        return self._tell(Open(device.spec, visible), (helper_kernels,))
 
     def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> CrashError | None:
         """Sends a case to measure; returns why it could not, if so."""
@@ -135,7 +135,7 @@ def _job_of(task: Task, replica: int, arrays: Lent, known: Known | None) -> Job:
     return Job(
         record=task.record,
         replica=replica,
-        mode=task.mode,
+        cache=task.cache,
         tolerance=task.tolerance,
         sampling=task.sampling,
         arrays=arrays.name,

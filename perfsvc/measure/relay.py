@@ -1,6 +1,6 @@
 """The workers of one device: one at its cases, the last one still ending.
 
-A board has one worker at a time: the next one is forked when the one before is gone, for a second context on the board
+A GPU has one worker at a time: the next one is forked when the one before is gone, for a second context on the GPU
 would disturb the times.
 """
 
@@ -17,7 +17,7 @@ class Relay:
 
     Args:
         device: what they open.
-        instruments: the binary that the device works with, empty where it needs none.
+        helper_kernels: the binary that the device works with, empty where it needs none.
         selector: is told of the socket of the worker whose turn it is.
         listener: the data that the selector gives back with that socket.
         servers: where they are forked.
@@ -26,13 +26,13 @@ class Relay:
     def __init__(
         self,
         device: DeviceInfo,
-        instruments: bytes,
+        helper_kernels: bytes,
         selector: selectors.BaseSelector,
         listener: object,
         servers: ForkServers,
     ) -> None:
         self._device = device
-        self._instruments = instruments
+        self._helper_kernels = helper_kernels
         self._selector = selector
         self._listener = listener
         self._servers = servers
@@ -47,7 +47,7 @@ class Relay:
         """
         self.present = self._servers.begin(apart=self._device.kind == "cpu")
         self._selector.register(self.present.socket, selectors.EVENT_READ, self._listener)
-        return self.present.open(self._device, self._instruments)
+        return self.present.open(self._device, self._helper_kernels)
 
     def dismiss(self, *, kill: bool = False) -> None:
         """Ends the present worker, by hanging up or at once, without waiting for it; kills as well who still ends."""

@@ -15,18 +15,18 @@ from perfsvc.measure import beside
 from perfsvc.measure.batches import Batches
 from perfsvc.measure.disturbance import Recovery, disturbances
 from perfsvc.measure.stopping import Precision, Rule, SampleCap, TimeCap, first_reached
-from perfsvc.model import Batch, Mode, Slowdown
+from perfsvc.model import Batch, CacheState, Slowdown
 
 WARM_BATCH = 5
 """Samples between two looks at whether times are stable yet."""
 WARM_AGREEMENT = 0.01
 """Two batches of the warm-up agree where their medians differ by no more than this share, or than their scatter."""
 WARM_SHARE = 0.25
-"""Of the time cap: what the warm-up may take, and each one after a wait for the board."""
+"""Of the time cap: what the warm-up may take, and each one after a wait for the GPU."""
 DISTURBED_IN_A_ROW = 3
-"""Batches, after which a case waits for its board to recover."""
+"""Batches, after which a case waits for its GPU to recover."""
 SETTLE_S = 0.2
-"""What a board needs to raise its clocks again after a load that took it to its power limit: an H100, to within 1 %."""
+"""What a GPU needs to raise its clocks again after a load that took it to its power limit: an H100, to within 1 %."""
 UNKNOWN_CACHE_BYTES = 128 << 20
 """Taken for the L2 cache of a device that does not say: no GPU has more (B200: 126 MB)."""
 
@@ -44,7 +44,7 @@ class Sampling:
         least_s: seconds below which ending early saves little beside what a replica costs in any case.
         evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
         energy: measure the energy of a sample as well.
-        recovery_s: how long a case waits in all for a disturbed board to recover.
+        recovery_s: how long a case waits in all for a disturbed GPU to recover.
     """
 
     precision: float = 0.002
@@ -65,7 +65,7 @@ class Samples:
         batches: in the order they were taken, the rejected ones among them.
         seconds: the samples that count, in seconds, in the order they were taken.
         median_s: of those.
-        warmup: samples taken before them, and after a wait for the board, and thrown away.
+        warmup: samples taken before them, and after a wait for the GPU, and thrown away.
         stopped: why no more were taken.
         note: what a reader of the times has to know; empty where it is nothing.
         metrics: what was measured beside them, by name.
@@ -106,28 +106,28 @@ def take(
     sampling: Sampling,
     *,
     clock: Literal["device", "host"],
-    mode: Mode,
+    cache: CacheState,
     operations: int | None,
 ) -> Samples:
     """Samples the work that ``sample`` queues.
 
-    The time cap counts all that sampling costs, cache eviction and warm-up included, but not what was lost at a gate
-    that opened by itself, nor waiting for the board to recover. At least one sample counts in the end.
+    The time cap counts all that sampling costs, cache eviction and warm-up included, but not what was lost at a blocking kernel
+    that opened by itself, nor waiting for the GPU to recover. At least one sample counts in the end.
 
     Args:
         device: where.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
         sampling: how long.
-        clock: by whom it is timed: between events behind the gate, or end to end by the host.
-        mode: the cache before each sample.
+        clock: by whom it is timed: between events behind the blocking kernel, or end to end by the host.
+        cache: the cache before each sample.
         operations: how many operations a sample queues; None where that is not known.
 
     Raises:
         LaunchError: the clock gave a time that no launch can take.
-        DisturbedError: the board was disturbed all the time, and did not recover.
+        DisturbedError: the GPU was disturbed all the time, and did not recover.
     """
     cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
-    evict_bytes = int(sampling.evict * cache_bytes) if mode is Mode.COLD else 0
+    evict_bytes = int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0
     with _without_garbage_collection():
         batches = Batches(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
         return _Sampler(device, sample, batches, sampling).take()
@@ -205,7 +205,7 @@ class _Sampler:
         """Takes batches until a rule has seen enough; returns why it stopped.
 
         Raises:
-            DisturbedError: no batch was left undisturbed, and the board did not recover.
+            DisturbedError: no batch was left undisturbed, and the GPU did not recover.
         """
         disturbed: list[tuple[str, ...]] = []  # by what, of each batch since the last good one
         while True:
@@ -225,7 +225,7 @@ class _Sampler:
             if len(disturbed) == DISTURBED_IN_A_ROW:
                 if not self._recovery.wait([cause for causes in disturbed for cause in causes]):
                     return self._given_up()
-                # The board was idle meanwhile.
+                # The GPU was idle meanwhile.
                 self._warm_up(until_s=self._elapsed_s + WARM_SHARE * self._sampling.seconds)
                 disturbed.clear()
 

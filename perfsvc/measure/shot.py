@@ -20,7 +20,7 @@ from perfsvc.measure.job import Placed
 from perfsvc.measure.shared import Arrays, share
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord
 
-SHOT, TOLD, ARRAYS, INSTRUMENTS, MODULE = "shot.json", "told.json", "arrays", "instruments", "module-{}"
+SHOT, TOLD, ARRAYS, HELPER_KERNELS, MODULE = "shot.json", "told.json", "arrays", "helper kernels", "module-{}"
 """The files of the folder."""
 
 
@@ -31,7 +31,7 @@ class Shot:
     Attributes:
         record: the case.
         device: as ``perfsvc.device.find.open_device`` takes it.
-        visible: the UUID of the only board that CUDA may touch; empty where the device is none of CUDA's.
+        visible: the UUID of the only GPU that CUDA may touch; empty where the device is none of CUDA's.
         inputs: where its inputs lie in the file of arrays.
         launch: which of its launches the profiler is to see, from 0; None for the longest.
     """
@@ -59,7 +59,7 @@ class Loaded:
 
     shot: Shot
     modules: tuple[bytes, ...]
-    instruments: bytes
+    helper_kernels: bytes
     inputs: Arrays
 
 
@@ -69,7 +69,7 @@ def put(
     device: DeviceInfo,
     *,
     modules: Sequence[bytes],
-    instruments: bytes,
+    helper_kernels: bytes,
     inputs: Arrays,
     launch: int | None = None,
 ) -> None:
@@ -84,7 +84,7 @@ def put(
         arrays.close()
     for number, code in enumerate(modules):
         (folder / MODULE.format(number)).write_bytes(code)
-    (folder / INSTRUMENTS).write_bytes(instruments)
+    (folder / HELPER_KERNELS).write_bytes(helper_kernels)
     visible = device.uuid if device.kind == "cuda" else ""
     shot = Shot(replace(record, steps=steps), device.spec, visible, arrays.inputs, launch)
     (folder / SHOT).write_bytes(codec.encode(shot))
@@ -99,7 +99,7 @@ def load(folder: Path) -> Loaded:
     return Loaded(
         shot,
         tuple((folder / MODULE.format(number)).read_bytes() for number in range(len(shot.record.modules))),
-        (folder / INSTRUMENTS).read_bytes(),
+        (folder / HELPER_KERNELS).read_bytes(),
         {one.array.name: np.ndarray(one.array.shape, one.array.dtype, memory, one.offset) for one in shot.inputs},
     )
 

@@ -64,7 +64,7 @@ class Bench:
                 cure="report it with the benchmark file; nothing else of the run is lost",
             )
             case, uuid = job.record.case, self.device.info.uuid
-            return Measured(without_samples(case, uuid, job.replica, job.mode, fault), usable=False)
+            return Measured(without_samples(case, uuid, job.replica, job.cache, fault), usable=False)
 
 
 def serve(pool: socket.socket) -> int:
@@ -98,8 +98,8 @@ def _open(frame: wire.Frame) -> Device:
         raise LaunchError("the worker was sent a job before it had a device", cure="report it: perfsvc itself failed")
     if request.visible:
         os.environ[VISIBLE] = request.visible  # the driver looks there when it starts, which it has not yet
-    (instruments,) = frame.blobs
-    return open_device(request.device, instruments)
+    (helper_kernels,) = frame.blobs
+    return open_device(request.device, helper_kernels)
 
 
 def _measured(bench: Bench, frame: wire.Frame) -> Measured:

@@ -5,24 +5,24 @@ Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
 
 import hashlib
 
-from perfsvc.model.bisected import Bisection, Commit, Skipped, Trial
+from perfsvc.model.bisected import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.confirmed import Confirmation
-from perfsvc.model.facts import Change, Checked, CheckVerdict, Facts, Held, Limiter, Occupancy
+from perfsvc.model.facts import CheckedKernel, CheckVerdict, FactChange, Limiter, Occupancy, StaticBaseline, StaticFacts
 from perfsvc.model.findings import (
-    Blame,
+    ChangeKind,
     Direction,
     EventKind,
     Finding,
     FindingEvent,
     FindingState,
-    Moved,
-    Settled,
-    Shift,
+    FindingUpdates,
+    MovedSeries,
+    RootCause,
     Suspect,
 )
 from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
 from perfsvc.model.measured import (
-    BESIDE,
+    AUXILIARY,
     ENERGY,
     MAX_ERROR,
     TIME,
@@ -34,9 +34,9 @@ from perfsvc.model.measured import (
     Status,
 )
 from perfsvc.model.messages import Message
-from perfsvc.model.places import Conditions, DeviceInfo, Environment, Provenance, Roof, Slowdown
-from perfsvc.model.profiled import Explained, Profiled
-from perfsvc.model.profiles import Evidence, Explanation, Profile, Reason, ReasonKind, Rule
+from perfsvc.model.places import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
+from perfsvc.model.profiled import CaseExplanation, ProfileResult
+from perfsvc.model.profiles import Evidence, Explanation, Profile, ProfilerRule, Reason, ReasonKind
 from perfsvc.model.steps import (
     Arg,
     BufferArg,
@@ -51,10 +51,10 @@ from perfsvc.model.steps import (
     Step,
     TensorMapArg,
 )
-from perfsvc.model.timed import Array, Buffer, Case, Error, Kind, Mode, Role, Tolerance, Unit, Value, Work
+from perfsvc.model.timed import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 
 __all__ = [
-    "BESIDE",
+    "AUXILIARY",
     "ENERGY",
     "MAX_ERROR",
     "TIME",
@@ -63,15 +63,16 @@ __all__ = [
     "Array",
     "Batch",
     "Bisection",
-    "Blame",
     "Buffer",
     "BufferArg",
+    "CacheState",
     "Call",
     "Case",
+    "CaseExplanation",
     "Cause",
-    "Change",
+    "ChangeKind",
     "CheckVerdict",
-    "Checked",
+    "CheckedKernel",
     "Commit",
     "Conditions",
     "Confirmation",
@@ -83,13 +84,12 @@ __all__ = [
     "Estimate",
     "EventKind",
     "Evidence",
-    "Explained",
     "Explanation",
-    "Facts",
+    "FactChange",
     "Finding",
     "FindingEvent",
     "FindingState",
-    "Held",
+    "FindingUpdates",
     "HostFinish",
     "HostMetric",
     "Judgement",
@@ -100,25 +100,25 @@ __all__ = [
     "Measurement",
     "Memset",
     "Message",
-    "Mode",
-    "Moved",
+    "MovedSeries",
     "Noise",
     "Occupancy",
+    "Peak",
     "Profile",
-    "Profiled",
+    "ProfileResult",
+    "ProfilerRule",
     "Provenance",
     "Reason",
     "ReasonKind",
     "ReplayRecord",
     "Role",
-    "Roof",
-    "Rule",
+    "RootCause",
     "ScalarArg",
     "Series",
-    "Settled",
-    "Shift",
-    "Skipped",
+    "SkippedCommit",
     "Slowdown",
+    "StaticBaseline",
+    "StaticFacts",
     "Status",
     "Step",
     "Suspect",

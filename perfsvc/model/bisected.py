@@ -6,7 +6,7 @@ from datetime import datetime
 from perfsvc.model.judged import Verdict
 from perfsvc.model.measured import Measurement
 from perfsvc.model.places import DeviceInfo
-from perfsvc.model.timed import Case, Mode
+from perfsvc.model.timed import CacheState, Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedCommit:
     """A commit of which nobody can say whether the case is as in the good one, and why."""
 
     commit: Commit
@@ -104,7 +104,7 @@ class Bisection:
 
     case: Case
     device: DeviceInfo
-    mode: Mode
+    cache: CacheState
     good: Commit
     bad: Commit
     threshold: float
@@ -122,7 +122,7 @@ class Bisection:
     changed: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedCommit, ...] = ()
     wall_s: float = 0.0
 
     @property

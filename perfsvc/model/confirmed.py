@@ -9,7 +9,7 @@ from perfsvc.model.measured import Measurement, Status
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A suspect measured again on its board, the baseline's stored binary and the candidate's in turn.
+    """A suspect measured again on its GPU, the baseline's stored binary and the candidate's in turn.
 
     Attributes:
         suspect: it, as the night saw it.
@@ -21,7 +21,7 @@ class Confirmation:
         verdict: of the candidate against the baseline, both measured now; None where they were not both measured.
         ratio: candidate over baseline, with its confidence interval over all looks together.
         looks: how often the two were compared.
-        drift: the baseline's binary now over its own stored level; None where there is none of this board.
+        drift: the baseline's binary now over its own stored level; None where there is none of this GPU.
         same_code: whether both binaries are the same code; None where one of them is not stored.
         wall_s: how long it took.
         baseline: what each process measured of the baseline's binary; their replicas count through both sides. None
@@ -58,7 +58,7 @@ class Confirmation:
 
     @property
     def cleared(self) -> bool:
-        """Whether the board is, or nothing that stays."""
+        """Whether the GPU is, or nothing that stays."""
         return self.cause.blameless
 
     @property

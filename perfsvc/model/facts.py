@@ -33,7 +33,7 @@ class Occupancy:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StaticFacts:
     """A kernel for one architecture as its binary holds it and its assembler told.
 
     Attributes:
@@ -63,7 +63,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedKernel:
     """A kernel of a case for one architecture; where the case has none to look at, ``kernel`` is empty.
 
     Attributes:
@@ -84,7 +84,7 @@ class Checked:
     kernel: str
     status: Status = Status.OK
     reason: str = ""
-    facts: Facts | None = None
+    facts: StaticFacts | None = None
     occupancy: Occupancy | None = None
     threads: int = 0
     dynamic_shared_bytes: int = 0
@@ -92,16 +92,16 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StaticBaseline:
     """What a kernel is compared with: as it was, by which compiler, and the number of the check that says so."""
 
-    checked: Checked
+    checked: CheckedKernel
     toolkit: str
     check: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactChange:
     """A fact that is another one than before, as numbers; ``better`` is None where nobody can say which one is."""
 
     fact: str
@@ -123,10 +123,10 @@ class CheckVerdict:
         baseline_check: the number of the check that holds the baseline; None outside a database.
     """
 
-    checked: Checked
+    checked: CheckedKernel
     verdict: Verdict
-    baseline: Checked | None = None
-    changes: tuple[Change, ...] = ()
+    baseline: CheckedKernel | None = None
+    changes: tuple[FactChange, ...] = ()
     reason: str = ""
     cause: Cause | None = None
     baseline_check: int | None = None

@@ -8,13 +8,13 @@ from math import inf, log
 from perfsvc.model.judged import Cause, Judgement, Series
 
 
-class Shift(StrEnum):
+class ChangeKind(StrEnum):
     """How a series moved."""
 
-    LOSS = "loss"  # tonight, against its baseline
+    REGRESSION = "regression"  # tonight, against its baseline
     STEP = "step"  # to another level, in its history
     TREND = "trend"  # slowly, in its history
-    MODE = "mode"  # its mix of two levels, in its history
+    MIXTURE = "mixture"  # its mix of two levels, in its history
 
 
 class Direction(StrEnum):
@@ -59,7 +59,7 @@ class Suspect:
     """
 
     judgement: Judgement
-    shift: Shift
+    change: ChangeKind
     direction: Direction
     evidence: str = ""
 
@@ -70,22 +70,22 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class RootCause:
     """Suspects of one run that have one cause, which their judgements name.
 
     Attributes:
-        origin: what that is: the commits, the board, the change of an environment; empty where nobody knows.
+        root_cause: what that is: the commits, the GPU, the change of an environment; empty where nobody knows.
         evidence: how it is known, as a sentence without its full stop.
         suspects: one at least, of any devices and directions.
     """
 
-    origin: str
+    root_cause: str
     evidence: str
     suspects: tuple[Suspect, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedSeries:
     """A series that a finding tells of.
 
     Attributes:
@@ -93,7 +93,7 @@ class Moved:
         baseline_run: the run it was compared with.
         last_run: the newest run that shows the change; of it are ratio and ``candidate_s``.
         recovered_run: the run in which it was back at its old level; None while it is not.
-        shift: how it moved.
+        change: how it moved.
         direction: where to.
     """
 
@@ -106,7 +106,7 @@ class Moved:
     candidate_s: float | None
     last_run: int
     recovered_run: int | None = None
-    shift: Shift = Shift.LOSS
+    change: ChangeKind = ChangeKind.REGRESSION
     direction: Direction = Direction.SLOWER
 
 
@@ -115,7 +115,7 @@ class Finding:
     """One cause that someone should look at, and the series it moved, on one device or several.
 
     Attributes:
-        origin: what the cause is: the commits, the board, the change of an environment; empty where nobody knows.
+        root_cause: what the cause is: the commits, the GPU, the change of an environment; empty where nobody knows.
         first_run: the run that raised it.
         last_run: the newest run that shows it.
         evidence: why it was raised.
@@ -130,7 +130,7 @@ class Finding:
 
     id: int
     cause: Cause
-    origin: str
+    root_cause: str
     first_run: int
     last_run: int
     state: FindingState
@@ -138,7 +138,7 @@ class Finding:
     reason: str
     by: str
     at: datetime
-    moved: tuple[Moved, ...]
+    moved: tuple[MovedSeries, ...]
     owner: str = ""
     ignored_until: datetime | None = None
     why: str = ""
@@ -150,9 +150,9 @@ class Finding:
         return Direction.SLOWER if slower else Direction.FASTER
 
     @property
-    def shifts(self) -> tuple[Shift, ...]:
+    def changes(self) -> tuple[ChangeKind, ...]:
         """How its series moved, each way once."""
-        return tuple(dict.fromkeys(one.shift for one in self.moved))
+        return tuple(dict.fromkeys(one.change for one in self.moved))
 
     @property
     def devices(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class Finding:
         return {one.series.device: one.series.device_model for one in self.moved}
 
     @property
-    def standing(self) -> tuple[Moved, ...]:
+    def standing(self) -> tuple[MovedSeries, ...]:
         """What is not back at its old level, the largest change first."""
         left = [one for one in self.moved if one.recovered_run is None]
         return tuple(sorted(left, key=lambda one: abs(log(one.ratio)) if one.ratio else inf, reverse=True))
@@ -187,7 +187,7 @@ class FindingEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FindingUpdates:
     """What a run changed of findings, by their numbers.
 
     Attributes:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from perfsvc.model.measured import TIME, Status
-from perfsvc.model.timed import Case, Mode
+from perfsvc.model.timed import CacheState, Case
 
 
 class Verdict(StrEnum):
@@ -24,7 +24,7 @@ class Cause(StrEnum):
 
     KERNEL = "kernel"  # its code: confirmed by measuring both binaries again, in turn
     TOOLCHAIN = "toolchain"  # another compiler made other code of an equal source
-    ENVIRONMENT = "environment"  # the board, its driver or its host
+    ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # nothing that stays
     UNCONFIRMED = "unconfirmed"  # nobody measured both sides again, or nobody can
 
@@ -36,13 +36,13 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The history of a case on one device, one metric, one mode; ``case`` bears the variant's present name."""
+    """The history of a case on one device, one metric, one cache state; ``case`` bears the variant's present name."""
 
     case: Case
     device: str  # UUID
     device_model: str
     metric: str = TIME
-    mode: Mode = Mode.COLD
+    cache: CacheState = CacheState.COLD
 
 
 @dataclass(frozen=True, slots=True)

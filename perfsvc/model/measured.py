@@ -6,12 +6,12 @@ from enum import StrEnum
 from typing import Final
 
 from perfsvc.model.places import Conditions
-from perfsvc.model.timed import Case, Mode
+from perfsvc.model.timed import CacheState, Case
 
 TIME: Final = "time"
 """The metric of a case's samples."""
 
-UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "floor_s", "registers"})
+UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "timer_overhead_s", "registers"})
 """Metrics that say why a time is as it is: shown and stored, never judged on their own."""
 
 MAX_ERROR: Final = "max_error"
@@ -20,7 +20,7 @@ MAX_ERROR: Final = "max_error"
 ENERGY: Final = "energy_j"
 """The metric of a sample's energy, in joules, which is measured where somebody asks for it."""
 
-BESIDE: Final = UNJUDGED | {ENERGY, MAX_ERROR}
+AUXILIARY: Final = UNJUDGED | {ENERGY, MAX_ERROR}
 """All metrics that perfsvc has beside a time. Energy and error are judged like it, and told of where they moved."""
 
 
@@ -40,19 +40,19 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples in a row, between two looks at the board.
+    """Samples in a row, between two looks at the GPU.
 
     Attributes:
         samples_s: their times.
-        gated: each was queued behind the gate.
+        blocked: each was queued behind the blocking kernel.
         kept_ahead: the host had always queued a sample before the device began it; None where nobody can tell.
-        busy_s: how long the device worked on them, cache eviction included and waiting at the gate not.
+        busy_s: how long the device worked on them, cache eviction included and waiting behind the blocking kernel not.
         rejected: why they do not count; empty where they do.
-        conditions: of the board meanwhile.
+        conditions: of the GPU meanwhile.
     """
 
     samples_s: tuple[float, ...]
-    gated: bool = False
+    blocked: bool = False
     kept_ahead: bool | None = None
     busy_s: float = 0.0
     rejected: str = ""
@@ -76,7 +76,7 @@ class Measurement:
     device: str  # the device's UUID
     replica: int
     status: Status
-    mode: Mode = Mode.COLD
+    cache: CacheState = CacheState.COLD
     reason: str = ""
     cure: str = ""
     samples_s: tuple[float, ...] = ()

@@ -8,11 +8,11 @@ from typing import Literal
 
 
 class Slowdown(StrEnum):
-    """Why a board lowered its clocks while a batch ran."""
+    """Why a GPU lowered its clocks while a batch ran."""
 
     POWER_CAP = "power cap"  # the load itself reached the power limit: recorded, never rejected
-    THERMAL = "thermal slowdown"  # the driver's, at the board's temperature limit
-    HARDWARE = "hardware slowdown"  # the board's own: too hot, or its power supply asked for it
+    THERMAL = "thermal slowdown"  # the driver's, at the GPU's temperature limit
+    HARDWARE = "hardware slowdown"  # the GPU's own: too hot, or its power supply asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a board was like while a batch ran; None and empty where it cannot say.
+    """What a GPU was like while a batch ran; None and empty where it cannot say.
 
     Attributes:
         sm_clock_hz: the true clock, counted on the device: its cycles over its nanoseconds.
         memory_clock_hz: as the driver says, like all that follows.
         temperature_c: of the GPU.
-        power_w: drawn by the whole board.
+        power_w: drawn by the whole GPU.
         slowdowns: why its clocks were lowered meanwhile, if they were.
         ecc_errors: errors of the memory that could not be corrected, new since the batch before.
         xids: faults that the driver reported, new since the batch before.
-        others: ids of other processes that worked on the board.
+        others: ids of other processes that worked on the GPU.
     """
 
     sm_clock_hz: float | None = None
@@ -76,15 +76,15 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Roof:
-    """What a board's memory was measured to move: bytes read and written by a copy, bytes read by a read alone."""
+class Peak:
+    """What a GPU's memory was measured to move: bytes read and written by a copy, bytes read by a read alone."""
 
     copy_bytes_per_s: float
     read_bytes_per_s: float
 
     @property
     def best_bytes_per_s(self) -> float:
-        """The better of both: the board's own limit."""
+        """The better of both: the GPU's own limit."""
         return max(self.copy_bytes_per_s, self.read_bytes_per_s)
 
 

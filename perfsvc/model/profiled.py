@@ -7,7 +7,7 @@ from perfsvc.model.timed import Case
 
 
 @dataclass(frozen=True, slots=True)
-class Profiled:
+class ProfileResult:
     """A case's stored binary that a profiler was let look at: what it counted, or why it did not.
 
     Attributes:
@@ -40,7 +40,7 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class CaseExplanation:
     """Why a case's binary of one run takes longer than that of another, by the profiles of both.
 
     Attributes:

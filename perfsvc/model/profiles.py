@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ProfilerRule:
     """What a rule of Nsight Compute found wrong with a launch.
 
     Attributes:
@@ -36,7 +36,7 @@ class Profile:
 
     kernel: str
     metrics: Mapping[str, float | None] = field(default_factory=dict)
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ProfilerRule, ...] = ()
     device: str = ""
     chip: str = ""
     ncu_version: str = ""
@@ -85,7 +85,7 @@ class Reason:
     share: float
     detail: str
     evidence: tuple[Evidence, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ProfilerRule, ...] = ()
     follows: ReasonKind | None = None
 
 

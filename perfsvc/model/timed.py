@@ -24,7 +24,7 @@ class Role(StrEnum):
     SCRATCH = "scratch"  # poisoned, never compared
 
 
-class Mode(StrEnum):
+class CacheState(StrEnum):
     """The state of the L2 cache before each sample."""
 
     COLD = "cold"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import log
 
 from perfsvc.errors import ReportError
-from perfsvc.model import Evidence, Explanation, Profile, Reason, Rule
+from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason
 from perfsvc.model import ReasonKind as Kind
 from perfsvc.profile.pair import Pair
 from perfsvc.profile.reasons import REASONS
@@ -99,7 +99,7 @@ def _reason(kind: Kind, pair: Pair) -> Reason | None:
     return Reason(kind, found.share, found.detail, known, _agreeing(RULES.get(kind, frozenset()), pair))
 
 
-def _agreeing(names: frozenset[str], pair: Pair) -> tuple[Rule, ...]:
+def _agreeing(names: frozenset[str], pair: Pair) -> tuple[ProfilerRule, ...]:
     """The slower profile's rules of some names that found more than the faster one's did."""
     known = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
     return tuple(

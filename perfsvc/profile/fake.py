@@ -22,7 +22,7 @@ from perfsvc import codec
 from perfsvc.build import process
 from perfsvc.device import fake
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
-from perfsvc.model import DeviceInfo, Profile, Rule, digest
+from perfsvc.model import DeviceInfo, Profile, ProfilerRule, digest
 from perfsvc.profile.profiler import LIMIT_S
 
 Fault = Literal["permission", "held", "old", "hang", "nothing", "unread"]
@@ -45,7 +45,7 @@ class Script:
 
     version: str = "1.0"
     metrics: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ProfilerRule, ...] = ()
     fault: Fault | None = None
 
 

@@ -96,7 +96,7 @@ class NcuProfiler:
             "--null-stdin",
             *("--nvtx", "--nvtx-include", f"{NVTX_DOMAIN}@{NVTX_PROFILED}/"),
             *("--launch-count", "1"),
-            *("--replay-mode", "kernel"),
+            *("--replay-cache state", "kernel"),
             *("--cache-control", "all"),
             *("--clock-control", "none"),
             *(_OWN_SECTIONS if self._sections == OWN else ("--set", self._sections)),

@@ -103,12 +103,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
     """A number of seven bits a byte, the lowest first, and where it ends."""
-    value = shift = 0
+    value = change = 0
     while True:
-        value |= (message[at] & 0x7F) << shift
+        value |= (message[at] & 0x7F) << change
         if message[at] < 0x80:  # noqa: PLR2004 - the bit that says that another byte follows
             return value, at + 1
-        at, shift = at + 1, shift + 7
+        at, change = at + 1, change + 7
 
 
 def _number(block: dict[int, int | bytes], field: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfsvc.errors import MissingPackageError, ReportError
 from perfsvc.extras import install
-from perfsvc.model import Profile, Rule
+from perfsvc.model import Profile, ProfilerRule
 from perfsvc.profile.metrics import METRICS
 from perfsvc.profile.operations import operations
 from perfsvc.profile.outline import PROFILE_AGAIN, outline
@@ -134,7 +134,7 @@ def _text(action: Any, names: frozenset[str], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _rules(action: Any) -> Iterator[Rule]:
+def _rules(action: Any) -> Iterator[ProfilerRule]:
     """What each rule found, the largest estimate first; a rule that found two things is there twice."""
     found = []
     for result in action.rule_results_as_dicts():
@@ -142,7 +142,7 @@ def _rules(action: Any) -> Iterator[Rule]:
         if message.get("type") in _FOUND and message.get("message"):
             estimate = (result.get("speedup_estimation") or {}).get("speedup")
             speedup = None if estimate is None else min(max(estimate / 100, 0.0), 1.0)
-            found.append(Rule(result["rule_identifier"], _plain(message["message"]), speedup))
+            found.append(ProfilerRule(result["rule_identifier"], _plain(message["message"]), speedup))
     yield from sorted(found, key=lambda rule: -(rule.speedup or 0.0))
 
 

@@ -203,7 +203,7 @@ def traffic(pair: Pair) -> Found | None:
 
 
 def clocks(pair: Pair) -> Found | None:
-    """The board ran slower."""
+    """The GPU ran slower."""
     slower = {"sm_clock_hz": -pair.growth("sm_clock_hz")}
     if (pair.slow.metrics.get("dram_throughput") or 0.0) > HIGH:
         slower["dram_clock_hz"] = -pair.growth("dram_clock_hz")

@@ -38,7 +38,7 @@ def counts(found: Bisection) -> str:
 
 def bisection_json(found: Bisection) -> dict[str, Any]:
     """The answer for ``--format json``: the commits, the proof, and what each process measured."""
-    facts = ("mode", "metric", "threshold", "boundary", "seed", "verdict", "reason", "proven", "changed", "files")
+    facts = ("cache", "metric", "threshold", "boundary", "seed", "verdict", "reason", "proven", "changed", "files")
     costs = ("commits", "builds", "compiled", "codes", "wall_s")
     return {
         "case": found.case.id,

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Case, Checked, CheckVerdict, Status, Verdict
+from perfsvc.model import Case, CheckedKernel, CheckVerdict, Status, Verdict
 from perfsvc.report.check_lines import SHOWN, CheckShown, lines, remarkable, skipped, text_of
 from perfsvc.report.check_table import counts_of, heading, on
 from perfsvc.report.layout import some
@@ -77,7 +77,7 @@ def _verdict_json(one: CheckVerdict) -> dict[str, Any]:
     }
 
 
-def _facts_json(checked: Checked | None) -> dict[str, Any] | None:
+def _facts_json(checked: CheckedKernel | None) -> dict[str, Any] | None:
     if checked is None or checked.facts is None:
         return None
     facts, occupancy = checked.facts, checked.occupancy
@@ -140,12 +140,12 @@ def check_junit(shown: CheckShown) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _testcase(suite: ET.Element, checked: Checked) -> ET.Element:
+def _testcase(suite: ET.Element, checked: CheckedKernel) -> ET.Element:
     name = " ".join(filter(None, [checked.case.id, checked.kernel]))
     return ET.SubElement(suite, "testcase", classname=f"{checked.architecture}.{checked.case.benchmark}", name=name)
 
 
-def _test(suite: ET.Element, checked: Checked, verdict: CheckVerdict | None, shown: CheckShown) -> bool:
+def _test(suite: ET.Element, checked: CheckedKernel, verdict: CheckVerdict | None, shown: CheckShown) -> bool:
     """Adds a kernel with what there is to say of it; returns whether it failed."""
     test = _testcase(suite, checked)
     if verdict is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Case, Cause, Change, Checked, CheckVerdict, Measurement, Occupancy, Status, Verdict
+from perfsvc.model import Case, Cause, CheckedKernel, CheckVerdict, FactChange, Measurement, Occupancy, Status, Verdict
 
 WORDS = {
     "spill_bytes": "spills",
@@ -34,7 +34,7 @@ class CheckShown:
     against: str
     toolkit: str
     disassembler: str
-    checked: Sequence[Checked]
+    checked: Sequence[CheckedKernel]
     verdicts: Sequence[CheckVerdict]
     sources: Mapping[tuple[Case, str], Path] = field(default_factory=dict)
     problems: Sequence[SuiteError] = ()
@@ -93,7 +93,7 @@ def text_of(verdict: CheckVerdict) -> str:
     return "; ".join(filter(None, [", ".join(written), verdict.reason]))
 
 
-def change_text(change: Change) -> str:
+def change_text(change: FactChange) -> str:
     """``registers 32 → 64``."""
     word = WORDS.get(change.fact, change.fact)
     if change.fact == "occupancy":
@@ -114,7 +114,7 @@ def remarkable(shown: CheckShown) -> list[tuple[str, tuple[str, ...], str]]:
     """
     names = names_of(shown.checked)
     told = {_place(one.checked) for one in shown.verdicts if {change.fact for change in one.changes} & LOCAL}
-    found: dict[tuple[str, str], list[Checked]] = {}
+    found: dict[tuple[str, str], list[CheckedKernel]] = {}
     for one in shown.checked:
         if one.facts and (one.facts.spill_bytes or one.facts.stack_bytes) and _place(one) not in told:
             used = {"spills": one.facts.spill_bytes, "stack": one.facts.stack_bytes}
@@ -123,13 +123,13 @@ def remarkable(shown: CheckShown) -> list[tuple[str, tuple[str, ...], str]]:
     return [(what, _of(kernels), text) for (what, text), kernels in found.items()]
 
 
-def _place(checked: Checked) -> tuple[Case, str, str]:
+def _place(checked: CheckedKernel) -> tuple[Case, str, str]:
     return checked.case, checked.architecture, checked.kernel
 
 
-def skipped(checked: Iterable[Checked]) -> list[tuple[str, list[str], tuple[str, ...]]]:
+def skipped(checked: Iterable[CheckedKernel]) -> list[tuple[str, list[str], tuple[str, ...]]]:
     """Why variants were skipped, which, and on which architectures."""
-    found: dict[str, list[Checked]] = {}
+    found: dict[str, list[CheckedKernel]] = {}
     for one in checked:
         if one.status is Status.SKIPPED:
             found.setdefault(one.reason.partition(BUT)[0], []).append(one)
@@ -139,7 +139,7 @@ def skipped(checked: Iterable[Checked]) -> list[tuple[str, list[str], tuple[str,
     ]
 
 
-def names_of(checked: Iterable[Checked]) -> dict[tuple[Case, str], str]:
+def names_of(checked: Iterable[CheckedKernel]) -> dict[tuple[Case, str], str]:
     """What each kernel is called: its variant, with its own name where the variant has several."""
     kernels: dict[str, set[str]] = {}
     every = [(one.case, one.kernel) for one in checked]
@@ -176,5 +176,5 @@ def _labels(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[str]
     return labels
 
 
-def _of(checked: Iterable[Checked]) -> tuple[str, ...]:
+def _of(checked: Iterable[CheckedKernel]) -> tuple[str, ...]:
     return tuple(sorted({one.architecture for one in checked}, key=number_of))

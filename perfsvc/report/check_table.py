@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Checked, CheckVerdict, Facts, Verdict
+from perfsvc.model import CheckedKernel, CheckVerdict, StaticFacts, Verdict
 from perfsvc.report import units
 from perfsvc.report.check_lines import (
     SHOWN,
@@ -101,13 +101,13 @@ def _facts(shown: CheckShown) -> RenderableType:
     return Responsive(*(_facts_table(list(kernels.items()), columns) for columns in LAYOUTS))
 
 
-def _key(checked: Checked, name: str) -> tuple[object, ...]:
+def _key(checked: CheckedKernel, name: str) -> tuple[object, ...]:
     """Equal for the points of a variant that have the same facts."""
     where = name, checked.architecture
     return (*where, checked.facts, checked.occupancy, checked.threads, checked.dynamic_shared_bytes)
 
 
-def _facts_table(kernels: Sequence[tuple[tuple[object, ...], Checked]], columns: Sequence[str]) -> Table:
+def _facts_table(kernels: Sequence[tuple[tuple[object, ...], CheckedKernel]], columns: Sequence[str]) -> Table:
     table = grid()
     table.add_column("variant", overflow="fold", min_width=16)
     table.add_column("", no_wrap=True)
@@ -123,7 +123,7 @@ def _facts_table(kernels: Sequence[tuple[tuple[object, ...], Checked]], columns:
     return table
 
 
-def _written(checked: Checked, facts: Facts, column: str) -> str:
+def _written(checked: CheckedKernel, facts: StaticFacts, column: str) -> str:
     occupancy = checked.occupancy
     number = None if facts.instructions is None else sum(counted for _, counted in facts.instructions)
     cells = {

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from perfsvc.model import TIME, Confirmation, Verdict
 from perfsvc.report import units
-from perfsvc.report.layout import VERDICT_STYLES, grid, known, mode_words
+from perfsvc.report.layout import VERDICT_STYLES, cache_words, grid, known
 from perfsvc.report.plain import plain
 from perfsvc.report.turns import interval_text, turn_json
 
@@ -33,8 +33,8 @@ DECIDED = (
 
 def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType:
     """A line a suspect, how each decision is known, and how many were confirmed and cleared."""
-    modes = mode_words(map(_key, confirmations))
-    names = [" ".join(filter(None, (_key(one)[1], modes[_key(one)], _metric(one)))) for one in confirmations]
+    caches = cache_words(map(_key, confirmations))
+    names = [" ".join(filter(None, (_key(one)[1], caches[_key(one)], _metric(one)))) for one in confirmations]
     several = len({one.suspect.series.device for one in confirmations}) > 1
     table = grid()
     table.add_column("cause", no_wrap=True)
@@ -73,12 +73,12 @@ def counts(confirmations: Sequence[Confirmation]) -> str:
 def confirmation_json(one: Confirmation) -> dict[str, Any]:
     """A suspect for ``--format json``: what its run said, what came of it, and what each process measured."""
     judged = plain(one.suspect.judgement)
-    series = ("case", "benchmark", "variant", "point", "device", "device_model", "metric", "mode")
+    series = ("case", "benchmark", "variant", "point", "device", "device_model", "metric", "cache")
     return {
         **{name: judged[name] for name in (*series, "baseline_run", "candidate_run")},
         "judged": judged["verdict"],
         "judged_ratio": judged["ratio"],
-        "shift": plain(one.suspect.shift),
+        "change": plain(one.suspect.change),
         "direction": plain(one.suspect.direction),
         **{name: plain(getattr(one, name)) for name in DECIDED},
         "baseline": [turn_json(turn, one.suspect.series.metric) for turn in one.baseline],
@@ -88,7 +88,7 @@ def confirmation_json(one: Confirmation) -> dict[str, Any]:
 
 def _key(one: Confirmation) -> tuple[str, str, Any]:
     series = one.suspect.series
-    return series.device, series.case.id, series.mode
+    return series.device, series.case.id, series.cache
 
 
 def _metric(one: Confirmation) -> str:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Evidence, Explanation, Profile, Reason, Rule
+from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason
 from perfsvc.report import units
 from perfsvc.report.layout import DASH, grid
 from perfsvc.report.plain import plain
@@ -72,7 +72,7 @@ def evidence_of(found: Explanation) -> list[Evidence]:
     return list({each.metric: each for each in every}.values())
 
 
-def rules_of(found: Explanation) -> list[Rule]:
+def rules_of(found: Explanation) -> list[ProfilerRule]:
     """The rules that say the same as a reason that stands for itself, each once."""
     return list(dict.fromkeys(rule for each in found.reasons if each.follows is None for rule in each.rules))
 
@@ -128,6 +128,6 @@ def _change(each: Evidence) -> str:
     return units.percent(ratio) if ratio > 1 / LEAST_FACTOR else f"÷ {1 / ratio:.3g}"
 
 
-def _rule(rule: Rule) -> Text:
+def _rule(rule: ProfilerRule) -> Text:
     estimate = f" (up to {units.share(rule.speedup)})" if rule.speedup else ""
     return Text.assemble((f"{rule.name}{estimate}", "bold"), f": {rule.message}")

@@ -7,9 +7,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import TIME, Finding, FindingEvent, FindingState, Moved
+from perfsvc.model import TIME, Finding, FindingEvent, FindingState, MovedSeries
 from perfsvc.report import units
-from perfsvc.report.layout import Responsive, grid, known, mode_words, moment
+from perfsvc.report.layout import Responsive, cache_words, grid, known, moment
 
 SHOWN = 10
 """How many series of a finding the list shows: those that moved furthest and are not back, if there are any."""
@@ -39,7 +39,7 @@ def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> Renderabl
 def _heading(finding: Finding) -> RenderableType:
     first, last = finding.first_run, finding.last_run
     runs = f"run {first}" if first == last else f"runs {first} to {last}"
-    how = " and ".join(finding.shifts)
+    how = " and ".join(finding.changes)
     facts = f"  {finding.cause}, {how}, {finding.direction}, {runs}"
     heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), facts)
     return Group(heading, *(Padding(line, (0, 0, 0, 2), expand=False) for line in _lines(finding)))
@@ -47,8 +47,8 @@ def _heading(finding: Finding) -> RenderableType:
 
 def _lines(finding: Finding) -> Iterator[Text]:
     """What is to be said of a finding: its origin, where it shows, why, who looks after it, its state."""
-    if finding.origin and finding.origin not in {f"board {device}" for device in finding.devices}:
-        yield Text(finding.origin)
+    if finding.root_cause and finding.root_cause not in {f"GPU {device}" for device in finding.devices}:
+        yield Text(finding.root_cause)
     for device, model in finding.devices.items():
         yield Text(f"on {model}  {device}", "dim")
     if finding.evidence:
@@ -69,19 +69,19 @@ def _state(finding: Finding) -> str:
     return f"{finding.state}{until}{who} at {moment(finding.at)}{why}"
 
 
-def _series(finding: Finding, shown: Sequence[Moved]) -> RenderableType:
-    modes = mode_words((one.series.device, one.series.case.id, one.series.mode) for one in finding.moved)
-    names = [_name(one, modes[one.series.device, one.series.case.id, one.series.mode]) for one in shown]
+def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
+    caches = cache_words((one.series.device, one.series.case.id, one.series.cache) for one in finding.moved)
+    names = [_name(one, caches[one.series.device, one.series.case.id, one.series.cache]) for one in shown]
     several = len(finding.devices) > 1
     return Responsive(*(_layout(shown, names, columns, device=several) for columns in LAYOUTS))
 
 
-def _name(moved: Moved, mode: str) -> str:
+def _name(moved: MovedSeries, cache: str) -> str:
     metric = "" if moved.series.metric == TIME else moved.series.metric
-    return " ".join(filter(None, [moved.series.case.id, mode, metric]))
+    return " ".join(filter(None, [moved.series.case.id, cache, metric]))
 
 
-def _layout(shown: Sequence[Moved], names: Sequence[str], columns: Sequence[str], *, device: bool) -> Table:
+def _layout(shown: Sequence[MovedSeries], names: Sequence[str], columns: Sequence[str], *, device: bool) -> Table:
     table = grid()
     table.add_column("case", overflow="fold", min_width=16)
     for column in columns:
@@ -98,7 +98,7 @@ def _layout(shown: Sequence[Moved], names: Sequence[str], columns: Sequence[str]
     return table
 
 
-def _written(moved: Moved, column: str) -> str:
+def _written(moved: MovedSeries, column: str) -> str:
     match column:
         case "change":
             return known(moved.ratio, units.percent)
@@ -110,7 +110,7 @@ def _written(moved: Moved, column: str) -> str:
             return _interval(moved)
 
 
-def _interval(moved: Moved) -> str:
+def _interval(moved: MovedSeries) -> str:
     if moved.low is None or moved.high is None:
         return ""
     return f"{units.percent(moved.low)} to {units.percent(moved.high)}"

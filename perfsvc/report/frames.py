@@ -26,18 +26,18 @@ TIMESTAMPS = ("started_at", "measured_at")
 FLOATS = (
     *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
     *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
-    *("noise_within", "noise_between", "copy_bytes_per_s", "read_bytes_per_s", "roof_share"),
+    *("noise_within", "noise_between", "copy_bytes_per_s", "read_bytes_per_s", "peak_share"),
     *("ratio", "ratio_low", "ratio_high"),
 )
 NESTED = ("axes", "metrics")
-KEYS = ("run", "case", "device", "mode")
+KEYS = ("run", "case", "device", "cache")
 """What makes a row of the summary."""
 
-LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "roof_share")
+LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "peak_share")
 """What the summary takes the geometric mean of, beside the named metrics."""
 METRIC = "metric_"
-OF_A_LADDER = ("run", "device", "mode", "benchmark", "version", "point")
-"""What a case has in common with its anchor, and with every other rung."""
+OF_A_LADDER = ("run", "device", "cache", "benchmark", "version", "point")
+"""What a case has in common with its reference variant, and with every other variant."""
 
 
 def _each_once(separator: str) -> "Callable[[pd.Series[str]], str]":
@@ -55,7 +55,7 @@ OVER_REPLICAS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """How the summary sees many replicas as one otherwise; what differs between replicas beside that is left out."""
-LEFT_OUT = ("replica", "wall_s", "measured_at", "reason", "status")
+OVER_BUDGET = ("replica", "wall_s", "measured_at", "reason", "status")
 CONFIDENCE = 0.95
 """The coverage of the summary's intervals."""
 
@@ -65,7 +65,7 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
 
     Times are seconds, sizes bytes, timestamps UTC. Each axis of the cases gets a column of its name (``axis_<name>``
     where a column has that name already), each named metric a column ``metric_<name>``; both are empty where a case
-    does not have them. Where some case has an anchor, ``anchor`` names it, and ``anchor_share`` is the anchor's median
+    does not have them. Where some case has an reference variant, ``relative_to`` names it, and ``relative_speed`` is the reference variant's median
     over the case's own, in the same replica.
 
     Args:
@@ -77,7 +77,7 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
         table[name] = pd.to_datetime(table[name], utc=True)
     for name in set(FLOATS) & set(table):
         table[name] = table[name].astype("float64")
-    for name in {"rung", "baseline_run"} & set(table):
+    for name in {"variant_index", "baseline_run"} & set(table):
         table[name] = table[name].astype("Int64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
     points = {
@@ -87,28 +87,28 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     for name, values in _spread_out(columns.get("metrics", ())).items():
         table[f"{METRIC}{name}"] = pd.Series(values, dtype="float64")
     table = _in_reading_order(table, list(points))
-    return _held_against_anchors(table, (*OF_A_LADDER, "replica"))
+    return _with_relative_speed(table, (*OF_A_LADDER, "replica"))
 
 
 def _in_reading_order(table: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
     """Measured in random order; read with the variants of a point one below the other."""
-    order = ["run", "device", "benchmark", *axes, "rung", "variant", "mode", "replica"]
-    known = [name for name in order if name in table or name != "rung"]
+    order = ["run", "device", "benchmark", *axes, "variant_index", "variant", "cache", "replica"]
+    known = [name for name in order if name in table or name != "variant_index"]
     return table.sort_values(known, kind="stable", ignore_index=True) if set(known) <= set(table) else table
 
 
-def _held_against_anchors(table: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
-    """The table with ``anchor_share``: the median of each case's anchor over its own; without, where it names none.
+def _with_relative_speed(table: pd.DataFrame, place: Sequence[str]) -> pd.DataFrame:
+    """The table with ``relative_speed``: the median of each case's reference variant over its own; without, where it names none.
 
     Args:
         table: rows with medians.
-        place: the columns that a case and its anchor have in common.
+        place: the columns that a case and its reference variant have in common.
     """
-    if "anchor" not in table or not (table["anchor"] != "").any():
-        return table.drop(columns=["anchor", "anchor_share"], errors="ignore")
+    if "relative_to" not in table or not (table["relative_to"] != "").any():
+        return table.drop(columns=["relative_to", "relative_speed"], errors="ignore")
     medians = table.groupby([*place, "variant"])["median_s"].first()
-    anchors = medians.reindex(pd.MultiIndex.from_frame(table[[*place, "anchor"]]))
-    return table.assign(anchor_share=anchors.to_numpy() / table["median_s"])
+    references = medians.reindex(pd.MultiIndex.from_frame(table[[*place, "relative_to"]]))
+    return table.assign(relative_speed=references.to_numpy() / table["median_s"])
 
 
 def parse_point(text: str) -> dict[str, Value]:
@@ -117,7 +117,7 @@ def parse_point(text: str) -> dict[str, Value]:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """One row a case, device and mode in each run, over its replicas.
+    """One row a case, device and cache state in each run, over its replicas.
 
     The times are levels, as verdicts compare them: ``median_s`` is the geometric mean of the replicas' medians,
     ``low_s`` and ``high_s`` its interval (docs/statistics.md), and named metrics likewise. A case of which any replica
@@ -139,7 +139,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         _reason=table["reason"].where((severity == worst) & (severity > 0)),
     )
     groups = prepared.groupby(keys, sort=False, dropna=False)
-    plain_columns = [name for name in table if name not in {*keys, *LEFT_OUT}]
+    plain_columns = [name for name in table if name not in {*keys, *OVER_BUDGET}]
     result = groups.agg({name: OVER_REPLICAS.get(str(name), "first") for name in plain_columns})
     for name in levels:
         result[name] = _center(prepared[name], by)
@@ -148,7 +148,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     result["between_cv"] = groups["median_s"].std() / groups["median_s"].mean()
     result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})
     result["reason"] = groups["_reason"].first().fillna("")
-    return _held_against_anchors(result.reset_index(), OF_A_LADDER)
+    return _with_relative_speed(result.reset_index(), OF_A_LADDER)
 
 
 def details(record: Mapping[Any, Any]) -> RunDetails:

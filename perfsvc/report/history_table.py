@@ -7,25 +7,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Mode
+from perfsvc.model import CacheState
 from perfsvc.report import units
 from perfsvc.report.facts import facts
-from perfsvc.report.layout import DASH, commit_text, grid, known, mark, mode_words, moment, spread
+from perfsvc.report.layout import DASH, cache_words, commit_text, grid, known, mark, moment, spread
 from perfsvc.report.rows import HistoryRow
 from perfsvc.report.sparkline import sparkline
 
 
 def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
-    """A case's history, oldest first, device by device and mode by mode, each with a sparkline of its medians."""
-    modes = mode_words((row.device, case, row.mode) for row in rows)
-    series: dict[tuple[str, Mode], list[HistoryRow]] = {}
+    """A case's history, oldest first, device by device and cache state by cache state, each with a sparkline of its medians."""
+    caches = cache_words((row.device, case, row.cache) for row in rows)
+    series: dict[tuple[str, CacheState], list[HistoryRow]] = {}
     for row in rows:
-        series.setdefault((row.device, row.mode), []).append(row)
+        series.setdefault((row.device, row.cache), []).append(row)
     return Group(
         *(
             part
-            for (device, mode), history in series.items()
-            for part in _history(f"{case} {modes[device, case, mode]}".rstrip(), history)
+            for (device, cache), history in series.items()
+            for part in _history(f"{case} {caches[device, case, cache]}".rstrip(), history)
         )
     )
 

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import CheckVerdict, Judgement, Mode, Status, Verdict
+from perfsvc.model import CacheState, CheckVerdict, Judgement, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.rows import Key
 
@@ -110,13 +110,13 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
 
 
-def mode_words(keys: Iterable[Key]) -> dict[Key, str]:
-    """What is said of each case's mode: nothing of cold, the usual one, unless the case is there in both."""
-    modes: dict[tuple[str, str], set[Mode]] = defaultdict(set)
+def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
+    """What is said of each case's cache state: nothing of cold, the usual one, unless the case is there in both."""
+    caches: dict[tuple[str, str], set[CacheState]] = defaultdict(set)
     every = tuple(keys)
-    for device, case, mode in every:
-        modes[device, case].add(mode)
-    return {key: "" if modes[key[:2]] == {Mode.COLD} else key[2].value for key in every}
+    for device, case, cache in every:
+        caches[device, case].add(cache)
+    return {key: "" if caches[key[:2]] == {CacheState.COLD} else key[2].value for key in every}
 
 
 def moment(when: datetime) -> str:

@@ -9,21 +9,21 @@ from rich.text import Text
 
 from perfsvc.model import TIME, DeviceInfo, Status
 from perfsvc.report import units
-from perfsvc.report.layout import DASH, commit_text, grid, mode_words, moment
+from perfsvc.report.layout import DASH, cache_words, commit_text, grid, moment
 from perfsvc.report.rows import CheckRow, PinLike, RunLike
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
 
 
 def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """The cases of a suite, from objects with ``case``, ``kind``, ``modes`` and ``requires``."""
+    """The cases of a suite, from objects with ``case``, ``kind``, ``caches`` and ``requires``."""
     table = grid()
     table.add_column("case", overflow="fold")
     table.add_column("kind")
-    table.add_column("modes")
+    table.add_column("caches")
     table.add_column("requires", overflow="fold")
     for row in rows:
-        words = (str(row["kind"]), ", ".join(row["modes"]), ", ".join(row["requires"]))
+        words = (str(row["kind"]), ", ".join(row["caches"]), ", ".join(row["requires"]))
         table.add_row(Text(row["case"]), *map(Text, words))
     return Group(table, Text(), Text(units.count(len(rows), "case")))
 
@@ -76,12 +76,12 @@ def runs_table(runs: Sequence[RunLike]) -> RenderableType:
     table.add_column("measurements")
     table.add_column("devices", justify="right")
     for run in runs:
-        origin = run.provenance
+        root_cause = run.provenance
         table.add_row(
             str(run.id),
-            moment(origin.started),
-            Text(origin.label or DASH),
-            Text(commit_text(origin.commit, dirty=origin.dirty)),
+            moment(root_cause.started),
+            Text(root_cause.label or DASH),
+            Text(commit_text(root_cause.commit, dirty=root_cause.dirty)),
             Text(str(run.state)),
             str(run.cases),
             Text(", ".join(f"{run.counts[status]} {status.value}" for status in Status if run.counts.get(status))),
@@ -99,10 +99,10 @@ def pins_table(pins: Sequence[PinLike]) -> RenderableType:
     table.add_column("pinned (UTC)", no_wrap=True)
     table.add_column("by", overflow="fold")
     table.add_column("comment")
-    modes = mode_words((pin.series.device, pin.series.case.id, pin.series.mode) for pin in pins)
+    caches = cache_words((pin.series.device, pin.series.case.id, pin.series.cache) for pin in pins)
     for pin in pins:
         of = pin.series
-        words = [of.case.id, modes[of.device, of.case.id, of.mode], "" if of.metric == TIME else of.metric]
+        words = [of.case.id, caches[of.device, of.case.id, of.cache], "" if of.metric == TIME else of.metric]
         name = " ".join(filter(None, words))
         device = Text(pin.series.device)
         table.add_row(Text(name), device, str(pin.run), moment(pin.set_at), Text(pin.set_by), Text(pin.comment))

@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perfsvc.model import BESIDE, Mode, Status, Verdict
+from perfsvc.model import AUXILIARY, CacheState, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.facts import facts, metric
 from perfsvc.report.frames import details
-from perfsvc.report.layout import known, mode_words, spread
+from perfsvc.report.layout import cache_words, known, spread
 from perfsvc.resources import folder
 
 MOVED = (Verdict.REGRESSION.value, Verdict.IMPROVEMENT.value)
@@ -21,7 +21,7 @@ class Line:
     """A case as the page shows it.
 
     ``verdict`` is empty where nothing was judged, ``change`` where nothing moved. ``share`` is its median over the
-    slowest median at its point, from 0 to 1; ``anchored`` whether it has an anchor, and ``anchor`` the share of that;
+    slowest median at its point, from 0 to 1; ``anchored`` whether it has an reference variant, and ``relative_to`` the share of that;
     ``metrics`` are those that it returned itself, ``facts`` what else is known.
     """
 
@@ -32,9 +32,9 @@ class Line:
     median: str
     spread: str
     bandwidth: str
-    roof: str
-    anchored: bool
-    anchor: str
+    peak: str
+    has_relative: bool
+    relative_to: str
     error: str
     share: float
     verdict: str
@@ -56,7 +56,7 @@ class Part:
     device_kind: str
     driver: str
     toolkit: str
-    roof: str
+    peak: str
     benchmarks: dict[str, list[Line]]
 
     @property
@@ -83,14 +83,14 @@ def page(summary: pd.DataFrame) -> str:
 
 
 def _part(rows: pd.DataFrame) -> Part:
-    slowest = rows.groupby(["benchmark", "point", "mode"])["median_s"].transform("max")
+    slowest = rows.groupby(["benchmark", "point", "cache"])["median_s"].transform("max")
     records = rows.assign(share=rows["median_s"] / slowest).to_dict("records")
     first = records[0]
-    modes = mode_words((one["device"], one["case"], Mode(one["mode"])) for one in records)
+    caches = cache_words((one["device"], one["case"], CacheState(one["cache"])) for one in records)
     benchmarks: dict[str, list[Line]] = {}
     for record in records:
         benchmarks.setdefault(record["benchmark"], []).append(
-            _line(record, modes[record["device"], record["case"], record["mode"]])
+            _line(record, caches[record["device"], record["case"], record["cache"]])
         )
     return Part(
         run=first["run"],
@@ -102,34 +102,34 @@ def _part(rows: pd.DataFrame) -> Part:
         device_kind=first["device_kind"],
         driver=first["driver"],
         toolkit=first["toolkit"],
-        roof=_roof(first),
+        peak=_peak(first),
         benchmarks=benchmarks,
     )
 
 
-def _roof(record: dict[Any, Any]) -> str:
+def _peak(record: dict[Any, Any]) -> str:
     copied, read = record["copy_bytes_per_s"], record["read_bytes_per_s"]
     return "" if pd.isna(copied) else f"copies {units.rate(copied)}, reads {units.rate(read)}"
 
 
-def _line(record: dict[Any, Any], mode: str) -> Line:
+def _line(record: dict[Any, Any], cache: str) -> Line:
     of = details(record)
-    own = {name: value for name, value in of.metrics.items() if name not in BESIDE}
-    explaining = {name: value for name, value in of.metrics.items() if name in BESIDE}
-    beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, roof_share=None, anchor_share=None)
+    own = {name: value for name, value in of.metrics.items() if name not in AUXILIARY}
+    explaining = {name: value for name, value in of.metrics.items() if name in AUXILIARY}
+    beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None)
     known_values = {name: None if pd.isna(value) else value for name, value in record.items()}
     median_s, low_s, high_s = (known_values[name] for name in ("median_s", "low_s", "high_s"))
     return Line(
-        variant=f"{record['variant']} {mode}".rstrip(),
+        variant=f"{record['variant']} {cache}".rstrip(),
         point=record["point"],
         status=record["status"],
         reason=record["reason"],
         median=known(median_s, units.seconds),
         spread=spread(median_s, low_s, high_s),
         bandwidth=known(known_values["bandwidth_bytes_per_s"], units.rate),
-        roof=known(of.roof_share, units.share) if of.roof_share else "",
-        anchored=bool(record.get("anchor")),
-        anchor=units.share(of.anchor_share) if of.anchor_share else "",
+        peak=known(of.peak_share, units.share) if of.peak_share else "",
+        has_relative=bool(record.get("relative_to")),
+        relative_to=units.share(of.relative_speed) if of.relative_speed else "",
         error=known(known_values["max_error"], units.error),
         share=known_values["share"] or 0.0,
         verdict=known_values.get("verdict") or "",

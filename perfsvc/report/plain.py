@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from perfsvc.model import Case, Explained, Finding, FindingEvent, Judgement, Profiled
+from perfsvc.model import Case, CaseExplanation, Finding, FindingEvent, Judgement, ProfileResult
 from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, Shown
 
 
@@ -31,14 +31,14 @@ def plain(value: Any) -> Any:
 
 
 def run_json(shown: Shown) -> dict[str, Any]:
-    """A run for ``--format json``: its number, an object a case, mode and device, and all that is to be known of it."""
+    """A run for ``--format json``: its number, an object a case, cache state and device, and all that is to be known of it."""
     return {
         "run": shown.run,
         "results": [plain(row) for row in shown.rows],
-        "roofs": [{"device": device, **plain(roof)} for device, roof in shown.roofs.items()],
-        "left_out": [
-            {**_case(one.case), "device": one.device, "mode": plain(one.mode), "reason": one.reason}
-            for one in shown.left_out
+        "peaks": [{"device": device, **plain(peak)} for device, peak in shown.peaks.items()],
+        "over_budget": [
+            {**_case(one.case), "device": one.device, "cache": plain(one.cache), "reason": one.reason}
+            for one in shown.over_budget
         ],
         "doubts": [plain(doubt) for doubt in shown.doubts],
         "problems": [
@@ -98,7 +98,7 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _of_case(row: Doubt | Profiled | Explained) -> dict[str, Any]:
+def _of_case(row: Doubt | ProfileResult | CaseExplanation) -> dict[str, Any]:
     return {**_case(row.case), **{name: value for name, value in _fields(row).items() if name != "case"}}
 
 
@@ -109,7 +109,7 @@ def _judgement(judged: Judgement) -> dict[str, Any]:
         "device": series.device,
         "device_model": series.device_model,
         "metric": series.metric,
-        "mode": plain(series.mode),
+        "cache": plain(series.cache),
         **{name: value for name, value in _fields(judged).items() if name != "series"},
     }
 
@@ -120,7 +120,7 @@ def finding_json(finding: Finding, events: Sequence[FindingEvent]) -> dict[str, 
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    told = {"direction": finding.direction, "shifts": finding.shifts, "devices": finding.devices}
+    told = {"direction": finding.direction, "changes": finding.changes, "devices": finding.devices}
     return {**_fields(finding), **plain(told)}
 
 
@@ -129,8 +129,8 @@ OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     MetricRow: _result,
     Judgement: _judgement,
     Doubt: _of_case,
-    Profiled: _of_case,
-    Explained: _of_case,
+    ProfileResult: _of_case,
+    CaseExplanation: _of_case,
     Finding: _finding,
 }
 """How the rows that nest others are made flat."""

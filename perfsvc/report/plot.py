@@ -1,4 +1,4 @@
-"""Ladders as a picture: a panel for each, horizontal bars in the order of its rungs, the numbers beside them.
+"""Ladders as a picture: a panel for each, horizontal bars in the order of its variants, the numbers beside them.
 
 The same ladders give the same file, byte for byte: the layout is worked out from the font that Matplotlib brings, and
 nothing in the file says when it was drawn.
@@ -14,7 +14,7 @@ from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.extras import install
 from perfsvc.model import Status
 from perfsvc.report import units
-from perfsvc.report.ladders import Ladder, Rung
+from perfsvc.report.ladders import Ladder, VariantRate
 from perfsvc.report.layout import known
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ METADATA: dict[str, dict[str, Any]] = {
 """What each kind of file says of itself, by the ending of its name."""
 
 BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#B3402A"
-"""Of a rung, of the anchor, of what went wrong. Okabe's and Ito's blue and orange: the colour-blind tell them apart."""
+"""Of a variant, of the reference variant, of what went wrong. Okabe's and Ito's blue and orange: the colour-blind tell them apart."""
 INK, FAINT, GRID = "#1b1f24", "#6a737d", "#e1e4e8"
 INK_OF = {Status.OK: INK, Status.SKIPPED: FAINT}
 
@@ -63,7 +63,7 @@ def write(ladders: Sequence[Ladder], title: str, subtitle: str, destination: Pat
 
     Args:
         ladders: at least one.
-        title: the board.
+        title: the GPU.
         subtitle: the run.
         destination: an SVG, PNG or PDF file, by its ending.
 
@@ -114,11 +114,13 @@ def _drawn(ladders: Sequence[Ladder], title: str, subtitle: str) -> "Figure":
     from matplotlib.figure import Figure
 
     columns = max(len(_columns(ladder)) for ladder in ladders)
-    names = {rung.variant for ladder in ladders for rung in ladder.rungs} | {f"T{ladder.unit}" for ladder in ladders}
+    names = {variant_index.variant for ladder in ladders for variant_index in ladder.variants} | {
+        f"T{ladder.unit}" for ladder in ladders
+    }
     left = 1.5 * MARGIN + max(_width(name, FONT) for name in names)
     wide = [left + BARS + COLUMN * columns, MARGIN + _width(title, TITLE), MARGIN + _width(subtitle, SMALL)]
     width = max(wide) + MARGIN
-    height = TITLES + sum(HEADINGS + ROW * len(ladder.rungs) + TICKS for ladder in ladders) + MARGIN / 2
+    height = TITLES + sum(HEADINGS + ROW * len(ladder.variants) + TICKS for ladder in ladders) + MARGIN / 2
     figure = Figure(figsize=(width, height), facecolor="white")
     for text, below, size, weight, colour in (
         (title, 0.38, TITLE, "bold", INK),
@@ -127,7 +129,7 @@ def _drawn(ladders: Sequence[Ladder], title: str, subtitle: str) -> "Figure":
         figure.text(MARGIN / width, 1 - below / height, text, size=size, weight=weight, color=colour, parse_math=False)
     top = height - TITLES
     for ladder in ladders:
-        rows = ROW * len(ladder.rungs)
+        rows = ROW * len(ladder.variants)
         bottom = top - HEADINGS - rows
         axes = figure.add_axes((left / width, bottom / height, BARS / width, rows / height))
         _draw_bars(axes, ladder)
@@ -140,11 +142,17 @@ def _drawn(ladders: Sequence[Ladder], title: str, subtitle: str) -> "Figure":
 
 
 def _draw_bars(axes: "Axes", ladder: Ladder) -> None:
-    places = range(len(ladder.rungs))
-    colours = [ORANGE if rung.variant == ladder.anchor else BLUE for rung in ladder.rungs]
-    axes.barh(places, [rung.rate or 0.0 for rung in ladder.rungs], height=BREADTH, color=colours, zorder=2)
-    axes.set_yticks(places, [rung.variant for rung in ladder.rungs], parse_math=False)
-    axes.set_ylim(len(ladder.rungs) - 0.5, -0.5)
+    places = range(len(ladder.variants))
+    colours = [ORANGE if variant_index.variant == ladder.relative_to else BLUE for variant_index in ladder.variants]
+    axes.barh(
+        places,
+        [variant_index.rate or 0.0 for variant_index in ladder.variants],
+        height=BREADTH,
+        color=colours,
+        zorder=2,
+    )
+    axes.set_yticks(places, [variant_index.variant for variant_index in ladder.variants], parse_math=False)
+    axes.set_ylim(len(ladder.variants) - 0.5, -0.5)
     axes.set_xlim(0, ROOM * ladder.top)
     axes.tick_params(length=0, labelsize=FONT, labelcolor=INK)
     axes.spines[:].set_visible(False)
@@ -176,13 +184,15 @@ def _draw_ticks(axes: "Axes", ladder: Ladder) -> None:
 
 
 def _draw_lines(axes: "Axes", ladder: Ladder) -> None:
-    """The anchor and the roof, each as a line through all bars, and what they are above them."""
+    """The reference variant and the measured peak, each as a line through all bars, and what they are above them."""
     lines = []
-    if ladder.anchor_rate:
-        lines.append(axes.axvline(ladder.anchor_rate, color=ORANGE, linewidth=1.4, zorder=3, label=ladder.anchor))
-    if ladder.roof:
-        label = f"roof, {units.rate(ladder.roof)}"
-        lines.append(axes.axvline(ladder.roof, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
+    if ladder.relative_rate:
+        lines.append(
+            axes.axvline(ladder.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=ladder.relative_to)
+        )
+    if ladder.peak:
+        label = f"measured peak, {units.rate(ladder.peak)}"
+        lines.append(axes.axvline(ladder.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
     if lines:
         axes.legend(
             handles=lines,
@@ -201,7 +211,7 @@ def _draw_lines(axes: "Axes", ladder: Ladder) -> None:
 def _draw_heading(axes: "Axes", ladder: Ladder, indent: float) -> None:
     """The benchmark and the point above its bars, as far to the left as the title."""
     after = _width(ladder.benchmark, HEADING, "bold") * POINTS + HEADING - indent * POINTS
-    point = f"{ladder.point.replace(',', ', ')} {ladder.mode}".strip()
+    point = f"{ladder.point.replace(',', ', ')} {ladder.cache}".strip()
     _above(axes, 0, ladder.benchmark, size=HEADING, weight="bold", start=-indent * POINTS)
     _above(axes, 0, point, size=FONT, color=FAINT, start=after)
 
@@ -211,14 +221,14 @@ def _draw_numbers(axes: "Axes", ladder: Ladder) -> None:
     for number, (name, cells) in enumerate(_columns(ladder).items(), 1):
         right = 1 + number * COLUMN / BARS
         _above(axes, right, name, size=SMALL, color=FAINT, ha="right")
-        for place, (cell, rung) in enumerate(zip(cells, ladder.rungs, strict=True)):
+        for place, (cell, variant_index) in enumerate(zip(cells, ladder.variants, strict=True)):
             axes.text(
                 right,
                 place,
                 cell,
                 transform=axes.get_yaxis_transform(),
                 size=FONT,
-                color=INK_OF.get(rung.status, RED),
+                color=INK_OF.get(variant_index.status, RED),
                 ha="right",
                 va="center_baseline",
             )
@@ -232,13 +242,13 @@ def _above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **look: An
 
 
 def _columns(ladder: Ladder) -> dict[str, list[str]]:
-    """The numbers beside a ladder by what is said above them: its rates, and the shares that any rung has."""
+    """The numbers beside a ladder by what is said above them: its rates, and the shares that any variant has."""
     shares = {
-        "of roof": [rung.of_roof for rung in ladder.rungs],
-        "of anchor": [rung.of_anchor for rung in ladder.rungs],
+        "of peak": [variant_index.of_peak for variant_index in ladder.variants],
+        "of reference": [variant_index.relative_speed for variant_index in ladder.variants],
     }
     return {
-        "": [_rate(rung, ladder) for rung in ladder.rungs],
+        "": [_rate(variant_index, ladder) for variant_index in ladder.variants],
         **{
             name: ["" if share is None else units.share(share) for share in of_rungs]
             for name, of_rungs in shares.items()
@@ -247,11 +257,11 @@ def _columns(ladder: Ladder) -> dict[str, list[str]]:
     }
 
 
-def _rate(rung: Rung, ladder: Ladder) -> str:
-    """What a rung reaches, or how it ended."""
-    if rung.status is not Status.OK:
-        return rung.status.value
-    return known(rung.rate, units.rate if ladder.unit == "B/s" else units.flop_rate)
+def _rate(variant_index: VariantRate, ladder: Ladder) -> str:
+    """What a variant reaches, or how it ended."""
+    if variant_index.status is not Status.OK:
+        return variant_index.status.value
+    return known(variant_index.rate, units.rate if ladder.unit == "B/s" else units.flop_rate)
 
 
 def _width(text: str, size: float, weight: str = "normal") -> float:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import Explained, Profiled
+from perfsvc.model import CaseExplanation, ProfileResult
 from perfsvc.report import units
 from perfsvc.report.layout import DASH, grid
 
@@ -22,7 +22,7 @@ GROUPED = 1000
 """From here on a number's digits are grouped."""
 
 
-def profile_table(profiled: Profiled) -> RenderableType:
+def profile_table(profiled: ProfileResult) -> RenderableType:
     """The metrics of a profile, and what the profiler's own rules found."""
     profile = profiled.profile
     if profile is None:
@@ -56,7 +56,7 @@ def metric_text(name: str, value: float | None) -> str:
     return f"{value:,.0f}".replace(",", " ") if abs(value) >= GROUPED else f"{value:.4g}"
 
 
-def explained_lines(explained: Sequence[Explained]) -> RenderableType:
+def explained_lines(explained: Sequence[CaseExplanation]) -> RenderableType:
     """A sentence for each case that takes longer, with what it rests on below."""
     several = len({one.device for one in explained}) > 1
     parts: list[Text] = []

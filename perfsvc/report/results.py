@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 from perfsvc.model import (
     TIME,
+    CacheState,
     DeviceInfo,
     Estimate,
     Judgement,
     Measurement,
-    Mode,
     Noise,
-    Roof,
+    Peak,
     Status,
     Verdict,
 )
@@ -26,41 +26,41 @@ def rows(
     devices: Iterable[DeviceInfo],
     specs: Mapping[Key, CaseSpec],
     measurements: Iterable[Measurement],
-    levels: Mapping[tuple[str, str, Mode, str], Estimate],
+    levels: Mapping[tuple[str, str, CacheState, str], Estimate],
     judgements: Iterable[Judgement] = (),
     *,
     noises: Mapping[Key, Noise] = MappingProxyType({}),
-    roofs: Mapping[str, Roof] = MappingProxyType({}),
+    peaks: Mapping[str, Peak] = MappingProxyType({}),
 ) -> list[ResultRow]:
-    """One row a case, mode and device, over its replicas; below them one for each case that is missing.
+    """One row a case, cache state and device, over its replicas; below them one for each case that is missing.
 
     Args:
         devices: those the run measured on.
         specs: the cases, for the work they do; the order of the rows is theirs, and what they do not name comes after
             it.
         measurements: of all replicas.
-        levels: of times (metric ``time``) and named metrics, by device UUID, case id, mode and metric.
+        levels: of times (metric ``time``) and named metrics, by device UUID, case id, cache state and metric.
         judgements: of the run, which are put beside their case or metric.
         noises: of times.
-        roofs: by device UUID.
+        peaks: by device UUID.
     """
     of_device = {device.uuid: device for device in devices}
     of_key: dict[Key, list[Measurement]] = {key: [] for key in specs}
     for measurement in measurements:
-        of_key.setdefault((measurement.device, measurement.case.id, measurement.mode), []).append(measurement)
+        of_key.setdefault((measurement.device, measurement.case.id, measurement.cache), []).append(measurement)
     of_metric: dict[Key, dict[str, Estimate]] = defaultdict(dict)
-    for (device, case, mode, metric), level in levels.items():
-        of_metric[device, case, mode][metric] = level
+    for (device, case, cache, metric), level in levels.items():
+        of_metric[device, case, cache][metric] = level
     judged: dict[Key, dict[str, Judgement]] = defaultdict(dict)
     for judgement in judgements:
         series = judgement.series
-        judged[series.device, series.case.id, series.mode][series.metric] = judgement
+        judged[series.device, series.case.id, series.cache][series.metric] = judgement
     measured = [
         _row(of_device[key[0]], replicas, of_metric[key], judged[key], noises.get(key, Noise(None, None)))
         for key, replicas in of_key.items()
         if replicas
     ]
-    measured = [_with_spec(row, specs.get((row.device, row.case.id, row.mode)), roofs, levels) for row in measured]
+    measured = [_with_spec(row, specs.get((row.device, row.case.id, row.cache)), peaks, levels) for row in measured]
     missing = [
         _missing(of_device[key[0]], of_case)
         for key, of_case in judged.items()
@@ -95,7 +95,7 @@ def _row(
         mean_error=_largest(one.mean_error for one in replicas),
         metrics=_metrics(levels, judged),
         judgement=judged.get(TIME),
-        mode=worst.mode,
+        cache=worst.cache,
         noise_within=noise.within,
         noise_between=noise.between,
         stopped=_each_once(one.stopped for one in replicas),
@@ -106,24 +106,24 @@ def _row(
 def _with_spec(
     row: ResultRow,
     spec: CaseSpec | None,
-    roofs: Mapping[str, Roof],
-    levels: Mapping[tuple[str, str, Mode, str], Estimate],
+    peaks: Mapping[str, Peak],
+    levels: Mapping[tuple[str, str, CacheState, str], Estimate],
 ) -> ResultRow:
-    """A row with its anchor, and with what its time comes to: of the work in a second, of the roof, of the anchor."""
+    """A row with its reference variant, and with what its time comes to: of the work in a second, of the measured peak, of the reference variant."""
     if spec is None:
         return row
-    row = replace(row, anchor=spec.anchor)
+    row = replace(row, relative_to=spec.relative_to)
     if not row.median_s:
         return row
-    work, roof = spec.work, roofs.get(row.device)
+    work, peak = spec.work, peaks.get(row.device)
     bandwidth = work.bytes / row.median_s if work.bytes else None
-    anchor = levels.get((row.device, replace(row.case, variant=spec.anchor).id, row.mode, TIME))
+    relative_to = levels.get((row.device, replace(row.case, variant=spec.relative_to).id, row.cache, TIME))
     return replace(
         row,
         bandwidth_bytes_per_s=bandwidth,
         flops_per_s=work.flops / row.median_s if work.flops else None,
-        roof_share=bandwidth / roof.best_bytes_per_s if bandwidth and roof else None,
-        anchor_share=anchor.median_s / row.median_s if anchor else None,
+        peak_share=bandwidth / peak.best_bytes_per_s if bandwidth and peak else None,
+        relative_speed=relative_to.median_s / row.median_s if relative_to else None,
     )
 
 
@@ -150,7 +150,7 @@ def _missing(device: DeviceInfo, judged: Mapping[str, Judgement]) -> ResultRow:
         reason=any_of_it.reason,
         metrics=_metrics({}, judged),
         judgement=judged.get(TIME),
-        mode=any_of_it.series.mode,
+        cache=any_of_it.series.cache,
     )
 
 

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Protocol
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Case, Judgement, Mode, Provenance, Roof, Series, Status
+from perfsvc.model import CacheState, Case, Judgement, Peak, Provenance, Series, Status
 
 SEPARATOR = "; "
 """Between the sentences of a note, and the reasons why sampling stopped."""
 
-Key = tuple[str, str, Mode]
-"""What has a row: a device's UUID, a case's id and a mode."""
+Key = tuple[str, str, CacheState]
+"""What has a row: a device's UUID, a case's id and a cache state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """A case in one mode on a device in one run, over all its replicas.
+    """A case in one cache state on a device in one run, over all its replicas.
 
     Attributes:
         case: the case.
@@ -60,10 +60,10 @@ class ResultRow:
         mean_error: likewise.
         metrics: what else is known of the case, by the order of the metrics' names.
         judgement: what the judge says of its time; None where nothing was judged.
-        mode: the state of the L2 cache before each sample.
-        roof_share: its bandwidth over the better of the board's roofs; None where either is not known.
-        anchor: the variant that it is held against; empty where there is none.
-        anchor_share: the anchor's median over its own; None where the run has no time of either.
+        cache: the state of the L2 cache before each sample.
+        peak_share: its bandwidth over the better of the GPU's measured peaks; None where either is not known.
+        relative_to: the variant that it is held against; empty where there is none.
+        relative_speed: the reference variant's median over its own; None where the run has no time of either.
         noise_within: relative deviation of its samples around their replica's median.
         noise_between: of the replicas' medians beyond what that explains.
         stopped: why sampling stopped, each reason once.
@@ -87,10 +87,10 @@ class ResultRow:
     mean_error: float | None = None
     metrics: tuple[MetricRow, ...] = ()
     judgement: Judgement | None = None
-    mode: Mode = Mode.COLD
-    roof_share: float | None = None
-    anchor: str = ""
-    anchor_share: float | None = None
+    cache: CacheState = CacheState.COLD
+    peak_share: float | None = None
+    relative_to: str = ""
+    relative_speed: float | None = None
     noise_within: float | None = None
     noise_between: float | None = None
     stopped: tuple[str, ...] = ()
@@ -104,12 +104,12 @@ class Doubt:
     Attributes:
         declared_bytes: read and written by a launch, as its benchmark says.
         bytes_per_s: what that would mean.
-        roof_bytes_per_s: what its board was measured to move at most.
+        roof_bytes_per_s: what its GPU was measured to move at most.
     """
 
     case: Case
     device: str
-    mode: Mode
+    cache: CacheState
     declared_bytes: int
     bytes_per_s: float
     roof_bytes_per_s: float
@@ -146,8 +146,8 @@ class RunDetails:
         noise_between: of the replicas' medians beyond what that explains.
         bandwidth_bytes_per_s: the work's bytes over the level.
         flops_per_s: its operations over the level.
-        roof_share: the bandwidth over the better of the board's roofs.
-        anchor_share: the anchor's median over the level.
+        peak_share: the bandwidth over the better of the GPU's measured peaks.
+        relative_speed: the reference variant's median over the level.
         sm_clock_hz: the true clock, the mean of the replicas.
         temperature_c: the highest.
         power_w: the highest.
@@ -162,8 +162,8 @@ class RunDetails:
     noise_between: float | None = None
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
-    roof_share: float | None = None
-    anchor_share: float | None = None
+    peak_share: float | None = None
+    relative_speed: float | None = None
     sm_clock_hz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
@@ -184,7 +184,7 @@ class HistoryRow:
         low_s: where the level's interval begins.
         high_s: where it ends.
         replicas: how many were ok.
-        details: what else is known of it; only of the newest run on a device and in a mode.
+        details: what else is known of it; only of the newest run on a device and in a cache state.
         why: what made it slower than its baseline, where both were profiled; else empty.
     """
 
@@ -196,7 +196,7 @@ class HistoryRow:
     case: str
     device: str
     device_model: str
-    mode: Mode
+    cache: CacheState
     status: Status
     reason: str
     median_s: float | None
@@ -231,16 +231,16 @@ class Shown:
     Attributes:
         rows: of its cases.
         problems: benchmark files that cannot be used.
-        roofs: of its boards, by UUID.
-        left_out: what it had no time for.
+        peaks: of its GPUs, by UUID.
+        over_budget: what it had no time for.
         doubts: declared work that cannot be right.
     """
 
     run: int
     rows: Sequence[ResultRow]
     problems: Sequence[SuiteError] = ()
-    roofs: Mapping[str, Roof] = field(default_factory=dict)
-    left_out: Sequence["LeftOutLike"] = ()
+    peaks: Mapping[str, Peak] = field(default_factory=dict)
+    over_budget: Sequence["OverBudgetLike"] = ()
     doubts: Sequence[Doubt] = ()
 
 
@@ -307,8 +307,8 @@ class PinLike(Protocol):
         ...
 
 
-class LeftOutLike(Protocol):
-    """A case in one mode that a run did not measure on a device, for want of time."""
+class OverBudgetLike(Protocol):
+    """A case in one cache state that a run did not measure on a device, for want of time."""
 
     @property
     def device(self) -> str:
@@ -321,8 +321,8 @@ class LeftOutLike(Protocol):
         ...
 
     @property
-    def mode(self) -> Mode:
-        """Its mode."""
+    def cache(self) -> CacheState:
+        """Its cache state."""
         ...
 
     @property

@@ -9,33 +9,33 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import BESIDE, Judgement, Roof, Status
+from perfsvc.model import AUXILIARY, Judgement, Peak, Status
 from perfsvc.report import units
 from perfsvc.report.layout import (
     DASH,
     NAMED,
     Responsive,
+    cache_words,
     counts,
     grid,
     known,
     mark,
-    mode_words,
     some,
     spread,
     verdict_word,
 )
-from perfsvc.report.rows import Doubt, LeftOutLike, MetricRow, ResultRow, Shown
+from perfsvc.report.rows import Doubt, MetricRow, OverBudgetLike, ResultRow, Shown
 from perfsvc.report.verdict_lines import moved_lines
 
 RIDGE = 10
 """From so many operations a byte on, FLOP/s say more of a case than its bandwidth."""
 
 LAYOUTS = (
-    ("median", "spread", "bandwidth", "of roof", "FLOP/s", "of anchor", "max error"),
-    ("median", "spread", "bandwidth", "of roof", "of anchor", "max error"),
-    ("median", "spread", "bandwidth", "of roof", "of anchor"),
-    ("median", "bandwidth", "of roof", "of anchor"),
-    ("median", "bandwidth", "of anchor"),
+    ("median", "spread", "bandwidth", "of peak", "FLOP/s", "of reference", "max error"),
+    ("median", "spread", "bandwidth", "of peak", "of reference", "max error"),
+    ("median", "spread", "bandwidth", "of peak", "of reference"),
+    ("median", "bandwidth", "of peak", "of reference"),
+    ("median", "bandwidth", "of reference"),
     ("median", "bandwidth"),
 )
 """The columns of a run's results, for ever narrower terminals: a right result's error is the first to be spared."""
@@ -50,9 +50,9 @@ def run_table(shown: Shown) -> RenderableType:
     """The results of a run, a table a device; below them each failure in full, and what it all comes to."""
     parts: list[RenderableType] = []
     for device in dict.fromkeys(row.device for row in shown.rows):
-        parts += _device_part([row for row in shown.rows if row.device == device], shown.roofs.get(device))
+        parts += _device_part([row for row in shown.rows if row.device == device], shown.peaks.get(device))
     parts += [_problem(problem) for problem in shown.problems]
-    return Group(*parts, *_left_out(shown.left_out), _summary(shown))
+    return Group(*parts, *_over_budget(shown.over_budget), _summary(shown))
 
 
 def doubt_text(doubt: Doubt) -> str:
@@ -65,11 +65,11 @@ def doubt_text(doubt: Doubt) -> str:
     )
 
 
-def _device_part(rows: Sequence[ResultRow], roof: Roof | None) -> list[RenderableType]:
+def _device_part(rows: Sequence[ResultRow], peak: Peak | None) -> list[RenderableType]:
     first = rows[0]
     heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
-    if roof:
-        copied, read = units.rate(roof.copy_bytes_per_s), units.rate(roof.read_bytes_per_s)
+    if peak:
+        copied, read = units.rate(peak.copy_bytes_per_s), units.rate(peak.read_bytes_per_s)
         heading.append(f"\nroof: copies {copied}, reads {read}", "dim")
     notes = [_failure(row) for row in rows if row.status in {Status.FAILED, Status.WRONG}]
     notes += _skips(rows)
@@ -90,7 +90,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
     """The results in some columns; case ids beyond their room break before their point, ``stacked`` verdicts too."""
     columns = [name for name in layout if _is_of_use(name, rows)]
     judged = bool(_judgements(rows))
-    modes = mode_words((row.device, row.case.id, row.mode) for row in rows)
+    caches = cache_words((row.device, row.case.id, row.cache) for row in rows)
     table = grid()
     table.add_column("")
     table.add_column("case", overflow="fold", min_width=16)
@@ -101,7 +101,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
     for row in rows:
         table.add_row(
             mark(row.status),
-            _case_cell(row, modes[row.device, row.case.id, row.mode], room),
+            _case_cell(row, caches[row.device, row.case.id, row.cache], room),
             *(_number(row, column) for column in columns),
             *([_verdict_cell(row.judgement, stacked=stacked)] if judged else []),
         )
@@ -119,14 +119,14 @@ def _is_of_use(column: str, rows: Iterable[ResultRow]) -> bool:
     """Whether a column says anything of any of the cases."""
     if column == "FLOP/s":
         return any(map(_counts_flops, rows))
-    if column == "of anchor":
-        return any(row.anchor for row in rows)
-    return column != "of roof" or any(row.roof_share is not None for row in rows)
+    if column == "of reference":
+        return any(row.relative_to for row in rows)
+    return column != "of peak" or any(row.peak_share is not None for row in rows)
 
 
 def _own_metrics(row: ResultRow) -> list[MetricRow]:
     """What a case returned of itself; what only explains its time is for ``perfsvc show``."""
-    return [metric for metric in row.metrics if metric.metric not in BESIDE]
+    return [metric for metric in row.metrics if metric.metric not in AUXILIARY]
 
 
 def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:
@@ -148,14 +148,14 @@ def _metric_number(row: MetricRow, column: str) -> Text:
 def _number(row: ResultRow, column: str) -> Text:
     if column == "median" and row.status not in {None, Status.OK}:
         return Text(str(row.status), "bold red" if row.status is not Status.SKIPPED else "dim")
-    if column == "of anchor":
-        return Text("" if row.anchor_share is None else units.share(row.anchor_share))
+    if column == "of reference":
+        return Text("" if row.relative_speed is None else units.share(row.relative_speed))
     if column == "spread":
         return Text(spread(row.median_s, row.low_s, row.high_s), "dim")
     written = {
         "median": (row.median_s, units.seconds),
         "bandwidth": (row.bandwidth_bytes_per_s, units.rate),
-        "of roof": (row.roof_share, units.share),
+        "of peak": (row.peak_share, units.share),
         "FLOP/s": (row.flops_per_s, units.flop_rate),
         "max error": (row.max_error, units.error),
     }
@@ -166,11 +166,11 @@ def _counts_flops(row: ResultRow) -> bool:
     return bool(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0))
 
 
-def _case_cell(row: ResultRow, mode: str, room: float) -> Text:
+def _case_cell(row: ResultRow, cache: str, room: float) -> Text:
     case = row.case
     breaks = case.point and len(case.id) > room
     cell = Text(f"{case.benchmark}/{case.variant}\n[{case.point_text}]" if breaks else case.id)
-    return cell.append(f" {mode}", "dim") if mode else cell
+    return cell.append(f" {cache}", "dim") if cache else cell
 
 
 def _against(rows: Sequence[ResultRow]) -> str:
@@ -192,8 +192,8 @@ def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
 
 def _names(rows: Sequence[ResultRow]) -> Mapping[int, str]:
     """What each row's case is called among the others, by the row's place."""
-    modes = mode_words((row.device, row.case.id, row.mode) for row in rows)
-    called = (f"{row.case.id} {modes[row.device, row.case.id, row.mode]}" for row in rows)
+    caches = cache_words((row.device, row.case.id, row.cache) for row in rows)
+    called = (f"{row.case.id} {caches[row.device, row.case.id, row.cache]}" for row in rows)
     return {place: name.strip() for place, name in enumerate(called)}
 
 
@@ -237,19 +237,19 @@ def _problem(problem: SuiteError) -> Text:
     return Text.assemble(mark(Status.FAILED), " ", str(problem))
 
 
-def _left_out(left_out: Sequence[LeftOutLike]) -> list[Text]:
+def _over_budget(over_budget: Sequence[OverBudgetLike]) -> list[Text]:
     """What there was no time for: each with why, or the first few by name where there are more."""
-    several = len({one.device for one in left_out}) > 1
-    modes = mode_words((one.device, one.case.id, one.mode) for one in left_out)
+    several = len({one.device for one in over_budget}) > 1
+    caches = cache_words((one.device, one.case.id, one.cache) for one in over_budget)
     names = [
-        " ".join(filter(None, [one.case.id, modes[one.device, one.case.id, one.mode], f"on {one.device}" * several]))
-        for one in left_out
+        " ".join(filter(None, [one.case.id, caches[one.device, one.case.id, one.cache], f"on {one.device}" * several]))
+        for one in over_budget
     ]
     if len(names) > NAMED:
         return [Text.assemble(mark(None), " left out: ", (some(names), "bold"), " (--format json says why)"), Text()]
     lines = [
         Text.assemble(mark(None), " left out: ", (name, "bold"), f": {one.reason}")
-        for name, one in zip(names, left_out, strict=True)
+        for name, one in zip(names, over_budget, strict=True)
     ]
     return [*lines, Text()] if lines else []
 
@@ -257,8 +257,8 @@ def _left_out(left_out: Sequence[LeftOutLike]) -> list[Text]:
 def _summary(shown: Shown) -> Text:
     found = Counter(row.status for row in shown.rows if row.status)
     ended = [f"{found[status]} {status.value}" for status in Status if found[status]]
-    if shown.left_out:
-        ended.append(f"{len(shown.left_out)} left out")
+    if shown.over_budget:
+        ended.append(f"{len(shown.over_budget)} left out")
     judged = _judgements(shown.rows)
     said = ", ".join(ended) or "nothing measured"
     return Text(f"run {shown.run}: {said}" + (f"; {counts(judged)}" if judged else ""))

@@ -25,7 +25,7 @@ class ShownLike(Protocol):
         ...
 
     @property
-    def origin(self) -> str:
+    def root_cause(self) -> str:
         """Where it comes from."""
         ...
 
@@ -42,7 +42,7 @@ def settings_table(rows: Sequence[ShownLike], path: str) -> RenderableType:
     table.add_column("value", overflow="fold")
     table.add_column("from", overflow="fold")
     for row in rows:
-        style = "dim" if row.origin == DEFAULT else ""
-        table.add_row(*(Text(cell or DASH, style) for cell in (row.key, row.value, row.origin)))
+        style = "dim" if row.root_cause == DEFAULT else ""
+        table.add_row(*(Text(cell or DASH, style) for cell in (row.key, row.value, row.root_cause)))
     file = f"in force: {path}" if path else "there is no perfsvc.toml here or in a parent: perfsvc init writes one"
     return Group(table, Text(), Text(file))

@@ -7,7 +7,7 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perfsvc.model import TIME, Case, Judgement, Mode, Roof, Status
+from perfsvc.model import TIME, CacheState, Case, Judgement, Peak, Status
 from perfsvc.report import units
 from perfsvc.report.frames import METRIC, parse_point, summary
 from perfsvc.report.rows import SEPARATOR, MetricRow, ResultRow, Shown
@@ -27,7 +27,7 @@ def stored_table(table: pd.DataFrame, judgements: Iterable[Judgement] = ()) -> R
     parts: list[RenderableType] = []
     for run, of_run in table.groupby("run", sort=False):
         records = summary(of_run).to_dict("records")
-        shown = Shown(int(str(run)), [_row(record, judged) for record in records], roofs=_roofs(records))
+        shown = Shown(int(str(run)), [_row(record, judged) for record in records], peaks=_peaks(records))
         parts += [_heading(of_run.iloc[0]), run_table(shown), Text()]
     return Group(*parts[:-1])
 
@@ -37,25 +37,25 @@ def _heading(first: "pd.Series[Any]") -> Text:
     return Text.assemble((f"run {first['run']}", "bold"), ("  " + "  ".join(filter(None, facts)), "dim"))
 
 
-def _roofs(records: Iterable[Mapping[Any, Any]]) -> dict[str, Roof]:
+def _peaks(records: Iterable[Mapping[Any, Any]]) -> dict[str, Peak]:
     return {
-        one["device"]: Roof(one["copy_bytes_per_s"], one["read_bytes_per_s"])
+        one["device"]: Peak(one["copy_bytes_per_s"], one["read_bytes_per_s"])
         for one in records
         if not pd.isna(one["copy_bytes_per_s"])
     }
 
 
 Judged = Mapping[tuple[Any, ...], Judgement]
-"""Verdicts by run, device, case, mode and metric."""
+"""Verdicts by run, device, case, cache state and metric."""
 
 
 def _place_of(judgement: Judgement) -> tuple[Any, ...]:
     series = judgement.series
-    return judgement.candidate_run, series.device, series.case.id, series.mode.value, series.metric
+    return judgement.candidate_run, series.device, series.case.id, series.cache.value, series.metric
 
 
 def _row(record: dict[Any, Any], judged: Judged) -> ResultRow:
-    place = tuple(record[name] for name in ("run", "device", "case", "mode"))
+    place = tuple(record[name] for name in ("run", "device", "case", "cache"))
     known: dict[str, Any] = {str(name): None if pd.isna(value) else value for name, value in record.items()}
     spread = known["samples"] > 1
     return ResultRow(
@@ -80,11 +80,11 @@ def _row(record: dict[Any, Any], judged: Judged) -> ResultRow:
             for name, value in sorted(known.items())
             if name.startswith(METRIC) and value is not None
         ),
-        mode=Mode(known["mode"]),
+        cache=CacheState(known["cache"]),
         judgement=judged.get((*place, TIME)),
-        roof_share=known["roof_share"],
-        anchor=known.get("anchor") or "",
-        anchor_share=known.get("anchor_share"),
+        peak_share=known["peak_share"],
+        relative_to=known.get("relative_to") or "",
+        relative_speed=known.get("relative_speed"),
         noise_within=known["noise_within"],
         noise_between=known["noise_between"],
         stopped=_each(known["stopped"]),

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from perfsvc.model import TIME, Judgement, Verdict
 from perfsvc.report import units
-from perfsvc.report.layout import DASH, known, mode_words, some, verdict_word
+from perfsvc.report.layout import DASH, cache_words, known, some, verdict_word
 from perfsvc.report.rows import Key
 
 MOVED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
@@ -25,9 +25,9 @@ def moved_lines(judgements: Sequence[Judgement]) -> list[Text]:
 
 
 def named(judgements: Sequence[Judgement]) -> dict[int, str]:
-    """What each series is called among the others, by its place: the case, the mode if it needs one, the metric."""
-    modes = mode_words(map(_key, judgements))
-    return {place: _name(judgement, modes[_key(judgement)]) for place, judgement in enumerate(judgements)}
+    """What each series is called among the others, by its place: the case, the cache state if it needs one, the metric."""
+    caches = cache_words(map(_key, judgements))
+    return {place: _name(judgement, caches[_key(judgement)]) for place, judgement in enumerate(judgements)}
 
 
 def interval(judgement: Judgement) -> str:
@@ -65,12 +65,12 @@ def _level(judgement: Judgement, level: float | None) -> str:
 
 
 def _key(judgement: Judgement) -> Key:
-    return judgement.series.device, judgement.series.case.id, judgement.series.mode
+    return judgement.series.device, judgement.series.case.id, judgement.series.cache
 
 
-def _name(judgement: Judgement, mode: str) -> str:
+def _name(judgement: Judgement, cache: str) -> str:
     metric = "" if judgement.series.metric == TIME else judgement.series.metric
-    return " ".join(filter(None, [judgement.series.case.id, mode, metric]))
+    return " ".join(filter(None, [judgement.series.case.id, cache, metric]))
 
 
 def _shared(

@@ -140,7 +140,7 @@ def _nvml() -> Iterator[CheckRow]:
     elif installed := packages.version("nvidia-ml-py"):
         yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
     else:
-        cure = f"{install('cuda')}, to record driver, power limit and what a board is like while it is measured"
+        cure = f"{install('cuda')}, to record driver, power limit and what a GPU is like while it is measured"
         yield CheckRow("NVML", ok=None, found="nvidia-ml-py is not installed", cure=cure)
 
 

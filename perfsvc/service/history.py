@@ -20,7 +20,7 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     if device and not rows:
         known = ", ".join(sorted({one.device for one in store.history(case)}))
         raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
-    newest = {(row.device, row.mode): place for place, row in enumerate(rows)}
+    newest = {(row.device, row.cache): place for place, row in enumerate(rows)}
     for place in newest.values():
         rows[place] = replace(rows[place], details=_details(store, rows[place]))
     return rows
@@ -37,7 +37,7 @@ def _row(one: CaseInRun, why: str) -> HistoryRow:
         case=one.case,
         device=one.device,
         device_model=one.device_model,
-        mode=one.mode,
+        cache=one.cache,
         status=one.status,
         reason=one.reason,
         median_s=level.median_s if level else None,
@@ -51,5 +51,5 @@ def _row(one: CaseInRun, why: str) -> HistoryRow:
 def _details(store: Store, row: HistoryRow) -> RunDetails:
     """What the run of a row tells of its case beside the time."""
     summary = frames.summary(frames.frame(store.columns([row.run])))
-    mine = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["mode"] == row.mode)
+    mine = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
     return frames.details(summary[mine].to_dict("records")[0])

@@ -20,7 +20,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         store: where the run is.
         run: what a person calls it.
         destination: the file, which is replaced.
-        selection: the cases; they are held against their anchor even where it is not among them.
+        selection: the cases; they are held against their reference variant even where it is not among them.
         device: UUID; may be None where the run has but one.
         folder: where git revisions are looked up.
 
@@ -52,7 +52,7 @@ def _case(record: dict[Any, Any]) -> Case:
 
 
 def _titles(first: dict[Any, Any]) -> tuple[str, str]:
-    """The board, and what there is to know of the run, in a line each."""
+    """The GPU, and what there is to know of the run, in a line each."""
     facts = [
         f"run {first['run']}",
         first["label"],

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Mode, Series, Status
+from perfsvc.model import CacheState, Series, Status
 from perfsvc.store import segments
 from perfsvc.store.interning import case_of, lineages_of
 from perfsvc.store.level_queries import (
@@ -37,11 +37,11 @@ from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
 from perfsvc.store.tables import Cases, Devices, Measurements, Pins, Runs, Verdicts
 
-Key = tuple[int, int, str, Mode]
-"""A series in the database: lineage, device, metric, mode."""
+Key = tuple[int, int, str, CacheState]
+"""A series in the database: lineage, device, metric, cache state."""
 _Line = tuple[int, int]
 """Whose levels a series has: its lineage and, of a former name that was given anew, ``naming.own_name``, else 0."""
-_Held = tuple[_Line, int, str, Mode]
+_Held = tuple[_Line, int, str, CacheState]
 """A series in the database, apart from others of its lineage that one run measured beside it."""
 
 
@@ -112,8 +112,8 @@ def _boards(connection: Connection) -> dict[str, list[_Board]]:
 
 
 def _on(board: _Board, key: _Held) -> _Held:
-    line, _, metric, mode = key
-    return line, board.id, metric, mode
+    line, _, metric, cache = key
+    return line, board.id, metric, cache
 
 
 def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
@@ -134,13 +134,13 @@ def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, 
             "lineage_id": lineage,
             "device_id": device,
             "metric": metric,
-            "mode": mode,
+            "cache": cache,
             "run_id": run,
             "set_at": now,
             "set_by": by,
             "comment": comment,
         }
-        for lineage, device, metric, mode in dict.fromkeys(keys.values())
+        for lineage, device, metric, cache in dict.fromkeys(keys.values())
     ]
     if rows:
         connection.execute(insert(Pins), rows)
@@ -155,8 +155,8 @@ def unpin(connection: Connection, series: Iterable[Series] | None) -> int:
 
 def _remove(connection: Connection, keys: Iterable[Key]) -> int:
     removed = 0
-    for lineage, device, metric, mode in dict.fromkeys(keys):
-        one = delete(Pins).filter_by(lineage_id=lineage, device_id=device, metric=metric, mode=mode)
+    for lineage, device, metric, cache in dict.fromkeys(keys):
+        one = delete(Pins).filter_by(lineage_id=lineage, device_id=device, metric=metric, cache=cache)
         removed += connection.execute(one).rowcount
     return removed
 
@@ -167,12 +167,12 @@ def pins(connection: Connection) -> list[Pin]:
         select(Pins, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
         .join(Cases, and_(Cases.lineage_id == Pins.lineage_id, Cases.former.is_(False)))
         .join(Devices, Devices.id == Pins.device_id)
-        .order_by(Cases.id, Devices.id, Pins.metric, Pins.mode)
+        .order_by(Cases.id, Devices.id, Pins.metric, Pins.cache)
     )
     return [
         Pin(
             Series(
-                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.mode
+                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.cache
             ),
             row.run_id,
             row.set_at,
@@ -205,7 +205,7 @@ def _keys(connection: Connection, wanted: Sequence[Series], devices: Mapping[str
     for one in wanted:
         lineage, device = lineages.get(one.case), devices.get(one.device)
         if lineage is not None and device is not None:
-            keys[one] = (lineage, device, one.metric, one.mode)
+            keys[one] = (lineage, device, one.metric, one.cache)
     return keys
 
 
@@ -217,7 +217,8 @@ def _held(
     names = {case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in rows}
     keys = _keys(connection, list(series), devices).items()
     return {
-        one: ((lineage, names.get(one.case, 0)), device, metric, mode) for one, (lineage, device, metric, mode) in keys
+        one: ((lineage, names.get(one.case, 0)), device, metric, cache)
+        for one, (lineage, device, metric, cache) in keys
     }
 
 
@@ -228,7 +229,7 @@ def _lineages(keys: Iterable[_Held]) -> set[int]:
 def _pinned(connection: Connection, keys: Iterable[_Held]) -> dict[_Held, int]:
     """The pins, which are a lineage's: of one on a run that measured two of its names each has its own level."""
     wanted = set(keys)
-    series = (Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.mode)
+    series = (Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache)
     pinned = _by_key(connection.execute(select(*series, Pins.run_id).where(Pins.lineage_id.in_(_lineages(wanted)))))
     names = {name for (_, name), *_ in wanted if name}
     apart = _measured_apart(connection, names, pinned.values()) if names else set()
@@ -248,7 +249,7 @@ def _measured_apart(connection: Connection, names: Iterable[int], runs: Iterable
 
 
 def _accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
-    """What each series is compared with unless it is pinned; of one without a level also what other boards have."""
+    """What each series is compared with unless it is pinned; of one without a level also what other GPUs have."""
     wanted = set(keys)
     starts = segments.starts(connection, _lineages(wanted), before_run)
     judged = _last_accepted(connection, wanted, before_run)
@@ -260,16 +261,16 @@ def _accepted(connection: Connection, keys: Iterable[_Held], before_run: int) ->
 
 def _start(starts: Mapping[Spot, int], key: _Held) -> int:
     """The last run of the segment before the one that a series is in; 0 where it has but one."""
-    (lineage, _), device, _, mode = key
-    return starts.get((lineage, device, mode), 0)
+    (lineage, _), device, _, cache = key
+    return starts.get((lineage, device, cache), 0)
 
 
 def _last_accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
     """The newest earlier run that holds a level to keep: its verdict took it, or a person accepted a finding of it."""
     found: dict[_Held, int] = {}
     rows = connection.execute(accepted_ever(), {"lineages": list(_lineages(keys)), "before_run": before_run})
-    for lineage, own, device, metric, mode, run in rows:
-        key = ((lineage, own), device, metric, mode)
+    for lineage, own, device, metric, cache, run in rows:
+        key = ((lineage, own), device, metric, cache)
         found[key] = max(run, found.get(key, 0))
     return found
 
@@ -316,5 +317,5 @@ def _first_ok_after(connection: Connection, lineages: Collection[int], after: in
 
 
 def _by_key(rows: Iterable[Any]) -> dict[_Held, int]:
-    """What is said of each series, of rows of its lineage, own name, device, metric and mode."""
-    return {((lineage, own), device, metric, mode): said for lineage, own, device, metric, mode, said in rows}
+    """What is said of each series, of rows of its lineage, own name, device, metric and cache state."""
+    return {((lineage, own), device, metric, cache): said for lineage, own, device, metric, cache, said in rows}

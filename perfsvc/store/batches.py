@@ -28,7 +28,7 @@ def _row(batch: Batch) -> dict[str, Any]:
     """A batch as a row; accepted samples are left out, since the measurement holds them."""
     conditions = batch.conditions
     return {
-        "gated": batch.gated,
+        "blocked": batch.blocked,
         "kept_ahead": batch.kept_ahead,
         "busy_s": batch.busy_s,
         "rejected": batch.rejected,

@@ -12,13 +12,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 from perfsvc.model import (
     Case,
     Cause,
-    Checked,
+    CheckedKernel,
     CheckVerdict,
-    Facts,
-    Held,
     Limiter,
     Occupancy,
     Provenance,
+    StaticBaseline,
+    StaticFacts,
     Status,
     Verdict,
     digest,
@@ -116,9 +116,9 @@ class StaticallyChecked:
 
     def put_check(
         self,
-        origin: Provenance,
+        root_cause: Provenance,
         verdicts: Sequence[CheckVerdict],
-        others: Iterable[Checked] = (),
+        others: Iterable[CheckedKernel] = (),
         *,
         toolkit: str,
         disassembler: str = "",
@@ -130,7 +130,7 @@ class StaticallyChecked:
         compared with, unless there were uncommitted changes.
 
         Args:
-            origin: where it comes from.
+            root_cause: where it comes from.
             verdicts: on every kernel that there is one on.
             others: what was looked at in vain.
             toolkit: the compiler.
@@ -138,9 +138,9 @@ class StaticallyChecked:
             accepted: why a person wants all of it for a baseline; empty where nobody does.
         """
         with transaction(self._engine, writes=True) as connection:
-            return _put(connection, origin, verdicts, others, (toolkit, disassembler, accepted))
+            return _put(connection, root_cause, verdicts, others, (toolkit, disassembler, accepted))
 
-    def held(self, checked: Iterable[Checked], scope: str, toolkit: str) -> list[Held]:
+    def held(self, checked: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
         """What kernels are compared with: their newest level by a compiler, else by any.
 
         Also that of each kernel which the newest check of the scope had and which is not among them. And of a case
@@ -154,22 +154,22 @@ class StaticallyChecked:
 
 def _put(
     connection: Connection,
-    origin: Provenance,
+    root_cause: Provenance,
     verdicts: Sequence[CheckVerdict],
-    others: Iterable[Checked],
+    others: Iterable[CheckedKernel],
     by: tuple[str, str, str],
 ) -> int:
     toolkit, disassembler, accepted = by
     check = {
-        "checked_at": origin.started,
-        "suite": origin.suite,
-        "scope": origin.scope,
-        "command_line": origin.command_line,
-        "git_commit": origin.commit,
-        "git_dirty": origin.dirty,
-        "git_branch": origin.branch,
-        "host": origin.host,
-        "perfsvc_version": origin.perfsvc_version,
+        "checked_at": root_cause.started,
+        "suite": root_cause.suite,
+        "scope": root_cause.scope,
+        "command_line": root_cause.command_line,
+        "git_commit": root_cause.commit,
+        "git_dirty": root_cause.dirty,
+        "git_branch": root_cause.branch,
+        "host": root_cause.host,
+        "perfsvc_version": root_cause.perfsvc_version,
         "toolkit": toolkit,
         "disassembler": disassembler,
         "accepted": accepted,
@@ -187,7 +187,7 @@ def _put(
             "baseline_check_id": verdict.baseline_check,
         }
         row = _row(connection, number, verdict.checked, gone=verdict.verdict is Verdict.MISSING) | judged
-        level = good and row["facts_id"] is not None and not origin.dirty and _can_run(verdict)
+        level = good and row["facts_id"] is not None and not root_cause.dirty and _can_run(verdict)
         rows.append(row | {"level": level})
         if level and verdict.baseline and verdict.baseline.kernel != verdict.checked.kernel:
             former = replace(verdict.checked, kernel=verdict.baseline.kernel, reason=_NOW + verdict.checked.kernel)
@@ -207,7 +207,7 @@ def _toolkits(connection: Connection, verdicts: Iterable[CheckVerdict]) -> dict[
     return {row.id: row.toolkit for row in connection.execute(query)}
 
 
-def _row(connection: Connection, check: int, checked: Checked, *, gone: bool = False) -> dict[str, Any]:
+def _row(connection: Connection, check: int, checked: CheckedKernel, *, gone: bool = False) -> dict[str, Any]:
     """A row without a verdict; of a kernel that is gone without its facts, too."""
     facts, occupancy = (None, None) if gone else (checked.facts, checked.occupancy)
     return {
@@ -232,7 +232,7 @@ def _row(connection: Connection, check: int, checked: Checked, *, gone: bool = F
     }
 
 
-def _facts_id(connection: Connection, facts: Facts) -> int:
+def _facts_id(connection: Connection, facts: StaticFacts) -> int:
     instructions = None if facts.instructions is None else json.dumps(dict(facts.instructions), separators=(",", ":"))
     row = asdict(facts) | {"instructions": instructions}
     known = digest(json.dumps(row, sort_keys=True).encode())
@@ -244,7 +244,7 @@ def _facts_id(connection: Connection, facts: Facts) -> int:
     return found
 
 
-def _held(connection: Connection, checked: Sequence[Checked], scope: str, toolkit: str) -> list[Held]:
+def _held(connection: Connection, checked: Sequence[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
     lineages = lineages_of(connection, [one.case for one in checked])
     present = {lineage: case for case, lineage in lineages.items()}
     expected = _of_previous(connection, scope)
@@ -262,7 +262,9 @@ def _held(connection: Connection, checked: Sequence[Checked], scope: str, toolki
     gone = _gone(connection, {lineage for lineage, _ in unknown})
     registers = _registers(rows)
     return [
-        Held(_checked(row, present.get(row.lineage_id), registers[place, row.check_id]), row.toolkit, row.check_id)
+        StaticBaseline(
+            _checked(row, present.get(row.lineage_id), registers[place, row.check_id]), row.toolkit, row.check_id
+        )
         for place, row in found.items()
         if place in expected or place in named or (place[:_SPOT] in unknown and gone.get(place, _NEVER) < row.check_id)
     ]
@@ -343,8 +345,8 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
     return connection.execute(query).all()
 
 
-def _checked(row: Any, present: Case | None, registers: int) -> Checked:
-    return Checked(
+def _checked(row: Any, present: Case | None, registers: int) -> CheckedKernel:
+    return CheckedKernel(
         present or case_of(row.benchmark, row.variant, row.point, row.version),
         row.architecture,
         row.kernel,
@@ -358,9 +360,9 @@ def _checked(row: Any, present: Case | None, registers: int) -> Checked:
     )
 
 
-def _facts(row: Mapping[Any, Any]) -> Facts:
+def _facts(row: Mapping[Any, Any]) -> StaticFacts:
     instructions = row["instructions"]
-    return Facts(
+    return StaticFacts(
         row["registers"],
         row["stack_bytes"],
         row["spill_store_bytes"],

@@ -35,7 +35,7 @@ def _of_run(rows: Sequence[Any]) -> dict[Place, Built]:
     """Of what the cases of one run were made, by the rows of all names of each."""
     cases = present_cases(rows)
     return {
-        (row.uuid, cases[row.case_id], row.mode): Built(
+        (row.uuid, cases[row.case_id], row.cache): Built(
             row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w)
         )
         for row in rows
@@ -46,7 +46,7 @@ def _of_run(rows: Sequence[Any]) -> dict[Place, Built]:
 def _built(which: ColumnElement[bool]) -> Any:
     """The query behind ``built``, of the last replica of some measurements; to build it takes longer than to run it."""
     later = aliased(Measurements)
-    same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "mode"))
+    same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
     environment = (Environments.driver, Environments.toolkit, Environments.power_limit_w)
     return (
         of_cases(Measurements, Measurements.run_id, Measurements.binary_id, *environment)
@@ -57,13 +57,13 @@ def _built(which: ColumnElement[bool]) -> Any:
 
 def ran(connection: Connection, place: Place, runs: Collection[int]) -> dict[int, int]:
     """The binary of one case in each of some runs; see ``Store.ran``."""
-    uuid, case, mode = place
+    uuid, case, cache = place
     lineage = lineages_of(connection, [case]).get(case)
     names = connection.scalars(select(Cases.id).where(Cases.lineage_id == lineage)).all()
     device = connection.scalar(select(Devices.id).where(Devices.uuid == uuid))
     query = (
         select(Measurements.run_id, Measurements.case_id, Measurements.binary_id)
-        .where(Measurements.case_id.in_(names), Measurements.device_id == device, Measurements.mode == mode)
+        .where(Measurements.case_id.in_(names), Measurements.device_id == device, Measurements.cache == cache)
         .where(Measurements.run_id.between(min(runs, default=0), max(runs, default=0)))  # a range is read in its order
         .distinct()
     )

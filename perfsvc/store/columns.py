@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, select
 
-from perfsvc.model import TIME, Roof
+from perfsvc.model import TIME, Peak
 from perfsvc.store.interning import case_of
 from perfsvc.store.tables import (
     Cases,
@@ -17,7 +17,7 @@ from perfsvc.store.tables import (
     Measurements,
     Metrics,
     NoiseOfCases,
-    Roofs,
+    Peaks,
     Runs,
     Verdicts,
 )
@@ -40,7 +40,7 @@ _STORED = {
     "variant": Cases.variant,
     "point": Cases.point,
     "version": Cases.version,
-    "mode": Measurements.mode,
+    "cache": Measurements.cache,
     "replica": Measurements.replica,
     "status": Measurements.status,
     "reason": Measurements.reason,
@@ -69,12 +69,12 @@ _STORED = {
     "power_w": Measurements.power_w,
     "slowdowns": Measurements.slowdowns,
     "rejected_batches": Measurements.rejected_batches,
-    "rung": Measurements.rung,
-    "anchor": Measurements.anchor,
+    "variant_index": Measurements.variant_index,
+    "relative_to": Measurements.relative_to,
     "noise_within": NoiseOfCases.noise_within,
     "noise_between": NoiseOfCases.noise_between,
-    "copy_bytes_per_s": Roofs.copy_bytes_per_s,
-    "read_bytes_per_s": Roofs.read_bytes_per_s,
+    "copy_bytes_per_s": Peaks.copy_bytes_per_s,
+    "read_bytes_per_s": Peaks.read_bytes_per_s,
     "verdict": Verdicts.verdict,
     "verdict_reason": Verdicts.reason,
     "ratio": Verdicts.ratio,
@@ -87,16 +87,16 @@ _OF_ITS_NOISE = and_(
     NoiseOfCases.run_id == Measurements.run_id,
     NoiseOfCases.case_id == Measurements.case_id,
     NoiseOfCases.device_id == Measurements.device_id,
-    NoiseOfCases.mode == Measurements.mode,
+    NoiseOfCases.cache == Measurements.cache,
 )
 _OF_ITS_VERDICT = and_(
     Verdicts.run_id == Measurements.run_id,
     Verdicts.case_id == Measurements.case_id,
     Verdicts.device_id == Measurements.device_id,
-    Verdicts.mode == Measurements.mode,
+    Verdicts.cache == Measurements.cache,
     Verdicts.metric == TIME,
 )
-_OF_ITS_ROOF = and_(Roofs.run_id == Measurements.run_id, Roofs.device_id == Measurements.device_id)
+_OF_ITS_ROOF = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
 
 def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, list[Any]]:
@@ -109,11 +109,11 @@ def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, 
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Environments, Environments.id == Measurements.environment_id)
         .outerjoin(NoiseOfCases, _OF_ITS_NOISE)
-        .outerjoin(Roofs, _OF_ITS_ROOF)
+        .outerjoin(Peaks, _OF_ITS_ROOF)
         .outerjoin(Verdicts, _OF_ITS_VERDICT)
         .where(*of_runs)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
-        .order_by(Measurements.mode)
+        .order_by(Measurements.cache)
     )
     rows = [tuple(row) for row in connection.execute(query)]
     table = {name: [_plain(row[place]) for row in rows] for place, name in enumerate(_STORED, start=1)}
@@ -138,8 +138,8 @@ def _derive(table: dict[str, list[Any]]) -> None:
     moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
     table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
     table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
-    table["roof_share"] = [
-        None if bandwidth is None or copied is None else bandwidth / Roof(copied, read).best_bytes_per_s
+    table["peak_share"] = [
+        None if bandwidth is None or copied is None else bandwidth / Peak(copied, read).best_bytes_per_s
         for bandwidth, copied, read in zip(
             table["bandwidth_bytes_per_s"], table["copy_bytes_per_s"], table["read_bytes_per_s"], strict=True
         )

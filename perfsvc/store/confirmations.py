@@ -12,14 +12,14 @@ from sqlalchemy.orm import Mapped, aliased, mapped_column
 from perfsvc.model import (
     MAX_ERROR,
     TIME,
+    CacheState,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     Judgement,
     Measurement,
-    Mode,
     Series,
-    Shift,
     Status,
     Suspect,
     Verdict,
@@ -39,20 +39,20 @@ class Confirmations(Base):
     """A suspect of a run that was measured again; ``judged`` and what begins with it are what the run said of it."""
 
     __tablename__ = "confirmations"
-    __table_args__ = (Index(None, "case_id", "device_id", "metric", "mode", "run_id"),)
+    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache", "run_id"),)
 
     id: Mapped[Key]
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
     metric: Mapped[str]
-    mode: Mapped[Mode]
+    cache: Mapped[CacheState]
     baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     judged: Mapped[Verdict]
     judged_ratio: Mapped[float | None]
     judged_baseline_s: Mapped[float | None]
     judged_candidate_s: Mapped[float | None]
-    shift: Mapped[Shift]
+    change: Mapped[ChangeKind]
     direction: Mapped[Direction]
     cause: Mapped[Cause]
     reason: Mapped[Free]
@@ -123,13 +123,13 @@ def _put(connection: Connection, confirmation: Confirmation) -> None:
         "case_id": case_id(connection, series.case),
         "device_id": device_id(connection, series.device),
         "metric": series.metric,
-        "mode": series.mode,
+        "cache": series.cache,
         "baseline_run_id": judged.baseline_run,
         "judged": judged.verdict,
         "judged_ratio": number(judged.ratio),
         "judged_baseline_s": number(judged.baseline_s),
         "judged_candidate_s": number(judged.candidate_s),
-        "shift": confirmation.suspect.shift,
+        "change": confirmation.suspect.change,
         "direction": confirmation.suspect.direction,
         "cause": confirmation.cause,
         "reason": confirmation.reason,
@@ -192,7 +192,7 @@ def _named() -> Any:
 
 def _series(row: Any) -> Series:
     case = case_of(row.benchmark, row.variant, row.point, row.version)
-    return Series(case, row.uuid, row.model, row.metric, row.mode)
+    return Series(case, row.uuid, row.model, row.metric, row.cache)
 
 
 def _turns(connection: Connection, confirmations: Sequence[int]) -> Mapping[int, Sequence[Any]]:
@@ -216,7 +216,7 @@ def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
     )
     sides = {side: tuple(_measured(one, series) for one in turns if one.side == side) for side in SIDES}
     return Confirmation(
-        Suspect(judged, row.shift, row.direction),
+        Suspect(judged, row.change, row.direction),
         row.cause,
         row.reason,
         threshold=row.threshold,
@@ -242,7 +242,7 @@ def _measured(turn: Any, series: Series) -> Measurement:
         series.device,
         turn.number,
         turn.status,
-        series.mode,
+        series.cache,
         reason=turn.reason,
         samples_s=samples,
         max_error=None if named else turn.value,

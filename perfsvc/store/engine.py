@@ -55,7 +55,7 @@ def shown(url: URL) -> str:
 
 def file_of(url: URL) -> Path | None:
     """The file of a SQLite database; None for a server and for memory."""
-    in_memory = url.database in {None, "", ":memory:"} or "mode" in url.query
+    in_memory = url.database in {None, "", ":memory:"} or "cache" in url.query
     return None if url.get_backend_name() != SQLITE or in_memory else Path(str(url.database))
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import MAX_ERROR, TIME, Mode, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, CacheState, Series, Status
 from perfsvc.store.naming import Spot, of_cases, present_cases
 from perfsvc.store.rows import State
-from perfsvc.store.tables import Cases, LeftOut, Measurements, Metrics, Runs
+from perfsvc.store.tables import Cases, Measurements, Metrics, OverBudget, Runs
 
-_Place = tuple[int, int, Mode]
-"""What a measurement is of, in the database: case, device, mode."""
+_Place = tuple[int, int, CacheState]
+"""What a measurement is of, in the database: case, device, cache state."""
 
 
 def expected(connection: Connection, number: int) -> dict[Series, int]:
@@ -42,7 +42,7 @@ def _right(connection: Connection, run: int) -> dict[Series, Spot]:
     for row in connection.execute(_named(), {"run": run}):
         metrics[_place(row)][row.name] = None
     return {
-        Series(cases[row.case_id], row.uuid, row.model, metric, row.mode): (row.lineage_id, row.device_id, row.mode)
+        Series(cases[row.case_id], row.uuid, row.model, metric, row.cache): (row.lineage_id, row.device_id, row.cache)
         for row in rows
         if _place(row) not in broken
         for metric in metrics[_place(row)]
@@ -62,7 +62,7 @@ def _told() -> Any:
 def _named() -> Any:
     """The names of the metrics of a run's measurements, by what those are of."""
     return (
-        select(Measurements.case_id, Measurements.device_id, Measurements.mode, Metrics.name)
+        select(Measurements.case_id, Measurements.device_id, Measurements.cache, Metrics.name)
         .join(Metrics, Metrics.measurement_id == Measurements.id)
         .where(Measurements.run_id == bindparam("run"), Metrics.value.is_not(None))
         .order_by(Metrics.name)
@@ -71,7 +71,7 @@ def _named() -> Any:
 
 
 def _place(row: Any) -> _Place:
-    return row.case_id, row.device_id, row.mode
+    return row.case_id, row.device_id, row.cache
 
 
 def _runs_before(connection: Connection, number: int) -> dict[int, int]:
@@ -99,25 +99,25 @@ def _devices(connection: Connection, run: int) -> set[int]:
 def owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:
     """For whatever those runs left out on their devices, the newest run before them that measured it."""
     missed = aliased(Cases)
-    scope = select(Runs.scope).where(Runs.id == LeftOut.run_id).correlate(LeftOut).scalar_subquery()
+    scope = select(Runs.scope).where(Runs.id == OverBudget.run_id).correlate(OverBudget).scalar_subquery()
     earlier = and_(
         Measurements.case_id == Cases.id,
-        Measurements.device_id == LeftOut.device_id,
-        Measurements.mode == LeftOut.mode,
-        Measurements.run_id < LeftOut.run_id,
+        Measurements.device_id == OverBudget.device_id,
+        Measurements.cache == OverBudget.cache,
+        Measurements.run_id < OverBudget.run_id,
     )
     query = (
-        select(Cases.lineage_id, Measurements.device_id, Measurements.mode, newest_clean())
-        .select_from(LeftOut)
-        .join(missed, missed.id == LeftOut.case_id)
+        select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
+        .select_from(OverBudget)
+        .join(missed, missed.id == OverBudget.case_id)
         .join(Cases, Cases.lineage_id == missed.lineage_id)
         .join(Measurements, earlier)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(tuple_(LeftOut.device_id, LeftOut.run_id).in_(list(before.items())))
+        .where(tuple_(OverBudget.device_id, OverBudget.run_id).in_(list(before.items())))
         .where(Runs.scope == scope, Runs.state == State.FINISHED)
-        .group_by(Cases.lineage_id, Measurements.device_id, Measurements.mode)
+        .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
     )
-    return {(lineage, device, mode): run for lineage, device, mode, run in connection.execute(query)}
+    return {(lineage, device, cache): run for lineage, device, cache, run in connection.execute(query)}
 
 
 def newest_clean() -> ColumnElement[int]:
@@ -129,8 +129,8 @@ def newest_clean() -> ColumnElement[int]:
 def _excused(connection: Connection, number: int) -> set[Spot]:
     """What a run itself left out."""
     query = (
-        select(Cases.lineage_id, LeftOut.device_id, LeftOut.mode)
-        .join(Cases, Cases.id == LeftOut.case_id)
-        .where(LeftOut.run_id == number)
+        select(Cases.lineage_id, OverBudget.device_id, OverBudget.cache)
+        .join(Cases, Cases.id == OverBudget.case_id)
+        .where(OverBudget.run_id == number)
     )
-    return {(lineage, device, mode) for lineage, device, mode in connection.execute(query)}
+    return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}

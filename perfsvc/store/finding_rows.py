@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, or_, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Finding, FindingState, Moved, Series
+from perfsvc.model import Finding, FindingState, MovedSeries, Series
 from perfsvc.store.finding_tables import FindingCases, Findings
 from perfsvc.store.interning import case_of
 from perfsvc.store.naming import own_name
@@ -41,7 +41,7 @@ def findings(connection: Connection, *where: ColumnElement[bool]) -> list[Findin
     if not rows:
         return []
     numbers = {row.id for row in rows}
-    moved: dict[int, list[Moved]] = defaultdict(list)
+    moved: dict[int, list[MovedSeries]] = defaultdict(list)
     for row, series in places(connection, numbers):
         moved[row.finding_id].append(_moved(row, series))
     why = _why(connection, numbers)
@@ -77,13 +77,13 @@ def _places() -> Any:
         .join(Devices, Devices.id == FindingCases.device_id)
         .join(present, and_(present.lineage_id == Cases.lineage_id, named))
         .where(FindingCases.finding_id.in_(_FINDINGS))
-        .order_by(*(getattr(FindingCases, name) for name in ("finding_id", "case_id", "device_id", "metric", "mode")))
+        .order_by(*(getattr(FindingCases, name) for name in ("finding_id", "case_id", "device_id", "metric", "cache")))
     )
 
 
 def _series(row: Any) -> Series:
     case = case_of(row.benchmark, row.variant, row.point, row.version)
-    return Series(case, row.uuid, row.model, row.metric, row.mode)
+    return Series(case, row.uuid, row.model, row.metric, row.cache)
 
 
 def _why(connection: Connection, numbers: Collection[int]) -> Mapping[int, str]:
@@ -108,11 +108,11 @@ def _sentences() -> Any:
     )
 
 
-def _finding(row: Any, moved: Sequence[Moved], why: str) -> Finding:
+def _finding(row: Any, moved: Sequence[MovedSeries], why: str) -> Finding:
     return Finding(
         id=row.id,
         cause=row.cause,
-        origin=row.origin,
+        root_cause=row.root_cause,
         first_run=row.first_run_id,
         last_run=row.last_run_id,
         state=row.state,
@@ -127,8 +127,8 @@ def _finding(row: Any, moved: Sequence[Moved], why: str) -> Finding:
     )
 
 
-def _moved(row: Any, series: Series) -> Moved:
-    return Moved(
+def _moved(row: Any, series: Series) -> MovedSeries:
+    return MovedSeries(
         series,
         row.ratio,
         row.low,
@@ -138,6 +138,6 @@ def _moved(row: Any, series: Series) -> Moved:
         candidate_s=row.candidate_s,
         last_run=row.last_run_id,
         recovered_run=row.recovered_run_id,
-        shift=row.shift,
+        change=row.change,
         direction=row.direction,
     )

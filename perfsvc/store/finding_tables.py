@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from perfsvc.model import Cause, Direction, FindingState, Mode, Shift
+from perfsvc.model import CacheState, Cause, ChangeKind, Direction, FindingState
 from perfsvc.store.tables import Base, Free, Key
 
 
@@ -17,7 +17,7 @@ class Findings(Base):
 
     id: Mapped[Key]
     cause: Mapped[Cause]
-    origin: Mapped[Free] = mapped_column(server_default="")
+    root_cause: Mapped[Free] = mapped_column(server_default="")
     first_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     evidence: Mapped[Free]
@@ -33,14 +33,14 @@ class FindingCases(Base):
     """A series that a finding moved; ``last_run_id`` is the newest run that shows the change, the one to accept."""
 
     __tablename__ = "finding_cases"
-    __table_args__ = (Index(None, "case_id", "device_id", "metric", "mode"),)
+    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache"),)
 
     finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
-    mode: Mapped[Mode] = mapped_column(primary_key=True)
-    shift: Mapped[Shift]
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    change: Mapped[ChangeKind]
     direction: Mapped[Direction]
     ratio: Mapped[float | None]
     low: Mapped[float | None]

@@ -12,15 +12,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, exists, insert, or_, select, update
 
 from perfsvc.model import (
-    Blame,
+    CacheState,
     Cause,
     Direction,
     EventKind,
     FindingState,
+    FindingUpdates,
     Judgement,
-    Mode,
+    RootCause,
     Series,
-    Settled,
     Suspect,
 )
 from perfsvc.store import finding_events
@@ -32,21 +32,21 @@ from perfsvc.store.interning import case_id, device_id, new_id
 from perfsvc.store.naming import own_name
 from perfsvc.store.tables import Cases
 
-Held = tuple[tuple[int, int], int, str, Mode]
-"""A series in the database, as ``baselines.spots_of`` tells it: lineage and own name, device, metric, mode."""
+Held = tuple[tuple[int, int], int, str, CacheState]
+"""A series in the database, as ``baselines.spots_of`` tells it: lineage and own name, device, metric, cache state."""
 
 JOINED = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 """The states of findings that more series of their cause join. What is ignored are cases, and not all that may come."""
 
 
-def settle(
-    connection: Connection, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[Blame], now: datetime
-) -> Settled:
+def update_findings(
+    connection: Connection, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[RootCause], now: datetime
+) -> FindingUpdates:
     """All that a run changes of findings; see ``Store.settle_findings``."""
     resolved = recover(connection, run, back, now)
     told = [raise_finding(connection, run, blame, now) for blame in blames]
     over = _end_ignoring(connection, run, now)
-    return Settled(
+    return FindingUpdates(
         _all(one.raised for one in told),
         _all(one.joined for one in told),
         _all([over, *(one.reopened for one in told)]),
@@ -62,7 +62,7 @@ def _all(numbers: Iterable[Iterable[int]]) -> tuple[int, ...]:
 # --- raising ---------------------------------------------------------------------------------------------------------
 
 
-def raise_finding(connection: Connection, run: int, blame: Blame, now: datetime) -> Settled:
+def raise_finding(connection: Connection, run: int, blame: RootCause, now: datetime) -> FindingUpdates:
     """Puts suspects of one cause where they belong; see ``Store.raise_finding``."""
     spots = spots_of(connection, [suspect.series for suspect in blame.suspects], run)
     held = _held(connection, set(spots.values()))
@@ -79,14 +79,14 @@ def raise_finding(connection: Connection, run: int, blame: Blame, now: datetime)
             seen.add(place.finding_id)
     for finding in sorted(reopened):
         _set_open(connection, finding, blame.evidence, run=run, now=now)
-    settled = Settled(reopened=tuple(sorted(reopened)), seen=tuple(sorted(seen - reopened)))
+    updates = FindingUpdates(reopened=tuple(sorted(reopened)), seen=tuple(sorted(seen - reopened)))
     if not fresh:
-        return settled
+        return updates
     joined = _of_origin(connection, blame, fresh)
     if joined is None:
-        return replace(settled, raised=(_insert(connection, run, replace(blame, suspects=tuple(fresh)), now),))
+        return replace(updates, raised=(_insert(connection, run, replace(blame, suspects=tuple(fresh)), now),))
     _join(connection, run, joined, replace(blame, suspects=tuple(fresh)), now)
-    return replace(settled, joined=(joined,))
+    return replace(updates, joined=(joined,))
 
 
 def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held | None, Direction], Sequence[Any]]:
@@ -100,7 +100,7 @@ def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held | None
     )
     held: dict[tuple[Held | None, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
-        spot = ((row.lineage_id, row.own_name), row.device_id, row.metric, row.mode)
+        spot = ((row.lineage_id, row.own_name), row.device_id, row.metric, row.cache)
         held[spot, row.direction].append(row)
     return held
 
@@ -145,7 +145,7 @@ def _case_of(connection: Connection, place: Any, series: Series) -> int:
     case = case_id(connection, series.case)
     if case == place.case_id:
         return case
-    names = ("finding_id", "device_id", "metric", "mode")
+    names = ("finding_id", "device_id", "metric", "cache")
     beside = exists().where(
         FindingCases.case_id == case, *(getattr(FindingCases, n) == getattr(place, n) for n in names)
     )
@@ -154,13 +154,13 @@ def _case_of(connection: Connection, place: Any, series: Series) -> int:
 
 def same_place(place: Any) -> tuple[ColumnElement[bool], ...]:
     """That a row is a certain one of what a finding moved."""
-    names = ("finding_id", "case_id", "device_id", "metric", "mode")
+    names = ("finding_id", "case_id", "device_id", "metric", "cache")
     return tuple(getattr(FindingCases, name) == getattr(place, name) for name in names)
 
 
-def _of_origin(connection: Connection, blame: Blame, fresh: Sequence[Suspect]) -> int | None:
+def _of_origin(connection: Connection, blame: RootCause, fresh: Sequence[Suspect]) -> int | None:
     """The newest finding of the same cause that somebody may still look at, and that tells of none of the series."""
-    if not blame.origin:
+    if not blame.root_cause:
         return None
     devices = {one.series.device: device_id(connection, one.series.device) for one in fresh}
     told = or_(
@@ -169,14 +169,14 @@ def _of_origin(connection: Connection, blame: Blame, fresh: Sequence[Suspect]) -
                 FindingCases.case_id == case_id(connection, one.series.case),
                 FindingCases.device_id == devices[one.series.device],
                 FindingCases.metric == one.series.metric,
-                FindingCases.mode == one.series.mode,
+                FindingCases.cache == one.series.cache,
             )
             for one in fresh
         )
     )
     query = (
         select(Findings.id)
-        .where(Findings.cause == _cause_of(blame), Findings.origin == blame.origin, Findings.state.in_(JOINED))
+        .where(Findings.cause == _cause_of(blame), Findings.root_cause == blame.root_cause, Findings.state.in_(JOINED))
         .where(~exists().where(FindingCases.finding_id == Findings.id, told))
         .order_by(Findings.id.desc())
         .limit(1)
@@ -184,14 +184,14 @@ def _of_origin(connection: Connection, blame: Blame, fresh: Sequence[Suspect]) -
     return connection.scalar(query)
 
 
-def _cause_of(blame: Blame) -> Cause | None:
+def _cause_of(blame: RootCause) -> Cause | None:
     return blame.suspects[0].judgement.cause
 
 
-def _insert(connection: Connection, run: int, blame: Blame, now: datetime) -> int:
+def _insert(connection: Connection, run: int, blame: RootCause, now: datetime) -> int:
     row = {
         "cause": _cause_of(blame),
-        "origin": blame.origin,
+        "root_cause": blame.root_cause,
         "first_run_id": run,
         "last_run_id": run,
         "evidence": blame.evidence,
@@ -208,7 +208,7 @@ def _insert(connection: Connection, run: int, blame: Blame, now: datetime) -> in
     return finding
 
 
-def _join(connection: Connection, run: int, finding: int, blame: Blame, now: datetime) -> None:
+def _join(connection: Connection, run: int, finding: int, blame: RootCause, now: datetime) -> None:
     _put_moved(connection, run, finding, blame.suspects)
     newer = update(Findings).where(Findings.id == finding, Findings.last_run_id < run)
     connection.execute(newer.values(last_run_id=run))
@@ -228,8 +228,8 @@ def _moved_row(connection: Connection, run: int, finding: int, suspect: Suspect)
         "case_id": case_id(connection, series.case),
         "device_id": device_id(connection, series.device),
         "metric": series.metric,
-        "mode": series.mode,
-        "shift": suspect.shift,
+        "cache": series.cache,
+        "change": suspect.change,
         "direction": suspect.direction,
         "ratio": number(judgement.ratio),
         "low": number(judgement.low),
@@ -248,16 +248,16 @@ def _moved_row(connection: Connection, run: int, finding: int, suspect: Suspect)
 def recover(connection: Connection, run: int, back: Iterable[tuple[int, Series]], now: datetime) -> list[int]:
     """Notes which series of which findings are back at their old levels; see ``Store.recover``."""
     wanted = set(back)
-    cases: dict[tuple[int, int, str, Mode], list[int]] = defaultdict(list)
+    cases: dict[tuple[int, int, str, CacheState], list[int]] = defaultdict(list)
     for row, series in places(connection, {finding for finding, _ in wanted}):
         if (row.finding_id, series) in wanted:
-            cases[row.finding_id, row.device_id, row.metric, row.mode].append(row.case_id)
-    for (finding, device, metric, mode), of_place in cases.items():
+            cases[row.finding_id, row.device_id, row.metric, row.cache].append(row.case_id)
+    for (finding, device, metric, cache), of_place in cases.items():
         here = (
             FindingCases.finding_id == finding,
             FindingCases.device_id == device,
             FindingCases.metric == metric,
-            FindingCases.mode == mode,
+            FindingCases.cache == cache,
             FindingCases.case_id.in_(of_place),
             FindingCases.last_run_id <= run,
         )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine, text
 
-from perfsvc.model import Blame, Finding, FindingEvent, FindingState, Series, Settled, Suspect
+from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series, Suspect
 from perfsvc.store import finding_events, finding_life, finding_rows, findings, lookup
 from perfsvc.store.engine import POSTGRESQL, transaction
 from perfsvc.store.finding_life import Deed
@@ -19,18 +19,18 @@ class Found:
 
     # --- what runs do ----------------------------------------------------------------------------------------------
 
-    def settle_findings(
-        self, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[Blame], *, now: datetime | None = None
-    ) -> Settled:
+    def update_findings(
+        self, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[RootCause], *, now: datetime | None = None
+    ) -> FindingUpdates:
         """Does at once all that a run changes of findings: ``recover``, then ``raise_finding`` of each blame.
 
         Those that were ignored until now are open again. Each change is an event of the run. Doing it again changes
         nothing, whatever a person did meanwhile.
         """
         with _alone(self._engine) as connection:
-            return findings.settle(connection, run, back, blames, now or datetime.now(UTC))
+            return findings.update_findings(connection, run, back, blames, now or datetime.now(UTC))
 
-    def raise_finding(self, run: int, suspects: Sequence[Suspect], evidence: str, origin: str = "") -> list[int]:
+    def raise_finding(self, run: int, suspects: Sequence[Suspect], evidence: str, root_cause: str = "") -> list[int]:
         """Puts suspects of one cause into findings, and returns the numbers of those that tell of them.
 
         A series that is in a finding which stands (open, acknowledged, ignored) goes there, and so does one that
@@ -42,10 +42,12 @@ class Found:
             run: the run that shows it.
             suspects: one at least; they share the judgement's cause.
             evidence: why, in a sentence.
-            origin: what the cause is; empty where nobody knows, and then nothing is joined.
+            root_cause: what the cause is; empty where nobody knows, and then nothing is joined.
         """
         with _alone(self._engine) as connection:
-            told = findings.raise_finding(connection, run, Blame(origin, evidence, tuple(suspects)), datetime.now(UTC))
+            told = findings.raise_finding(
+                connection, run, RootCause(root_cause, evidence, tuple(suspects)), datetime.now(UTC)
+            )
         return sorted({*told.raised, *told.joined, *told.reopened, *told.seen})
 
     def recover(self, run: int, back: Iterable[tuple[int, Series]]) -> list[int]:

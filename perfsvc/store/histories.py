@@ -1,4 +1,4 @@
-"""Histories in bulk: what the runs say of every series, and of the boards it was measured on."""
+"""Histories in bulk: what the runs say of every series, and of the GPUs it was measured on."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Case, Environment, Mode, Roof, Series, Status, Verdict
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Environment, Peak, Series, Status, Verdict
 from perfsvc.store.engine import transaction
 from perfsvc.store.interning import case_of
 from perfsvc.store.naming import own_name
 from perfsvc.store.reading import samples_of
 from perfsvc.store.rows import BoardInRun, InRun, Told
-from perfsvc.store.tables import Batches, Cases, Devices, Environments, Measurements, Metrics, Roofs, Verdicts
+from perfsvc.store.tables import Batches, Cases, Devices, Environments, Measurements, Metrics, Peaks, Verdicts
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """Verdicts that tell of no event in a history."""
 
-_Spot = tuple[int, int, int, Mode]
-"""A place in the database: lineage, own name, device, mode."""
+_Spot = tuple[int, int, int, CacheState]
+"""A place in the database: lineage, own name, device, cache state."""
 
 
 class Historied:
@@ -57,22 +57,22 @@ class Historied:
             return {number: Environment(driver, toolkit, limit) for number, driver, toolkit, limit in rows}
 
     def boards(self, run: int) -> list[BoardInRun]:
-        """What the boards of a run were like, in the order in which they were first stored."""
+        """What the GPUs of a run were like, in the order in which they were first stored."""
         with transaction(self._engine, writes=False) as connection:
             return boards(connection, run)
 
-    def roofs_of(self, runs: Collection[int]) -> dict[str, dict[int, Roof]]:
-        """The roofs of boards by UUID and run, oldest first."""
+    def peaks_of(self, runs: Collection[int]) -> dict[str, dict[int, Peak]]:
+        """The measured peaks of GPUs by UUID and run, oldest first."""
         with transaction(self._engine, writes=False) as connection:
             query = (
-                select(Devices.uuid, Roofs.run_id, Roofs.copy_bytes_per_s, Roofs.read_bytes_per_s)
-                .join(Devices, Devices.id == Roofs.device_id)
-                .where(Roofs.run_id.in_(runs))
-                .order_by(Roofs.run_id)
+                select(Devices.uuid, Peaks.run_id, Peaks.copy_bytes_per_s, Peaks.read_bytes_per_s)
+                .join(Devices, Devices.id == Peaks.device_id)
+                .where(Peaks.run_id.in_(runs))
+                .order_by(Peaks.run_id)
             )
-            found: dict[str, dict[int, Roof]] = defaultdict(dict)
+            found: dict[str, dict[int, Peak]] = defaultdict(dict)
             for uuid, run, copied, read in connection.execute(query):
-                found[uuid][run] = Roof(copied, read)
+                found[uuid][run] = Peak(copied, read)
             return dict(found)
 
 
@@ -110,7 +110,7 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
             Cases.lineage_id,
             own_name(Measurements.run_id),
             Measurements.device_id,
-            Measurements.mode,
+            Measurements.cache,
             *columns,
         )
         .join(Cases, Cases.id == Measurements.case_id)
@@ -120,7 +120,7 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
 
 
 def _spot(row: Any) -> _Spot:
-    return row.lineage_id, row.own_name, row.device_id, row.mode
+    return row.lineage_id, row.own_name, row.device_id, row.cache
 
 
 def _named(connection: Connection, runs: Collection[int]) -> Mapping[int, Sequence[tuple[str, float]]]:
@@ -159,8 +159,8 @@ class _Names:
         self._devices = {number: (uuid, model) for number, uuid, model in devices}
 
     def series(self, spot: _Spot, metric: str) -> Series:
-        lineage, own, device, mode = spot
-        return Series(self._cases[own] if own else self._present[lineage], *self._devices[device], metric, mode)
+        lineage, own, device, cache = spot
+        return Series(self._cases[own] if own else self._present[lineage], *self._devices[device], metric, cache)
 
 
 def _in_run(
@@ -190,7 +190,7 @@ def told(connection: Connection, runs: Collection[int]) -> dict[Series, list[Tol
         select(
             Verdicts.run_id,
             Verdicts.metric,
-            Verdicts.mode,
+            Verdicts.cache,
             Verdicts.device_id,
             Verdicts.verdict,
             Verdicts.ratio,
@@ -204,7 +204,7 @@ def told(connection: Connection, runs: Collection[int]) -> dict[Series, list[Tol
     names = _Names(connection)
     found: dict[Series, list[Told]] = defaultdict(list)
     for row in connection.execute(query):
-        series = names.series((row.lineage_id, 0, row.device_id, row.mode), row.metric)
+        series = names.series((row.lineage_id, 0, row.device_id, row.cache), row.metric)
         found[series].append(Told(row.run_id, row.verdict, row.ratio, row.cause))
     return dict(found)
 
@@ -223,7 +223,7 @@ def samples(connection: Connection, runs: Collection[int]) -> dict[Series, dict[
 
 
 def boards(connection: Connection, run: int) -> list[BoardInRun]:
-    """See ``Store.boards``."""
+    """See ``Store.GPUs``."""
     bad = (Status.WRONG, Status.FAILED)
     query = (
         select(
@@ -260,7 +260,7 @@ def _board(row: Mapping[Any, Any], batches: Sequence[Any]) -> BoardInRun:
 
 
 def _faults(connection: Connection, run: int) -> Mapping[str, Sequence[Any]]:
-    """What batches of a run tell of slowdowns, errors, faults and other processes, by the boards' UUIDs."""
+    """What batches of a run tell of slowdowns, errors, faults and other processes, by the GPUs' UUIDs."""
     lists = Devices.uuid, Batches.slowdowns, Batches.xids, Batches.others
     query = (
         select(*lists, func.sum(Batches.ecc_errors).label("ecc_errors"))

@@ -228,7 +228,7 @@ def _merge(connection: Connection, old: int, into: int) -> None:
     pins = connection.execute(
         select(table(Pins)).where(Pins.lineage_id.in_((old, into))).order_by(Pins.set_at)
     ).mappings()
-    newest = {(pin["device_id"], pin["metric"], pin["mode"]): {**pin, "lineage_id": into} for pin in pins}
+    newest = {(pin["device_id"], pin["metric"], pin["cache"]): {**pin, "lineage_id": into} for pin in pins}
     connection.execute(delete(Pins).where(Pins.lineage_id.in_((old, into))))
     if newest:
         connection.execute(insert(Pins), list(newest.values()))

@@ -50,8 +50,8 @@ class Judged:
     def baselines(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
         """The run that each series is compared with: its pin, else its last accepted level.
 
-        A series that has neither borrows: in its place stand the same series on the other boards of its model, each
-        with that board's pin or last accepted level. A series that finds none to borrow is absent.
+        A series that has neither borrows: in its place stand the same series on the other GPUs of its model, each
+        with that GPU's pin or last accepted level. A series that finds none to borrow is absent.
         """
         with transaction(self._engine, writes=False) as connection:
             return baselines.baselines(connection, series, before_run)

@@ -41,7 +41,7 @@ def accepted_ever() -> Any:
 
 def _judged() -> Any:
     """The newest earlier run without uncommitted changes whose verdict took its level as the one to keep."""
-    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache)
     return (
         select(*series, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
@@ -55,7 +55,7 @@ def _judged() -> Any:
 def _accepted_findings() -> Any:
     """The newest run of what a person accepted; of a series that was back at its old level there was nothing to."""
     own = own_name(FindingCases.last_run_id)
-    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.mode)
+    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.cache)
     return (
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
@@ -88,7 +88,7 @@ def first_ok_of(runs: tuple[ColumnElement[bool], ...], metrics: frozenset[str] |
     return union_all(*found, *([named] if metrics - told.keys() else []))
 
 
-_PLACE = ("run_id", "case_id", "device_id", "mode")
+_PLACE = ("run_id", "case_id", "device_id", "cache")
 
 
 def _right(runs: tuple[ColumnElement[bool], ...]) -> CTE:
@@ -113,9 +113,9 @@ def _first(right: CTE, metric: Any) -> Any:
     series = (Cases.lineage_id, own_name(right.c.run_id), right.c.device_id)
     clean = func.min(right.c.run_id).filter(Runs.git_dirty.is_(False))
     return (
-        select(*series, metric, right.c.mode, func.coalesce(clean, func.min(right.c.run_id)))
+        select(*series, metric, right.c.cache, func.coalesce(clean, func.min(right.c.run_id)))
         .join(Cases, Cases.id == right.c.case_id)
         .join(Runs, Runs.id == right.c.run_id)
         .where(_OF_LINEAGES)
-        .group_by(*series, right.c.mode)
+        .group_by(*series, right.c.cache)
     )

@@ -8,24 +8,24 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, case, exists, literal_column, select
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import Case, Mode
+from perfsvc.model import CacheState, Case
 from perfsvc.store.interning import case_of
-from perfsvc.store.tables import Cases, Devices, LeftOut, Measurements, NoiseOfCases
+from perfsvc.store.tables import Cases, Devices, Measurements, NoiseOfCases, OverBudget
 
-Place = tuple[str, Case, Mode]
-"""What a run measures once a replica: a case on a device (its UUID) in a mode."""
-Spot = tuple[int, int, Mode]
-"""The same in the database: lineage, device, mode."""
+Place = tuple[str, Case, CacheState]
+"""What a run measures once a replica: a case on a device (its UUID) in a cache state."""
+Spot = tuple[int, int, CacheState]
+"""The same in the database: lineage, device, cache state."""
 
 
-def of_cases(of: type[Measurements | NoiseOfCases | LeftOut], *columns: Any) -> Select[Any]:
+def of_cases(of: type[Measurements | NoiseOfCases | OverBudget], *columns: Any) -> Select[Any]:
     """A query of some columns of rows that have a case and a device, with what ``present_cases`` needs of them."""
     present = aliased(Cases)
     return (
         select(
             *columns,
             of.case_id,
-            of.mode,
+            of.cache,
             Cases.lineage_id,
             Cases.benchmark,
             Cases.variant,
@@ -38,7 +38,7 @@ def of_cases(of: type[Measurements | NoiseOfCases | LeftOut], *columns: Any) -> 
         .join(Cases, Cases.id == of.case_id)
         .outerjoin(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
         .join(Devices, Devices.id == of.device_id)
-        .order_by(of.case_id, of.device_id, of.mode)
+        .order_by(of.case_id, of.device_id, of.cache)
     )
 
 

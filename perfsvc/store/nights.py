@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from perfsvc.model import MAX_ERROR, TIME, Mode
+from perfsvc.model import MAX_ERROR, TIME, CacheState
 from perfsvc.store import summaries
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.naming import Place, of_cases, own_name, present_cases
@@ -21,7 +21,7 @@ from perfsvc.store.tables import Cases, Measurements, Runs
 Watched = tuple[Place, str]
 """Of what there is a history: a place, and the metric."""
 _Spot = tuple[int, int, int, int]
-"""A place in the database: lineage, own name, device, and the mode's place in ``Mode``."""
+"""A place in the database: lineage, own name, device, and the cache state's place in ``CacheState``."""
 _ELSEWHERE = -1
 """The number of what was measured at no place of tonight."""
 
@@ -38,9 +38,13 @@ def nights(connection: Connection, number: int, last: int) -> dict[Watched, Nigh
     numbers = _numbers(connection, number, last)
     of_tonight = of_cases(Measurements, Measurements.device_id, own_name(Measurements.run_id))
     tonight = connection.execute(of_tonight.where(Measurements.run_id == number).distinct()).all()
-    cases, modes = present_cases(tonight), list(Mode)
+    cases, caches = present_cases(tonight), list(CacheState)
     places = {
-        (row.lineage_id, row.own_name, row.device_id, modes.index(row.mode)): (row.uuid, cases[row.case_id], row.mode)
+        (row.lineage_id, row.own_name, row.device_id, caches.index(row.cache)): (
+            row.uuid,
+            cases[row.case_id],
+            row.cache,
+        )
         for row in tonight
     }
     measured, named = summaries.read(connection, numbers)
@@ -116,10 +120,10 @@ class _Spots:
                     found[(which == at) & (rows["run"] == number)] = self._number(*place, own=case_)
         return found
 
-    def _number(self, case_: int, device: int, mode: int, *, own: int) -> int:
+    def _number(self, case_: int, device: int, cache: int, *, own: int) -> int:
         if case_ not in self.lineages:
             return _ELSEWHERE
-        return self.places.get((self.lineages[case_][0], own, device, mode), _ELSEWHERE)
+        return self.places.get((self.lineages[case_][0], own, device, cache), _ELSEWHERE)
 
 
 def _runs_of(cases: Sequence[int], measured: Rows) -> set[tuple[int, int]]:

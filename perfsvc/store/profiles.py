@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, ForeignKey, Index, Sel
 from sqlalchemy.orm import Mapped, mapped_column
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Explained, Profile, Profiled, Rule, digest
+from perfsvc.model import CaseExplanation, Profile, ProfileResult, ProfilerRule, digest
 from perfsvc.store.columntypes import number
 from perfsvc.store.engine import transaction
 from perfsvc.store.interning import case_id, case_of, device_id, new_id
@@ -93,7 +93,7 @@ class Looked:
 
     _engine: Engine
 
-    def put_profile(self, profiled: Profiled, report: bytes | None = None) -> int:
+    def put_profile(self, profiled: ProfileResult, report: bytes | None = None) -> int:
         """Stores what came of a profile, and the profiler's own report of it; returns its number.
 
         Its run and device must be there.
@@ -101,12 +101,12 @@ class Looked:
         with transaction(self._engine, writes=True) as connection:
             return _put(connection, profiled, report)
 
-    def profiles(self, run: int) -> list[Profiled]:
+    def profiles(self, run: int) -> list[ProfileResult]:
         """What profilers saw of a run's binaries, in the order in which they looked, failures included."""
         with transaction(self._engine, writes=False) as connection:
             return _profiles(connection, Profiles.run_id == run)
 
-    def profiles_of(self, binary: int) -> list[Profiled]:
+    def profiles_of(self, binary: int) -> list[ProfileResult]:
         """What profilers counted of a binary, whatever run it was asked for, newest first."""
         with transaction(self._engine, writes=False) as connection:
             return _profiles(connection, Profiles.binary_id == binary, Profiles.reason == "")[::-1]
@@ -116,17 +116,17 @@ class Looked:
         with transaction(self._engine, writes=False) as connection:
             return _report(connection, number)
 
-    def put_explained(self, explained: Explained) -> None:
+    def put_explained(self, explained: CaseExplanation) -> None:
         """Stores why a case takes longer, beside what was stored of it before; runs and device must be there."""
         with transaction(self._engine, writes=True) as connection:
             _put_explained(connection, explained)
 
-    def explained(self, run: int) -> list[Explained]:
+    def explained(self, run: int) -> list[CaseExplanation]:
         """Why cases of a run take longer, in the order in which that was found out."""
         with transaction(self._engine, writes=False) as connection:
             return _explained(connection, Explanations.run_id == run)
 
-    def explained_of(self, case: str) -> list[Explained]:
+    def explained_of(self, case: str) -> list[CaseExplanation]:
         """The same of a case by any of its names, of all runs, oldest run first.
 
         Raises ``NotMeasuredError`` where the case is unknown.
@@ -135,7 +135,7 @@ class Looked:
             return _explained(connection, Cases.lineage_id == lineage_of(connection, case))
 
 
-def _put(connection: Connection, profiled: Profiled, report: bytes | None) -> int:
+def _put(connection: Connection, profiled: ProfileResult, report: bytes | None) -> int:
     profile = profiled.profile
     if report is not None:
         put_artifact(connection, digest(report), REPORT, report)
@@ -165,7 +165,7 @@ def _put(connection: Connection, profiled: Profiled, report: bytes | None) -> in
     return stored
 
 
-def _rule_row(profile: int, place: int, rule: Rule) -> dict[str, Any]:
+def _rule_row(profile: int, place: int, rule: ProfilerRule) -> dict[str, Any]:
     return {
         "profile_id": profile,
         "number": place,
@@ -184,7 +184,7 @@ def _placed(of: Any) -> Select[Any]:
     )
 
 
-def _profiles(connection: Connection, *where: ColumnElement[bool]) -> list[Profiled]:
+def _profiles(connection: Connection, *where: ColumnElement[bool]) -> list[ProfileResult]:
     rows = connection.execute(_placed(Profiles).where(*where).order_by(Profiles.id)).all()
     numbers = [row.id for row in rows]
     metrics, rules = _metrics(connection, numbers), _rules(connection, numbers)
@@ -199,17 +199,17 @@ def _metrics(connection: Connection, numbers: Collection[int]) -> Mapping[int, d
     return found
 
 
-def _rules(connection: Connection, numbers: Collection[int]) -> Mapping[int, list[Rule]]:
-    found: dict[int, list[Rule]] = defaultdict(list)
+def _rules(connection: Connection, numbers: Collection[int]) -> Mapping[int, list[ProfilerRule]]:
+    found: dict[int, list[ProfilerRule]] = defaultdict(list)
     query = select(ProfileRules).where(ProfileRules.profile_id.in_(numbers)).order_by(ProfileRules.number)
     for row in connection.execute(query):
-        found[row.profile_id].append(Rule(row.name, row.message, row.speedup))
+        found[row.profile_id].append(ProfilerRule(row.name, row.message, row.speedup))
     return found
 
 
-def _profiled(row: Any, metrics: Mapping[str, float | None], rules: tuple[Rule, ...]) -> Profiled:
+def _profiled(row: Any, metrics: Mapping[str, float | None], rules: tuple[ProfilerRule, ...]) -> ProfileResult:
     seen = Profile(row.kernel, metrics, rules, row.model, row.chip, row.profiler_version)
-    return Profiled(
+    return ProfileResult(
         case_of(row.benchmark, row.variant, row.point, row.version),
         run=row.run_id,
         binary=row.binary_id,
@@ -234,7 +234,7 @@ def _report(connection: Connection, profile: int) -> bytes:
     return zlib.decompress(content)
 
 
-def _put_explained(connection: Connection, explained: Explained) -> None:
+def _put_explained(connection: Connection, explained: CaseExplanation) -> None:
     baseline, candidate = explained.profiles
     row = {
         "run_id": explained.candidate_run,
@@ -252,10 +252,10 @@ def _put_explained(connection: Connection, explained: Explained) -> None:
     new_id(connection, Explanations, row)
 
 
-def _explained(connection: Connection, *where: ColumnElement[bool]) -> list[Explained]:
+def _explained(connection: Connection, *where: ColumnElement[bool]) -> list[CaseExplanation]:
     query = _placed(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
     return [
-        Explained(
+        CaseExplanation(
             case_of(row.benchmark, row.variant, row.point, row.version),
             device=row.uuid,
             device_model=row.model,

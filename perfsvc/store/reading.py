@@ -122,7 +122,7 @@ def _judged() -> Any:
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Devices, Devices.id == Verdicts.device_id)
         .where(Verdicts.run_id == bindparam("run"))
-        .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.mode)
+        .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
     )
 
 
@@ -143,12 +143,12 @@ def _levels(
     """The levels of one run's series, or of those that are wanted, by the rows of all names of their cases."""
     cases = present_cases(rows)
     found: dict[Series, Level] = {}
-    for (case, uuid, mode), group in groupby(rows, attrgetter("case_id", "uuid", "mode")):
+    for (case, uuid, cache_state), group in groupby(rows, attrgetter("case_id", "uuid", "cache")):
         replicas = list(group)
         worst = max(replicas, key=lambda row: row.status.severity)
         held = _held(replicas, values) if worst.status is Status.OK else {TIME: []}
         for metric, of_metric in held.items():
-            series = Series(cases[case], uuid, worst.model, metric, mode)
+            series = Series(cases[case], uuid, worst.model, metric, cache_state)
             if wanted is None or series in wanted:
                 told = tuple(samples_of(one, series.case) if isinstance(one, bytes) else (one,) for one in of_metric)
                 reason = "" if worst.status is Status.OK else worst.reason
@@ -183,7 +183,7 @@ def history(connection: Connection, case_id: str, device: str | None) -> list[Ca
     query = (
         select(
             Measurements.run_id,
-            Measurements.mode,
+            Measurements.cache,
             Measurements.status,
             Measurements.reason,
             Measurements.median_s,
@@ -202,10 +202,10 @@ def history(connection: Connection, case_id: str, device: str | None) -> list[Ca
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .where(Cases.lineage_id == lineage_of(connection, case_id))
-        .order_by(Measurements.run_id, Devices.uuid, Measurements.mode, Cases.id, Measurements.replica)
+        .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Cases.id, Measurements.replica)
     )
     rows = connection.execute(query if device is None else query.where(Devices.uuid == device))
-    groups = groupby(rows, lambda row: (row.run_id, row.uuid, row.mode, row.name))
+    groups = groupby(rows, lambda row: (row.run_id, row.uuid, row.cache, row.name))
     return [_case_in_run(list(group)) for _, group in groups]
 
 
@@ -222,7 +222,7 @@ def _case_in_run(replicas: Sequence[Record]) -> CaseInRun:
         case=first.name,
         device=first.uuid,
         device_model=first.model,
-        mode=first.mode,
+        cache=first.cache,
         status=worst.status,
         reason="" if worst.status is Status.OK else worst.reason,
         replicas=sum(row.status is Status.OK for row in replicas),
@@ -235,7 +235,7 @@ def verdicts(connection: Connection, number: int) -> list[Judgement]:
     return [
         Judgement(
             Series(
-                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.mode
+                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.cache
             ),
             row.verdict,
             reason=row.reason,

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.model import (
+    CacheState,
     Cause,
     Environment,
     Estimate,
     Measurement,
     Message,
-    Mode,
     Provenance,
     ReplayRecord,
     Series,
@@ -70,8 +70,8 @@ class Entry:
         work: what one launch does, from which bandwidth is derived.
         estimate: the median of its samples; None where it has none.
         binary: what ``Store.put_binaries`` returned; None where there is no binary.
-        rung: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
-        anchor: the variant that it is held against; empty where there is none.
+        variant_index: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
+        relative_to: the variant that it is held against; empty where there is none.
     """
 
     measurement: Measurement
@@ -79,8 +79,8 @@ class Entry:
     work: Work
     estimate: Estimate | None = None
     binary: int | None = None
-    rung: int | None = None
-    anchor: str = ""
+    variant_index: int | None = None
+    relative_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class CaseInRun:
     case: str
     device: str
     device_model: str
-    mode: Mode
+    cache: CacheState
     status: Status
     reason: str
     replicas: int
@@ -205,7 +205,7 @@ class CaseInRun:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs tell of a case on a device in a mode, for whoever plans under a budget.
+    """What earlier runs tell of a case on a device in a cache state, for whoever plans under a budget.
 
     Attributes:
         cost_s: seconds that it took in a replica, the mean of the newest run that has ended.
@@ -268,7 +268,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class BoardInRun:
-    """What a board was like in a run; None where it cannot say.
+    """What a GPU was like in a run; None where it cannot say.
 
     Attributes:
         failed: how many of its measurements were wrong or failed, of ``measured``.

@@ -18,16 +18,16 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
     on it changes nothing for the nights after. A spot that was always measured in the environment of the run, or that
     the run did not measure, is absent.
     """
-    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    spot = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     of_lineages = Cases.lineage_id.in_(set(lineages))
     known = select(func.count()).select_from(Environments).scalar_subquery()
     measured = select(*spot, Measurements.environment_id, known).join(Cases, Cases.id == Measurements.case_id)
     tonight: dict[int, set[Spot]] = defaultdict(set)
-    for lineage, device, mode, here, environments in connection.execute(
+    for lineage, device, cache, here, environments in connection.execute(
         measured.where(of_lineages, Measurements.run_id == run).distinct()
     ):
         if environments > 1:  # where there is no other, nothing was ever measured elsewhere
-            tonight[here].add((lineage, device, mode))
+            tonight[here].add((lineage, device, cache))
     found: dict[Spot, int] = {}
     for here, spots in tonight.items():
         newest = _newest(connection, spots, here, run)
@@ -65,7 +65,7 @@ def _newest_of(
     """The newest clean run among some in which each spot of lineages was measured in one of some environments."""
     if not lineages:
         return {}
-    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    spot = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (
         select(*spot, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
@@ -74,12 +74,12 @@ def _newest_of(
         .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
         .group_by(*spot)
     )
-    return {(lineage, device, mode): last for lineage, device, mode, last in connection.execute(query)}
+    return {(lineage, device, cache): last for lineage, device, cache, last in connection.execute(query)}
 
 
 def present(connection: Connection) -> dict[Spot, int]:
     """The same for every spot as of the newest run that has ended, without uncommitted changes."""
-    spot = (Cases.lineage_id, Measurements.device_id, Measurements.mode)
+    spot = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (
         select(*spot, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
@@ -88,6 +88,6 @@ def present(connection: Connection) -> dict[Spot, int]:
         .group_by(*spot, Measurements.environment_id)
     )
     last: dict[Spot, list[int]] = defaultdict(list)
-    for lineage, device, mode, run in connection.execute(query):
-        last[lineage, device, mode].append(run)
+    for lineage, device, cache, run in connection.execute(query):
+        last[lineage, device, cache].append(run)
     return {one: sorted(runs)[-2] for one, runs in last.items() if len(runs) > 1}

@@ -11,14 +11,14 @@ from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
 from perfsvc.model import (
+    CacheState,
     Case,
     DeviceInfo,
     Level,
-    Mode,
     Noise,
+    Peak,
     Provenance,
     ReplayRecord,
-    Roof,
     Series,
 )
 from perfsvc.store import (
@@ -188,19 +188,19 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         self._known.keep(entries, ids)
 
     def put_noise(self, run: int, found: Mapping[Place, Noise]) -> None:
-        """Stores the noise of each device (UUID), case and mode of a run, in place of what was stored of it before."""
+        """Stores the noise of each device (UUID), case and cache state of a run, in place of what was stored of it before."""
         with transaction(self._engine, writes=True) as connection:
             noise.put_noise(connection, run, found, self._known)
 
-    def put_roofs(self, run: int, found: Mapping[str, Roof]) -> None:
-        """Stores the roofs of a run's boards by UUID, in place of what was stored of it before."""
+    def put_peaks(self, run: int, found: Mapping[str, Peak]) -> None:
+        """Stores the measured peaks of a run's GPUs by UUID, in place of what was stored of it before."""
         with transaction(self._engine, writes=True) as connection:
-            noise.put_roofs(connection, run, found)
+            noise.put_peaks(connection, run, found)
 
-    def put_left_out(self, run: int, places: Iterable[Place]) -> None:
-        """Stores each device (UUID), case and mode that a run left out for want of budget, in place of those before."""
+    def put_over_budget(self, run: int, places: Iterable[Place]) -> None:
+        """Stores each device (UUID), case and cache state that a run over budget, in place of those before."""
         with transaction(self._engine, writes=True) as connection:
-            budget.put_left_out(connection, run, places)
+            budget.put_over_budget(connection, run, places)
 
     # --- runs and cases --------------------------------------------------------------------------------------------
 
@@ -239,13 +239,13 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         with transaction(self._engine, writes=False) as connection:
             return lookup.of_commit(connection, prefix)
 
-    def left_out(self, run: int) -> list[Place]:
-        """The device (UUID), case and mode of all that a run left out for want of budget."""
+    def over_budget(self, run: int) -> list[Place]:
+        """The device (UUID), case and cache state of all that a run over budget."""
         with transaction(self._engine, writes=False) as connection:
-            return budget.left_out(connection, run)
+            return budget.over_budget(connection, run)
 
-    def past(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, Mode], Past]:
-        """What runs, or those ``before`` one, tell of some cases, by device (UUID), case id and mode, through renames.
+    def past(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], Past]:
+        """What runs, or those ``before`` one, tell of some cases, by device (UUID), case id and cache state, through renames.
 
         A case that never came to a device is absent there.
         """
@@ -288,21 +288,21 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         Each comes with the run that has it.
 
         The run before is the newest earlier one of the same scope that finished and measured on the device: one without
-        uncommitted changes, unless all have some. What that one left out for want of budget comes from the run before
+        uncommitted changes, unless all have some. What that one over budget comes from the run before
         it that measured it; what ``run`` itself left out is not expected of it. Nothing is where the scope is unknown.
         """
         with transaction(self._engine, writes=False) as connection:
             return expected.expected(connection, run)
 
     def noise(self, run: int) -> dict[Place, Noise]:
-        """The noise of a run's times by device (UUID), case and mode."""
+        """The noise of a run's times by device (UUID), case and cache state."""
         with transaction(self._engine, writes=False) as connection:
             return noise.noise(connection, run)
 
-    def roofs(self, run: int) -> dict[str, Roof]:
-        """The roofs of a run's boards by UUID."""
+    def peaks(self, run: int) -> dict[str, Peak]:
+        """The measured peaks of a run's GPUs by UUID."""
         with transaction(self._engine, writes=False) as connection:
-            return noise.roofs(connection, run)
+            return noise.peaks(connection, run)
 
     def history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
         """A case in every run, oldest first, by its present or a former name, across renames, on one or all devices.
@@ -317,8 +317,8 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
         """One row a measurement of some runs, or of all, as equally long lists by column name.
 
         Beside the tables' own columns (docs/database.md): ``axes`` (a dict), ``metrics`` (a dict of named values),
-        ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None where the work or the time is unknown), ``roof_share`` (the
-        bandwidth over the better of the board's roofs in that run).
+        ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None where the work or the time is unknown), ``peak_share`` (the
+        bandwidth over the better of the GPU's measured peaks in that run).
         """
         with transaction(self._engine, writes=False) as connection:
             return columns.columns(connection, runs)
@@ -347,7 +347,7 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
             return nights.nights(connection, run, last)
 
     def built(self, run: int) -> dict[Place, Built]:
-        """What each device (UUID), case and mode of a run was made of, and where it ran."""
+        """What each device (UUID), case and cache state of a run was made of, and where it ran."""
         with transaction(self._engine, writes=False) as connection:
             return codes.built(connection, run)
 

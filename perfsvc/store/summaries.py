@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, delete, exists, select
 
-from perfsvc.model import UNJUDGED, Mode, Status
+from perfsvc.model import UNJUDGED, CacheState, Status
 from perfsvc.store.interning import insert_into
 from perfsvc.store.lookup import ENDED
 from perfsvc.store.tables import Measurements, Metrics, Runs, Summaries
@@ -31,10 +31,10 @@ _TIMES = ""
 _DEVICES = 1 << 24
 """More ids than devices will ever have; a factor in what is stored, like the next."""
 _MODES = 1 << 4
-_MODE = case({mode: place for place, mode in enumerate(Mode)}, value=Measurements.mode)
+_MODE = case({cache: place for place, cache in enumerate(CacheState)}, value=Measurements.cache)
 
 KEY: ColumnElement[int] = (cast(Measurements.case_id, BigInteger) * _DEVICES + Measurements.device_id) * _MODES + _MODE
-"""Case, device and mode of a measurement in one number: the driver makes an object of each that it hands out."""
+"""Case, device and cache state of a measurement in one number: the driver makes an object of each that it hands out."""
 
 _TIMED = select(
     Measurements.run_id,
@@ -53,9 +53,9 @@ _NAMED = (
 
 
 def parted(key: int) -> tuple[int, int, int]:
-    """Case, device, and the mode's place in ``Mode``, of a measurement's key."""
-    rest, mode = divmod(key, _MODES)
-    return (*divmod(rest, _DEVICES), mode)
+    """Case, device, and the cache state's place in ``CacheState``, of a measurement's key."""
+    rest, cache = divmod(key, _MODES)
+    return (*divmod(rest, _DEVICES), cache)
 
 
 def cases_of(rows: Rows) -> NDArray[np.intp]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from perfsvc.model import Cause, Direction, FindingState, Limiter, Mode, Shift, Status, Verdict
+from perfsvc.model import CacheState, Cause, ChangeKind, Direction, FindingState, Limiter, Status, Verdict
 from perfsvc.store.columntypes import FreeText, Utc, word
 from perfsvc.store.rows import State
 
@@ -41,8 +41,8 @@ class Base(DeclarativeBase):
         Direction: word(Direction),
         FindingState: word(FindingState),
         Limiter: word(Limiter),
-        Mode: word(Mode),
-        Shift: word(Shift),
+        CacheState: word(CacheState),
+        ChangeKind: word(ChangeKind),
         State: word(State),
         Status: word(Status),
         Verdict: word(Verdict),
@@ -190,7 +190,7 @@ class Measurements(Base):
 
     __tablename__ = "measurements"
     __table_args__ = (
-        UniqueConstraint("run_id", "case_id", "device_id", "replica", "mode"),
+        UniqueConstraint("run_id", "case_id", "device_id", "replica", "cache"),
         Index(None, "case_id", "device_id", "run_id"),
         Index(None, "environment_id", "run_id"),
     )
@@ -202,7 +202,7 @@ class Measurements(Base):
     environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id", ondelete="RESTRICT"))
     binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
     replica: Mapped[int]
-    mode: Mapped[Mode]
+    cache: Mapped[CacheState]
     status: Mapped[Status]
     reason: Mapped[Free]
     cure: Mapped[Free]
@@ -229,12 +229,12 @@ class Measurements(Base):
     power_w: Mapped[float | None]
     slowdowns: Mapped[str | None]
     rejected_batches: Mapped[int] = mapped_column(server_default="0")
-    rung: Mapped[int | None]
-    anchor: Mapped[str] = mapped_column(server_default="")
+    variant_index: Mapped[int | None]
+    relative_to: Mapped[str] = mapped_column(server_default="")
 
 
 class Batches(Base):
-    """A batch of a measurement, in the order they were taken, and what the board was like meanwhile.
+    """A batch of a measurement, in the order they were taken, and what the GPU was like meanwhile.
 
     ``samples`` holds those of a rejected batch; those of the others lie in the measurement's, one batch after the
     other. ``slowdowns``, ``xids`` and ``others`` are lists, their items parted by a comma and a space.
@@ -244,7 +244,7 @@ class Batches(Base):
 
     measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
-    gated: Mapped[bool]
+    blocked: Mapped[bool]
     kept_ahead: Mapped[bool | None]
     busy_s: Mapped[float]
     rejected: Mapped[Free]
@@ -284,21 +284,21 @@ class NoiseOfCases(Base):
     """The noise of a case's times in a run; the names of its columns are no words of SQL, as ``between`` is."""
 
     __tablename__ = "noise"
-    __table_args__ = (Index(None, "case_id", "device_id", "mode", "run_id"),)
+    __table_args__ = (Index(None, "case_id", "device_id", "cache", "run_id"),)
 
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
     noise_within: Mapped[float | None]
     noise_between: Mapped[float | None]
     replicas: Mapped[int]
 
 
-class Roofs(Base):
-    """What a board's memory was measured to move at the start of a run."""
+class Peaks(Base):
+    """What a GPU's memory was measured to move at the start of a run."""
 
-    __tablename__ = "roofs"
+    __tablename__ = "peaks"
 
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
@@ -306,18 +306,18 @@ class Roofs(Base):
     read_bytes_per_s: Mapped[float]
 
 
-class LeftOut(Base):
-    """A case that a run did not measure for want of budget.
+class OverBudget(Base):
+    """A case that a run did not measure because the budget was used up.
 
     A table and no list in its run's row, since the runs to come look for it by lineage, whatever the case is called.
     """
 
-    __tablename__ = "left_out"
+    __tablename__ = "over_budget"
 
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
 
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
@@ -330,7 +330,7 @@ class Verdicts(Base):
 
     __tablename__ = "verdicts"
     __table_args__ = (
-        Index(None, "case_id", "device_id", "metric", "mode", "run_id"),
+        Index(None, "case_id", "device_id", "metric", "cache", "run_id"),
         # They are few, and every night seeks them among all that was ever said of its series.
         Index("ix_verdicts_accepted", "case_id", sqlite_where=_ACCEPTED, postgresql_where=_ACCEPTED),
     )
@@ -339,7 +339,7 @@ class Verdicts(Base):
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
-    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
     verdict: Mapped[Verdict]
     reason: Mapped[Free]
     ratio: Mapped[float | None]
@@ -362,7 +362,7 @@ class Pins(Base):
     lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
-    mode: Mapped[Mode] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     set_at: Mapped[datetime]
     set_by: Mapped[str]

@@ -20,7 +20,7 @@ from perfsvc.store.samples import pack
 from perfsvc.store.tables import Artifacts, Binaries, BinaryFiles, Measurements, Metrics, Runs, Verdicts
 
 _BINARIES = select(Binaries.digest, Binaries.id).where(Binaries.digest.in_(bindparam("digests", expanding=True)))
-_TOLD_BY = ("case_id", "device_id", "replica", "mode")
+_TOLD_BY = ("case_id", "device_id", "replica", "cache")
 """By what a measurement is told from every other of its run."""
 _NUMBERS = select(Measurements.id, *(getattr(Measurements, name) for name in _TOLD_BY)).where(
     Measurements.run_id == bindparam("run"), Measurements.case_id.in_(bindparam("cases", expanding=True))
@@ -143,7 +143,7 @@ def _row(run: int, entry: Entry, ids: Ids) -> dict[str, Any]:
         "environment_id": ids.environment,
         "binary_id": entry.binary,
         "replica": measurement.replica,
-        "mode": measurement.mode,
+        "cache": measurement.cache,
         "status": measurement.status,
         "reason": measurement.reason,
         "cure": measurement.cure,
@@ -165,8 +165,8 @@ def _row(run: int, entry: Entry, ids: Ids) -> dict[str, Any]:
         "check_s": measurement.check_s,
         "sampling_s": measurement.sampling_s,
         "busy_s": measurement.busy_s,
-        "rung": entry.rung,
-        "anchor": entry.anchor,
+        "variant_index": entry.variant_index,
+        "relative_to": entry.relative_to,
         **batches.summary(measurement.batches),
     }
 
@@ -182,7 +182,7 @@ def put_verdicts(connection: Connection, run: int, judgements: Sequence[Judgemen
             "case_id": cases[judgement.series.case, judgement.series.case.formerly],
             "device_id": devices[judgement.series.device],
             "metric": judgement.series.metric,
-            "mode": judgement.series.mode,
+            "cache": judgement.series.cache,
             "verdict": judgement.verdict,
             "reason": judgement.reason,
             "ratio": number(judgement.ratio),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Literal
 
-from perfsvc.model import Mode, Tolerance, Value, Work
+from perfsvc.model import CacheState, Tolerance, Value, Work
 
 Extent = int | tuple[int, ...]
 """A shape, a grid or a block: one integer or a tuple of them."""
@@ -265,8 +265,8 @@ class Variant:
         requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``,
             ``import cupy``.
         only: a function of axes and parameters that says whether a point is worth running at.
-        mode: the L2 cache before each sample, ``cold``, ``warm``, or ``both``, which times each case twice.
-        reference: what this variant computes in place of the benchmark's reference: for an anchor that does something
+        cache: the L2 cache before each sample, ``cold``, ``warm``, or ``both``, which times each case twice.
+        reference: what this variant computes in place of the benchmark's reference: for an reference variant that does something
             else, such as a plain copy.
         formerly: earlier names, whose history this variant goes on with.
     """
@@ -288,7 +288,7 @@ class Variant:
     scratch: Mapping[str, Output] = field(default_factory=dict)
     requires: Words = ()
     only: Function | None = None
-    mode: Literal["cold", "warm", "both"] = "cold"
+    cache: Literal["cold", "warm", "both"] = "cold"
     reference: Function | None = None
     formerly: Words = ()
     line: int = _line()
@@ -312,7 +312,7 @@ class Benchmark:
         variants: the implementations.
         name: what the case ids call it; the folder's name where it is not given.
         version: raise it when the problem changes so much that its history should end.
-        anchor: the variant, by its full name, that the others are held against at the same point.
+        relative_to: the variant, by its full name, that the others are held against at the same point.
     """
 
     axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
@@ -326,17 +326,17 @@ class Benchmark:
     variants: Sequence[Variant] = ()
     name: str = ""
     version: int = 1
-    anchor: str = ""
+    relative_to: str = ""
     line: int = _line()
 
 
 BOTH: Final = "both"
-"""The mode of a variant whose cases are measured in every mode."""
+"""The cache state of a variant whose cases are measured in every cache state."""
 
 
-def modes_of(variant: Variant) -> tuple[Mode, ...]:
-    """The modes that a variant's cases are measured in."""
-    return tuple(Mode) if variant.mode == BOTH else (Mode(variant.mode),)
+def cache_states_of(variant: Variant) -> tuple[CacheState, ...]:
+    """The cache states that a variant's cases are measured in."""
+    return tuple(CacheState) if variant.cache == BOTH else (CacheState(variant.cache),)
 
 
 def words(value: Words) -> tuple[str, ...]:

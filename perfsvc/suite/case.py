@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsvc.model import Buffer, Case, Kind, Mode, ReplayRecord, Step, Tolerance, Unit, Work, digest
+from perfsvc.model import Buffer, CacheState, Case, Kind, ReplayRecord, Step, Tolerance, Unit, Work, digest
 
 
 def name_of_arrays(bench_text: str, seed: int, reference: int = 0) -> str:
@@ -14,18 +14,18 @@ def name_of_arrays(bench_text: str, seed: int, reference: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CaseSpec:
-    """A case in one mode, resolved: no function of the benchmark file is left in it.
+    """A case in one cache state, resolved: no function of the benchmark file is left in it.
 
     ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
     ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``). ``bench`` is the benchmark file and ``bench_text``
     what it said when it was read: inputs, reference and Python steps come from that, whatever becomes of the file.
-    ``reference`` is equal for the variants that are compared with the same one: 0 for the benchmark's own. ``rung``
-    is the variant's place on its benchmark's ladder, and ``anchor`` the variant that it is held against there.
+    ``reference`` is equal for the variants that are compared with the same one: 0 for the benchmark's own. ``variant_index``
+    is the variant's place on its benchmark's ladder, and ``relative_to`` the variant that it is held against there.
     """
 
     case: Case
     kind: Kind
-    mode: Mode
+    cache: CacheState
     requires: tuple[str, ...]
     units: tuple[Unit, ...]
     buffers: tuple[Buffer, ...]
@@ -36,8 +36,8 @@ class CaseSpec:
     bench_text: str
     seed: int
     reference: int = 0
-    rung: int = 0
-    anchor: str = ""
+    variant_index: int = 0
+    relative_to: str = ""
 
     @property
     def inputs(self) -> str:

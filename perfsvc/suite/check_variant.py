@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfsvc.model import BESIDE, TIME, Array, Kind
+from perfsvc.model import AUXILIARY, TIME, Array, Kind
 from perfsvc.suite.arrays import NUMBERS
 from perfsvc.suite.authoring import (
     BOTH,
@@ -85,7 +85,7 @@ def _misfits_of_steps(variant: Variant) -> Iterator[Problem]:
 
 def _problems_of_content(file: BenchFile, variant: Variant, inputs: Mapping[str, Array] | None) -> Iterator[Problem]:
     yield from _problems_of_names(variant)
-    yield from _problems_of_mode(variant)
+    yield from _problems_of_cache(variant)
     yield from _problems_of_reference(variant, file)
     yield from _problems_of_metrics(variant)
     yield from problems_of_params(variant)
@@ -119,12 +119,12 @@ def _problems_of_names(variant: Variant) -> Iterator[Problem]:
                 )
 
 
-def _problems_of_mode(variant: Variant) -> Iterator[Problem]:
-    if Kind(variant.kind) is Kind.HOST and variant.mode == BOTH:
+def _problems_of_cache(variant: Variant) -> Iterator[Problem]:
+    if Kind(variant.kind) is Kind.HOST and variant.cache == BOTH:
         yield Problem(
-            f"variant {variant.name!r} is of the kind host and has the mode both",
+            f"variant {variant.name!r} is of the kind host and has the cache state both",
             variant.line,
-            "leave mode out: its functions take their times themselves, so both would be the same",
+            "leave cache state out: its functions take their times themselves, so both would be the same",
         )
 
 
@@ -138,7 +138,7 @@ def _problems_of_reference(variant: Variant, file: BenchFile) -> Iterator[Proble
 
 
 def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
-    taken = dict.fromkeys((TIME, *BESIDE), "is measured of every case")
+    taken = dict.fromkeys((TIME, *AUXILIARY), "is measured of every case")
     for step in steps_of(variant):
         if not isinstance(step, MetricStep):
             continue

@@ -98,9 +98,13 @@ def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]
         )
     if benchmark.reference is not None and not benchmark.outputs:
         yield Problem("no outputs", line, 'declare what the reference computes: outputs={"c": output("float32", ...)}')
-    names = [rung.name for rung in ladder(benchmark)]
-    if benchmark.anchor and benchmark.anchor not in names:
-        yield Problem(f"the anchor {benchmark.anchor!r} is no variant", line, nearest(benchmark.anchor, names))
+    names = [variant_index.name for variant_index in ladder(benchmark)]
+    if benchmark.relative_to and benchmark.relative_to not in names:
+        yield Problem(
+            f"the reference variant {benchmark.relative_to!r} is no variant",
+            line,
+            nearest(benchmark.relative_to, names),
+        )
     yield from problems_of_points(benchmark)
     yield from _problems_of_outputs(benchmark.outputs, axes, line)
     for field in ("work", "tolerance"):

@@ -49,7 +49,7 @@ class Common:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The full names of the variants, in the order of the ladder."""
-        return tuple(rung.name for rung in ladder(self.file.benchmark))
+        return tuple(variant_index.name for variant_index in ladder(self.file.benchmark))
 
     @cached_property
     def buffers(self) -> Mapping[str, Buffer]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc.errors import SuiteError, UsageError
-from perfsvc.model import Array, Case, Kind, Mode
-from perfsvc.suite.authoring import modes_of, words
+from perfsvc.model import Array, CacheState, Case, Kind
+from perfsvc.suite.authoring import cache_states_of, words
 from perfsvc.suite.benchfile import FILE_NAME, BenchFile, load
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.checking import Checked, check
@@ -42,9 +42,9 @@ class Listed:
         return Kind(self.expansion.variant.kind)
 
     @property
-    def modes(self) -> tuple[Mode, ...]:
-        """The modes that it is measured in, each by itself."""
-        return modes_of(self.expansion.variant)
+    def caches(self) -> tuple[CacheState, ...]:
+        """The cache states that it is measured in, each by itself."""
+        return cache_states_of(self.expansion.variant)
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class Listed:
         return words(self.expansion.variant.requires)
 
     def resolve(self, inputs: Mapping[str, Array]) -> tuple[CaseSpec, ...]:
-        """The case with everything that building and running it needs, in each of its modes."""
+        """The case with everything that building and running it needs, in each of its cache states."""
         if self.rehearsed and list(self.inputs.items()) == list(inputs.items()):  # their order is that of buffers
             return self.rehearsed
         return resolve(self.expansion, Common(self.file, self.case.point, inputs))
@@ -93,7 +93,7 @@ class Suite:
         return names.get(problem.path, Path(problem.path).absolute().parent.name)
 
     def resolve(self, selection: Selection, points: Points, inputs: Inputs | None = None) -> tuple[CaseSpec, ...]:
-        """The selected cases with everything that building and running them needs, in each of their modes.
+        """The selected cases with everything that building and running them needs, in each of their cache states.
 
         Args:
             selection: which cases.

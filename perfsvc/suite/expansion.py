@@ -67,8 +67,12 @@ def owner_of_reference(benchmark: Benchmark, variant: Variant) -> int:
 
 def reference_of(benchmark: Benchmark, variant: str) -> Function | None:
     """The reference that the results of a variant, by its full name, are compared with: its own or the benchmark's."""
-    rungs = _rungs(one for one in benchmark.variants if one.reference is not None)
-    own = (rung.variant.reference for rung in rungs if rung.name == variant and rung.variant.reference)
+    variants = _rungs(one for one in benchmark.variants if one.reference is not None)
+    own = (
+        variant_index.variant.reference
+        for variant_index in variants
+        if variant_index.name == variant and variant_index.variant.reference
+    )
     return next(own, benchmark.reference)
 
 

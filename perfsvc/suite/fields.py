@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from perfsvc.model import Kind, Mode, Tolerance, Work
+from perfsvc.model import CacheState, Kind, Tolerance, Work
 from perfsvc.suite.authoring import (
     BOTH,
     Benchmark,
@@ -96,7 +96,7 @@ _BENCHMARK = {
     "variants": _Kind("a list of Variant(...)", _each(_is(Variant))),
     "name": _TEXT,
     "version": _Kind("an integer", _is(int)),
-    "anchor": _TEXT,
+    "relative_to": _TEXT,
 }
 
 _VARIANT = {
@@ -122,7 +122,7 @@ _VARIANT = {
     "scratch": _OUTPUTS,
     "requires": _WORDS,
     "only": _FUNCTION,
-    "mode": _Kind(f"one of {', '.join((*Mode, BOTH))}", lambda value: value in (*Mode, BOTH)),
+    "cache": _Kind(f"one of {', '.join((*CacheState, BOTH))}", lambda value: value in (*CacheState, BOTH)),
     "reference": _FUNCTION,
     "formerly": _WORDS,
 }

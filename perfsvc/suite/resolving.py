@@ -35,7 +35,7 @@ from perfsvc.suite.authoring import (
     StepWritten,
     TensorMap,
     Variant,
-    modes_of,
+    cache_states_of,
     option_words,
     words,
 )
@@ -95,7 +95,7 @@ def worth_running(expansion: Expansion, point: Point) -> bool:
 
 
 def resolve(expansion: Expansion, common: Common) -> tuple[CaseSpec, ...]:
-    """A case with its buffers, units, steps and work, once for each of its modes.
+    """A case with its buffers, units, steps and work, once for each of its cache states.
 
     Raises:
         Problem: one of the author's functions failed at this point, or gave what cannot be launched.
@@ -107,11 +107,11 @@ def resolve(expansion: Expansion, common: Common) -> tuple[CaseSpec, ...]:
     written = steps_of(variant)
     units = _units(common.folder, written, params, _options(variant))
     used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(file.benchmark.outputs)
-    mode, *others = modes_of(variant)
+    cache, *others = cache_states_of(variant)
     spec = CaseSpec(
         case=case,
         kind=Kind(variant.kind),
-        mode=mode,
+        cache=cache,
         requires=words(variant.requires),
         units=units,
         buffers=tuple(buffer for name, buffer in scene.buffers.items() if name in used),
@@ -122,10 +122,10 @@ def resolve(expansion: Expansion, common: Common) -> tuple[CaseSpec, ...]:
         bench_text=file.text,
         seed=common.seed,
         reference=owner_of_reference(file.benchmark, variant),
-        rung=common.names.index(expansion.name),
-        anchor=file.benchmark.anchor,
+        variant_index=common.names.index(expansion.name),
+        relative_to=file.benchmark.relative_to,
     )
-    return (spec, *(replace(spec, mode=other) for other in others))
+    return (spec, *(replace(spec, cache=other) for other in others))
 
 
 def _options(variant: Variant) -> tuple[str, ...]:

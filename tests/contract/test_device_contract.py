@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as arrays
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
-from perfsvc.device import instruments
+from perfsvc.device import helper_kernels
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.find import find, open_device
@@ -28,7 +28,7 @@ def cuda(folder):
         (info, *_) = find(["cuda"])
     except NoDeviceError as error:
         pytest.skip(error.what)
-    unit = instruments.unit("cuda")
+    unit = helper_kernels.unit("cuda")
     built = compile_all([unit], toolchain_for(info.target), Cache(folder))[unit]
     assert isinstance(built, Binary), built
     return open_device(info.spec, built.code)
@@ -183,8 +183,8 @@ def test_a_digest_tells_bytes_apart_by_value_place_and_number(device, buffer, nb
 
 @pytest.mark.parametrize("clock", ["device", "host"])
 @pytest.mark.parametrize("evict_bytes", [1 << 20, 0])
-@pytest.mark.parametrize("gated", [True, False])
-def test_each_sample_has_its_time(device, buffer, clock, evict_bytes, gated):
+@pytest.mark.parametrize("blocked", [True, False])
+def test_each_sample_has_its_time(device, buffer, clock, evict_bytes, blocked):
     address, calls = buffer(1 << 16), []
 
     def sample():
@@ -192,7 +192,7 @@ def test_each_sample_has_its_time(device, buffer, clock, evict_bytes, gated):
         device.fill(address, 1 << 16, 0)
 
     with device.measuring(RECORD, 0):
-        batch = device.batch(sample, 5, clock=clock, evict_bytes=evict_bytes, gated=gated)
+        batch = device.batch(sample, 5, clock=clock, evict_bytes=evict_bytes, blocked=blocked)
         apiece = device.back_to_back(sample, 10)
     assert len(batch.samples_s) == 5
     assert all(time > 0 for time in batch.samples_s)

@@ -159,7 +159,7 @@ def test_the_key_is_the_last_line_of_the_text_where_the_target_has_no_headers(se
 
 def test_a_mail_is_plain_text_whose_lines_stay_and_the_key_is_a_header(sending, mailbox):
     port = mailbox.server_address[1]
-    sending(f"mailto://127.0.0.1:{port}?from=perf@example.org&to=me@example.org&mode=insecure")
+    sending(f"mailto://127.0.0.1:{port}?from=perf@example.org&to=me@example.org&cache=insecure")
     mail = message_from_bytes(b"".join(mailbox.lines), policy=default)
     assert (mail["Subject"], mail[HEADER]) == (MESSAGE.title, MESSAGE.key)
     assert mail.get_content_type() == "text/plain"

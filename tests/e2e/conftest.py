@@ -86,7 +86,7 @@ class Workplace:
         self.environment = os.environ | {
             "PERFSVC_CACHE": str(cache),
             "PERFSVC_DB": str(self.database),
-            "PERFSVC_LOCKS": str(folder / "locks"),  # tests that run at once share no board
+            "PERFSVC_LOCKS": str(folder / "locks"),  # tests that run at once share no GPU
             "COLUMNS": "120",
             "NO_COLOR": "1",
         }

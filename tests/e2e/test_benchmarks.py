@@ -140,15 +140,15 @@ def test_a_runs_overhead_is_taken_apart(benchmark, fake):
 
 
 def test_two_boards_share_a_plan(benchmark, fake):
-    boards = [fake({}, name=f"board{n}", uuid=f"FAKE-{n}") for n in range(2)]
-    _, printed, found = benchmark("boards", "--boards", *boards, "--suite", SUITE, "--replicas", 2)
+    boards = [fake({}, name=f"GPU{n}", uuid=f"FAKE-{n}") for n in range(2)]
+    _, printed, found = benchmark("GPUs", "--GPUs", *boards, "--suite", SUITE, "--replicas", 2)
     assert found["problems"] == [], printed
-    assert list(found["wall_s"]) == ["first board", "second board", "both, each-model", "both, each-board"]
-    dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-board"]
+    assert list(found["wall_s"]) == ["first GPU", "second GPU", "both, each-model", "both, each-device"]
+    dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-device"]
     assert len(everywhere) == 2 * len(dealt)
     assert set(dealt) < set(everywhere)
     assert set(everywhere.values()) == {1.0}
-    assert claims(found)["both, each-board: cases whose median changed"] == (0, True)
+    assert claims(found)["both, each-device: cases whose median changed"] == (0, True)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_slowed_kernel_is_named_on_its_night_and_on_no_other(benchmark, fake, 
     assert found["nights"][3]["confirmations"]["add/plain"][0] == "kernel"
     assert found["nights"][3]["code"] == 1
     values = [value for value, _ in claims(found).values()]
-    assert values == [0] + [None] * 5  # of the other slowed night, and of a shared board, it has seen nothing
+    assert values == [0] + [None] * 5  # of the other slowed night, and of a shared GPU, it has seen nothing
 
 
 def test_nights_for_which_there_is_no_time_show_nothing(benchmark, fake):

@@ -361,7 +361,7 @@ def test_a_case_that_is_not_there_at_either_end_is_a_usage_error(history):
     ("case", "arguments", "said"),
     [
         ("scale/beta", (), "there is no case scale/beta"),
-        (CASE, ("--mode", "warm"), "is not measured warm"),
+        (CASE, ("--cache", "warm"), "is not measured warm"),
         ("kinds/reports[n=1000]", (), "no time"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Several boards: all at once, each case dealt to one of them or to all, one of them lost, one of them in use."""
+"""Several GPUs: all at once, each case dealt to one of them or to all, one of them lost, one of them in use."""
 
 import json
 import time
@@ -21,7 +21,7 @@ CASES = [f"scale/{name}[n={n}]" for name in ("alpha", "beta", "gamma") for n in 
 
 
 class Host:
-    """A machine with fake boards, on which the cases of a suite are measured."""
+    """A machine with fake GPUs, on which the cases of a suite are measured."""
 
     def __init__(self, folder, cases):
         self.folder = folder
@@ -29,7 +29,7 @@ class Host:
         self.said = []
 
     def boards(self, **scripts):
-        """Boards of one model, by their UUIDs."""
+        """GPUs of one model, by their UUIDs."""
         for uuid, cases in scripts.items():
             (self.folder / f"{uuid}.json").write_text(json.dumps({"uuid": uuid, "cases": cases}))
         return {one.uuid: one for one in find([f"fake:{self.folder / uuid}.json" for uuid in scripts])}
@@ -40,7 +40,7 @@ class Host:
             uuid,
             spec.record(["0" * 64 for _ in spec.units], digest(spec.bench_text.encode())),
             (b"code",) * len(spec.units),
-            spec.mode,
+            spec.cache,
             SAMPLING,
             spec.tolerance,
             Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec)),
@@ -52,7 +52,7 @@ class Host:
         return Plan(dealt, replicas, 1, 60.0, spread=spread)
 
     def measure(self, boards, spread):
-        """What came of each case on each board in each replica."""
+        """What came of each case on each GPU in each replica."""
         found = pool.measure(self.plan(boards, spread), boards, self.said.append)
         return {(one.device, one.case.id, one.replica): one for one in found}
 
@@ -64,19 +64,19 @@ def host(perfsvc, monkeypatch):
 
 
 def timed(found, uuid):
-    """The cases that have times on a board, with the number of their replicas."""
+    """The cases that have times on a GPU, with the number of their replicas."""
     return Counter(case for (board, case, _), one in found.items() if board == uuid and one.status is Status.OK)
 
 
 def test_every_board_measures_every_case_once_a_replica(host):
-    found = host.measure(host.boards(A={"*": {"seconds": 1e-4}}, B={"*": {"seconds": 3e-4}}), "each-board")
+    found = host.measure(host.boards(A={"*": {"seconds": 1e-4}}, B={"*": {"seconds": 3e-4}}), "each-device")
     assert timed(found, "A") == timed(found, "B") == dict.fromkeys(CASES, 2)
     assert {(board, one.samples_s[0]) for (board, *_), one in found.items()} == {("A", 1e-4), ("B", 3e-4)}
 
 
 def test_boards_work_at_once(host):
     boards = host.boards(A={"*": {"fault": "hang"}}, B=USUAL)
-    measuring = pool.measure(host.plan(boards, "each-board"), boards)
+    measuring = pool.measure(host.plan(boards, "each-device"), boards)
     assert [next(measuring).device for _ in range(2 * len(CASES))] == ["B"] * 2 * len(CASES)
     measuring.close()
 
@@ -93,7 +93,7 @@ def test_a_case_is_dealt_to_the_same_board_every_night(host):
 
 
 def lose_a(host, spread):
-    """The board A vanishes at its first case of the second replica; gives that case and the others dealt to A."""
+    """The GPU A vanishes at its first case of the second replica; gives that case and the others dealt to A."""
     order = host.plan(host.boards(A=USUAL, B=USUAL), spread).order("A")
     broke, *others = (task.record.case.id for replica, task in order if replica == 1)
     assert len(others) >= 2
@@ -112,7 +112,7 @@ def test_the_cases_of_a_board_that_vanishes_are_measured_in_full_on_another_of_i
 
 
 def test_the_cases_of_a_board_that_vanishes_fail_with_the_reason_where_every_board_measures_them(host):
-    found, broke, others = lose_a(host, "each-board")
+    found, broke, others = lose_a(host, "each-device")
     assert timed(found, "B") == dict.fromkeys(CASES, 2)
     failed = {key: one for key, one in found.items() if one.status is Status.FAILED and key != ("A", broke, 1)}
     assert set(failed) == {("A", case, 1) for case in others}
@@ -121,7 +121,7 @@ def test_the_cases_of_a_board_that_vanishes_fail_with_the_reason_where_every_boa
 
 
 def on_two_boards(perfsvc, *arguments, code, **scripts):
-    """Runs the suite from the command line on boards of one model; what it wrote for people."""
+    """Runs the suite from the command line on GPUs of one model; what it wrote for people."""
     devices = []
     for uuid, cases in scripts.items():
         (perfsvc.folder / f"{uuid}.json").write_text(json.dumps({"uuid": uuid, "cases": cases}))
@@ -131,7 +131,7 @@ def on_two_boards(perfsvc, *arguments, code, **scripts):
 
 
 def stored(perfsvc, run, status="ok"):
-    """The cases with that status in a run, by board, each with the number of its replicas."""
+    """The cases with that status in a run, by GPU, each with the number of its replicas."""
     rows = perfsvc.rows(
         "select m.run_id, m.status, d.uuid, c.variant, c.point from measurements m"
         " join devices d on d.id = m.device_id join cases c on c.id = m.case_id"

@@ -12,12 +12,12 @@ def test_what_did_not_fit_the_budget_is_named_and_the_rest_is_measured(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     ended = perfsvc.fake(*ROOM_FOR_ONE, "--format", "json", code=0)
     assert [(row["case"], row["replicas"]) for row in ended.json["results"]] == [(CASES[0], 3)]
-    left_out = ended.json["left_out"]
-    assert [(one["case"], one["device"], one["mode"]) for one in left_out] == [
+    over_budget = ended.json["over_budget"]
+    assert [(one["case"], one["device"], one["cache"]) for one in over_budget] == [
         (case, "FAKE-0", "cold") for case in CASES[1:]
     ]
     reason = "2 replicas of about 1e+02 s did not fit the budget of 300 s"
-    assert {one["reason"] for one in left_out} == {reason}
+    assert {one["reason"] for one in over_budget} == {reason}
 
 
 def test_the_table_names_what_was_left_out(perfsvc):
@@ -35,9 +35,9 @@ def test_what_was_never_measured_comes_before_what_was(perfsvc):
         connection.execute("update measurements set wall_s = 10")
     ended = perfsvc.fake("--budget", "25s", "--replicas", "2", "--format", "json", code=0)
     assert [(row["case"], row["replicas"]) for row in ended.json["results"]] == [(CASES[1], 2)]
-    assert [one["case"] for one in ended.json["left_out"]] == [CASES[0], CASES[2]]
+    assert [one["case"] for one in ended.json["over_budget"]] == [CASES[0], CASES[2]]
     assert "2 replicas of about 10 s did not fit the budget of 25 s" in {
-        one["reason"] for one in ended.json["left_out"]
+        one["reason"] for one in ended.json["over_budget"]
     }
 
 
@@ -46,7 +46,7 @@ def test_what_was_left_out_is_not_missing_but_still_expected_later(perfsvc):
     perfsvc.fake(code=0)
     ended = perfsvc.fake("--budget", "0.001s", "--format", "json", code=0)
     assert ended.json["results"] == []
-    assert [one["case"] for one in ended.json["left_out"]] == CASES
+    assert [one["case"] for one in ended.json["over_budget"]] == CASES
     assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
     assert "run 3: 3 left out" in perfsvc.fake("--budget", "0.001s", code=0).out
     assert "3 unchanged" in perfsvc.fake(code=0).out

@@ -1,4 +1,4 @@
-"""What a board was like while it measured reaches whoever reads the numbers, on the fake device."""
+"""What a GPU was like while it measured reaches whoever reads the numbers, on the fake device."""
 
 import pytest
 
@@ -6,12 +6,12 @@ CASES = {name: f"scale/{name}[n=100]" for name in ("alpha", "beta", "gamma")}
 CALM = {"sm_clock_hz": 1.98e9, "temperature_c": 54, "power_w": 412}
 HOT = {"slowdowns": ["thermal slowdown"], "sm_clock_hz": 1.4e9, "temperature_c": 92, "power_w": 300}
 WARM_UP = 3
-"""Looks at the board before the first batch that counts."""
+"""Looks at the GPU before the first batch that counts."""
 
 
 @pytest.fixture(scope="module")
 def throttled(new_workplace):
-    """A run on a board that was too hot for one batch of beta in each replica, and how it ended."""
+    """A run on a GPU that was too hot for one batch of beta in each replica, and how it ended."""
     workplace = new_workplace()
     conditions = [*[CALM] * WARM_UP, HOT, CALM]
     entry = {"seconds": 1e-4, "energy_j": 0.25, "conditions": conditions}
@@ -38,8 +38,8 @@ def test_the_reader_of_a_table_is_told_what_a_time_was_taken_under(throttled):
     workplace, _ = throttled
     out = " ".join(workplace("report", code=0).out.split())
     assert f"! {CASES['beta']}: 2 batches rejected" in out
-    assert f"! {CASES['alpha']}: timed without the gate, since the work synchronises with the host" in out
-    assert f"! {CASES['alpha']}: no energy: it is counted over samples behind the gate" in out
+    assert f"! {CASES['alpha']}: timed without the blocking kernel, since the work synchronises with the host" in out
+    assert f"! {CASES['alpha']}: no energy: it is counted over samples behind the blocking kernel" in out
 
 
 def test_a_history_tells_clock_heat_power_and_what_explains_the_time(throttled):
@@ -79,7 +79,7 @@ def test_a_board_that_does_not_recover_fails_its_case_and_says_so(perfsvc):
     ended = perfsvc.fake("--replicas", "1", "--format", "json", code=4)
     row = row_of(ended, "gamma")
     assert row["status"] == "failed"
-    assert row["reason"].startswith("the board did not recover from thermal slowdown within 30 s")
+    assert row["reason"].startswith("the GPU did not recover from thermal slowdown within 30 s")
     assert row["cure"]
 
 

@@ -69,7 +69,7 @@ def test_a_fault_in_a_later_replica_keeps_what_was_measured_before(perfsvc):
 
 
 def test_a_board_that_is_lost_costs_what_was_left_for_it(perfsvc):
-    """Its reason stands with every case, and the next run measures again when the board is back."""
+    """Its reason stands with every case, and the next run measures again when the GPU is back."""
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "lost", "replica": 1}})
     rows = {row["case"]: row for row in perfsvc.fake("--format", "json", "--replicas", "3", code=4).json["results"]}
     assert {row["status"] for row in rows.values()} == {"failed"}

@@ -1,4 +1,4 @@
-"""A board that got slower is one finding, which a person accepts or the board resolves."""
+"""A GPU that got slower is one finding, which a person accepts or the GPU resolves."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def night(perfsvc):
 
 @pytest.fixture
 def slow(perfsvc, night):
-    """A night on which all cases of the board are slower, after one that was as usual."""
+    """A night on which all cases of the GPU are slower, after one that was as usual."""
     night(USUAL, 0)
     night(SLOW, 0)  # the code is the same on both sides
     return perfsvc
@@ -38,11 +38,11 @@ def test_one_finding_names_the_board_and_all_that_it_moved(slow):
 
 
 def test_an_accepted_finding_is_the_level_from_then_on(slow, night):
-    ended = slow("findings", "accept", "1", "--reason", "the board was moved to the other rack", code=0)
+    ended = slow("findings", "accept", "1", "--reason", "the GPU was moved to the other rack", code=0)
     assert ended.out.strip() == "finding 1 is accepted: run 2 is the level of 6 series"
     night(SLOW, 0)
     assert "nothing stands" in slow("findings", code=0).out
-    assert "the board was moved to the other rack" in slow("findings", "--all", code=0).out
+    assert "the GPU was moved to the other rack" in slow("findings", "--all", code=0).out
     again = slow("findings", "accept", "1", "--reason", "again", code=2)
     assert "accepted already" in again.err
 
@@ -100,6 +100,6 @@ def test_what_is_ignored_ends_no_run_with_an_alarm(perfsvc, night):
     night(USUAL, 0)
     perfsvc.rebuild(perfsvc.folder / "scale")
     night({**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, 1)
-    perfsvc("confirm", "scale/alpha[n=1000]", "--device", f"fake:{perfsvc.script}", code=0)  # it is the board
+    perfsvc("confirm", "scale/alpha[n=1000]", "--device", f"fake:{perfsvc.script}", code=0)  # it is the GPU
     perfsvc("findings", "ignore", "1", code=0)
     night({**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, 0)

@@ -35,7 +35,7 @@ PLACES = 10
 """At so many places, evenly spread over the commits of a night, it is killed here; ``benchmarks/killed_nights.py``
 kills at moments of any kind."""
 STEPS = 3 * 2 + 2
-"""What a night of these measures: three cases in two replicas, and the board's roof by a copy and a read."""
+"""What a night of these measures: three cases in two replicas, and the GPU's measured peak by a copy and a read."""
 
 TOLD = """
 [notify]
@@ -49,7 +49,7 @@ RESULTS = {
     "join cases on cases.id = case_id where run_id = 2 group by 1, 2 order by 1, 2",
     "noise": "select name, noise_within, noise_between from noise join cases on cases.id = case_id where run_id = 2 "
     "order by 1",
-    "roofs": "select copy_bytes_per_s, read_bytes_per_s from roofs where run_id = 2",
+    "peaks": "select copy_bytes_per_s, read_bytes_per_s from measured peaks where run_id = 2",
     "confirmations": "select name, cause, verdict, ratio from confirmations join cases on cases.id = case_id "
     "where run_id = 2",
     "findings": "select id, cause, state, first_run_id, last_run_id from findings",

@@ -1,4 +1,4 @@
-"""A ladder from the benchmark file to the plot: an anchor with its own reference, metrics, rungs in order."""
+"""A ladder from the benchmark file to the plot: an reference variant with its own reference, metrics, variants in order."""
 
 import json
 
@@ -69,27 +69,29 @@ def test_a_run_and_its_report_show_the_ladder_in_order_with_each_share_of_the_an
         assert variants(lines) == RUNGS
         (line,) = [line for line in lines if "ladder/one_block[n=2000]" in line]
         assert " 12 %" in line
-        assert "of anchor" in text
+        assert "of reference" in text
 
 
 def test_exports_have_the_share_and_the_place(scripted):
     table = json.loads(scripted("report", "night", "--summary", "--format", "json", code=0).out)
-    shares = {(row["variant"], row["n"]): row["anchor_share"] for row in table}
+    shares = {(row["variant"], row["n"]): row["relative_speed"] for row in table}
     assert shares["one_block", 1000] == pytest.approx(0.125)
     assert shares["blocks", 2000] == pytest.approx(0.5)
     assert shares["copy", 2000] == 1.0
     assert shares["absent", 2000] is None
-    assert {row["variant"]: row["rung"] for row in table} == {name: rung for rung, name in enumerate(RUNGS)}
-    assert {row["anchor"] for row in table} == {"copy"}
+    assert {row["variant"]: row["variant_index"] for row in table} == {
+        name: variant_index for variant_index, name in enumerate(RUNGS)
+    }
+    assert {row["relative_to"] for row in table} == {"copy"}
 
 
 def test_the_page_has_the_share_too(scripted):
     page = scripted("report", "night", "--format", "html", code=0).out
-    assert '<td data-name="of anchor" class="number">50 %</td>' in page
+    assert '<td data-name="of reference variant" class="number">50 %</td>' in page
 
 
 def test_a_case_shows_its_share_beside_its_history(scripted):
-    assert "of anchor" in scripted("show", "ladder/blocks[n=1000]", code=0).out
+    assert "of reference" in scripted("show", "ladder/blocks[n=1000]", code=0).out
 
 
 # --- the plot --------------------------------------------------------------------------------------------------------
@@ -106,10 +108,13 @@ def drawn(workplace, *arguments):
 
 def test_a_stored_run_is_drawn_rung_by_rung(scripted):
     texts = drawn(scripted, "night")
-    assert [text for text in texts if text in RUNGS] == [*RUNGS, "copy"] * 2  # the anchor's line is named as well
+    assert [text for text in texts if text in RUNGS] == [
+        *RUNGS,
+        "copy",
+    ] * 2  # the reference variant's line is named as well
     assert "Fake H100" in texts
     assert any(text.startswith("run 1  ·  night  ·  2") for text in texts)
-    for text in ("n=1000", "n=2000", "8.00 GB/s", "16.0 GB/s", "of anchor", "12 %", "skipped"):
+    for text in ("n=1000", "n=2000", "8.00 GB/s", "16.0 GB/s", "of reference", "12 %", "skipped"):
         assert text in texts, text
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-BOTH = "modes/both[n=4]"
+BOTH = "cache states/both[n=4]"
 
 
 @pytest.fixture(scope="module")
 def twice(new_workplace):
-    """A workplace in which a suite with both modes was measured twice, and how the second run ended."""
+    """A workplace in which a suite with both cache states was measured twice, and how the second run ended."""
     workplace = new_workplace()
     workplace.play({"*": {"seconds": 1e-4}})
-    workplace.fake(suite="modes", code=0)
-    return workplace, workplace.fake(suite="modes", code=0)
+    workplace.fake(suite="caches", code=0)
+    return workplace, workplace.fake(suite="caches", code=0)
 
 
 def test_a_case_in_both_modes_has_two_marked_rows(twice):
@@ -19,8 +19,8 @@ def test_a_case_in_both_modes_has_two_marked_rows(twice):
     assert [words if words[1] in {"cold", "warm"} else words[:1] for words in lines] == [
         [BOTH, "cold"],
         [BOTH, "warm"],
-        ["modes/hot[n=4]", "warm"],
-        ["modes/usual[n=4]"],
+        ["cache states/hot[n=4]", "warm"],
+        ["cache states/usual[n=4]"],
     ]
     assert "run 2: 4 ok; 0 regressions, 0 improvements, 4 unchanged" in twice[1].out
 
@@ -28,32 +28,37 @@ def test_a_case_in_both_modes_has_two_marked_rows(twice):
 def test_each_mode_has_its_own_measurements_noise_and_verdict(twice):
     workplace, _ = twice
     per_mode = [("cold", 2), ("warm", 2)]
-    assert workplace.rows("select mode, count(*) from noise where run_id = 2 group by mode order by mode") == per_mode
-    query = "select mode, count(*) from verdicts where run_id = 2 group by mode order by mode"
+    assert (
+        workplace.rows(
+            "select cache state, count(*) from noise where run_id = 2 group by cache state order by cache state"
+        )
+        == per_mode
+    )
+    query = "select cache state, count(*) from verdicts where run_id = 2 group by cache state order by cache state"
     assert workplace.rows(query) == per_mode
     ended = workplace("report", "--summary", "--format", "json", code=0)
-    modes = [(row["variant"], row["mode"], row["replicas"]) for row in ended.json]
-    assert modes == [("both", "cold", 3), ("both", "warm", 3), ("hot", "warm", 3), ("usual", "cold", 3)]
+    caches = [(row["variant"], row["cache"], row["replicas"]) for row in ended.json]
+    assert caches == [("both", "cold", 3), ("both", "warm", 3), ("hot", "warm", 3), ("usual", "cold", 3)]
 
 
 def test_a_history_keeps_them_apart(twice):
     workplace, _ = twice
     rows = workplace("show", BOTH, "--format", "json", code=0).json
-    assert [(row["run"], row["mode"]) for row in rows] == [(1, "cold"), (1, "warm"), (2, "cold"), (2, "warm")]
+    assert [(row["run"], row["cache"]) for row in rows] == [(1, "cold"), (1, "warm"), (2, "cold"), (2, "warm")]
     assert [bool(row["details"]) for row in rows] == [False, False, True, True]
     out = workplace("show", BOTH, code=0).out
     assert f"{BOTH} cold on Fake GPU" in out
     assert f"{BOTH} warm on Fake GPU" in out
-    assert "modes/usual[n=4] on Fake GPU" in workplace("show", "modes/usual[n=4]", code=0).out
+    assert "cache states/usual[n=4] on Fake GPU" in workplace("show", "cache states/usual[n=4]", code=0).out
 
 
 def test_a_comparison_says_which_mode_it_means(twice):
     out = twice[0]("compare", "1", "2", code=0).out
     assert f"{BOTH} cold " in out
     assert f"{BOTH} warm " in out
-    assert "modes/usual[n=4] cold" not in out
+    assert "cache states/usual[n=4] cold" not in out
 
 
 def test_the_list_says_the_modes_of_each_case(perfsvc):
-    rows = perfsvc("list", "--suite", perfsvc.suites / "modes", "--format", "json", code=0).json
-    assert [row["modes"] for row in rows] == [["cold", "warm"], ["warm"], ["cold"]]
+    rows = perfsvc("list", "--suite", perfsvc.suites / "caches", "--format", "json", code=0).json
+    assert [row["caches"] for row in rows] == [["cold", "warm"], ["warm"], ["cold"]]

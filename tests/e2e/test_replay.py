@@ -11,7 +11,7 @@ from perfsvc.measure import pool
 from perfsvc.measure.plan import Plan, Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Mode, Status, Tolerance
+from perfsvc.model import CacheState, Status, Tolerance
 from perfsvc.store import Store
 
 CASES = ("kinds/steps[n=1000]", "kinds/python[n=1000]", "kinds/reports[n=1000]")
@@ -44,7 +44,7 @@ def replayed(database, case_id, run):
         device=cpu.uuid,
         record=record,
         modules=tuple(modules[digest] for digest in record.modules),
-        mode=Mode.COLD,
+        cache=CacheState.COLD,
         sampling=Sampling(samples=5, seconds=60.0),
         tolerance=Tolerance(max=1e-5, mean=1e-5),
         arrays=Recipe(case_id, lambda: (inputs, expected)),

@@ -1,27 +1,27 @@
-"""Every case against what its board's memory was measured to move, on the fake device."""
+"""Every case against what its GPU's memory was measured to move, on the fake device."""
 
 import pytest
 
 MIB = 1 << 20
 CASE = "scale/alpha[n=100]"
-PLAUSIBLE = {"roof/copy": {"seconds": 2e-3}, "roof/read": {"seconds": 0.5e-3}}
+PLAUSIBLE = {"measured peak/copy": {"seconds": 2e-3}, "measured peak/read": {"seconds": 0.5e-3}}
 ROOF = {"device": "FAKE-0", "copy_bytes_per_s": MIB / 1e-3, "read_bytes_per_s": 2 * MIB / 1e-3}
-SLOW_MEMORY = {"roof": {"seconds": 10.0}}
+SLOW_MEMORY = {"peak": {"seconds": 10.0}}
 """It copies 2 MiB in 10 s."""
 
 
 def test_a_case_is_shown_as_a_share_of_the_better_roof(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--format", "json", code=0)
-    assert ended.json["roofs"] == [pytest.approx(ROOF)]
+    assert ended.json["peaks"] == [pytest.approx(ROOF)]
     share = 800 / 1e-6 / ROOF["read_bytes_per_s"]
-    assert [row["roof_share"] for row in ended.json["results"]] == [pytest.approx(share, rel=1e-6)] * 3
+    assert [row["peak_share"] for row in ended.json["results"]] == [pytest.approx(share, rel=1e-6)] * 3
     (first, *_) = perfsvc("report", "--format", "json", code=0).json
-    assert first["roof_share"] == pytest.approx(share, rel=1e-6)
+    assert first["peak_share"] == pytest.approx(share, rel=1e-6)
     *_, newest = perfsvc("show", CASE, "--format", "json", code=0).json
-    assert newest["details"]["roof_share"] == pytest.approx(share, rel=1e-6)
+    assert newest["details"]["peak_share"] == pytest.approx(share, rel=1e-6)
     for out in (perfsvc.fake(code=0).out, perfsvc("report", code=0).out):
-        assert "roof: copies 1.05 GB/s, reads 2.10 GB/s" in out
+        assert "measured peak: copies 1.05 GB/s, reads 2.10 GB/s" in out
         (line,) = [line for line in out.splitlines() if line.startswith(f"✓  {CASE}")]
         assert " 38 % " in line
 
@@ -29,25 +29,25 @@ def test_a_case_is_shown_as_a_share_of_the_better_roof(perfsvc):
 def test_the_roof_is_measured_once_a_run_and_is_no_case_of_it(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--replicas", "2", code=0)
-    assert "roof/" not in ended.out
-    assert perfsvc.rows("select count(*) from roofs") == [(1,)]
-    assert perfsvc.rows("select count(*) from cases where benchmark = 'roof'") == [(0,)]
+    assert "measured peak/" not in ended.out
+    assert perfsvc.rows("select count(*) from measured peaks") == [(1,)]
+    assert perfsvc.rows("select count(*) from cases where benchmark = 'measured peak'") == [(0,)]
     assert perfsvc.rows("select count(*) from measurements") == [(6,)]
 
 
 def test_a_roof_that_cannot_be_measured_costs_the_shares_alone(perfsvc):
-    perfsvc.play({"*": {"seconds": 1e-6}, "roof/copy": {"fault": "refused"}})
+    perfsvc.play({"*": {"seconds": 1e-6}, "measured peak/copy": {"fault": "refused"}})
     ended = perfsvc.fake(code=0)
     assert "the memory of FAKE-0 could not be measured, so no share of it is shown: invalid configuration" in ended.err
-    assert "of roof" not in ended.out
+    assert "of peak" not in ended.out
     assert "run 1: 3 ok" in ended.out
-    assert perfsvc.rows("select count(*) from roofs") == [(0,)]
+    assert perfsvc.rows("select count(*) from measured peaks") == [(0,)]
 
 
 def test_the_cpu_device_has_no_roof(perfsvc):
     ended = perfsvc.cpu("--select", "*/alpha", "--replicas", "1", "--format", "json", suite="scale", code=0)
-    assert ended.json["roofs"] == []
-    assert [row["roof_share"] for row in ended.json["results"]] == [None]
+    assert ended.json["peaks"] == []
+    assert [row["peak_share"] for row in ended.json["results"]] == [None]
     assert ended.err == ""
 
 
@@ -57,12 +57,12 @@ def test_work_that_no_memory_could_have_moved_is_a_warning_and_the_time_stays(pe
     (row,) = ended.json["results"]
     (doubt,) = ended.json["doubts"]
     assert (row["status"], row["median_s"]) == ("ok", pytest.approx(1e-4))
-    assert (doubt["case"], doubt["device"], doubt["mode"], doubt["declared_bytes"]) == (CASE, "FAKE-0", "cold", 800)
+    assert (doubt["case"], doubt["device"], doubt["cache"], doubt["declared_bytes"]) == (CASE, "FAKE-0", "cold", 800)
     assert doubt["bytes_per_s"] == pytest.approx(8e6)
     assert doubt["roof_bytes_per_s"] == pytest.approx(2 * MIB / 10)
     assert f"warning: {CASE} declares 800 bytes a launch: they would move at 8.00 MB/s" in ended.err
     assert "cure: let work= of the benchmark say what the problem has to read and write" in ended.err
-    note = "its work is declared as more than the board's memory can move in that time"
+    note = "its work is declared as more than the GPU's memory can move in that time"
     assert row["notes"] == [note]
     assert f"! {CASE}: {note}" in " ".join(perfsvc("report", code=0).out.split("\n"))
     assert perfsvc.rows("select distinct note from measurements") == [(note,)]

@@ -1,4 +1,4 @@
-"""Disturbed boards and work that evades the clock, from the command line to the database, on the fake device."""
+"""Disturbed GPUs and work that evades the clock, from the command line to the database, on the fake device."""
 
 import re
 
@@ -43,14 +43,14 @@ def test_a_rejected_batch_is_stored_with_its_reason_and_the_reader_is_told(perfs
 def test_a_board_that_recovers_is_waited_for_and_the_reader_is_told_how_long(perfsvc, run):
     out = run(conditions=[{}] * WARMUP + [HOT] * 4 + [{}]).out
     assert perfsvc.rows(f"select sample_count, rejected_batches {OF_BETA}") == [(50, 3)]
-    assert "waited 1.5 s for the board to recover from thermal slowdown" in said(out)
+    assert "waited 1.5 s for the GPU to recover from thermal slowdown" in said(out)
 
 
 def test_a_board_that_does_not_recover_costs_its_case_alone(perfsvc, run):
     ended = run("--format", "json", code=4, conditions=[HOT])
     row = result(ended, "scale/beta")
     assert row["status"] == "failed"
-    assert "the board did not recover from thermal slowdown within 30 s" in row["reason"]
+    assert "the GPU did not recover from thermal slowdown within 30 s" in row["reason"]
     assert row["cure"]
     assert {result(ended, f"scale/{other}")["status"] for other in ("alpha", "gamma")} == {"ok"}
 
@@ -63,9 +63,9 @@ def test_a_board_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run
 
 def test_work_that_waits_for_the_device_is_timed_without_the_gate_and_says_so(perfsvc, run):
     out = run(fault="synchronises").out
-    assert "timed without the gate, since the work synchronises with the host" in said(out)
-    gated = "select variant, gated, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
-    found = perfsvc.rows(f"{gated} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
+    assert "timed without the blocking kernel, since the work synchronises with the host" in said(out)
+    blocked = "select variant, gated, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
+    found = perfsvc.rows(f"{blocked} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
     assert {(variant.split("-")[0], *rest) for variant, *rest in found} == {
         ("alpha", 1, 1),
         ("beta", 0, 0),

@@ -33,7 +33,7 @@ def planned(planted):
             planted.spike("a spike", 7, "b3/*", 1.1),
             planted.improvement("an improvement", commit(10, "b0/first.cu", "b0/v[01]", 0.92)),
             planted.driver("a driver", 12, "590.12", 1.08, accepted=14),
-            planted.slow_board("a slow board", 16, 3, 1.1),
+            planted.slow_board("a slow GPU", 16, 3, 1.1),
             step("a late step", [commit(22, "b2/second.cu", "b2/v[2-4]", 1.08)]),
         ),
     )
@@ -66,7 +66,7 @@ def test_the_findings_are_those_that_were_planted(simulated, year):
         "a spike": [],
         "an improvement": [],
         "a driver": [("environment", 12, "accepted", 20, (None,))],
-        "a slow board": [("environment", 16, "resolved", 20, (19,))],
+        "a slow GPU": [("environment", 16, "resolved", 20, (19,))],
         "a late step": [("kernel", 22, "open", 3, (None,))],
     }
     assert year.of_nothing == []

@@ -78,7 +78,7 @@ def test_a_point_that_is_not_measured_here_is_said(perfsvc):
 def test_listed_cases_say_all_that_a_program_may_ask(perfsvc):
     arguments = ("--suite", perfsvc.suites / "kinds", "--select", "*/reports", "--select", "*/steps")
     rows = perfsvc("list", *arguments, "--format", "json", code=0).json
-    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": [], "modes": ["cold"]}
+    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": [], "caches": ["cold"]}
     assert rows == [
         {"case": "kinds/steps[n=1000]", "variant": "steps", "kind": "kernel", **common},
         {"case": "kinds/reports[n=1000]", "variant": "reports", "kind": "host", **common},
@@ -102,11 +102,11 @@ def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc):
     assert [row["case"] for row in rows] == ["scale/alpha[n=4000]", "scale/gamma[n=4000]"]
 
 
-@pytest.mark.parametrize(("spread", "rows"), [("each-board", 8), ("each-model", 4)])
+@pytest.mark.parametrize(("spread", "rows"), [("each-device", 8), ("each-model", 4)])
 def test_what_no_board_can_run_is_told_once_where_boards_share_the_cases(perfsvc, spread, rows):
     suite = perfsvc.folder / "suite"
-    shutil.copytree(perfsvc.suites / "modes", suite)
-    (suite / "modes" / "modes.cu").write_text("#error broken\n")
+    shutil.copytree(perfsvc.suites / "caches", suite)
+    (suite / "caches" / "cache states.cu").write_text("#error broken\n")
     boards = []
     for uuid in ("FAKE-1", "FAKE-2"):
         script = perfsvc.folder / f"{uuid}.json"

@@ -60,7 +60,7 @@ def test_a_person_sees_colour_and_a_progress_bar(coloured):
     assert code == 4
     assert "compiling" in shown
     assert "measuring" in shown
-    assert "5/5" in shown  # three cases and the roof's two
+    assert "5/5" in shown  # three cases and the measured peak's two
     assert f"{ESCAPE}[1;31m" in shown  # what is wrong is bold red
     assert "scale/beta[n=100]" in shown
 

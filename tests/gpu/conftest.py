@@ -6,7 +6,7 @@ import pytest
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.device.find import find, open_device
-from perfsvc.device.instruments import unit as instruments_unit
+from perfsvc.device.helper_kernels import unit as instruments_unit
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Unit
 
@@ -24,7 +24,7 @@ def boards():
 
 @pytest.fixture(scope="session")
 def cubin(boards, tmp_path_factory):
-    """The path of a cubin of kernels.cu for the first board."""
+    """The path of a cubin of kernels.cu for the first GPU."""
     unit = Unit(KERNELS, ENTRIES)
     cache = Cache(tmp_path_factory.mktemp("cache"))
     built = compile_all([unit], toolchain_for(boards[0].target), cache)[unit]
@@ -35,8 +35,8 @@ def cubin(boards, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def instruments(boards, tmp_path_factory):
-    """What a device of the first board's model is opened with."""
+def helper_kernels(boards, tmp_path_factory):
+    """What a device of the first GPU's model is opened with."""
     unit = instruments_unit("cuda")
     built = compile_all([unit], toolchain_for(boards[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
     assert isinstance(built, Binary), built
@@ -44,8 +44,8 @@ def instruments(boards, tmp_path_factory):
 
 
 @pytest.fixture
-def device(boards, instruments):
-    opened = open_device(boards[0].spec, instruments)
+def device(boards, helper_kernels):
+    opened = open_device(boards[0].spec, helper_kernels)
     yield opened
     opened.close()
 
@@ -56,7 +56,7 @@ def times(device):
 
     def taken(sample, count, *, clock="device", cold=True):
         nbytes = 2 * device.info.l2_bytes if cold else 0
-        return device.batch(sample, count, clock=clock, evict_bytes=nbytes, gated=clock == "device").samples_s
+        return device.batch(sample, count, clock=clock, evict_bytes=nbytes, blocked=clock == "device").samples_s
 
     return taken
 

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def ours(instruments, tmp_path_factory):
-    """The path of the instruments' binary."""
-    path = tmp_path_factory.mktemp("instruments") / "instruments.cubin"
-    path.write_bytes(instruments)
+def ours(helper_kernels, tmp_path_factory):
+    """The path of the helper kernels' binary."""
+    path = tmp_path_factory.mktemp("helper kernels") / "helper kernels.cubin"
+    path.write_bytes(helper_kernels)
     return path
 
 
@@ -90,7 +90,7 @@ def test_each_sample_is_timed_by_itself(device, module, times):
     def sample():
         device.launch(module, launch("spin", block=1), (np.int64(next(cycles)),))
 
-    device.batch(sample, 2, clock="device", evict_bytes=1 << 20, gated=False)
+    device.batch(sample, 2, clock="device", evict_bytes=1 << 20, blocked=False)
     slow, quick = sorted((found := times(sample, 8))[:2], reverse=True)
     assert slow == pytest.approx(4 * quick, rel=0.2)
     assert found[::2] == pytest.approx([found[0]] * 4, rel=0.2)
@@ -259,13 +259,13 @@ def test_a_board_says_all_there_is_to_say(boards):
         assert (board.warp_size, board.driver != "") == (32, True)
 
 
-def test_every_board_runs_what_was_built_for_it(boards, cubin, instruments):
+def test_every_board_runs_what_was_built_for_it(boards, cubin, helper_kernels):
     if len(boards) < 2:
-        pytest.skip("one board only")
+        pytest.skip("one GPU only")
     for board in boards:
-        device = open_device(board.spec, instruments)
+        device = open_device(board.spec, helper_kernels)
         assert device.info.uuid == board.uuid
         module = device.load(cubin.read_bytes())
         sample = vector_add(device, module, 1 << 16, grid=64)
-        assert device.batch(sample, 5, clock="device", evict_bytes=1 << 20, gated=True).samples_s
+        assert device.batch(sample, 5, clock="device", evict_bytes=1 << 20, blocked=True).samples_s
         device.close()

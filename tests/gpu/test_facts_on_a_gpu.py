@@ -67,7 +67,7 @@ class Driver:
 
 @pytest.fixture(scope="module")
 def cases(boards):
-    """Every case of the built-in suite that the first board can run and that launches kernels."""
+    """Every case of the built-in suite that the first GPU can run and that launches kernels."""
     specs = discover(folder("kernels")).resolve(Selection(), "smoke", Inputs())
     return [spec for spec in specs if not unmet(spec, boards[0]) and any(isinstance(one, Launch) for one in spec.steps)]
 

@@ -1,4 +1,4 @@
-"""Samples behind the gate, and what the board says of itself meanwhile."""
+"""Samples behind the blocking kernel, and what the GPU says of itself meanwhile."""
 
 import ctypes
 import statistics
@@ -33,9 +33,9 @@ def spin(device, module):
     return queue
 
 
-def batch(device, sample, count, *, gated=True, cold=False):
+def batch(device, sample, count, *, blocked=True, cold=False):
     nbytes = 2 * device.info.l2_bytes if cold else 0
-    return device.batch(sample, count, clock="device", evict_bytes=nbytes, gated=gated)
+    return device.batch(sample, count, clock="device", evict_bytes=nbytes, blocked=blocked)
 
 
 def test_a_host_that_stumbles_between_its_calls_does_not_move_the_times(device, spin):
@@ -59,7 +59,7 @@ def test_without_the_gate_the_same_stumbling_is_seen(device, spin):
         time.sleep(1e-3)
         sample()
 
-    assert min(batch(device, stumbling, 10, gated=False).samples_s) > 5e-4
+    assert min(batch(device, stumbling, 10, blocked=False).samples_s) > 5e-4
 
 
 @pytest.mark.parametrize("cold", [False, True])
@@ -72,7 +72,7 @@ def test_a_sample_that_waits_for_the_device_trips_the_gate_and_goes_on(device, s
 
     started = time.monotonic()
     tripped = batch(device, waiting, 2, cold=cold)
-    assert (tripped.gated, tripped.kept_ahead) == (True, False)
+    assert (tripped.blocked, tripped.kept_ahead) == (True, False)
     assert limit_s <= time.monotonic() - started < 4 * limit_s
     assert batch(device, sample, 3, cold=cold).kept_ahead
 
@@ -180,6 +180,6 @@ def test_a_busy_host_does_not_move_the_times(device, spin):
 def test_energy_is_what_a_board_draws_over_time(device, spin):
     joules = device.energy(spin(2_000_000), 1.0)
     if joules is None:
-        pytest.skip("this board does not count energy")
+        pytest.skip("this GPU does not count energy")
     watts = joules / device.back_to_back(spin(2_000_000), 10)
     assert 20 < watts < 2000

@@ -40,7 +40,7 @@ def suite(tmp_path):
 
 @pytest.fixture
 def perfsvc(boards, tmp_path):
-    """Types a command on the first board; gives the exit code and what it printed."""
+    """Types a command on the first GPU; gives the exit code and what it printed."""
 
     def typed(*arguments):
         done = subprocess.run(

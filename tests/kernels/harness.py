@@ -13,7 +13,7 @@ from perfsvc.measure.job import Job
 from perfsvc.measure.outcome import without_samples
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.vault import Vault
-from perfsvc.model import Call, Mode, Status
+from perfsvc.model import CacheState, Call, Status
 from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
 from perfsvc.suite.common import Common
 from perfsvc.suite.points import axes_of
@@ -93,7 +93,7 @@ class Kernels:
         job = Job(
             record=spec.record([module.digest for module in modules], ""),
             replica=0,
-            mode=Mode.WARM,
+            cache=CacheState.WARM,
             tolerance=spec.tolerance,
             sampling=ONCE,
             arrays=spec.arrays,
@@ -110,7 +110,7 @@ class Kernels:
         return measured.measurement
 
     def _without_samples(self, case, error):
-        return without_samples(case, self._device.info.uuid, 0, Mode.WARM, error)
+        return without_samples(case, self._device.info.uuid, 0, CacheState.WARM, error)
 
 
 def _calls(spec):

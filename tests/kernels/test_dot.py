@@ -1,4 +1,4 @@
-"""Dot: what rounding takes away, and the rungs that leave something behind for the next launch."""
+"""Dot: what rounding takes away, and the variants that leave something behind for the next launch."""
 
 import pytest
 

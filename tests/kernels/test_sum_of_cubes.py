@@ -1,4 +1,4 @@
-"""The sum of cubes: it wraps around as the integers of the device do, and slow rungs are given little."""
+"""The sum of cubes: it wraps around as the integers of the device do, and slow variants are given little."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""vector_add where its rungs end: at the threads of a block, at the blocks of a grid, at the last elements."""
+"""vector_add where its variants end: at the threads of a block, at the blocks of a grid, at the last elements."""
 
 import pytest
 

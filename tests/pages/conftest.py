@@ -21,6 +21,7 @@ from perfsvc.model import (
     Batch,
     Case,
     Cause,
+    ChangeKind,
     Conditions,
     DeviceInfo,
     Direction,
@@ -28,10 +29,9 @@ from perfsvc.model import (
     Estimate,
     Judgement,
     Measurement,
+    Peak,
     Provenance,
-    Roof,
     Series,
-    Shift,
     Status,
     Suspect,
     Verdict,
@@ -80,7 +80,7 @@ class Nights:
         for case, time in times.items():
             for replica in range(replicas):
                 self._put(run, case, time, replica, environment)
-        self.store.put_roofs(run, {BOARD.uuid: Roof(2.9e12 + 1e9 * self.count, 3.0e12)})
+        self.store.put_peaks(run, {BOARD.uuid: Peak(2.9e12 + 1e9 * self.count, 3.0e12)})
         self.store.end_run(run, State.FINISHED)
         return run
 
@@ -128,7 +128,7 @@ class Nights:
                     candidate_s=1.2e-4,
                     cause=Cause.KERNEL,
                 ),
-                Shift.LOSS,
+                ChangeKind.REGRESSION,
                 Direction.SLOWER,
             )
             for case in cases

@@ -147,13 +147,13 @@ def test_no_level_reaches_across_the_night_of_a_finding_or_of_its_end(nights, na
 def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
     from dataclasses import replace
 
-    from perfsvc.model import Mode, Series
+    from perfsvc.model import CacheState, Series
 
     series = Series(names.tiled, "GPU-1", "NVIDIA H100")
     others = [
         replace(series, device="GPU-2"),
         replace(series, metric="energy_j"),
-        replace(series, mode=Mode.WARM),
+        replace(series, cache=CacheState.WARM),
         replace(series, case=replace(names.tiled, version=2)),
         replace(series, case=names.hostile),
     ]

@@ -7,12 +7,12 @@ import pytest
 
 from perfsvc.model import (
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     FindingState,
     Kind,
     ReplayRecord,
-    Shift,
     Suspect,
     Verdict,
     digest,
@@ -50,7 +50,7 @@ def night(story, rng):
         story.store.put_verdicts(number, judgements)
         found = suspects.doubts(story.store, number, story.store.verdicts(number))
         raised = findings.suspects_of(story.store, number, found=found)
-        findings.settle(story.store, number, found=found)
+        findings.update_findings(story.store, number, found=found)
         return raised
 
     return run
@@ -106,7 +106,7 @@ def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
     (suspect,) = nights(1.1, OTHER)
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
-    (number,) = findings.settle(story.store, 26).raised
+    (number,) = findings.update_findings(story.store, 26).raised
     life.put(story.store, number, FindingState.ACCEPTED, reason="wanted")
     assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
 
@@ -119,7 +119,7 @@ def test_doubts_that_were_worked_out_before_serve_as_well_after_measuring_again(
     assert findings.suspects_of(story.store, 26, found=nothing) == []
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
-    assert findings.settle(story.store, 26, found=found).raised == (1,)
+    assert findings.update_findings(story.store, 26, found=found).raised == (1,)
 
 
 def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):
@@ -152,7 +152,7 @@ def test_alerts_of_a_few_cases_are_not_most_of_a_board(story, night, monkeypatch
         night(cases=every)
     quiet = judge_run(story.store, 2, threshold=None)
     moved = [replace(one, verdict=Verdict.REGRESSION, ratio=1.005) for one in quiet[:5]]
-    raised = {one.series: Suspect(one, Shift.STEP, Direction.SLOWER) for one in moved}
+    raised = {one.series: Suspect(one, ChangeKind.STEP, Direction.SLOWER) for one in moved}
     monkeypatch.setattr(suspects, "alerts", lambda *_: raised)
     found = suspects.doubts(story.store, 2, quiet)
     assert [one.cause for one in found.judgements if one.cause] == [Cause.NOISE] * 5

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Judgement, Mode, Status, Verdict
+from perfsvc.model import CacheState, Judgement, Status, Verdict
 from perfsvc.store import State, baselines
 
 
@@ -101,23 +101,23 @@ def test_a_pin_is_lent_like_a_level(story, tiled):
 
 
 def test_levels_of_metrics_and_modes_are_apart(story, tiled):
-    overlap, warm = story.series(story.tiled, metric="overlap"), story.series(story.tiled, mode=Mode.WARM)
+    overlap, warm = story.series(story.tiled, metric="overlap"), story.series(story.tiled, cache=CacheState.WARM)
     first = story.run()
     second = story.begin()
     story.put(second, story.tiled, metrics={"overlap": 0.5})
-    story.put(second, story.tiled, mode=Mode.WARM)
+    story.put(second, story.tiled, cache=CacheState.WARM)
     story.store.end_run(second, State.FINISHED)
-    story.judge(second, story.tiled, Verdict.IMPROVEMENT, mode=Mode.WARM)
+    story.judge(second, story.tiled, Verdict.IMPROVEMENT, cache=CacheState.WARM)
     levels = story.store.accepted_levels([tiled, overlap, warm], before_run=3)
     assert levels == {tiled: first, overlap: second, warm: second}
 
 
 def test_both_modes_of_a_case_in_one_run_have_levels_verdicts_and_pins_of_their_own(story, tiled):
-    warm = story.series(story.tiled, mode=Mode.WARM)
+    warm = story.series(story.tiled, cache=CacheState.WARM)
     first, second = story.begin(), story.begin()
     for run, warm_status in ((first, Status.WRONG), (second, Status.OK)):
         story.put(run, story.tiled)
-        story.put(run, story.tiled, mode=Mode.WARM, status=warm_status)
+        story.put(run, story.tiled, cache=CacheState.WARM, status=warm_status)
         story.store.end_run(run, State.FINISHED)
     assert story.store.baselines([tiled, warm], before_run=9) == {tiled: first, warm: second}
     judged = [Judgement(tiled, Verdict.UNCHANGED), Judgement(warm, Verdict.IMPROVEMENT)]

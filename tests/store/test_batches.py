@@ -40,19 +40,19 @@ def summary(story):
 
 def test_batches_are_stored_in_their_order_with_what_the_board_was_like(rows):
     first, second, third = rows(
-        Batch((1.0, 2.0), gated=True, kept_ahead=True, busy_s=3.5, conditions=CALM),
-        Batch((4.0,), gated=True, kept_ahead=False, busy_s=4.5, rejected="thermal slowdown", conditions=HOT),
+        Batch((1.0, 2.0), blocked=True, kept_ahead=True, busy_s=3.5, conditions=CALM),
+        Batch((4.0,), blocked=True, kept_ahead=False, busy_s=4.5, rejected="thermal slowdown", conditions=HOT),
         Batch((0.5,), busy_s=0.75),
     )
     assert (first.number, second.number, third.number) == (0, 1, 2)
-    assert (first.gated, first.kept_ahead, first.busy_s, first.sample_count, first.rejected) == (1, 1, 3.5, 2, "")
+    assert (first.blocked, first.kept_ahead, first.busy_s, first.sample_count, first.rejected) == (1, 1, 3.5, 2, "")
     assert (first.sm_clock_hz, first.memory_clock_hz) == (1.5e9, 2.5e9)
     assert (first.temperature_c, first.power_w) == (40.0, 300.0)
     assert (first.slowdowns, first.ecc_errors, first.xids, first.others) == ("", 0, "", "")
     assert (second.kept_ahead, second.busy_s, second.rejected) == (0, 4.5, "thermal slowdown")
     assert (second.slowdowns, second.ecc_errors, second.xids) == ("thermal slowdown, power cap", 2, "31, 79")
     assert second.others == "1234"
-    assert (third.gated, third.kept_ahead, third.sm_clock_hz, third.power_w) == (0, None, None, None)
+    assert (third.blocked, third.kept_ahead, third.sm_clock_hz, third.power_w) == (0, None, None, None)
 
 
 def test_samples_of_a_rejected_batch_are_kept_apart_from_those_that_count(story, rows):

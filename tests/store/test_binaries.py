@@ -3,7 +3,19 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import Array, Buffer, BufferArg, Kind, Launch, Memset, Mode, ReplayRecord, Role, ScalarArg, digest
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    CacheState,
+    Kind,
+    Launch,
+    Memset,
+    ReplayRecord,
+    Role,
+    ScalarArg,
+    digest,
+)
 
 CUBIN, OTHER, BENCH = b"\x7fELF one", b"\x7fELF two", b"import perfsvc.suite\n"
 
@@ -111,8 +123,8 @@ def test_what_a_case_ran_in_some_runs_is_told_of_that_case_alone(story, record, 
             story.put(run, story.tiled, replica=replica, binary=ran)
         story.put(run, story.naive, binary=changed)
     story.put(runs[3], story.tiled, replica=2, binary=changed)
-    place = ("GPU-1", story.tiled, Mode.COLD)
+    place = ("GPU-1", story.tiled, CacheState.COLD)
     assert story.store.ran(place, runs) == {runs[0]: binary, runs[1]: changed}
     assert story.store.ran(place, runs[1:2]) == {runs[1]: changed}
-    assert story.store.ran(("GPU-2", story.tiled, Mode.COLD), runs) == {}
-    assert story.store.ran(("GPU-1", replace(story.tiled, variant="unheard of"), Mode.COLD), runs) == {}
+    assert story.store.ran(("GPU-2", story.tiled, CacheState.COLD), runs) == {}
+    assert story.store.ran(("GPU-1", replace(story.tiled, variant="unheard of"), CacheState.COLD), runs) == {}

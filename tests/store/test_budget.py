@@ -5,7 +5,7 @@ from datetime import UTC
 
 import pytest
 
-from perfsvc.model import Mode, Noise, Status
+from perfsvc.model import CacheState, Noise, Status
 from perfsvc.store import Past, State
 
 
@@ -17,7 +17,7 @@ def night(story):
         number = story.begin()
         for replica, wall_s in enumerate(walls_s):
             story.put(number, case, replica=replica, wall_s=wall_s, **given)
-        place = (given.get("device", "GPU-1"), case, given.get("mode", Mode.COLD))
+        place = (given.get("device", "GPU-1"), case, given.get("cache", CacheState.COLD))
         story.store.put_noise(number, {place: Noise(0.1, between)})
         story.store.end_run(number, state)
         return number
@@ -34,8 +34,8 @@ def test_the_cost_is_the_mean_of_the_newest_ended_run_and_its_time_that_of_any(s
     night(0.5, 0.75, between=0.02)
     running = night(7.0, state=State.RUNNING)
     past = story.store.past([story.tiled, story.naive])
-    assert past == {("GPU-1", story.tiled.id, Mode.COLD): Past(0.625, 0.02, measured_at(story, running))}
-    assert past["GPU-1", story.tiled.id, Mode.COLD].last.tzinfo is UTC
+    assert past == {("GPU-1", story.tiled.id, CacheState.COLD): Past(0.625, 0.02, measured_at(story, running))}
+    assert past["GPU-1", story.tiled.id, CacheState.COLD].last.tzinfo is UTC
     assert story.store.past([]) == {}
 
 
@@ -56,25 +56,25 @@ def test_the_noise_is_that_of_the_newest_run_that_could_tell_it(story, night):
 def test_boards_and_modes_are_apart(story, night):
     night(1.0, between=0.1)
     night(2.0, between=0.2, device="GPU-2")
-    night(3.0, between=0.3, mode=Mode.WARM)
+    night(3.0, between=0.3, cache=CacheState.WARM)
     night(4.0, between=0.4, case=story.naive)
     night(5.0, between=0.5, case=replace(story.tiled, version=2))
     past = story.store.past([story.tiled])
     assert {key: (one.cost_s, one.between) for key, one in past.items()} == {
-        ("GPU-1", story.tiled.id, Mode.COLD): (1.0, 0.1),
-        ("GPU-2", story.tiled.id, Mode.COLD): (2.0, 0.2),
-        ("GPU-1", story.tiled.id, Mode.WARM): (3.0, 0.3),
+        ("GPU-1", story.tiled.id, CacheState.COLD): (1.0, 0.1),
+        ("GPU-2", story.tiled.id, CacheState.COLD): (2.0, 0.2),
+        ("GPU-1", story.tiled.id, CacheState.WARM): (3.0, 0.3),
     }
 
 
 def test_both_modes_of_a_case_in_one_run_are_two_costs(story):
     run = story.begin()
-    for mode, wall_s in ((Mode.COLD, 1.0), (Mode.WARM, 4.0)):
+    for cache, wall_s in ((CacheState.COLD, 1.0), (CacheState.WARM, 4.0)):
         for replica in range(2):
-            story.put(run, story.tiled, mode=mode, replica=replica, wall_s=wall_s + replica)
+            story.put(run, story.tiled, cache=cache, replica=replica, wall_s=wall_s + replica)
     story.store.end_run(run, State.FINISHED)
-    costs = {mode: one.cost_s for (_, _, mode), one in story.store.past([story.tiled]).items()}
-    assert costs == {Mode.COLD: 1.5, Mode.WARM: 4.5}
+    costs = {cache: one.cost_s for (_, _, cache), one in story.store.past([story.tiled]).items()}
+    assert costs == {CacheState.COLD: 1.5, CacheState.WARM: 4.5}
 
 
 def test_a_case_that_never_came_to_its_device_has_no_past(story, night):

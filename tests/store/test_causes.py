@@ -7,17 +7,17 @@ import pytest
 
 from perfsvc.errors import UsageError
 from perfsvc.model import (
+    CacheState,
     Call,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     FindingState,
     Judgement,
     Kind,
-    Mode,
-    Moved,
+    MovedSeries,
     ReplayRecord,
-    Shift,
     Verdict,
     digest,
 )
@@ -66,7 +66,7 @@ def night(story):
         story.store.put_verdicts(number, judgements)
         found = doubts(story.store, number, story.store.verdicts(number))
         suspects = findings.suspects_of(story.store, number, found=found)
-        findings.settle(story.store, number, found=found)
+        findings.update_findings(story.store, number, found=found)
         return {one.series.case.variant: one for one in judgements}, suspects
 
     return run
@@ -162,11 +162,11 @@ def test_a_lucky_night_of_the_same_code_is_no_bar_for_the_nights_after(night, ca
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.REGRESSION, 4)
 
 
-def settled(story, run, suspects, cause=Cause.KERNEL):
+def updates(story, run, suspects, cause=Cause.KERNEL):
     """Stores what came of suspects, settles their run, and returns the findings that it raised."""
     for one in suspects:
         story.store.put_confirmation(answer(one, cause, "the old one is faster"))
-    return list(findings.settle(story.store, run).raised)
+    return list(findings.update_findings(story.store, run).raised)
 
 
 def answer(suspect, cause, reason):
@@ -180,9 +180,9 @@ def test_all_that_the_code_of_one_night_moved_is_one_finding(story, night, cases
     every = [*cases[:2], wide]
     night(times(every))
     _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
-    assert settled(story, 2, suspects) == [1]
+    assert updates(story, 2, suspects) == [1]
     (found,) = story.store.findings()
-    assert (found.origin, found.evidence) == ("the code of run 2", "the old one is faster")
+    assert (found.root_cause, found.evidence) == ("the code of run 2", "the old one is faster")
     assert {one.series.case for one in found.moved} == {*cases[:2], wide}
 
 
@@ -211,18 +211,18 @@ def test_who_looked_for_more_clears_nothing_of_what_is_asked_now(
 def test_what_nobody_confirmed_is_no_finding(story, night, cases, cause):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    assert settled(story, 2, suspects, cause) == []
+    assert updates(story, 2, suspects, cause) == []
     assert story.store.findings() == []
 
 
 def test_an_experiment_raises_and_resolves_nothing(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited", dirty=True)
-    assert settled(story, 2, suspects) == []
+    assert updates(story, 2, suspects) == []
     night(times(cases, "v0", "v1", "v2", "v3", "v4"), dirty=True)
     assert story.store.findings() == []
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    assert settled(story, 4, suspects) == [1]
+    assert updates(story, 4, suspects) == [1]
     night(times(cases), dirty=True)
     assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
 
@@ -232,7 +232,7 @@ def found(story, night, cases):
     """A finding of one kernel that lost a fifth in run 2."""
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    settled(story, 2, suspects)
+    updates(story, 2, suspects)
 
 
 def test_a_recovery_resolves_its_finding(story, night, cases, found):
@@ -244,7 +244,7 @@ def test_a_recovery_resolves_its_finding(story, night, cases, found):
 def test_a_run_that_asks_for_more_resolves_nothing_that_is_still_slow(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
-    settled(story, 2, suspects)
+    updates(story, 2, suspects)
     judged, _ = night(times(cases, "v0", by=1.03), **EDITED, threshold=0.1)
     assert judged["v0"].verdict is Verdict.UNCHANGED
     assert [one.state for one in story.store.findings()] == [FindingState.OPEN]
@@ -317,7 +317,7 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(sto
     edited = {"code": b"other", "source": b"edited"}
     raised = [cleared(story, nights("v0", by=1.02, **edited)[1]) for _ in range(6)]
     (suspect,) = [one for of_night in raised for one in of_night]
-    assert (suspect.series.case.variant, suspect.shift, suspect.direction) == ("v0", Shift.STEP, Direction.SLOWER)
+    assert (suspect.series.case.variant, suspect.change, suspect.direction) == ("v0", ChangeKind.STEP, Direction.SLOWER)
     assert (suspect.judgement.verdict, suspect.judgement.cause) == (Verdict.REGRESSION, Cause.UNCONFIRMED)
     assert suspect.judgement.baseline_run == 30
     assert suspect.judgement.ratio == pytest.approx(1.02, abs=0.015)
@@ -327,9 +327,9 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(sto
 def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
-        settled(story, number, nights("v0", by=1.02, **edited)[1])
+        updates(story, number, nights("v0", by=1.02, **edited)[1])
     (found,) = story.store.findings()
-    assert (found.cause, found.shifts) == (Cause.KERNEL, (Shift.STEP,))
+    assert (found.cause, found.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
     assert [one for _ in range(8) for one in nights(code=b"third", source=b"cured")[1]] == []
     assert story.store.findings() == []
 
@@ -344,7 +344,7 @@ def test_a_step_below_the_threshold_stays_open_beside_a_pin_of_the_night_before_
     assert [suspect for _ in range(25) for suspect in one()] == []
     story.store.pin(25, [story.series(case)])
     for number in range(26, 34):
-        settled(story, number, one(1.007, **EDITED))
+        updates(story, number, one(1.007, **EDITED))
     (found,) = story.store.findings(every=True)
     assert (found.state, found.moved[0].baseline_run) == (FindingState.OPEN, 25)
     cured = [one(code=b"third", source=b"cured")]
@@ -358,10 +358,10 @@ def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night,
     tonight = Judgement(
         series, Verdict.UNCHANGED, ratio=1.002, low=0.995, high=1.009, baseline_s=1e-4, candidate_s=1.002e-4
     )
-    moved = Moved(series, 1.007, None, None, baseline_run=1, baseline_s=1e-4, candidate_s=1.007e-4, last_run=2)
+    moved = MovedSeries(series, 1.007, None, None, baseline_run=1, baseline_s=1e-4, candidate_s=1.007e-4, last_run=2)
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0"), **EDITED)
-    settled(story, 2, suspects)
+    updates(story, 2, suspects)
     standing = [replace(one, moved=(moved,)) for one in story.store.findings()]
     assert recovery.recovered(standing, [tonight]) == []
     assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
@@ -372,7 +372,7 @@ def test_a_noisy_night_is_a_recovery_where_all_of_it_lies_nearer_the_old_level(s
     series = story.series(cases[0])
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=2.0), **EDITED)
-    settled(story, 2, suspects)
+    updates(story, 2, suspects)
     standing = story.store.findings()
     tonight = Judgement(
         series, Verdict.INCONCLUSIVE, ratio=1.1, low=low, high=high, baseline_s=1e-4, candidate_s=1.1e-4
@@ -386,9 +386,9 @@ def test_one_good_night_does_not_resolve_a_change_of_the_mix_of_two_states(story
     tonight = Judgement(series, Verdict.IMPROVEMENT, ratio=0.9, baseline_s=1.1e-4, candidate_s=1e-4)
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
-    settled(story, 2, suspects)
+    updates(story, 2, suspects)
     (found,) = story.store.findings()
-    mixed = replace(found, moved=(replace(found.moved[0], shift=Shift.MODE),))
+    mixed = replace(found, moved=(replace(found.moved[0], change=ChangeKind.MIXTURE),))
     told = {series} if alerted else alerted
     assert recovery.recovered([mixed], [tonight], told) == [(1, series)] * back
     assert recovery.recovered([found], [tonight], frozenset()) == [(1, series)]
@@ -402,7 +402,7 @@ def test_a_board_that_steps_at_once_is_one_finding_of_the_environment(story, nig
     slow = [f"v{place}" for place in range(6)]
     assert [one for _ in range(6) for one in nights(*slow, by=1.02)[1]] == []
     (found,) = story.store.findings()
-    assert (found.cause, found.shifts) == (Cause.ENVIRONMENT, (Shift.STEP,))
+    assert (found.cause, found.changes) == (Cause.ENVIRONMENT, (ChangeKind.STEP,))
 
 
 def test_an_experiment_raises_no_alert(nights):
@@ -413,7 +413,7 @@ def test_an_experiment_raises_no_alert(nights):
 def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night, cases):
     night(times(cases[:1]))
     ((place, built),) = story.store.built(1).items()
-    assert place == ("GPU-1", cases[0], Mode.COLD)
+    assert place == ("GPU-1", cases[0], CacheState.COLD)
     assert built.environment == story.environment
     row = story.store.binaries([built.binary])[built.binary]
     assert row.sources == {("tiled.cu", digest(b"source"))}
@@ -423,8 +423,8 @@ def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night,
 def test_what_some_cases_were_made_of_is_read_for_each_in_a_run_of_its_own(story, night, cases):
     night(times(cases[:2]))
     night(times(cases[:2]), **EDITED)
-    first, second = (("GPU-1", case, Mode.COLD) for case in cases[:2])
-    assert story.store.built_of({(1, first), (2, second), (3, first), (1, ("GPU-2", cases[0], Mode.COLD))}) == {
+    first, second = (("GPU-1", case, CacheState.COLD) for case in cases[:2])
+    assert story.store.built_of({(1, first), (2, second), (3, first), (1, ("GPU-2", cases[0], CacheState.COLD))}) == {
         (1, first): story.store.built(1)[first],
         (2, second): story.store.built(2)[second],
     }
@@ -451,7 +451,7 @@ def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_the
         ("max_error", Direction.SLOWER),
         ("energy_j", Direction.SLOWER),
     ]
-    assert len(settled(story, 2, suspects)) == 1
+    assert len(updates(story, 2, suspects)) == 1
     night(times(cases[:1]), joules=0.25, **EDITED)
     (found,) = story.store.findings(every=True)
     assert {moved.series.metric: moved.recovered_run for moved in found.moved} == {"energy_j": 3, "max_error": 3}
@@ -466,7 +466,7 @@ def test_the_history_of_energy_is_watched_like_that_of_times(story, night, cases
 
     assert [one for _ in range(30) for one in noisy(0.25)] == []
     (suspect,) = [one for _ in range(6) for one in cleared(story, noisy(0.2575, **EDITED))]
-    assert (suspect.series.metric, suspect.shift, suspect.direction) == ("energy_j", Shift.STEP, Direction.SLOWER)
+    assert (suspect.series.metric, suspect.change, suspect.direction) == ("energy_j", ChangeKind.STEP, Direction.SLOWER)
     assert suspect.judgement.baseline_run == 30
     assert suspect.judgement.cause is Cause.UNCONFIRMED
 

@@ -7,23 +7,23 @@ import pytest
 from perfsvc.judge import check_verdicts
 from perfsvc.model import (
     Cause,
-    Checked,
+    CheckedKernel,
     CheckVerdict,
-    Facts,
-    Held,
     Limiter,
     Occupancy,
+    StaticBaseline,
+    StaticFacts,
     Status,
     Verdict,
 )
 
 NVCC, NEWER = "nvcc 13.0.88", "nvcc 13.5.37"
-FACTS = Facts(32, 16, 4, 8, 4224, 1, (("global", 8), ("integer", 30)), "aa")
+FACTS = StaticFacts(32, 16, 4, 8, 4224, 1, (("global", 8), ("integer", 30)), "aa")
 
 
 @pytest.fixture
 def kernel(story):
-    return Checked(
+    return CheckedKernel(
         story.tiled,
         "sm_90",
         "transpose_tiled",
@@ -58,7 +58,7 @@ def held(story, *kernels, toolkit=NVCC, scope="kernels"):
 
 def test_a_kernel_is_read_as_it_was_stored(story, kernel, put):
     number = put(kernel)
-    assert held(story, kernel) == [Held(kernel, NVCC, number)]
+    assert held(story, kernel) == [StaticBaseline(kernel, NVCC, number)]
 
 
 @pytest.mark.parametrize("change", [{"facts": replace(FACTS, instructions=None)}, {"occupancy": None, "threads": 0}])
@@ -137,7 +137,7 @@ def test_each_compiler_has_levels_of_its_own_and_borrows_one_for_its_first_check
 def test_a_renamed_variant_keeps_its_level(story, kernel, put):
     number = put(kernel)
     renamed = replace(kernel, case=replace(story.tiled, variant="shared", formerly=("tiled",)))
-    assert held(story, renamed) == [Held(renamed, NVCC, number)]
+    assert held(story, renamed) == [StaticBaseline(renamed, NVCC, number)]
 
 
 def renamed_to(kernel, name):
@@ -149,12 +149,12 @@ def test_a_renamed_kernel_keeps_its_level_until_it_has_one_of_its_own(story, ker
     worse = renamed_to(with_registers(kernel, 64), "turned")
     compared = CheckVerdict(worse, Verdict.REGRESSION, kernel, baseline_check=first)
     for scope in ("kernels", "kernels", "another"):  # however often it is looked at, and by whatever selection
-        assert held(story, worse, scope=scope) == [Held(kernel, NVCC, first)]
+        assert held(story, worse, scope=scope) == [StaticBaseline(kernel, NVCC, first)]
         story.store.put_check(story.provenance(scope=scope), [compared], toolkit=NVCC)
     better = CheckVerdict(worse, Verdict.IMPROVEMENT, kernel, baseline_check=first)
     last = story.store.put_check(story.provenance(scope="kernels"), [better], toolkit=NVCC)
-    assert held(story, worse) == [Held(worse, NVCC, last)]
-    assert held(story, worse, renamed_to(kernel, "added")) == [Held(worse, NVCC, last)]
+    assert held(story, worse) == [StaticBaseline(worse, NVCC, last)]
+    assert held(story, worse, renamed_to(kernel, "added")) == [StaticBaseline(worse, NVCC, last)]
 
 
 def test_what_was_told_to_be_gone_is_nobody_by_another_name(story, kernel, put):
@@ -203,7 +203,7 @@ def test_equal_facts_are_stored_once(story, kernel, put):
 
 
 def test_what_was_looked_at_in_vain_is_kept_with_its_reason_and_expected_of_nobody(story, kernel, put):
-    skipped = Checked(story.naive, "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80")
+    skipped = CheckedKernel(story.naive, "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80")
     put(kernel, others=[skipped])
     rows = story.execute("SELECT status, reason, verdict FROM checked_kernels WHERE architecture = 'sm_80'")
     assert [tuple(row) for row in rows] == [("skipped", skipped.reason, None)]

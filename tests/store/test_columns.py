@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from perfsvc.model import Batch, Cause, Conditions, Mode, Noise, Roof, Slowdown, Status, Verdict
+from perfsvc.model import Batch, CacheState, Cause, Conditions, Noise, Peak, Slowdown, Status, Verdict
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def test_a_measurement_is_one_row_with_everything_about_it(story):
         "point": "n=4096,dtype=f32",
         "axes": {"n": 4096, "dtype": "f32"},
         "version": 1,
-        "mode": "cold",
+        "cache": "cold",
         "replica": 0,
         "status": "ok",
         "median_s": 2.0,
@@ -69,7 +69,7 @@ def test_a_measurement_is_one_row_with_everything_about_it(story):
         "metrics": {"overlap": 0.5},
     }
     assert {name: row[name] for name in expected} == expected
-    assert type(row["status"]) is type(row["mode"]) is str
+    assert type(row["status"]) is type(row["cache"]) is str
 
 
 def test_what_was_not_timed_has_no_bandwidth(story):
@@ -101,7 +101,7 @@ def test_what_the_board_was_like_stands_beside_the_times(story):
         "noise_between": None,
         "copy_bytes_per_s": None,
         "read_bytes_per_s": None,
-        "roof_share": None,
+        "peak_share": None,
     }
     assert {name: row[name] for name in expected} == expected
 
@@ -110,27 +110,29 @@ def test_noise_and_roof_are_those_of_the_run_the_board_and_the_mode(story):
     first, second = story.begin(), story.begin()
     for run in (first, second):
         for device in ("GPU-1", "GPU-2"):
-            for mode in Mode:
-                story.put(run, story.tiled, samples=(2.0,), device=device, mode=mode)
-    cold, warm = ((device, story.tiled, mode) for device, mode in (("GPU-1", Mode.COLD), ("GPU-2", Mode.WARM)))
+            for cache in CacheState:
+                story.put(run, story.tiled, samples=(2.0,), device=device, cache=cache)
+    cold, warm = (
+        (device, story.tiled, cache) for device, cache in (("GPU-1", CacheState.COLD), ("GPU-2", CacheState.WARM))
+    )
     story.store.put_noise(first, {cold: Noise(0.5, 0.25), warm: Noise(0.125, None)})
-    story.store.put_roofs(first, {"GPU-1": Roof(4000.0, 6000.0), "GPU-2": Roof(12000.0, 6000.0)})
+    story.store.put_peaks(first, {"GPU-1": Peak(4000.0, 6000.0), "GPU-2": Peak(12000.0, 6000.0)})
     columns = story.store.columns()
-    found = zip(*(columns[name] for name in ("run", "device", "mode", "noise_within", "noise_between")), strict=True)
+    found = zip(*(columns[name] for name in ("run", "device", "cache", "noise_within", "noise_between")), strict=True)
     assert [row for row in found if row[3] is not None] == [
         (first, "GPU-1", "cold", 0.5, 0.25),
         (first, "GPU-2", "warm", 0.125, None),
     ]
     assert columns["bandwidth_bytes_per_s"] == [3000.0] * 8
-    assert columns["roof_share"] == [0.5, 0.5, 0.25, 0.25] + [None] * 4
+    assert columns["peak_share"] == [0.5, 0.5, 0.25, 0.25] + [None] * 4
     assert columns["read_bytes_per_s"] == [6000.0] * 4 + [None] * 4
 
 
 def test_what_was_not_timed_has_no_share_of_the_roof(story):
     run = story.begin()
     story.put(run, story.tiled, status=Status.FAILED)
-    story.store.put_roofs(run, {"GPU-1": Roof(4000.0, 6000.0)})
-    assert story.store.columns()["roof_share"] == [None]
+    story.store.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})
+    assert story.store.columns()["peak_share"] == [None]
 
 
 def test_columns_are_of_all_runs_or_of_some(story):
@@ -153,7 +155,7 @@ def test_columns_are_of_all_runs_or_of_some(story):
         lambda story, run: story.store.expected(run),
         lambda story, run: story.store.past([story.tiled, story.naive]),
         lambda story, run: story.store.noise(run),
-        lambda story, run: story.store.left_out(run),
+        lambda story, run: story.store.over_budget(run),
     ],
     ids=[
         "levels",
@@ -166,7 +168,7 @@ def test_columns_are_of_all_runs_or_of_some(story):
         "expected",
         "past",
         "noise",
-        "left_out",
+        "over_budget",
     ],
 )
 def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
@@ -174,8 +176,8 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
         for size in range(times):
             cases = [replace(story.tiled, point=(("n", n),)) for n in range(size + 1)]
             run = story.run(story.tiled, *cases, scope="all")
-            story.store.put_noise(run, {("GPU-1", case, Mode.COLD): Noise(0.5, 0.5) for case in cases})
-            story.store.put_left_out(run, [("GPU-1", case, Mode.WARM) for case in cases])
+            story.store.put_noise(run, {("GPU-1", case, CacheState.COLD): Noise(0.5, 0.5) for case in cases})
+            story.store.put_over_budget(run, [("GPU-1", case, CacheState.WARM) for case in cases])
             story.store.put_verdicts(run, [story.judgement(case, verdict=Verdict.UNCHANGED) for case in cases])
         return run
 

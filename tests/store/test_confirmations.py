@@ -7,12 +7,12 @@ import pytest
 from perfsvc.model import (
     Batch,
     Cause,
+    ChangeKind,
     Conditions,
     Confirmation,
     Direction,
     Judgement,
     Measurement,
-    Shift,
     Slowdown,
     Status,
     Suspect,
@@ -31,7 +31,7 @@ def confirmation(story):
         return Measurement(story.tiled, story.gpu.uuid, number, Status.OK, samples_s=samples, wall_s=0.5)
 
     return Confirmation(
-        Suspect(judged, Shift.LOSS, Direction.SLOWER),
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER),
         Cause.KERNEL,
         "the old one is faster",
         threshold=0.03,

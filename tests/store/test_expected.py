@@ -5,19 +5,19 @@ from math import inf, nan
 
 import pytest
 
-from perfsvc.model import Mode, Status
+from perfsvc.model import CacheState, Status
 from perfsvc.store import State
 
 
 @pytest.fixture
 def night(story):
-    """A finished run of the scope ``all`` that measured some (device, case, mode) and left others out."""
+    """A finished run of the scope ``all`` that measured some (device, case, cache state) and left others out."""
 
-    def run(*places, left_out=(), state=State.FINISHED, scope="all", **given):
+    def run(*places, over_budget=(), state=State.FINISHED, scope="all", **given):
         number = story.begin(scope=scope, **given)
-        for device, case, mode in places:
-            story.put(number, case, device=device, mode=mode)
-        story.store.put_left_out(number, left_out)
+        for device, case, cache in places:
+            story.put(number, case, device=device, cache=cache)
+        story.store.put_over_budget(number, over_budget)
         story.store.end_run(number, state)
         return number
 
@@ -26,17 +26,17 @@ def night(story):
 
 @pytest.fixture
 def tiled(story):
-    return "GPU-1", story.tiled, Mode.COLD
+    return "GPU-1", story.tiled, CacheState.COLD
 
 
 @pytest.fixture
 def naive(story):
-    return "GPU-1", story.naive, Mode.COLD
+    return "GPU-1", story.naive, CacheState.COLD
 
 
 def runs(story, number):
     """The run that each expected place is of."""
-    return {(one.device, one.case, one.mode): run for one, run in story.store.expected(number).items()}
+    return {(one.device, one.case, one.cache): run for one, run in story.store.expected(number).items()}
 
 
 def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(story):
@@ -94,20 +94,20 @@ def test_what_was_not_right_is_not_expected(story, night, tiled):
 
 
 def test_what_a_run_left_out_itself_is_not_expected_of_it(story, night, tiled, naive):
-    warm = (*naive[:2], Mode.WARM)
+    warm = (*naive[:2], CacheState.WARM)
     first = night(tiled, naive, warm)
-    assert runs(story, night(tiled, left_out=[naive])) == {tiled: first, warm: first}
+    assert runs(story, night(tiled, over_budget=[naive])) == {tiled: first, warm: first}
 
 
 def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story, night, tiled, naive):
-    warm = (*naive[:2], Mode.WARM)
+    warm = (*naive[:2], CacheState.WARM)
     night(tiled, naive, warm)
     second = night(tiled, naive)
     night(naive, dirty=True)
     night(naive, state=State.INTERRUPTED)
     night(naive, scope="some")
-    night(tiled, left_out=[naive])
-    fourth = night(tiled, left_out=[naive])
+    night(tiled, over_budget=[naive])
+    fourth = night(tiled, over_budget=[naive])
     tonight, later = night(tiled, naive), night(naive)
     assert runs(story, tonight) == {tiled: fourth, naive: second}
     assert runs(story, later) == {tiled: tonight, naive: tonight}
@@ -116,29 +116,29 @@ def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story,
 def test_what_was_left_out_on_one_board_alone_comes_from_that_board(story, night, tiled, naive):
     there = ("GPU-2", *naive[1:])
     first = night(naive, there)
-    second = night(naive, ("GPU-2", *tiled[1:]), left_out=[there])
+    second = night(naive, ("GPU-2", *tiled[1:]), over_budget=[there])
     tonight = night(naive, ("GPU-2", *tiled[1:]))
     assert runs(story, tonight) == {naive: second, there: first, ("GPU-2", *tiled[1:]): second}
 
 
 def test_what_was_left_out_and_never_measured_is_not_expected(story, night, tiled, naive):
-    first = night(tiled, left_out=[naive])
+    first = night(tiled, over_budget=[naive])
     assert runs(story, night(tiled)) == {tiled: first}
 
 
 def test_what_was_left_out_is_known_by_its_present_name(story, night, tiled, naive):
     shared = replace(story.naive, variant="shared", formerly=("naive",))
     first = night(tiled, naive)
-    left = night(tiled, left_out=[("GPU-1", shared, Mode.COLD)])
-    assert story.store.left_out(left) == [("GPU-1", shared, Mode.COLD)]
-    assert runs(story, night(tiled)) == {tiled: left, ("GPU-1", shared, Mode.COLD): first}
-    assert runs(story, night(tiled, left_out=[naive])).keys() == {tiled}
+    left = night(tiled, over_budget=[("GPU-1", shared, CacheState.COLD)])
+    assert story.store.over_budget(left) == [("GPU-1", shared, CacheState.COLD)]
+    assert runs(story, night(tiled)) == {tiled: left, ("GPU-1", shared, CacheState.COLD): first}
+    assert runs(story, night(tiled, over_budget=[naive])).keys() == {tiled}
 
 
 def test_what_a_run_left_out_comes_back_and_is_replaced(story, night, tiled, naive):
     story.store.put_device(story.gpu)
-    run = night(left_out=[naive, tiled, naive])
-    assert set(story.store.left_out(run)) == {tiled, naive}
-    story.store.put_left_out(run, [tiled])
-    assert story.store.left_out(run) == [tiled]
-    assert story.store.left_out(night(tiled)) == []
+    run = night(over_budget=[naive, tiled, naive])
+    assert set(story.store.over_budget(run)) == {tiled, naive}
+    story.store.put_over_budget(run, [tiled])
+    assert story.store.over_budget(run) == [tiled]
+    assert story.store.over_budget(night(tiled)) == []

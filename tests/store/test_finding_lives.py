@@ -9,16 +9,16 @@ from sqlalchemy import event
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import (
-    Blame,
+    CacheState,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     EventKind,
     FindingState,
+    FindingUpdates,
     Judgement,
-    Mode,
-    Settled,
-    Shift,
+    RootCause,
     Suspect,
     Verdict,
 )
@@ -32,7 +32,7 @@ def suspect(series, ratio=1.2, *, cause=Cause.KERNEL, direction=Direction.SLOWER
     judged = Judgement(
         series, Verdict.REGRESSION, "", ratio, None, None, baseline, None, 1e-4, ratio * 1e-4, cause=cause
     )
-    return Suspect(judged, Shift.LOSS, direction)
+    return Suspect(judged, ChangeKind.REGRESSION, direction)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(
 
 
 @pytest.mark.parametrize(
-    ("cause", "origin"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
+    ("cause", "root_cause"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
 )
 def test_another_cause_or_origin_is_a_finding_of_its_own(story, nights, tiled, naive, *, cause, origin):
     story.store.raise_finding(2, [suspect(tiled)], "", origin and "abc..def")
@@ -148,7 +148,7 @@ def test_what_a_finding_cannot_become_is_refused_and_changes_nothing(story, foun
 def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
     story.store.assign_finding(1, "bob")
     one = life.put(story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",)))
-    assert (one.id, [moved.series for moved in one.moved], one.origin, one.owner) == (2, [tiled], "abc..def", "bob")
+    assert (one.id, [moved.series for moved in one.moved], one.root_cause, one.owner) == (2, [tiled], "abc..def", "bob")
     left = story.store.finding(1)
     assert ([moved.series for moved in left.moved], left.state) == ([naive], FindingState.OPEN)
     assert kinds(story.store, 1)[-1] is EventKind.SPLIT
@@ -167,8 +167,8 @@ def test_a_selection_of_all_splits_nothing_and_one_of_none_is_refused(story, fou
 
 def test_what_somebody_resolved_is_open_again_once_a_run_still_shows_it(story, found, tiled):
     story.store.put_finding_state(1, FindingState.RESOLVED, by="ann")
-    settled = story.store.settle_findings(3, [], [Blame("abc..def", "still slow", (suspect(tiled),))])
-    assert settled == Settled(reopened=(1,))
+    updates = story.store.update_findings(3, [], [RootCause("abc..def", "still slow", (suspect(tiled),))])
+    assert updates == FindingUpdates(reopened=(1,))
     assert kinds(story.store, 1)[-1] is EventKind.REOPENED
 
 
@@ -191,9 +191,9 @@ def test_a_resolved_finding_speaks_for_its_series_again_unless_another_does(stor
 def test_ignoring_ends_by_itself(story, found):
     until = NOW + timedelta(days=2)
     story.store.put_finding_state(1, FindingState.IGNORED, by="ann", until=until)
-    assert story.store.settle_findings(3, [], [], now=until - timedelta(seconds=1)) == Settled()
-    assert story.store.settle_findings(4, [], [], now=until) == Settled(reopened=(1,))
-    assert story.store.settle_findings(5, [], [], now=until) == Settled()
+    assert story.store.update_findings(3, [], [], now=until - timedelta(seconds=1)) == FindingUpdates()
+    assert story.store.update_findings(4, [], [], now=until) == FindingUpdates(reopened=(1,))
+    assert story.store.update_findings(5, [], [], now=until) == FindingUpdates()
     one = story.store.finding(1)
     assert (one.state, one.ignored_until) == (FindingState.OPEN, None)
     assert story.store.finding_events(run=4)[0].said == "it was ignored until 2026-01-04"
@@ -201,7 +201,7 @@ def test_ignoring_ends_by_itself(story, found):
 
 def test_an_ignored_finding_whose_cases_are_back_is_resolved(story, found, tiled, naive):
     story.store.put_finding_state(1, FindingState.IGNORED)
-    assert story.store.settle_findings(3, [(1, tiled), (1, naive)], []) == Settled(resolved=(1,))
+    assert story.store.update_findings(3, [(1, tiled), (1, naive)], []) == FindingUpdates(resolved=(1,))
 
 
 def test_ignored_is_what_moved_in_that_direction(story, found, tiled, naive):
@@ -244,21 +244,21 @@ def told(store):
 
 def test_killed_at_any_statement_and_done_again_a_run_has_changed_everything_once(story, nights, tiled, naive):
     joules = replace(tiled, metric="energy_j")
-    warm = replace(tiled, mode=Mode.WARM)
+    warm = replace(tiled, cache=CacheState.WARM)
     story.store.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
     story.store.raise_finding(2, [suspect(naive)], "", "123..456")
     story.store.put_finding_state(2, FindingState.IGNORED, until=NOW)
     blames = [
-        Blame("abc..def", "joins", (suspect(joules),)),
-        Blame("fed..987", "new", (suspect(joules, 0.8, direction=Direction.FASTER),)),
+        RootCause("abc..def", "joins", (suspect(joules),)),
+        RootCause("fed..987", "new", (suspect(joules, 0.8, direction=Direction.FASTER),)),
     ]
     before = told(story.store)
 
-    def settle():
-        return story.store.settle_findings(3, [(1, tiled)], blames, now=NOW)
+    def update_findings():
+        return story.store.update_findings(3, [(1, tiled)], blames, now=NOW)
 
     statement = 0
-    while killed_at(story.store, statement, settle):
+    while killed_at(story.store, statement, update_findings):
         assert told(story.store) == before
         statement += 1
     after = told(story.store)
@@ -268,16 +268,18 @@ def test_killed_at_any_statement_and_done_again_a_run_has_changed_everything_onc
         EventKind.RAISED,
         EventKind.REOPENED,
     ]
-    settle()
+    update_findings()
     assert told(story.store) == after
 
 
 def test_a_run_of_long_ago_neither_resolves_nor_opens_what_later_ones_told(story, nights, tiled, naive):
     story.store.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
-    assert story.store.settle_findings(3, [(1, tiled), (1, naive)], []) == Settled()
+    assert story.store.update_findings(3, [(1, tiled), (1, naive)], []) == FindingUpdates()
     story.store.put_finding_state(1, FindingState.ACCEPTED, reason="so be it")
     after = told(story.store)
-    assert story.store.settle_findings(3, [], [Blame("abc..def", "", (suspect(tiled),))]) == Settled(seen=(1,))
+    assert story.store.update_findings(3, [], [RootCause("abc..def", "", (suspect(tiled),))]) == FindingUpdates(
+        seen=(1,)
+    )
     assert told(story.store) == after
 
 
@@ -306,7 +308,9 @@ def test_a_name_given_anew_and_its_heir_are_in_findings_of_their_own(story, heir
 def test_a_confirmation_under_a_former_name_is_an_answer(story, tiled):
     first, second = story.run(), story.run()
     judged = replace(suspect(tiled).judgement, baseline_run=first, candidate_run=second)
-    asked = Confirmation(Suspect(judged, Shift.LOSS, Direction.SLOWER), Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0)
+    asked = Confirmation(
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER), Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0
+    )
     story.store.put_confirmation(asked)
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     story.run(renamed)

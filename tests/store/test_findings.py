@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import event
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Cause, Direction, FindingState, Judgement, Shift, Status, Suspect, Verdict
+from perfsvc.model import Cause, ChangeKind, Direction, FindingState, Judgement, Status, Suspect, Verdict
 from perfsvc.store import State
 
 
 def suspect(series, baseline=1, direction=Direction.SLOWER, cause=Cause.KERNEL, ratio=1.2):
     judged = Judgement(series, Verdict.REGRESSION, "", ratio, 1.1, 1.3, baseline, None, 1e-4, ratio * 1e-4, cause=cause)
-    return Suspect(judged, Shift.LOSS, direction)
+    return Suspect(judged, ChangeKind.REGRESSION, direction)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def nights(story):
 def test_a_finding_names_the_series_it_moved(story, nights, tiled, naive):
     assert story.store.raise_finding(2, [suspect(tiled), suspect(naive, ratio=1.3)], "the old one is faster") == [1]
     (found,) = story.store.findings()
-    assert (found.cause, found.shifts, found.direction) == (Cause.KERNEL, (Shift.LOSS,), Direction.SLOWER)
+    assert (found.cause, found.changes, found.direction) == (Cause.KERNEL, (ChangeKind.REGRESSION,), Direction.SLOWER)
     assert (found.devices, found.first_run, found.last_run, found.state) == (
         {"GPU-1": "NVIDIA H100"},
         2,

@@ -11,7 +11,7 @@ from perfsvc.model import (
     Cause,
     Conditions,
     Environment,
-    Roof,
+    Peak,
     Slowdown,
     Status,
     Verdict,
@@ -120,7 +120,7 @@ def test_what_a_board_skipped_was_not_measured_on_it(story, store):
 def test_roofs_come_by_board_and_run(story, store):
     runs = [story.run(), story.run()]
     for run in runs:
-        store.put_roofs(run, {"GPU-1": Roof(2e12 + run, 3e12)})
-    found = store.roofs_of(runs)
+        store.put_peaks(run, {"GPU-1": Peak(2e12 + run, 3e12)})
+    found = store.peaks_of(runs)
     assert list(found["GPU-1"]) == runs
-    assert found["GPU-1"][runs[0]] == Roof(2e12 + runs[0], 3e12)
+    assert found["GPU-1"][runs[0]] == Peak(2e12 + runs[0], 3e12)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import Estimate, Level, Mode, Noise, Status
+from perfsvc.model import CacheState, Estimate, Level, Noise, Status
 from perfsvc.store.engine import transaction
 from perfsvc.store.samples import pack, unpack
 
@@ -35,12 +35,12 @@ def test_each_case_device_and_mode_has_its_own_level(story):
     story.put(run, story.tiled)
     story.put(run, story.naive)
     story.put(run, story.tiled, device="GPU-2")
-    story.put(run, story.tiled, mode=Mode.WARM)
+    story.put(run, story.tiled, cache=CacheState.WARM)
     assert set(story.store.levels(run)) == {
         story.series(story.tiled),
         story.series(story.naive),
         story.series(story.tiled, device="GPU-2"),
-        story.series(story.tiled, mode=Mode.WARM),
+        story.series(story.tiled, cache=CacheState.WARM),
     }
 
 
@@ -72,14 +72,14 @@ def test_a_mode_that_went_wrong_does_not_spoil_the_other(story):
     run = story.begin()
     for replica in range(2):
         story.put(run, story.tiled, replica=replica, samples=(0.5,))
-        story.put(run, story.tiled, replica=replica, mode=Mode.WARM, status=Status.WRONG, reason="off by one")
-    cold, warm = (story.series(story.tiled, mode=mode) for mode in Mode)
+        story.put(run, story.tiled, replica=replica, cache=CacheState.WARM, status=Status.WRONG, reason="off by one")
+    cold, warm = (story.series(story.tiled, cache=cache) for cache in CacheState)
     assert story.store.levels(run) == {
         cold: Level(run, Status.OK, "", ((0.5,), (0.5,))),
         warm: Level(run, Status.WRONG, "off by one"),
     }
-    rows = {row.mode: row for row in story.store.history(story.tiled.id)}
-    assert [(rows[mode].status, rows[mode].replicas, len(rows[mode].times)) for mode in Mode] == [
+    rows = {row.cache: row for row in story.store.history(story.tiled.id)}
+    assert [(rows[cache].status, rows[cache].replicas, len(rows[cache].times)) for cache in CacheState] == [
         (Status.OK, 2, 2),
         (Status.WRONG, 0, 0),
     ]
@@ -90,7 +90,7 @@ def test_where_a_former_name_was_given_anew_both_names_of_a_lineage_keep_theirs(
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     run = story.run(shared, story.tiled)
     assert {series.case.variant for series in story.store.levels(run)} == {"tiled", "shared"}
-    story.store.put_noise(run, {("GPU-1", case, Mode.COLD): Noise(0.5, None) for case in (shared, story.tiled)})
+    story.store.put_noise(run, {("GPU-1", case, CacheState.COLD): Noise(0.5, None) for case in (shared, story.tiled)})
     assert {case.variant for _, case, _ in story.store.noise(run)} == {"tiled", "shared"}
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.model import Mode, Status, Verdict
+from perfsvc.model import CacheState, Status, Verdict
 from perfsvc.service.judging.compare import compare, judge_run
 from perfsvc.store import State
 
@@ -13,13 +13,13 @@ from perfsvc.store import State
 def night(story):
     """Measures and judges a run of the scope ``all``; cases by the seconds they take, or by why they do not."""
 
-    def run(seconds, *, device="GPU-1", scope="all", state=State.FINISHED, metrics=None, left_out=(), **origin):
+    def run(seconds, *, device="GPU-1", scope="all", state=State.FINISHED, metrics=None, over_budget=(), **origin):
         number = story.begin(scope=scope, **origin)
         for case, value in seconds.items():
             for replica in range(3):
                 how = {"samples": (value,) * 5} if isinstance(value, float) else {"status": value, "reason": "because"}
                 story.put(number, case, replica=replica, device=device, metrics=(metrics or {}).get(case, {}), **how)
-        story.store.put_left_out(number, [(device, case, Mode.COLD) for case in left_out])
+        story.store.put_over_budget(number, [(device, case, CacheState.COLD) for case in over_budget])
         story.store.end_run(number, state)
         judgements = judge_run(story.store, number, threshold=None)
         story.store.put_verdicts(number, judgements)
@@ -86,7 +86,7 @@ def test_a_night_that_was_cut_short_hides_no_missing_case(story, night):
 
 def test_a_night_with_a_budget_neither_misses_a_case_nor_hides_that_it_is_gone(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
-    assert verdicts(night({story.tiled: 1e-4}, left_out=[story.naive])) == {"tiled": Verdict.UNCHANGED}
+    assert verdicts(night({story.tiled: 1e-4}, over_budget=[story.naive])) == {"tiled": Verdict.UNCHANGED}
     gone = night({story.tiled: 1e-4})
     assert (gone["naive", "time"].verdict, gone["naive", "time"].baseline_run) == (Verdict.MISSING, 1)
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
@@ -95,7 +95,7 @@ def test_a_night_with_a_budget_neither_misses_a_case_nor_hides_that_it_is_gone(s
 def test_a_case_that_was_left_out_for_nights_is_compared_with_its_level(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     for _ in range(2):
-        night({story.tiled: 1e-4}, left_out=[story.naive])
+        night({story.tiled: 1e-4}, over_budget=[story.naive])
     assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
 
 

@@ -1,4 +1,4 @@
-"""The noise of a run's cases and the roofs of its boards."""
+"""The noise of a run's cases and the measured peaks of its GPUs."""
 
 from dataclasses import replace
 from math import nan
@@ -6,11 +6,11 @@ from math import nan
 import pytest
 
 from perfsvc.errors import DatabaseError
-from perfsvc.model import Mode, Noise, Roof, Status
+from perfsvc.model import CacheState, Noise, Peak, Status
 
 
-def place(case, device="GPU-1", mode=Mode.COLD):
-    return device, case, mode
+def place(case, device="GPU-1", cache=CacheState.COLD):
+    return device, case, cache
 
 
 def test_noise_comes_back_by_device_case_and_mode(story):
@@ -19,7 +19,7 @@ def test_noise_comes_back_by_device_case_and_mode(story):
         story.put(run, story.tiled, device=device)
     told = {
         place(story.tiled): Noise(0.01, 0.002),
-        place(story.tiled, mode=Mode.WARM): Noise(0.02, None),
+        place(story.tiled, cache=CacheState.WARM): Noise(0.02, None),
         place(story.tiled, device="GPU-2"): Noise(None, None),
         place(story.naive): Noise(0.0, 0.0),
     }
@@ -33,24 +33,24 @@ def test_noise_is_stored_with_the_replicas_that_were_timed(story):
     for replica in range(3):
         story.put(run, story.tiled, replica=replica)
     for replica in range(2):
-        story.put(run, story.tiled, replica=replica, mode=Mode.WARM)
-    story.put(run, story.tiled, replica=2, mode=Mode.WARM, status=Status.FAILED)
+        story.put(run, story.tiled, replica=replica, cache=CacheState.WARM)
+    story.put(run, story.tiled, replica=2, cache=CacheState.WARM, status=Status.FAILED)
     story.put(other, story.tiled, replica=3)
-    story.store.put_noise(run, {place(story.tiled, mode=mode): Noise(0.1, 0.1) for mode in Mode})
-    assert story.execute("SELECT mode, replicas FROM noise ORDER BY mode") == [("cold", 3), ("warm", 2)]
+    story.store.put_noise(run, {place(story.tiled, cache=cache): Noise(0.1, 0.1) for cache in CacheState})
+    assert story.execute("SELECT cache, replicas FROM noise ORDER BY cache") == [("cold", 3), ("warm", 2)]
 
 
 def test_what_is_put_again_takes_the_place_of_what_was_there(story):
     run, other = story.run(), story.run()
     for number in (run, other):
         story.store.put_noise(number, {place(story.tiled): Noise(0.5, 0.5), place(story.naive): Noise(0.5, 0.5)})
-        story.store.put_roofs(number, {"GPU-1": Roof(2e12, 3e12)})
+        story.store.put_peaks(number, {"GPU-1": Peak(2e12, 3e12)})
     story.store.put_noise(run, {place(story.tiled): Noise(0.25, nan)})
-    story.store.put_roofs(run, {})
+    story.store.put_peaks(run, {})
     assert story.store.noise(run) == {place(story.tiled): Noise(0.25, None)}
-    assert story.store.roofs(run) == {}
+    assert story.store.peaks(run) == {}
     assert len(story.store.noise(other)) == 2
-    assert story.store.roofs(other) == {"GPU-1": Roof(2e12, 3e12)}
+    assert story.store.peaks(other) == {"GPU-1": Peak(2e12, 3e12)}
 
 
 def test_noise_bears_the_present_name_of_its_case(story):
@@ -64,28 +64,28 @@ def test_noise_bears_the_present_name_of_its_case(story):
 def test_roofs_are_of_a_run_and_its_boards(story):
     first, second = story.run(), story.run()
     story.store.put_device(replace(story.gpu, uuid="GPU-2"))
-    told = {"GPU-1": Roof(2.5e12, 2.75e12), "GPU-2": Roof(2.5e12, 2.25e12)}
-    story.store.put_roofs(first, told)
-    assert story.store.roofs(first) == told
-    assert story.store.roofs(second) == {}
+    told = {"GPU-1": Peak(2.5e12, 2.75e12), "GPU-2": Peak(2.5e12, 2.25e12)}
+    story.store.put_peaks(first, told)
+    assert story.store.peaks(first) == told
+    assert story.store.peaks(second) == {}
 
 
 def test_all_of_a_run_is_deleted_with_it(story):
     run = story.run()
     story.store.put_noise(run, {place(story.tiled): Noise(0.5, 0.5)})
-    story.store.put_roofs(run, {"GPU-1": Roof(1.0, 1.0)})
-    story.store.put_left_out(run, [place(story.naive)])
+    story.store.put_peaks(run, {"GPU-1": Peak(1.0, 1.0)})
+    story.store.put_over_budget(run, [place(story.naive)])
     story.execute("DELETE FROM runs")
-    for table in ("noise", "roofs", "left_out"):
+    for table in ("noise", "peaks", "over_budget"):
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
 
 
 def test_an_unknown_device_has_neither(story):
     run = story.run()
     for put in (
-        lambda: story.store.put_roofs(run, {"GPU-9": Roof(1.0, 1.0)}),
+        lambda: story.store.put_peaks(run, {"GPU-9": Peak(1.0, 1.0)}),
         lambda: story.store.put_noise(run, {place(story.tiled, device="GPU-9"): Noise(0.5, 0.5)}),
-        lambda: story.store.put_left_out(run, [place(story.tiled, device="GPU-9")]),
+        lambda: story.store.put_over_budget(run, [place(story.tiled, device="GPU-9")]),
     ):
         with pytest.raises(DatabaseError, match="the device GPU-9 is not in the database"):
             put()

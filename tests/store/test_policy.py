@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.config import Settings
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Cause, Confirmation, Direction, Judgement, Shift, Status, Suspect, Verdict
+from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, Judgement, Status, Suspect, Verdict
 from perfsvc.service.confirming.confirm import relevant
 from perfsvc.service.judging import findings, policy
 from perfsvc.service.judging.compare import judge_run
@@ -91,14 +91,16 @@ def test_a_history_alerts_of_nothing_smaller_than_a_rule(story, by, alerted):
     assert bool(findings.suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
 
 
-def suspect(story, shift, ratio):
+def suspect(story, change, ratio):
     judged = Judgement(story.series(story.tiled), Verdict.REGRESSION, ratio=ratio)
-    return Suspect(judged, shift, Direction.SLOWER)
+    return Suspect(judged, change, Direction.SLOWER)
 
 
-@pytest.mark.parametrize(("shift", "ratio"), [(Shift.LOSS, 1.2), (Shift.STEP, 1.06), (Shift.STEP, 1.2)])
-def test_measuring_again_looks_for_no_less_than_a_rule_says(story, shift, ratio):
-    assert relevant(suspect(story, shift, ratio), "cuda", FIVE_PERCENT) == 0.05
+@pytest.mark.parametrize(
+    ("change", "ratio"), [(ChangeKind.REGRESSION, 1.2), (ChangeKind.STEP, 1.06), (ChangeKind.STEP, 1.2)]
+)
+def test_measuring_again_looks_for_no_less_than_a_rule_says(story, change, ratio):
+    assert relevant(suspect(story, change, ratio), "cuda", FIVE_PERCENT) == 0.05
 
 
 def test_a_finding_is_over_when_its_case_is_back_within_its_rule(story):
@@ -108,7 +110,7 @@ def test_a_finding_is_over_when_its_case_is_back_within_its_rule(story):
     story.store.put_confirmation(
         Confirmation(found, Cause.KERNEL, "slower", 0.05, seed=1, budget_s=20.0, ratio=1.2, low=1.19, high=1.21)
     )
-    (number,) = findings.settle(story.store, 2, threshold=FIVE_PERCENT).raised
+    (number,) = findings.update_findings(story.store, 2, threshold=FIVE_PERCENT).raised
     night(story, {story.tiled: 1.03e-4}, threshold=FIVE_PERCENT)
-    assert findings.settle(story.store, 3).resolved == ()
-    assert findings.settle(story.store, 3, threshold=FIVE_PERCENT).resolved == (number,)
+    assert findings.update_findings(story.store, 3).resolved == ()
+    assert findings.update_findings(story.store, 3, threshold=FIVE_PERCENT).resolved == (number,)

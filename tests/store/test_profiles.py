@@ -6,16 +6,16 @@ import pytest
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
+    CaseExplanation,
     Cause,
+    ChangeKind,
     Direction,
-    Explained,
     Judgement,
     Kind,
     Profile,
-    Profiled,
+    ProfileResult,
+    ProfilerRule,
     ReplayRecord,
-    Rule,
-    Shift,
     Suspect,
     Verdict,
     digest,
@@ -38,8 +38,11 @@ def binary(story):
 @pytest.fixture
 def profiled(story, binary):
     metrics = {"duration_s": 1e-4, "registers": 32.0, "tensor_active": None}
-    rules = (Rule("SharedMemoryConflicts", "a 32-way bank conflict", 0.5), Rule("Occupancy", "too few warps"))
-    return Profiled(
+    rules = (
+        ProfilerRule("SharedMemoryConflicts", "a 32-way bank conflict", 0.5),
+        ProfilerRule("Occupancy", "too few warps"),
+    )
+    return ProfileResult(
         story.tiled,
         run=2,
         binary=binary,
@@ -96,7 +99,7 @@ def test_profiles_of_a_binary_are_those_that_counted_the_newest_first(story, pro
 @pytest.fixture
 def explained(story, profiled):
     profiles = tuple(story.store.put_profile(one) for one in (replace(profiled, run=1), profiled))
-    return Explained(
+    return CaseExplanation(
         story.tiled,
         story.gpu.uuid,
         story.gpu.model,
@@ -144,7 +147,7 @@ def raise_finding(story, run):
     judged = Judgement(
         story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=Cause.KERNEL
     )
-    story.store.raise_finding(run, [Suspect(judged, Shift.LOSS, Direction.SLOWER)], "the old one is faster")
+    story.store.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)], "the old one is faster")
 
 
 def test_a_finding_tells_the_newest_sentence_of_its_cases_and_of_its_time(story, explained):

@@ -12,6 +12,7 @@ from perfsvc.model import (
     Array,
     Buffer,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     Environment,
@@ -21,10 +22,9 @@ from perfsvc.model import (
     Level,
     Memset,
     Profile,
-    Profiled,
+    ProfileResult,
     ReplayRecord,
     Role,
-    Shift,
     Status,
     Suspect,
     Verdict,
@@ -116,7 +116,7 @@ def test_levels_pins_and_findings_keep_their_samples(story):
     judged = Judgement(
         story.series(story.naive), Verdict.REGRESSION, ratio=1.2, baseline_run=6, candidate_run=8, cause=Cause.KERNEL
     )
-    suspect = Suspect(judged, Shift.LOSS, Direction.SLOWER, "")
+    suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
     story.store.raise_finding(8, [suspect], "")
     prune(story.store)
     assert with_samples(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
@@ -126,7 +126,7 @@ def test_a_resolved_finding_keeps_nothing_and_an_accepted_one_its_level(story):
     runs = [night(story, number) for number in range(8)]
     for case, run in ((story.tiled, 3), (story.naive, 4)):
         judged = Judgement(story.series(case), Verdict.REGRESSION, ratio=1.2, baseline_run=2, cause=Cause.KERNEL)
-        story.store.raise_finding(run, [Suspect(judged, Shift.LOSS, Direction.SLOWER, "")], "")
+        story.store.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "")
     tiled, naive = sorted(story.store.findings(), key=lambda one: one.id)
     story.store.recover(5, [(tiled.id, story.series(story.tiled))])
     story.store.put_finding_state(naive.id, FindingState.ACCEPTED, reason="meant", by="ann")
@@ -150,7 +150,7 @@ def test_what_the_last_run_left_out_stays_where_it_was_measured_last(story):
         night(story, number)
     run = story.begin(scope="all", started=BEGAN + 4 * DAY)
     story.put(run, story.tiled)
-    story.store.put_left_out(run, [("GPU-1", story.naive, story.judgement(story.naive).series.mode)])
+    story.store.put_over_budget(run, [("GPU-1", story.naive, story.judgement(story.naive).series.cache)])
     story.store.end_run(run, State.FINISHED)
     prune(story.store)
     assert with_samples(story) == {"tiled": [1, 4], "naive": [1, 3]}
@@ -193,7 +193,7 @@ def test_batches_go_with_their_samples(story):
     for number in range(3):
         night(story, number)
     story.execute(
-        "INSERT INTO batches (measurement_id, number, gated, busy_s, rejected, sample_count, slowdowns, ecc_errors, "
+        "INSERT INTO batches (measurement_id, number, blocked, busy_s, rejected, sample_count, slowdowns, ecc_errors, "
         "xids, others) SELECT id, 0, false, 1.0, '', 3, '', 0, '', '' FROM measurements"
     )
     prune(story.store)
@@ -292,7 +292,7 @@ def test_reports_of_profilers_go_and_what_they_counted_stays(story):
 
 def profiled(story, run):
     """A profile of a run's case."""
-    return Profiled(
+    return ProfileResult(
         story.tiled,
         run=run,
         binary=1,
@@ -407,7 +407,7 @@ class Twin:
         suspects = findings.suspects_of(story.store, run)
         for suspect in suspects:
             story.store.put_confirmation(confirmed(suspect))
-        findings.settle(story.store, run)
+        findings.update_findings(story.store, run)
         if number == 8:
             story.store.put_finding_state(
                 story.store.findings()[-1].id, FindingState.ACCEPTED, reason="meant", by="ann"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError
-from perfsvc.model import Batch, Conditions, Explained, Profile, Profiled, Slowdown
+from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileResult, Slowdown
 from perfsvc.resources import folder
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
@@ -171,7 +171,9 @@ def test_every_query_of_the_page_runs_on_both_databases(story):
     place = (story.tiled, story.gpu.uuid, story.gpu.model)
     for run, registers in ((first, 32.0), (second, 40.0)):
         profile = Profile("tiled", {"registers": registers, "duration_s": 1e-4}, (), story.gpu.model, "sm_90", "2025.3")
-        story.store.put_profile(Profiled(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0))
-    story.store.put_explained(Explained(*place, first, second, sentence="more registers", profiles=(1, 2)))
+        story.store.put_profile(
+            ProfileResult(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0)
+        )
+    story.store.put_explained(CaseExplanation(*place, first, second, sentence="more registers", profiles=(1, 2)))
     queries = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert [len(story.execute(query)) for query in queries] == [1, 1, 1]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.model import Mode
+from perfsvc.model import CacheState
 from perfsvc.store import State, segments
 from perfsvc.store.engine import transaction
 
@@ -19,7 +19,7 @@ def test_it_begins_after_the_newest_clean_run_elsewhere(story, store, seed):
     chance = random.Random(seed)
     cases = [replace(story.tiled, variant=f"v{number}") for number in range(3)]
     drivers = ["580.1", "580.1", "590.1", "600.1"]
-    ran = {}  # the driver of each case and board, by run
+    ran = {}  # the driver of each case and GPU, by run
     counted = {}  # whether a run ends a segment
     for _ in range(RUNS):
         dirty, state, usual = chance.random() < 0.2, chance.choice(STATES), chance.choice(drivers)
@@ -41,7 +41,7 @@ def test_it_begins_after_the_newest_clean_run_elsewhere(story, store, seed):
         for run, here in ran.items():
             found = segments.starts(connection, lineages.values(), run)
             assert found == {
-                (lineages[case], devices[board], Mode.COLD): max(elsewhere)
+                (lineages[case], devices[board], CacheState.COLD): max(elsewhere)
                 for (case, board), driver in here.items()
                 if (
                     elsewhere := [

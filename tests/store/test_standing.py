@@ -52,7 +52,7 @@ def slowed(story, night):
     why = "measured in turn, its code is 10.0 % slower than the baseline's"
     answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **told, baseline=(old,), candidate=(new,))
     story.store.put_confirmation(answer)
-    findings.settle(story.store, run, threshold=THRESHOLD)
+    findings.update_findings(story.store, run, threshold=THRESHOLD)
     return run
 
 
@@ -77,7 +77,7 @@ def test_the_answer_of_the_first_night_holds_for_the_next_ones(story, slowed, ni
         )
         assert (answer.carried_over, answer.regressed, answer.pairs, answer.looks) == (True, True, 0, 0)
         story.store.put_confirmation(answer)
-        findings.settle(story.store, run, threshold=THRESHOLD)
+        findings.update_findings(story.store, run, threshold=THRESHOLD)
         (finding,) = story.store.findings()
         assert (finding.first_run, finding.last_run) == (slowed, run)
 
@@ -110,7 +110,7 @@ def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cau
     (suspect,) = findings.suspects_of(story.store, run, threshold=THRESHOLD)
     answer = Confirmation(suspect, cause, "nothing of it stays", THRESHOLD, seed=1, budget_s=20.0)
     story.store.put_confirmation(answer)
-    findings.settle(story.store, run, threshold=THRESHOLD)
+    findings.update_findings(story.store, run, threshold=THRESHOLD)
     assert told(night(1.1e-4, SLOW)) == []
 
 
@@ -124,13 +124,13 @@ def test_a_series_is_back_though_noise_makes_it_a_loss(story, slowed, night):
     run = night(1.02e-4)
     (judged,) = (one for one in story.store.verdicts(run) if one.series.metric == "time")
     assert (judged.verdict, judged.cause) == (Verdict.REGRESSION, Cause.NOISE)
-    findings.settle(story.store, run, threshold=THRESHOLD)
+    findings.update_findings(story.store, run, threshold=THRESHOLD)
     (finding,) = story.store.findings(every=True)
     assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, run)
 
 
 def test_a_series_is_not_back_where_what_is_left_of_its_loss_may_be_its_code(story, slowed, night):
     run = night(1.02e-4, b"mended")
-    findings.settle(story.store, run, threshold=THRESHOLD)
+    findings.update_findings(story.store, run, threshold=THRESHOLD)
     (finding,) = story.store.findings()
     assert finding.moved[0].recovered_run is None

@@ -12,17 +12,17 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
 from perfsvc.model import (
+    CacheState,
     Case,
     Cause,
-    Checked,
+    ChangeKind,
+    CheckedKernel,
     Direction,
     EventKind,
     FindingState,
-    Mode,
     Noise,
-    Roof,
-    Rule,
-    Shift,
+    Peak,
+    ProfilerRule,
     Status,
     Verdict,
 )
@@ -171,14 +171,14 @@ def test_the_summary_columns_are_read(upgraded):
 
 def test_the_order_of_variants_is_read(upgraded):
     columns = upgraded.columns([2])
-    assert (columns["rung"], columns["anchor"]) == ([2], ["copy"])
+    assert (columns["variant_index"], columns["relative_to"]) == ([2], ["copy"])
 
 
 def test_noise_peaks_and_costs_are_read(upgraded):
     (tiled,) = {series.case for series in upgraded.levels(2)}
-    assert upgraded.noise(2) == ({("GPU-1", tiled, Mode.COLD): Noise(0.25, 0.125)})
-    assert upgraded.roofs(2) == ({"GPU-1": Roof(2.0e12, 2.5e12)})
-    assert [case.variant for _, case, _ in upgraded.left_out(2)] == ["naive"]
+    assert upgraded.noise(2) == ({("GPU-1", tiled, CacheState.COLD): Noise(0.25, 0.125)})
+    assert upgraded.peaks(2) == ({"GPU-1": Peak(2.0e12, 2.5e12)})
+    assert [case.variant for _, case, _ in upgraded.over_budget(2)] == ["naive"]
     costs = {case: past.cost_s for (_, case, _), past in upgraded.past([tiled]).items()}
     assert costs == ({CASE: 4.0})
 
@@ -207,9 +207,13 @@ def test_findings_are_read(upgraded):
 def test_the_state_of_findings_is_read(upgraded):
     for found in upgraded.findings():
         (moved,) = found.moved
-        assert (moved.shift, moved.direction, moved.series.device) == (Shift.LOSS, Direction.SLOWER, "GPU-1")
+        assert (moved.change, moved.direction, moved.series.device) == (
+            ChangeKind.REGRESSION,
+            Direction.SLOWER,
+            "GPU-1",
+        )
         known = ("abc..def", "bob", FindingState.IGNORED)
-        assert (found.origin, found.owner, found.state) == known
+        assert (found.root_cause, found.owner, found.state) == known
 
 
 def test_finding_events_are_read(upgraded):
@@ -240,7 +244,7 @@ def test_confirmed_metrics_are_read(upgraded):
 
 def test_profiles_and_explanations_are_read(upgraded):
     counted = [(one.id, one.profile.metrics, one.profile.rules) for one in upgraded.profiles(1)]
-    assert counted == [(1, {"duration_s": 0.25, "registers": None}, (Rule("Occupancy", "few warps", 0.5),))]
+    assert counted == [(1, {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))]
     assert [one.reason for one in upgraded.profiles(2)] == ["no permission"]
     assert [(one.sentence, one.evidence, one.profiles) for one in upgraded.explained(2)] == [
         ("fewer warps", ("32 → 16",), (1, 2))
@@ -249,7 +253,7 @@ def test_profiles_and_explanations_are_read(upgraded):
 
 
 def test_static_checks_are_read(upgraded):
-    shared = Checked(Case("transpose", "shared", (("n", 64),), formerly=("tiled",)), "sm_90", "tiled")
+    shared = CheckedKernel(Case("transpose", "shared", (("n", 64),), formerly=("tiled",)), "sm_90", "tiled")
     found = upgraded.held([shared], "kernels", "nvcc 13.0.88")
     assert [(one.check, one.toolkit, one.checked.facts.registers) for one in found] == ([(1, "nvcc 13.0.88", 32)])
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import isnan
 
-from perfsvc.model import TIME, Mode, Status
+from perfsvc.model import TIME, CacheState, Status
 from perfsvc.store import State
 
 
@@ -26,7 +26,7 @@ def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     second = story.run(renamed, scope="all")
     ((place, nights),) = times(story, second).items()
-    assert place == ("GPU-1", renamed, Mode.COLD)
+    assert place == ("GPU-1", renamed, CacheState.COLD)
     assert told(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
 
 
@@ -169,4 +169,6 @@ def test_a_run_that_was_cut_short_has_its_summaries_too(story):
 
 
 def test_the_modes_keep_their_places():
-    assert [mode.value for mode in Mode] == ["cold", "warm"], "summaries are stored with them: a new one comes last"
+    assert [cache.value for cache in CacheState] == ["cold", "warm"], (
+        "summaries are stored with them: a new one comes last"
+    )

@@ -13,7 +13,7 @@ from perfsvc.measure import pool
 from perfsvc.measure.plan import Plan, Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 WORKER = """
 import json
@@ -59,7 +59,7 @@ def logged():
 heard = hear()
 if heard is None:
     sys.exit()
-(opening, (instruments,)) = heard
+(opening, (helper kernels,)) = heard
 (device,) = find([opening.device])
 {start}
 say(Ready(device))
@@ -71,7 +71,7 @@ while (heard := hear()) is not None:
     {each}
     if variant == "bad":
         {bad}
-    measurement = Measurement(job.record.case, device.uuid, job.replica, Status.OK, mode=job.mode, samples_s=(1.0,))
+    measurement = Measurement(job.record.case, device.uuid, job.replica, Status.OK, cache=job.cache, samples_s=(1.0,))
     say(Measured(measurement, True, known))
     {after}
 {end}
@@ -116,10 +116,10 @@ class Work:
         script = WORKER.format(born=born, start=start, each=each, bad=bad, after=after, end=end)
         (self.folder / "worker.py").write_text(script)
 
-    def task(self, variant, device="only", arrays=None, *, mode=Mode.COLD, sampling=NO_WAIT, replicas=None):
+    def task(self, variant, device="only", arrays=None, *, cache=CacheState.COLD, sampling=NO_WAIT, replicas=None):
         record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (), (), "", seed=0)
         recipe = arrays or Recipe("none", lambda: ({}, {}))
-        return Task(device, record, (), mode, sampling, Tolerance(0, 0), recipe, replicas=replicas)
+        return Task(device, record, (), cache, sampling, Tolerance(0, 0), recipe, replicas=replicas)
 
     def measure(self, plan, devices):
         return list(pool.measure(plan, devices, self.said.append))

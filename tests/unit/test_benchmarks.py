@@ -34,7 +34,7 @@ def script(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        *("side_by_side", "host_delay", "pitfalls", "overhead", "boards", "sanitize", "slowdown", "explain_pairs"),
+        *("side_by_side", "host_delay", "pitfalls", "overhead", "GPUs", "sanitize", "slowdown", "explain_pairs"),
         *("competing_load", "searches", "simulated_nights"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_case_that_nvbench_has_no_median_of_is_named(script):
 
 @pytest.fixture
 def stalled(script):
-    """A case of 4 µs and the shifts that its medians made behind the gate."""
+    """A case of 4 µs and the shifts that its medians made behind the blocking kernel."""
     module = script("host_delay")
 
     def make(delayed_s, busy_s):
@@ -166,9 +166,9 @@ def stalled(script):
 
 def test_a_short_kernel_may_move_by_a_tenth_of_a_microsecond(stalled):
     found = stalled(0.09e-6, -0.12e-6)
-    assert found.moved("delayed", gated=True) == pytest.approx(0.9)
-    assert found.moved("busy", gated=True) == pytest.approx(1.2)
-    assert found.cells(gated=True) == [
+    assert found.moved("delayed", blocked=True) == pytest.approx(0.9)
+    assert found.moved("busy", blocked=True) == pytest.approx(1.2)
+    assert found.cells(blocked=True) == [
         "copy", "4.000", "1.0225", "+0.090", "0", "PASS", "0.9700", "-0.120", "1", "FAIL"
     ]  # fmt: skip
 
@@ -177,7 +177,7 @@ def test_a_long_kernel_may_move_by_half_a_percent(script):
     found = script("host_delay").Found("copy")
     found.add(("quiet", True), (1e-4,), kept_ahead=True)
     found.add(("busy", True), (1.004e-4,), kept_ahead=True)
-    assert found.moved("busy", gated=True) == pytest.approx(0.8)
+    assert found.moved("busy", blocked=True) == pytest.approx(0.8)
 
 
 def test_half_of_the_calls_come_late(script, monkeypatch):
@@ -201,7 +201,7 @@ def ran(script):
     began = datetime(2026, 11, 21, tzinfo=UTC)
     columns = {
         "case": ["a", "b"],
-        "mode": ["cold", "cold"],
+        "cache": ["cold", "cold"],
         "device": ["GPU-0", "GPU-0"],
         "status": ["ok", "wrong"],
         "reason": ["", "sum[0] is nan"],
@@ -226,10 +226,10 @@ def test_a_run_is_taken_apart_without_a_rest(script, ran):
 
 
 def test_medians_are_compared_with_the_same_boards_alone(script, ran):
-    boards = script("boards")
+    boards = script("GPUs")
     slower = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"median_s": [1e-4, 4e-4]})
     elsewhere = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"device": ["GPU-1"] * 2})
-    compared = boards.compared({"first board": ran, "second board": elsewhere, "both": slower}, "both", 0.03)
+    compared = boards.compared({"first GPU": ran, "second GPU": elsewhere, "both": slower}, "both", 0.03)
     assert {key: one.ratio for key, one in compared.items()} == pytest.approx(
         {("a", "cold", "GPU-0"): 1.0, ("b", "cold", "GPU-0"): 2.0}
     )
@@ -239,10 +239,10 @@ def test_two_boards_are_held_against_the_quicker_one_alone(script, ran):
     Ran = type(ran)  # noqa: N806 - the class itself
     quicker = Ran(ran.began, ran.began + timedelta(seconds=8), {})
     both = Ran(ran.began, ran.began + timedelta(seconds=4), {})
-    runs = {"first board": ran, "second board": quicker, "both, each-model": both}
-    assert script("boards").ratio(runs) == 0.5
-    del runs["second board"]
-    assert script("boards").ratio(runs) is None
+    runs = {"first GPU": ran, "second GPU": quicker, "both, each-model": both}
+    assert script("GPUs").ratio(runs) == 0.5
+    del runs["second GPU"]
+    assert script("GPUs").ratio(runs) is None
 
 
 # --- compute-sanitizer -----------------------------------------------------------------------------------------------

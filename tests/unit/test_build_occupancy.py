@@ -9,11 +9,11 @@ import pytest
 
 from perfsvc.build import tools
 from perfsvc.build.occupancy import KIB, MULTIPROCESSORS, WARP, occupancy
-from perfsvc.model import Facts, Limiter
+from perfsvc.model import Limiter, StaticFacts
 
 
 def facts(registers=0, shared_bytes=0, barriers=0):
-    return Facts(registers, 0, 0, 0, shared_bytes, barriers, None, "")
+    return StaticFacts(registers, 0, 0, 0, shared_bytes, barriers, None, "")
 
 
 @pytest.mark.parametrize(

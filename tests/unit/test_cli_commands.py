@@ -249,7 +249,7 @@ def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
         *(("--threshold", bad, "write 1% or 0.01") for bad in ("0", "nan", "x")),
         ("--samples", "0", "x>=1"),
         ("--replicas", "0", "x>=1"),
-        ("--spread", "some", "'each-board', 'each-model'"),
+        ("--spread", "some", "'each-device', 'each-model'"),
     ],
 )
 def test_a_value_that_cannot_be_is_a_usage_error_that_says_what_can(typed, option, written, possible):

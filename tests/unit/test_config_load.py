@@ -172,7 +172,7 @@ def test_what_is_shown_has_every_value_its_origin_and_no_secret(monkeypatch):
     monkeypatch.setenv("PERFSVC_DB", "postgresql://me:secret@host/db")
     monkeypatch.setenv("OPS_URL", "slack://secret")
     loaded = load()
-    rows = {row.key: (row.value, row.origin) for row in shown(loaded)}
+    rows = {row.key: (row.value, row.root_cause) for row in shown(loaded)}
     assert rows["database"] == ('"postgresql://me:***@host/db"', "PERFSVC_DB")
     assert rows["thresholds[1]"] == ('cases = "dot", metric = "*", change = "5%"', "perfsvc.toml:1")
     assert rows["notify.targets.team"] == ("TEAM_URL (not set)", "perfsvc.toml:5")

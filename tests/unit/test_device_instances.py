@@ -28,7 +28,7 @@ MIXED = [
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A whole board and two in MIG mode; what was asked of a process of its own is noted."""
+    """A whole GPU and two in MIG mode; what was asked of a process of its own is noted."""
     asked = []
 
     def alone(uuids):

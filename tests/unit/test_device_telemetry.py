@@ -52,7 +52,7 @@ class RefusedError(Exception):
 
 
 class Library(types.ModuleType):
-    """A management library with one board, or with one in MIG mode: a test changes what it says and what it refuses."""
+    """A management library with one GPU, or with one in MIG mode: a test changes what it says and what it refuses."""
 
     NVMLError = RefusedError
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU, nvmlEventTypeXidCriticalError = 1, 2, 0, 8
@@ -209,7 +209,7 @@ def mig(nvml):
 
 
 def claimed(nvml):
-    """A board that this process has opened a context on, beside a notebook that was there before."""
+    """A GPU that this process has opened a context on, beside a notebook that was there before."""
     nvml.listed = [NOTEBOOK]
     board = Board(BOARD)
     nvml.listed = [NOTEBOOK, OUR_HOST_PID]
@@ -277,7 +277,7 @@ def test_a_lost_board_takes_no_other_with_it(nvml):
     assert telemetry.installed() == [Installed(BOARD, BOARD, 1)]
 
 
-# --- one board, look after look --------------------------------------------------------------------------------------
+# --- one GPU, look after look --------------------------------------------------------------------------------------
 
 
 def test_a_look_tells_what_the_board_is_like_in_si_units(nvml):

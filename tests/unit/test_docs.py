@@ -167,8 +167,8 @@ def test_every_dependency_says_why_it_earns_its_place():
 # --- links and the README --------------------------------------------------------------------------------------------
 
 
-def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings as GitHub makes them."""
+def references(page: Path) -> set[str]:
+    """The reference variants of a page's headings as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -182,10 +182,10 @@ def links(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_relative_link_of_a_page_resolves(page):
     for link in links(page):
-        path, _, anchor = link.partition("#")
+        path, _, relative_to = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+        assert not relative_to or relative_to in references(target), link
 
 
 def quick_start() -> list[str]:

@@ -95,8 +95,8 @@ def launching(device):
     return lambda: device.launch(b"", LAUNCH, (np.uint64(address),))
 
 
-def batch(device, sample, count=1, *, clock="device", gated=True):
-    return device.batch(sample, count, clock=clock, evict_bytes=0, gated=gated)
+def batch(device, sample, count=1, *, clock="device", blocked=True):
+    return device.batch(sample, count, clock=clock, evict_bytes=0, blocked=blocked)
 
 
 def test_samples_are_played_in_order_over_all_batches(device):
@@ -168,7 +168,7 @@ def test_a_board_that_nobody_measures_on_is_well(play):
     assert play({"*": {"conditions": [HOT]}}).conditions() == Conditions()
 
 
-# --- the gate ---------------------------------------------------------------------------------------------------------
+# --- the blocking kernel ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_host_keeps_ahead_unless_more_is_queued_than_the_queue_takes(play):
@@ -177,9 +177,9 @@ def test_the_host_keeps_ahead_unless_more_is_queued_than_the_queue_takes(play):
     sample = launching(device)
     with device.measuring(RECORD, 0):
         held = batch(device, sample, 4)  # each a launch and two events
-        assert (held.gated, held.kept_ahead, device.now()) == (True, True, 4e-4)
+        assert (held.blocked, held.kept_ahead, device.now()) == (True, True, 4e-4)
         tripped = batch(device, sample, 5)
-        assert (tripped.gated, tripped.kept_ahead) == (True, False)
+        assert (tripped.blocked, tripped.kept_ahead) == (True, False)
         assert device.now() == pytest.approx(9e-4 + fake.GATE_LIMIT_S)
 
 
@@ -187,9 +187,9 @@ def test_what_synchronises_opens_the_gate_whatever_the_queue_takes(play):
     device = play({"dot": {"fault": "synchronises"}})
     with device.measuring(RECORD, 0):
         assert batch(device, lambda: None).kept_ahead is False
-        ungated = batch(device, lambda: None, gated=False)
-        assert (ungated.gated, ungated.kept_ahead) == (False, False)
-        assert batch(device, lambda: None, clock="host", gated=False).kept_ahead is None
+        ungated = batch(device, lambda: None, blocked=False)
+        assert (ungated.blocked, ungated.kept_ahead) == (False, False)
+        assert batch(device, lambda: None, clock="host", blocked=False).kept_ahead is None
     assert device.now() == pytest.approx(fake.GATE_LIMIT_S + 3e-4)
 
 

@@ -21,7 +21,7 @@ def said(lent: list[Board], candidate: Board, threshold: float = 0.01) -> Compar
 
 
 def board(generator: np.random.Generator, count: int, *, between: float, within: float = 0.001) -> Board:
-    """Replicas of one sample around a board's own time."""
+    """Replicas of one sample around a GPU's own time."""
     center = 1e-5 * math.exp(between * generator.standard_normal())
     return [[center * math.exp(within * generator.standard_normal())] for _ in range(count)]
 

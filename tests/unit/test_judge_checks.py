@@ -3,15 +3,26 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.judge import check_verdicts
-from perfsvc.model import Case, Cause, Change, Checked, Facts, Held, Limiter, Occupancy, Status, Verdict
+from perfsvc.model import (
+    Case,
+    Cause,
+    CheckedKernel,
+    FactChange,
+    Limiter,
+    Occupancy,
+    StaticBaseline,
+    StaticFacts,
+    Status,
+    Verdict,
+)
 
 OLD = "nvcc 13.0.88"
 TILED = Case("transpose", "tiled", (("n", 4096),))
-KERNEL = Checked(
+KERNEL = CheckedKernel(
     TILED,
     "sm_90",
     "transpose_tiled",
-    facts=Facts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa"),
+    facts=StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa"),
     occupancy=Occupancy(64, 64, Limiter.WARPS),
     threads=256,
     source="source",
@@ -25,7 +36,7 @@ def now(occupancy=FULL, *, source="another source", **facts):
 
 
 def judged(after, before=KERNEL, toolkit=OLD):
-    (verdict,) = check_verdicts([Held(before, OLD, 3)], [after], toolkit)
+    (verdict,) = check_verdicts([StaticBaseline(before, OLD, 3)], [after], toolkit)
     return verdict
 
 
@@ -81,11 +92,11 @@ def test_equal_facts_have_no_changes():
 def test_every_change_is_told_with_what_was_and_what_is():
     verdict = judged(now(HALF, registers=64, instructions=(("global", 8), ("local", 2), ("integer", 20))))
     assert verdict.changes == (
-        Change("occupancy", 1.0, 0.5, better=False),
-        Change("registers", 32, 64, better=False),
-        Change("instructions", 38, 30),
-        Change("integer instructions", 30, 20),
-        Change("local instructions", 0, 2),
+        FactChange("occupancy", 1.0, 0.5, better=False),
+        FactChange("registers", 32, 64, better=False),
+        FactChange("instructions", 38, 30),
+        FactChange("integer instructions", 30, 20),
+        FactChange("local instructions", 0, 2),
     )
 
 
@@ -129,21 +140,21 @@ def test_a_kernel_without_a_past_is_new():
 
 
 def test_one_that_does_not_compile_is_broken_and_nothing_of_its_case_is_missing():
-    failed = Checked(TILED, "sm_90", "", Status.FAILED, "tiled.cu does not compile")
-    verdicts = check_verdicts([Held(KERNEL, OLD)], [failed], OLD)
+    failed = CheckedKernel(TILED, "sm_90", "", Status.FAILED, "tiled.cu does not compile")
+    verdicts = check_verdicts([StaticBaseline(KERNEL, OLD)], [failed], OLD)
     assert [(one.verdict, one.reason) for one in verdicts] == [(Verdict.BROKEN, "tiled.cu does not compile")]
 
 
 def test_one_that_the_architecture_cannot_run_any_more_is_missing_and_one_that_it_never_could_is_nothing():
-    skipped = Checked(TILED, "sm_90", "", Status.SKIPPED, "requires sm_100")
+    skipped = CheckedKernel(TILED, "sm_90", "", Status.SKIPPED, "requires sm_100")
     assert check_verdicts([], [skipped], OLD) == []
-    assert check_verdicts([Held(skipped, OLD)], [skipped], OLD) == []
-    (verdict,) = check_verdicts([Held(KERNEL, OLD)], [skipped], OLD)
+    assert check_verdicts([StaticBaseline(skipped, OLD)], [skipped], OLD) == []
+    (verdict,) = check_verdicts([StaticBaseline(KERNEL, OLD)], [skipped], OLD)
     assert (verdict.verdict, verdict.reason, verdict.checked) == (Verdict.MISSING, "requires sm_100", KERNEL)
 
 
 def test_a_kernel_that_is_gone_is_missing():
-    (verdict,) = check_verdicts([Held(KERNEL, OLD)], [], OLD)
+    (verdict,) = check_verdicts([StaticBaseline(KERNEL, OLD)], [], OLD)
     assert verdict.verdict is Verdict.MISSING
 
 
@@ -153,7 +164,7 @@ def test_the_only_kernel_of_a_case_may_be_renamed():
 
 def of_kernels(before, after):
     """The verdicts on the kernels of one case, by their names; ``after`` tells the occupancy of each."""
-    held = [Held(replace(KERNEL, kernel=name), OLD) for name in before]
+    held = [StaticBaseline(replace(KERNEL, kernel=name), OLD) for name in before]
     present = [replace(now(occupancy), kernel=name) for name, occupancy in after.items()]
     return {one.checked.kernel: one.verdict for one in check_verdicts(held, present, OLD)}
 
@@ -178,18 +189,18 @@ def test_what_may_be_one_of_several_by_another_name_is_not_new():
 
 
 def test_nothing_of_several_kernels_is_missing_where_they_do_not_compile():
-    failed = Checked(TILED, "sm_90", "", Status.FAILED, "tiled.cu does not compile")
-    before = [Held(replace(KERNEL, kernel=name), OLD) for name in ("first", "second")]
+    failed = CheckedKernel(TILED, "sm_90", "", Status.FAILED, "tiled.cu does not compile")
+    before = [StaticBaseline(replace(KERNEL, kernel=name), OLD) for name in ("first", "second")]
     assert [one.verdict for one in check_verdicts(before, [failed], OLD)] == [Verdict.BROKEN]
 
 
 def test_a_raised_version_begins_anew():
     raised = replace(now(HALF), case=replace(TILED, version=2))
-    assert [one.verdict for one in check_verdicts([Held(KERNEL, OLD)], [raised], OLD)] == [Verdict.NEW]
+    assert [one.verdict for one in check_verdicts([StaticBaseline(KERNEL, OLD)], [raised], OLD)] == [Verdict.NEW]
 
 
 def test_the_worst_comes_first_and_architectures_in_the_order_of_their_numbers():
-    before = [Held(replace(KERNEL, architecture=name), OLD) for name in ("sm_100", "sm_90", "sm_80")]
+    before = [StaticBaseline(replace(KERNEL, architecture=name), OLD) for name in ("sm_100", "sm_90", "sm_80")]
     after = [replace(now(HALF), architecture=name) for name in ("sm_100", "sm_90")] + [
         replace(KERNEL, architecture="sm_80")
     ]

@@ -23,7 +23,7 @@ SMALL = found(1.02, Verdict.INCONCLUSIVE)
     ("pairs", "drift", "direction", "same_code", "cause"),
     [
         (REGRESSED, EQUAL, SLOWER, False, Cause.KERNEL),
-        (REGRESSED, REGRESSED, SLOWER, False, Cause.KERNEL),  # the board is slow too, and the code beside it still more
+        (REGRESSED, REGRESSED, SLOWER, False, Cause.KERNEL),  # the GPU is slow too, and the code beside it still more
         (REGRESSED, None, SLOWER, False, Cause.KERNEL),
         (IMPROVED, EQUAL, FASTER, False, Cause.KERNEL),
         (REGRESSED, EQUAL, SLOWER, True, Cause.NOISE),
@@ -114,8 +114,8 @@ def causes(rng, times, *, slower=0.0, board=0.0, between=0.01, threshold=0.03):
     seen = []
     for _ in range(times):
         stored, old, new = (
-            np.exp(rng.normal(shift, between, (count, 1))) * np.exp(rng.normal(0, 0.003, (count, 20)))
-            for shift, count in ((0.0, 3), (np.log1p(board), 12), (np.log1p(board) + np.log1p(slower), 12))
+            np.exp(rng.normal(change, between, (count, 1))) * np.exp(rng.normal(0, 0.003, (count, 20)))
+            for change, count in ((0.0, 3), (np.log1p(board), 12), (np.log1p(board) + np.log1p(slower), 12))
         )
         for look, pairs in enumerate(judge.LOOKS, 1):
             sides = list(old[:pairs]), list(new[:pairs])

@@ -19,10 +19,10 @@ def stopped(before: Side, after: Side) -> tuple[Verdict, int]:
     return said.verdict, len(REPLICAS)
 
 
-def sides(generator: np.random.Generator, shift: float) -> tuple[Side, Side]:
+def sides(generator: np.random.Generator, change: float) -> tuple[Side, Side]:
     """Replicas of one sample, whose logarithms have a standard deviation of 1 %."""
     noise = 0.01 * generator.standard_normal((2, REPLICAS[-1], 1))
-    return list(np.exp(noise[0])), list(np.exp(shift + noise[1]))
+    return list(np.exp(noise[0])), list(np.exp(change + noise[1]))
 
 
 def test_one_look_is_compare_itself() -> None:

@@ -164,14 +164,14 @@ def test_a_board_with_history_is_compared_with_itself_and_the_other_is_missing()
 
 
 def boards(*medians: float) -> dict[Series, Level]:
-    """Boards of one model, each of a later run than the one before."""
+    """GPUs of one model, each of a later run than the one before."""
     return {series(device=f"GPU-{n}"): level(*[median] * 3, run=n) for n, median in enumerate(medians)}
 
 
 def test_boards_that_are_alike_lend_a_level_that_tells_a_small_change() -> None:
     [found] = judge(boards(1e-5, 1e-5, 1e-5, 1e-5), {series(device="GPU-9"): SLOW})
     assert (found.verdict, found.baseline_run) == (Verdict.REGRESSION, 3)
-    assert f"compared with 4 other boards of {H100}, whose spread is in the interval" in found.reason
+    assert f"compared with 4 other GPUs of {H100}, whose spread is in the interval" in found.reason
 
 
 def test_what_boards_of_a_model_differ_by_is_no_regression_of_a_new_one() -> None:

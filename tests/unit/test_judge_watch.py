@@ -63,7 +63,7 @@ def test_two_states_raise_nothing_until_their_mix_changes() -> None:
     slow = generator.random(200) < np.repeat([0.3, 0.95], 100)
     series = 1 + 0.05 * slow + noise(200, deviation=0.003)
     assert watch(series[:100]) == []
-    assert shapes(watch(series)) == [("mode", "slower")]
+    assert shapes(watch(series)) == [("cache", "slower")]
 
 
 def test_a_slow_drift_is_a_trend_before_it_has_added_three_percent() -> None:

@@ -7,12 +7,14 @@ from perfsvc.measure.alternation import Alternation
 from perfsvc.measure.plan import Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 
 def task(module):
     record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, (), (), (module,), "", seed=0)
-    return Task("GPU-1", record, (), Mode.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {})))
+    return Task(
+        "GPU-1", record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {}))
+    )
 
 
 OLD, NEW = task("old"), task("new")

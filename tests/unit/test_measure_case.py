@@ -20,6 +20,7 @@ from perfsvc.model import (
     Batch,
     Buffer,
     BufferArg,
+    CacheState,
     Call,
     Case,
     Conditions,
@@ -30,7 +31,6 @@ from perfsvc.model import (
     Kind,
     Launch,
     Memset,
-    Mode,
     ReplayRecord,
     Role,
     Status,
@@ -99,19 +99,19 @@ class Doubling(HostMemory):
     def now(self):
         return 1e-3 * sum(count for *_, count in self.timed)
 
-    def batch(self, sample, count, *, clock, evict_bytes, gated):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked):
         before = self.downloads
         sample()
-        self.timed.append((clock, gated, evict_bytes, self.downloads - before, count))
+        self.timed.append((clock, blocked, evict_bytes, self.downloads - before, count))
         taken = sum(count for *_, count in self.timed)
         samples_s = tuple(1e-3 * (1 + 1e-3 * (number % 7) ** 2) for number in range(taken - count, taken))
-        return Batch(samples_s, gated, gated or None, busy_s=count * 2e-3, conditions=Conditions(sm_clock_hz=1e9))
+        return Batch(samples_s, blocked, blocked or None, busy_s=count * 2e-3, conditions=Conditions(sm_clock_hz=1e9))
 
 
-def job(*steps, kind=Kind.KERNEL, mode=Mode.COLD, bench="", buffers=BUFFERS, known=None):
+def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFERS, known=None):
     record = ReplayRecord(Case("double", "plain"), kind, buffers, steps or (DOUBLE,), ("1",), "", seed=0)
     sampling = Sampling(samples=20, least=10, precision=1e-9)
-    return Job(record, 2, mode, Tolerance(1e-6, 1e-7), sampling, "double", (), (), bench=bench, known=known)
+    return Job(record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", (), (), bench=bench, known=known)
 
 
 def measured(device, one, expected=EXPECTED):
@@ -119,20 +119,20 @@ def measured(device, one, expected=EXPECTED):
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode", "timed"),
+    ("kind", "cache", "timed"),
     [
-        (Kind.KERNEL, Mode.COLD, ("device", True, 200)),
-        (Kind.KERNEL, Mode.WARM, ("device", True, 0)),
-        (Kind.PIPELINE, Mode.COLD, ("host", False, 200)),
-        (Kind.PIPELINE, Mode.WARM, ("host", False, 0)),
+        (Kind.KERNEL, CacheState.COLD, ("device", True, 200)),
+        (Kind.KERNEL, CacheState.WARM, ("device", True, 0)),
+        (Kind.PIPELINE, CacheState.COLD, ("host", False, 200)),
+        (Kind.PIPELINE, CacheState.WARM, ("host", False, 0)),
     ],
 )
-def test_a_right_case_has_samples_on_the_clock_of_its_kind_in_its_mode(kind, mode, timed):
+def test_a_right_case_has_samples_on_the_clock_of_its_kind_in_its_mode(kind, cache, timed):
     device = Doubling()
-    found = measured(device, job(kind=kind, mode=mode))
+    found = measured(device, job(kind=kind, cache=cache))
     measurement = found.measurement
     assert found.usable
-    assert (measurement.status, measurement.mode) == (Status.OK, mode)
+    assert (measurement.status, measurement.cache) == (Status.OK, cache)
     assert (measurement.replica, measurement.device) == (2, "FAKE-1")
     assert (measurement.max_error, measurement.mean_error) == (0, 0)
     assert {tuple(each[:3]) for each in device.timed} == {timed}

@@ -22,12 +22,12 @@ from perfsvc.model import (
     Array,
     Buffer,
     BufferArg,
+    CacheState,
     Call,
     Case,
     Error,
     Kind,
     Launch,
-    Mode,
     ReplayRecord,
     Role,
     Tolerance,
@@ -123,7 +123,7 @@ class Doubling(HostMemory):
 def case(device, given=None, *, steps=(DOUBLE,), kind=Kind.KERNEL, replica=0, known=None, budget_bytes=0):
     """The check of a case on a device."""
     record = ReplayRecord(Case("double", "plain"), kind, BUFFERS, steps, ("1",), "", seed=0)
-    job = Job(record, replica, Mode.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", (), (), known=known)
+    job = Job(record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", (), (), known=known)
     with Memory(device, BUFFERS) as memory:
         program = Program(device, record, [b""], memory, {"double": double})
         yield Check(device, job, given or Given(), Vault(device, budget_bytes), memory, program)

@@ -1,4 +1,4 @@
-"""What spoils a batch, and how long a board is waited for."""
+"""What spoils a batch, and how long a GPU is waited for."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from perfsvc.model import Conditions, Slowdown
         (Conditions(slowdowns=(Slowdown.THERMAL,)), ("thermal slowdown",)),
         (Conditions(slowdowns=(Slowdown.POWER_CAP, Slowdown.HARDWARE)), ("hardware slowdown",)),
         (Conditions(others=(17, 4711)), ("other processes at work (17, 4711)",)),
-        (Conditions(xids=(79,)), ("faults of the board (Xid 79)",)),
+        (Conditions(xids=(79,)), ("faults of the GPU (Xid 79)",)),
         (Conditions(ecc_errors=2), ("memory errors that could not be corrected (2)",)),
         (
             Conditions(slowdowns=(Slowdown.THERMAL, Slowdown.HARDWARE), others=(17,)),
@@ -47,7 +47,7 @@ def test_rests_grow_until_the_board_is_well():
     assert recovery.wait(["thermal slowdown"])
     assert board.rests == [0.5, 1.0, 2.0, 4.0]
     assert recovery.waited_s == 7.5
-    assert recovery.note == "waited 7.5 s for the board to recover from thermal slowdown"
+    assert recovery.note == "waited 7.5 s for the GPU to recover from thermal slowdown"
 
 
 def test_waiting_has_a_limit():
@@ -56,7 +56,7 @@ def test_waiting_has_a_limit():
     assert not recovery.wait(["thermal slowdown"])
     assert board.rests == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 6.5]
     assert recovery.waited_s == 30
-    assert recovery.failure == "the board did not recover from thermal slowdown within 30 s"
+    assert recovery.failure == "the GPU did not recover from thermal slowdown within 30 s"
 
 
 def test_rests_grow_and_the_limit_counts_over_all_waits_of_a_case():
@@ -66,9 +66,7 @@ def test_rests_grow_and_the_limit_counts_over_all_waits_of_a_case():
     assert recovery.wait(["other processes at work (17)"])
     assert not recovery.wait(["thermal slowdown"])
     assert board.rests == [0.5, 1.0, 1.5]
-    assert recovery.note == (
-        "waited 3 s for the board to recover from thermal slowdown and other processes at work (17)"
-    )
+    assert recovery.note == ("waited 3 s for the GPU to recover from thermal slowdown and other processes at work (17)")
 
 
 def test_a_cause_is_named_once_with_its_latest_numbers():
@@ -76,7 +74,7 @@ def test_a_cause_is_named_once_with_its_latest_numbers():
     recovery.wait(["other processes at work (17)", "thermal slowdown", "other processes at work (17, 18)"])
     recovery.wait(["thermal slowdown", "other processes at work (18)"])
     assert recovery.note == (
-        "waited 1.5 s for the board to recover from other processes at work (18) and thermal slowdown"
+        "waited 1.5 s for the GPU to recover from other processes at work (18) and thermal slowdown"
     )
 
 

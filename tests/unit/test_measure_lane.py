@@ -1,4 +1,4 @@
-"""Lanes: one worker a board at a time, locks, lost boards, budgets."""
+"""Lanes: one worker a GPU at a time, locks, lost GPUs, budgets."""
 
 import json
 import os
@@ -14,13 +14,13 @@ import pytest
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure import lane, pool, process
 from perfsvc.measure.lock import BoardLock
-from perfsvc.measure.plan import LeftOut, Plan
+from perfsvc.measure.plan import OverBudget, Plan
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Measurement, Mode, Status
+from perfsvc.model import CacheState, Measurement, Status
 
 LIVES = {
     "born": "log('born')",
-    "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), opening.visible, instruments.decode())",
+    "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), opening.visible, helper kernels.decode())",
     "end": "time.sleep(0.3); log('end')",
 }
 
@@ -51,7 +51,7 @@ def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_
     work.play(**LIVES)
     devices = work.devices("GPU-1", "FAKE")
     devices["GPU-1"] = replace(devices["GPU-1"], kind="cuda")
-    plan = Plan(tuple(work.task("good", uuid) for uuid in devices), 1, 1, 20.0, instruments={"GPU-1": b"ruler"})
+    plan = Plan(tuple(work.task("good", uuid) for uuid in devices), 1, 1, 20.0, helper_kernels={"GPU-1": b"ruler"})
     work.measure(plan, devices)
     assert sorted(words for _, event, *words in work.logged() if event == "open") == [
         ["", "", ""],
@@ -60,14 +60,14 @@ def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_
 
 
 def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(work):
-    checks = "known = Known({'out': f'{variant} {job.mode}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
-    work.play(each=f"{checks}; log(variant, job.mode, job.replica, job.known and job.known.digests['out'])")
-    tasks = (work.task("good"), work.task("good", mode=Mode.WARM), work.task("fine"))
+    checks = "known = Known({'out': f'{variant} {job.cache}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
+    work.play(each=f"{checks}; log(variant, job.cache, job.replica, job.known and job.known.digests['out'])")
+    tasks = (work.task("good"), work.task("good", cache=CacheState.WARM), work.task("fine"))
     work.measure(Plan(tasks, 3, 1, 20.0), work.devices("only"))
-    told = {(variant, mode, replica): known for _, variant, mode, replica, known in work.logged()}
+    told = {(variant, cache, replica): known for _, variant, cache, replica, known in work.logged()}
     assert len(told) == 9
-    for (variant, mode, replica), known in told.items():
-        assert known == (f"{variant} {mode}" if replica else None)
+    for (variant, cache, replica), known in told.items():
+        assert known == (f"{variant} {cache}" if replica else None)
 
 
 def test_fresh_arrays_go_with_the_first_replica_alone_and_arrays_bear_their_name(work):
@@ -132,9 +132,9 @@ def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(
 def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
     monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
     work.play(each="log(variant)")
-    roof = work.task("roof", arrays=Recipe("roof", lambda: time.sleep(1.0) or ({}, {})))
-    work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(roof,)), work.devices("only"))
-    assert [words for _, words in work.logged()] == ["roof", "good"]
+    peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or ({}, {})))
+    work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(peak,)), work.devices("only"))
+    assert [words for _, words in work.logged()] == ["peak", "good"]
 
 
 def test_what_was_measured_can_be_used_while_its_worker_ends(work):
@@ -205,7 +205,7 @@ def test_a_board_in_use_keeps_no_other_board_from_measuring(work):
 
 
 def test_a_board_that_has_nothing_left_to_do_is_given_back_while_others_go_on(work):
-    """Else two runs on two boards could wait for each other."""
+    """Else two runs on two GPUs could wait for each other."""
     work.play(each="device.uuid == 'second' and wait_for((folder / 'go').exists)")
     first = BoardLock("first")
 
@@ -230,11 +230,11 @@ def test_a_board_whose_lock_cannot_be_used_is_not_measured_on(work, monkeypatch)
     work.play()
     (work.folder / "file").touch()
     monkeypatch.setenv("PERFSVC_LOCKS", str(work.folder / "file"))
-    with pytest.raises(NoDeviceError, match="keeps two runs from sharing a board"):
+    with pytest.raises(NoDeviceError, match="keeps two runs from sharing a GPU"):
         work.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
 
 
-# --- boards that vanish ----------------------------------------------------------------------------------------------
+# --- GPUs that vanish ----------------------------------------------------------------------------------------------
 
 LOST = {
     "start": """
@@ -253,7 +253,7 @@ NAMES = "good", "bad", "fine"
 
 
 def measured(work, tasks, boards=("first", "second", "other"), **settings):
-    """What came of each case on each board; the board ``first`` is lost with ``bad`` in its second replica."""
+    """What came of each case on each GPU; the GPU ``first`` is lost with ``bad`` in its second replica."""
     work.play(**LOST)
     plan = Plan(tuple(tasks), 3, 1, 20.0, **settings)
     devices = work.devices("first", "second") | work.devices("other", model="Other GPU")
@@ -276,7 +276,7 @@ IN_FULL = {(variant, replica) for variant in ("good", "fine") for replica in ran
 def test_what_is_left_for_a_lost_board_is_measured_in_full_on_another_of_its_model(work):
     found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
     assert of(found, "second", Status.OK) == IN_FULL
-    assert of(found, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the board
+    assert of(found, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
     assert {(name, 0) for name in NAMES} <= of(found, "first", Status.OK)
     assert {uuid for uuid, *_ in found} == {"first", "second"}
     assert work.said == ["first is lost (first fell off the bus): second measures 2 of its cases"]
@@ -296,7 +296,7 @@ def test_a_board_takes_over_what_is_left_after_its_own_cases(work):
     assert not of(found, "second", Status.FAILED)
 
 
-@pytest.mark.parametrize(("spread", "heir"), [("each-board", "second"), ("each-model", "other")])
+@pytest.mark.parametrize(("spread", "heir"), [("each-device", "second"), ("each-model", "other")])
 def test_what_is_left_for_a_lost_board_fails_where_no_board_is_to_measure_it_instead(work, spread, heir):
     tasks = [work.task(name, uuid) for uuid in ("first", heir) for name in NAMES]
     found = measured(work, tasks, boards=("first", heir), spread=spread)
@@ -308,12 +308,12 @@ def test_what_is_left_for_a_lost_board_fails_where_no_board_is_to_measure_it_ins
 
 def test_every_board_has_its_first_tasks_once_before_others_and_hands_them_to_none(work):
     (work.folder / "first.lost").touch()
-    roofs = tuple(work.task("roof", uuid) for uuid in ("first", "second"))
-    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=roofs)
-    assert found["first", "roof", 0].reason == "first fell off the bus"
-    assert next((uuid, variant) for _, uuid, variant, *_ in work.logged()) == ("second", "roof")
-    assert [key for key in found if key[1] == "roof"] == [("first", "roof", 0), ("second", "roof", 0)]
-    assert of(found, "second", Status.OK) == IN_FULL | {("roof", 0)} | {("bad", replica) for replica in range(3)}
+    peaks = tuple(work.task("peak", uuid) for uuid in ("first", "second"))
+    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=peaks)
+    assert found["first", "peak", 0].reason == "first fell off the bus"
+    assert next((uuid, variant) for _, uuid, variant, *_ in work.logged()) == ("second", "peak")
+    assert [key for key in found if key[1] == "peak"] == [("first", "peak", 0), ("second", "peak", 0)]
+    assert of(found, "second", Status.OK) == IN_FULL | {("peak", 0)} | {("bad", replica) for replica in range(3)}
 
 
 def test_nothing_moves_to_a_board_that_is_lost_itself(work):
@@ -357,10 +357,10 @@ def over_after(work, hours, events, tasks, **settings):
 def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_told(work, hours):
     found = over_after(work, hours, 1, [work.task(name) for name in ("a", "b", "c", "d")])
     kinds = [type(event) for event in found]
-    assert kinds == [Measurement, Measurement, LeftOut, LeftOut]
+    assert kinds == [Measurement, Measurement, OverBudget, OverBudget]
     assert sorted(event.case.variant for event in found) == ["a", "b", "c", "d"]
     assert {event.reason for event in found[2:]} == {"the budget of 3600 s was over before its turn came"}
-    assert {(event.device, event.mode) for event in found[2:]} == {("only", Mode.COLD)}
+    assert {(event.device, event.cache) for event in found[2:]} == {("only", CacheState.COLD)}
 
 
 def test_fewer_replicas_than_planned_are_not_left_out(work, hours):
@@ -369,10 +369,10 @@ def test_fewer_replicas_than_planned_are_not_left_out(work, hours):
 
 
 def test_first_tasks_are_no_cases_that_a_budget_leaves_out(work, hours):
-    roofs = tuple(work.task(name) for name in ("copy", "read"))
-    found = over_after(work, hours, 1, [work.task("a")], first=roofs)
+    peaks = tuple(work.task(name) for name in ("copy", "read"))
+    found = over_after(work, hours, 1, [work.task("a")], first=peaks)
     told = [(type(event), event.case.variant) for event in found]
-    assert told == [(Measurement, "copy"), (Measurement, "read"), (LeftOut, "a")]
+    assert told == [(Measurement, "copy"), (Measurement, "read"), (OverBudget, "a")]
 
 
 def test_the_time_a_board_is_waited_for_is_not_spent_from_the_budget(work, hours):
@@ -398,7 +398,7 @@ def drained(work, plan, stopping, *names):
 
 
 def test_a_run_that_is_to_stop_finishes_the_case_in_hand_and_begins_no_other(work):
-    """Two of three boards are at a case when it is told to stop; the third waits for its lock."""
+    """Two of three GPUs are at a case when it is told to stop; the third waits for its lock."""
     work.play(each="log(variant); time.sleep(0.5)")
     log = work.folder / "log"
     other = BoardLock("third")

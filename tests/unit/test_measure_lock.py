@@ -1,4 +1,4 @@
-"""Locks of boards: held by one run at a time, whoever runs it and however it ends."""
+"""Locks of GPUs: held by one run at a time, whoever runs it and however it ends."""
 
 import os
 import stat
@@ -99,10 +99,10 @@ def test_another_users_file_is_never_opened_as_if_to_make_it(folder, monkeypatch
     lock.release()
     real = os.open
 
-    def guarded(path, flags, mode=0o777):
+    def guarded(path, flags, cache=0o777):
         if flags & os.O_CREAT or flags & os.O_RDWR:
             raise PermissionError(13, "Permission denied")
-        return real(path, flags, mode)
+        return real(path, flags, cache)
 
     monkeypatch.setattr(os, "open", guarded)
     assert lock.take()
@@ -113,8 +113,8 @@ def test_a_file_that_was_deleted_and_made_anew_meanwhile_is_not_mistaken_for_the
     first, second = BoardLock("GPU-1"), BoardLock("GPU-1")
     real = os.open
 
-    def opened_and_deleted(path, flags, mode=0o777):
-        descriptor = real(path, flags, mode)
+    def opened_and_deleted(path, flags, cache=0o777):
+        descriptor = real(path, flags, cache)
         monkeypatch.setattr(os, "open", real)
         path.unlink()
         assert second.take()

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from perfsvc.measure.plan import Plan, Task, devices, own_board, spread
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
-from perfsvc.model import Case, DeviceInfo, Kind, Mode, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, DeviceInfo, Kind, ReplayRecord, Tolerance
 
 
 def task(number, device="GPU-1"):
     record = ReplayRecord(Case("dot", f"v{number}"), Kind.KERNEL, (), (), (), "", seed=0)
-    return Task(device, record, (), Mode.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {})))
+    return Task(
+        device, record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {}))
+    )
 
 
 def plan(tasks, *, replicas=3, seed=1):
@@ -69,13 +71,13 @@ def test_a_task_may_have_replicas_of_its_own():
 
 
 def test_what_comes_first_is_measured_once_before_all_others():
-    roofs = (task("roof"), task("roof", device="GPU-2"))
-    both = replace(plan(TWENTY[:3], replicas=2), first=roofs)
+    peaks = (task("peak"), task("peak", device="GPU-2"))
+    both = replace(plan(TWENTY[:3], replicas=2), first=peaks)
     order = both.order("GPU-1")
-    assert order[0] == (0, roofs[0])
+    assert order[0] == (0, peaks[0])
     assert [replica for replica, one in order if one.record.case.variant == "vroof"] == [0]
     assert len(order) == 1 + 2 * 3
-    assert both.order("GPU-2") == []  # a device without cases needs no roof
+    assert both.order("GPU-2") == []  # a device without cases needs no measured peak
 
 
 def boards(*uuids, model="H100"):
@@ -93,7 +95,7 @@ def dealt(found, count=400, how="each-model"):
 
 def test_each_board_measures_every_case_unless_cases_are_dealt():
     found = boards("GPU-1", "GPU-2")
-    assert set(map(tuple, dealt(found, how="each-board").values())) == {("GPU-1", "GPU-2")}
+    assert set(map(tuple, dealt(found, how="each-device").values())) == {("GPU-1", "GPU-2")}
     assert {len(homes) for homes in dealt(found).values()} == {1}
 
 
@@ -130,7 +132,7 @@ def test_each_model_measures_every_case_and_modes_are_dealt_apart():
     models = {device.uuid: device.model for device in found}
     assert {tuple(sorted(models[home] for home in homes)) for homes in dealt(found).values()} == {("H100", "H200")}
     cold = [own_board(one.spec, ("GPU-1", "GPU-2")) for one in TWENTY]
-    assert cold != [own_board((one.record.case, Mode.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
+    assert cold != [own_board((one.record.case, CacheState.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
 
 
 def test_a_case_is_dealt_to_a_board_that_has_it():

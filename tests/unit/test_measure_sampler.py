@@ -13,7 +13,7 @@ from perfsvc.errors import DisturbedError, LaunchError
 from perfsvc.measure import sampler
 from perfsvc.measure.batches import FELL_BEHIND, SYNCHRONISES
 from perfsvc.measure.sampler import UNKNOWN_CACHE_BYTES, Sampling
-from perfsvc.model import Case, Kind, Launch, Mode, ReplayRecord
+from perfsvc.model import CacheState, Case, Kind, Launch, ReplayRecord
 
 RECORD = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, (), (), (), "", seed=0)
 LAUNCH = Launch(0, "dot", (1, 1, 1), (1, 1, 1), ())
@@ -29,9 +29,9 @@ class Watched(FakeDevice):
         super().__init__(path)
         self.batches, self.apart = [], []
 
-    def batch(self, sample, count, *, clock, evict_bytes, gated):
-        self.batches.append((count, clock, evict_bytes, gated))
-        return super().batch(sample, count, clock=clock, evict_bytes=evict_bytes, gated=gated)
+    def batch(self, sample, count, *, clock, evict_bytes, blocked):
+        self.batches.append((count, clock, evict_bytes, blocked))
+        return super().batch(sample, count, clock=clock, evict_bytes=evict_bytes, blocked=blocked)
 
     def back_to_back(self, sample, count):
         self.apart.append(count)
@@ -44,7 +44,7 @@ class Watched(FakeDevice):
 
 @pytest.fixture
 def play(tmp_path):
-    """Opens the device with what a script says of the one case, and of the board."""
+    """Opens the device with what a script says of the one case, and of the GPU."""
 
     def opened(script=(), opened_as=Watched, **case):
         path = tmp_path / "script.json"
@@ -57,13 +57,13 @@ def play(tmp_path):
 USUAL = Sampling()
 
 
-def take(device, sampling=USUAL, *, clock="device", mode=Mode.COLD, operations=1, launches=1):
+def take(device, sampling=USUAL, *, clock="device", cache=CacheState.COLD, operations=1, launches=1):
     def sample():
         for _ in range(launches):
             device.launch(b"", LAUNCH, ())
 
     with device.measuring(RECORD, 0):
-        return sampler.take(device, sample, sampling, clock=clock, mode=mode, operations=operations)
+        return sampler.take(device, sample, sampling, clock=clock, cache=cache, operations=operations)
 
 
 def measured(times):
@@ -87,7 +87,7 @@ def counts(samples):
 def test_it_stops_when_the_median_is_known_as_well_as_was_asked_for(play):
     # Of 51 distinct samples the interval reaches 7 places of 25 to either side.
     device = play(seconds=measured(spread(0.0018 * 25 / 7, 51)))
-    samples = take(device, Sampling(precision=0.002, least=51), mode=Mode.WARM)
+    samples = take(device, Sampling(precision=0.002, least=51), cache=CacheState.WARM)
     assert (counts(samples), samples.stopped) == (
         [51],
         "precision: the median is known within ±0.18 % (asked: ±0.2 %)",
@@ -161,25 +161,25 @@ def test_a_batch_lasts_no_longer_than_50_ms(play):
 
 
 @pytest.mark.parametrize(
-    ("mode", "operations", "most"),
+    ("cache", "operations", "most"),
     [
-        (Mode.COLD, 1, (100 - 8) // 5),  # a launch, two events, and up to two of the eviction
-        (Mode.COLD, 6, (100 - 8) // 10),
-        (Mode.WARM, 2, (100 - 8 - 2) // 4),  # one more sample comes first
-        (Mode.COLD, None, (100 - 8) // 12),  # taken for eight
-        (Mode.COLD, 80, 1),
+        (CacheState.COLD, 1, (100 - 8) // 5),  # a launch, two events, and up to two of the eviction
+        (CacheState.COLD, 6, (100 - 8) // 10),
+        (CacheState.WARM, 2, (100 - 8 - 2) // 4),  # one more sample comes first
+        (CacheState.COLD, None, (100 - 8) // 12),  # taken for eight
+        (CacheState.COLD, 80, 1),
     ],
 )
-def test_a_batch_fits_the_queue(play, mode, operations, most):
+def test_a_batch_fits_the_queue(play, cache, operations, most):
     device = play({"queue_depth": 100})
-    take(device, Sampling(samples=100, least=100), mode=mode, operations=operations)
+    take(device, Sampling(samples=100, least=100), cache=cache, operations=operations)
     assert max(device.counts) == most
 
 
 def test_an_unknown_number_of_operations_is_tried_behind_the_gate(play):
     device = play({"queue_depth": 10})
     samples = take(device, operations=None)
-    assert {(count, gated) for count, _, _, gated in device.batches} == {(1, True)}
+    assert {(count, blocked) for count, _, _, blocked in device.batches} == {(1, True)}
     assert samples.note == ""
 
 
@@ -192,32 +192,35 @@ def test_a_device_that_queues_nothing_takes_any_number(play):
 def test_a_sample_larger_than_the_queue_is_timed_without_the_gate(play):
     device = play({"queue_depth": 100})
     samples = take(device, operations=100)
-    assert {gated for *_, gated in device.batches} == {False}
-    assert samples.note == "timed without the gate, since a sample queues 100 operations and the device takes 100"
+    assert {blocked for *_, blocked in device.batches} == {False}
+    assert (
+        samples.note
+        == "timed without the blocking kernel, since a sample queues 100 operations and the device takes 100"
+    )
 
 
 # --- clocks and caches ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("mode", "l2_bytes", "evicted"),
-    [(Mode.COLD, 1000, 2500), (Mode.WARM, 1000, 0), (Mode.COLD, 0, int(2.5 * UNKNOWN_CACHE_BYTES))],
+    ("cache", "l2_bytes", "evicted"),
+    [(CacheState.COLD, 1000, 2500), (CacheState.WARM, 1000, 0), (CacheState.COLD, 0, int(2.5 * UNKNOWN_CACHE_BYTES))],
 )
-def test_a_cold_sample_is_preceded_by_a_multiple_of_the_cache(play, mode, l2_bytes, evicted):
+def test_a_cold_sample_is_preceded_by_a_multiple_of_the_cache(play, cache, l2_bytes, evicted):
     device = play({"l2_bytes": l2_bytes})
-    take(device, Sampling(evict=2.5), mode=mode)
+    take(device, Sampling(evict=2.5), cache=cache)
     assert {evict_bytes for _, _, evict_bytes, _ in device.batches} == {evicted}
 
 
-@pytest.mark.parametrize(("clock", "gated"), [("device", True), ("host", False)])
-def test_what_the_device_times_goes_through_the_gate(play, clock, gated):
+@pytest.mark.parametrize(("clock", "blocked"), [("device", True), ("host", False)])
+def test_what_the_device_times_goes_through_the_gate(play, clock, blocked):
     device = play(fault="synchronises") if clock == "host" else play()
     samples = take(device, clock=clock)
-    assert {(asked, behind) for _, asked, _, behind in device.batches} == {(clock, gated)}
+    assert {(asked, behind) for _, asked, _, behind in device.batches} == {(clock, blocked)}
     assert samples.note == ""
 
 
-# --- the gate opens by itself -----------------------------------------------------------------------------------------
+# --- the blocking kernel opens by itself -----------------------------------------------------------------------------------------
 
 
 def test_after_the_gate_has_opened_by_itself_half_as_many_are_taken(play):
@@ -250,7 +253,7 @@ def test_work_that_synchronises_goes_on_without_the_gate_after_two_single_sample
     assert device.batches[:3] == [(1, "device", 2 * UNKNOWN_CACHE_BYTES, True)] * 2 + [
         (5, "device", 2 * UNKNOWN_CACHE_BYTES, False)
     ]
-    assert [(batch.gated, batch.kept_ahead, batch.rejected) for batch in samples.batches] == [(False, False, "")]
+    assert [(batch.blocked, batch.kept_ahead, batch.rejected) for batch in samples.batches] == [(False, False, "")]
     assert (len(samples.seconds), samples.note) == (50, SYNCHRONISES)
 
 
@@ -287,7 +290,7 @@ def test_what_is_lost_at_the_gate_does_not_count_against_the_time_cap(play):
         (HOT, "thermal slowdown"),
         ({"slowdowns": ["hardware slowdown"]}, "hardware slowdown"),
         ({"others": [17]}, "other processes at work (17)"),
-        ({"xids": [31]}, "faults of the board (Xid 31)"),
+        ({"xids": [31]}, "faults of the GPU (Xid 31)"),
         ({"ecc_errors": 1}, "memory errors that could not be corrected (1)"),
     ],
 )
@@ -315,7 +318,7 @@ def test_a_throttling_board_is_waited_for_after_three_batches_in_a_row(play):
     samples = take(device)
     assert [batch.rejected for batch in samples.batches] == ["thermal slowdown"] * 3 + [""]
     assert len(samples.seconds) == 50
-    assert samples.note == "waited 3.5 s for the board to recover from thermal slowdown"
+    assert samples.note == "waited 3.5 s for the GPU to recover from thermal slowdown"
     assert samples.stopped.startswith("precision")
     assert device.counts == [1, 5, 5, 50, 50, 50, 5, 5, 50]  # it was idle, and is warmed up again
     assert samples.warmup == 21
@@ -341,7 +344,7 @@ def test_a_board_that_never_recovers_fails_the_case_with_a_cure(play):
     with pytest.raises(DisturbedError) as error:
         take(device, Sampling(recovery_s=10.0))
     assert error.value.what == (
-        "the board did not recover from thermal slowdown within 10 s, and no batch was left undisturbed"
+        "the GPU did not recover from thermal slowdown within 10 s, and no batch was left undisturbed"
     )
     assert "nvidia-smi" in error.value.cure
     assert device.now() == pytest.approx(10 + 161e-4)
@@ -354,8 +357,8 @@ def test_what_was_taken_before_it_was_lost_to_disturbances_is_kept(play):
         40,
         ["", "thermal slowdown", "thermal slowdown", "thermal slowdown"],
     )
-    assert samples.stopped == "the board did not recover from thermal slowdown within 10 s"
-    assert samples.note == "waited 10 s for the board to recover from thermal slowdown"
+    assert samples.stopped == "the GPU did not recover from thermal slowdown within 10 s"
+    assert samples.note == "waited 10 s for the GPU to recover from thermal slowdown"
 
 
 def test_the_time_cap_counts_rejected_batches_once_there_is_a_good_one(play):
@@ -403,7 +406,7 @@ def test_nothing_is_measured_beside_where_nothing_is_known_or_asked_for(play):
 def test_a_short_kernel_is_timed_back_to_back_and_beside_the_floor(play):
     device = play(seconds=measured([9e-6] * 50 + [3e-6] * 200), floor=1e-6)
     samples = take(device)
-    assert samples.metrics == {"back_to_back_s": pytest.approx(3e-6), "floor_s": pytest.approx(1e-6)}
+    assert samples.metrics == {"back_to_back_s": pytest.approx(3e-6), "timer_overhead_s": pytest.approx(1e-6)}
     assert (device.counts, device.apart) == ([1, 5, 5, 50, 200], [200])
     assert samples.note == ""  # a ninth of it is the floor
     assert len({evict_bytes for _, _, evict_bytes, _ in device.batches}) == 1
@@ -445,7 +448,7 @@ def test_where_there_is_no_energy_the_reader_is_told(play):
     assert (samples.metrics, samples.note) == ({}, "this device does not count energy")
     samples = take(play(energy_j=0.25, fault="synchronises"), Sampling(energy=True))
     assert samples.metrics == {}
-    assert samples.note == f"{SYNCHRONISES}; no energy: it is counted over samples behind the gate"
+    assert samples.note == f"{SYNCHRONISES}; no energy: it is counted over samples behind the blocking kernel"
 
 
 # --- never ------------------------------------------------------------------------------------------------------------
@@ -469,7 +472,7 @@ def test_no_garbage_is_collected_amid_the_samples(play):
             lambda: states.append(gc.isenabled()),
             Sampling(),
             clock="device",
-            mode=Mode.COLD,
+            cache=CacheState.COLD,
             operations=None,
         )
     assert states

@@ -7,7 +7,7 @@ from perfsvc.measure import shared
 from perfsvc.measure.job import Job
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import READ_BYTES, TILE, Lent, Mapped, first_inputs, share
-from perfsvc.model import Case, Kind, Mode, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 
 def job_of(lent):
@@ -15,7 +15,7 @@ def job_of(lent):
     return Job(
         record=record,
         replica=0,
-        mode=Mode.COLD,
+        cache=CacheState.COLD,
         tolerance=Tolerance(0, 0),
         sampling=Sampling(),
         arrays=lent.name,

@@ -78,7 +78,7 @@ def put(tmp_path, record, code):
     def written(**changed):
         given = {"launch": changed.pop("launch", None)}
         inputs = {"a": np.arange(COUNT, dtype=np.float32)}
-        shot.put(tmp_path, replace(record, **changed), cpu, modules=[code], instruments=b"", inputs=inputs, **given)
+        shot.put(tmp_path, replace(record, **changed), cpu, modules=[code], helper_kernels=b"", inputs=inputs, **given)
         return tmp_path
 
     return written
@@ -160,15 +160,15 @@ def test_what_is_no_work_of_a_sample_is_left_out(put, record):
 
 def test_a_case_without_inputs_has_none(tmp_path, record, code):
     (cpu,) = find(["cpu"])
-    shot.put(tmp_path, record, cpu, modules=[code], instruments=b"ours", inputs={})
+    shot.put(tmp_path, record, cpu, modules=[code], helper_kernels=b"ours", inputs={})
     loaded = shot.load(tmp_path)
-    assert (loaded.inputs, loaded.instruments, loaded.modules) == ({}, b"ours", (code,))
+    assert (loaded.inputs, loaded.helper_kernels, loaded.modules) == ({}, b"ours", (code,))
 
 
 def test_a_board_is_the_only_one_that_its_process_sees(tmp_path, record, code):
     (cpu,) = find(["cpu"])
     board = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
-    shot.put(tmp_path, record, board, modules=[code], instruments=b"", inputs={})
+    shot.put(tmp_path, record, board, modules=[code], helper_kernels=b"", inputs={})
     assert (shot.load(tmp_path).shot.visible, shot.load(tmp_path).shot.device) == ("GPU-1", "cuda:GPU-1")
 
 

@@ -14,7 +14,7 @@ from perfsvc.measure.plan import Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
 from perfsvc.measure.supply import Supply, threads_beside
-from perfsvc.model import Array, Buffer, Case, DeviceInfo, Kind, Mode, ReplayRecord, Role, Tolerance
+from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Kind, ReplayRecord, Role, Tolerance
 
 UNIT = 2048
 """Bytes of an input, and of its reference; a case takes two."""
@@ -33,7 +33,7 @@ class Kitchen:
         buffers = (Buffer(array, Role.INPUT), Buffer(Array("y", "float32", (UNIT // 8,)), Role.OUTPUT))
         record = ReplayRecord(Case(name, variant), Kind.KERNEL, buffers, (), (), "", seed=0)
         recipe = Recipe(name, lambda: self.make(name), (lambda first: self.make_fresh(name, first)) if fresh else None)
-        return Task(device, record, (), Mode.COLD, Sampling(), Tolerance(0, 0), recipe)
+        return Task(device, record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), recipe)
 
     def make(self, name):
         self._note(name)
@@ -81,7 +81,7 @@ def use(supply, task, replica=0):
         return tuple(float(np.frombuffer(raw)[0]) for raw in (first, *fresh))
 
 
-def settle(supply):
+def update_findings(supply):
     """Waits until everything that was given to a thread is done."""
     for made in tuple(supply._shelf.values()):
         with contextlib.suppress(SuiteError):
@@ -114,17 +114,17 @@ def test_arrays_of_several_variants_lanes_and_replicas_are_made_once(kitchen):
 def test_what_comes_is_made_ahead_in_its_order_lane_by_lane(kitchen):
     lanes = [[kitchen.task(name) for name in names] for names in ("abc", "de")]
     with Supply(map(plan, lanes), budget_bytes=1 << 20) as supply:
-        settle(supply)
+        update_findings(supply)
         assert kitchen.made == ["a", "d", "b", "e", "c"]
 
 
 def test_no_more_is_made_ahead_than_the_budget_holds_and_more_when_there_is_room(kitchen):
     tasks = [kitchen.task(name) for name in "abcd"]
     with Supply([plan(tasks)], budget_bytes=4 * UNIT) as supply:
-        settle(supply)
+        update_findings(supply)
         assert kitchen.made == ["a", "b"]
         assert use(supply, tasks[0]) == (ord("a"),)
-        settle(supply)
+        update_findings(supply)
         assert kitchen.made == ["a", "b", "c"]
         assert kept(supply) == {"b", "c"}
 
@@ -141,7 +141,7 @@ def test_what_is_used_again_soonest_is_kept(kitchen):
     with Supply([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as supply:
         for replica, task in ((0, a), (0, b), (0, c), (1, c), (1, b), (1, a)):
             use(supply, task, replica)
-            settle(supply)
+            update_findings(supply)
     assert kitchen.made == ["a", "b", "c", "a"]
 
 
@@ -149,7 +149,7 @@ def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
     before = open_files()
     tasks = [kitchen.task(name) for name in "ab"]
     with Supply([plan(tasks)], budget_bytes=1 << 20) as supply:
-        settle(supply)
+        update_findings(supply)
         assert open_files() == before + 2
         use(supply, tasks[0])
         assert open_files() == before + 1
@@ -160,7 +160,7 @@ def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
 def test_fresh_arrays_are_lent_to_the_first_replica_and_then_given_back(kitchen):
     tasks = [kitchen.task(name, fresh=True) for name in "ab"]
     with Supply([plan(tasks, 2)], budget_bytes=1 << 20) as supply:
-        settle(supply)
+        update_findings(supply)
         assert kitchen.made == ["a", "fresh a", "b", "fresh b"]
         assert use(supply, tasks[0]) == (97, 98)
         assert kept(supply) == {"a", "b", "b fresh"}
@@ -190,7 +190,7 @@ def test_a_recipe_that_finds_nothing_fresh_lends_none(kitchen):
 def test_fresh_arrays_do_without_the_budget_that_the_first_ones_did_not_get(kitchen):
     tasks = [kitchen.task(name, fresh=True) for name in "ab"]
     with Supply([plan(tasks)], budget_bytes=4 * UNIT) as supply:
-        settle(supply)
+        update_findings(supply)
         assert kitchen.made == ["a", "fresh a"]
 
 
@@ -205,7 +205,7 @@ def test_several_threads_make_different_arrays_at_once_and_never_the_same(kitche
         with supply.take(order):
             assert order.ready
         gates["b"].set()
-        settle(supply)
+        update_findings(supply)
     assert sorted(kitchen.made) == ["a", "b"]
 
 
@@ -214,7 +214,7 @@ def test_one_thread_makes_one_after_the_other(kitchen):
     with Supply([plan([kitchen.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as supply:
         assert kitchen.await_made(1) == ["a"]
         gate.set()
-        settle(supply)
+        update_findings(supply)
     assert kitchen.made == ["a", "b"]
 
 
@@ -246,7 +246,7 @@ def test_what_is_made_can_be_told_from_what_is_not(kitchen):
         kitchen.await_made(4)
         assert [supply.has(a, 0), supply.has(b, 0), supply.has(b, 1)] == [True, False, True]
         gate.set()
-        settle(supply)
+        update_findings(supply)
         assert supply.has(b, 0)
         assert not supply.has(kitchen.task("c"), 0)
 
@@ -296,7 +296,7 @@ def test_all_memory_is_given_back_at_the_end_whatever_was_taken(kitchen):
     with Supply([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as supply:
         supply.order(tasks[0], 0)
         use(supply, tasks[1])
-        settle(supply)
+        update_findings(supply)
         assert open_files() > before
     assert open_files() == before
 
@@ -314,7 +314,7 @@ def test_an_end_in_the_midst_waits_for_what_is_at_work_and_begins_nothing_more(k
 def test_open_files_are_not_used_up(kitchen, monkeypatch):
     monkeypatch.setattr(module, "MOST_KEPT", 3)
     with Supply([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
-        settle(supply)
+        update_findings(supply)
         assert kept(supply) == {"a", "b", "c"}
 
 

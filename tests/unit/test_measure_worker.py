@@ -1,4 +1,4 @@
-"""The worker opens the device that it is told, and the one board of it is the only one that CUDA sees."""
+"""The worker opens the device that it is told, and the one GPU of it is the only one that CUDA sees."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ from perfsvc.measure.job import Job, Measured, Open, Reply, Request
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import share
 from perfsvc.measure.wire import Frame
-from perfsvc.model import Array, Buffer, Call, Case, Kind, Mode, ReplayRecord, Role, Status, Tolerance
+from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance
 
 KEEPS = """
 import kept
@@ -60,7 +60,7 @@ def test_what_the_functions_of_a_case_keep_goes_with_it(monkeypatch, tmp_path):
     out = Array("out", "float32", (1,))
     record = ReplayRecord(Case("keeps", "all"), Kind.HOST, (Buffer(out, Role.OUTPUT),), (Call("work"),), (), "", seed=0)
     arrays = share({}, {"out": np.full(1, 2.0)})
-    job = Job(record, 0, Mode.COLD, Tolerance(0, 0), Sampling(), "none", (), arrays.expected, bench=KEEPS)
+    job = Job(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", (), arrays.expected, bench=KEEPS)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         wire.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.errors import ReportError
-from perfsvc.model import Explanation, Profile, ReasonKind, Rule
+from perfsvc.model import Explanation, Profile, ProfilerRule, ReasonKind
 from perfsvc.profile.explain import BRINGS, WORDS, explain
 from perfsvc.profile.metrics import STALLS
 from perfsvc.profile.pair import GROUPS
@@ -50,7 +50,7 @@ class Launch:
         work = self.instructions / (UNITS * SCHEDULERS) * sum(self.cycles.values())
         return work / (WARPS * self.occupancy * self.filled)
 
-    def profile(self, rules: tuple[Rule, ...] = ()) -> Profile:
+    def profile(self, rules: tuple[ProfilerRule, ...] = ()) -> Profile:
         time, sectors = self.duration_s, self.asked / self.used
         dram = 32 * (sectors + 4 * self.local) * self.missed
         metrics: dict[str, float | None] = {
@@ -292,12 +292,12 @@ def test_a_small_difference_is_told_in_per_cent():
 def test_a_rule_that_agrees_goes_first_of_two_that_can_account_for_the_same():
     slow = replace(BASE, occupancy=0.75, filled=0.95 * 0.75)
     assert kinds(explain(BASE.profile(), slow.profile()))[:2] == [ReasonKind.OCCUPANCY, ReasonKind.TAIL]
-    agreeing = slow.profile((Rule("WorkloadImbalance", "One multiprocessor works longest.", 0.3),))
+    agreeing = slow.profile((ProfilerRule("WorkloadImbalance", "One multiprocessor works longest.", 0.3),))
     assert kinds(explain(BASE.profile(), agreeing))[:2] == [ReasonKind.TAIL, ReasonKind.OCCUPANCY]
 
 
 def test_a_rule_that_said_as_much_before_says_nothing():
-    rule = Rule("TheoreticalOccupancy", "More would fit.", 0.3)
+    rule = ProfilerRule("TheoreticalOccupancy", "More would fit.", 0.3)
     found = explain(BASE.profile((rule,)), replace(BASE, occupancy=0.5).profile((replace(rule, speedup=0.32),)))
     assert not found.reasons[0].rules
 

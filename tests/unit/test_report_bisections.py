@@ -10,12 +10,12 @@ from rich.console import Console
 from perfsvc.model import (
     TIME,
     Bisection,
+    CacheState,
     Case,
     Commit,
     DeviceInfo,
     Measurement,
-    Mode,
-    Skipped,
+    SkippedCommit,
     Status,
     Trial,
     Verdict,
@@ -43,7 +43,7 @@ def trial(before, after, ratio=1.05, verdict=Verdict.REGRESSION):
 FOUND = Bisection(
     CASE,
     DEVICE,
-    Mode.COLD,
+    CacheState.COLD,
     commit(1),
     commit(9),
     threshold=0.03,
@@ -61,7 +61,7 @@ FOUND = Bisection(
     changed=("binary",),
     files=("kernels/dot/dot.cu",),
     trials=(trial(1, 9, 1.06), trial(1, 4, 1.0, Verdict.UNCHANGED), trial(4, 5)),
-    skipped=(Skipped(commit(3), "dot.cu does not compile:\ndot.cu:1:2: error\nmore of it"),),
+    skipped=(SkippedCommit(commit(3), "dot.cu does not compile:\ndot.cu:1:2: error\nmore of it"),),
 )
 
 
@@ -133,7 +133,7 @@ def test_without_a_culprit_the_reason_is_the_answer():
 
 
 def test_only_so_many_skipped_commits_are_named():
-    said = lines(replace(FOUND, skipped=tuple(Skipped(commit(place), "gone") for place in range(20))))
+    said = lines(replace(FOUND, skipped=tuple(SkippedCommit(commit(place), "gone") for place in range(20))))
     assert sum(line.startswith("skipped") for line in said) == 12
     assert "and 8 more skipped" in said
 

@@ -10,21 +10,31 @@ from rich.console import Console
 
 from perfsvc.errors import SuiteError, UsageError
 from perfsvc.judge import check_verdicts
-from perfsvc.model import Case, Checked, Facts, Held, Limiter, Measurement, Occupancy, Status, Verdict
+from perfsvc.model import (
+    Case,
+    CheckedKernel,
+    Limiter,
+    Measurement,
+    Occupancy,
+    StaticBaseline,
+    StaticFacts,
+    Status,
+    Verdict,
+)
 from perfsvc.report.check_formats import check_github, check_json, check_junit, check_markdown, write
 from perfsvc.report.check_lines import CheckShown, lines, remarkable, skipped
 from perfsvc.report.check_table import check_table
 
 NVCC = "nvcc 13.0.88"
 FULL, HALF = Occupancy(64, 64, Limiter.WARPS), Occupancy(32, 64, Limiter.REGISTERS)
-FACTS = Facts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa")
+FACTS = StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa")
 POINTS = [(("n", 4096),), (("n", 8192),)]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
 
 def kernels(variant="tiled", kernel="transpose_tiled", **given):
     return [
-        Checked(
+        CheckedKernel(
             Case("transpose", variant, point),
             architecture,
             kernel,
@@ -36,7 +46,7 @@ def kernels(variant="tiled", kernel="transpose_tiled", **given):
 
 
 def shown(before, after, **given):
-    verdicts = check_verdicts([Held(one, NVCC) for one in before], after, NVCC)
+    verdicts = check_verdicts([StaticBaseline(one, NVCC) for one in before], after, NVCC)
     return CheckShown(None, "main" if before else "", NVCC, "nvdisasm 13.5.37", after, verdicts, **given)
 
 
@@ -105,7 +115,7 @@ def test_local_memory_that_is_new_is_told_once():
 
 
 def test_variants_that_were_skipped_for_one_reason_are_named_together():
-    one = Checked(
+    one = CheckedKernel(
         Case("matmul", "wgmma", POINTS[0]), "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80"
     )
     others = [one, replace(one, architecture="sm_100", reason="requires sm_90a: this device is sm_100")]
@@ -175,7 +185,7 @@ def test_annotations_name_file_and_line_and_escape_what_github_would_read(troubl
 
 
 def test_a_cell_of_markdown_holds_no_end_of_cell_or_line():
-    failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a | b\nc")
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a | b\nc")
     written = check_markdown(shown([], [failed]))
     assert "| broken | `dot/tree` | sm_90 | a \\| b<br>c |  |" in written
 
@@ -184,7 +194,7 @@ SAID = "k.cu(3): error: no `f<float>` for **x**, __global__ [a](b)\n<img src=x> 
 
 
 def test_markdown_shows_what_a_compiler_said_as_it_said_it():
-    failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, SAID)
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, SAID)
     wrong = Measurement(kernels()[0].case, "cpu", 0, Status.WRONG, reason=SAID)
     problem = SuiteError(SAID, path="bench.py")
     written = check_markdown(replace(shown([], [failed]), wrong=(wrong,), problems=(problem,), accepted=SAID))
@@ -218,7 +228,7 @@ def test_what_somebody_accepted_fails_nobody(everywhere):
 
 
 def test_what_is_broken_fails_whoever_accepts_it():
-    failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, "no")
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "no")
     accepted = replace(shown([], [failed]), accepted="whatever")
     assert "<failure" in check_junit(accepted)
     assert check_github(accepted).startswith("::error ")
@@ -236,7 +246,7 @@ def test_junit_tells_what_is_missing_and_what_nobody_can_judge():
 
 
 def test_junit_takes_text_that_xml_cannot_hold():
-    failed = Checked(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
     root = ET.fromstring(check_junit(shown([], [failed])))  # noqa: S314 - our own
     assert next(root.iter("failure")).text == "a?[31mred?"
 

@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 
 from perfsvc.model import (
+    CacheState,
     Case,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     Judgement,
     Measurement,
-    Mode,
     Series,
-    Shift,
     Status,
     Suspect,
     Verdict,
@@ -25,13 +25,13 @@ from perfsvc.report.confirmations import confirmation_json, confirmations_table,
 CASE = Case("dot", "tree", (("n", 1000),))
 
 
-def confirmation(cause, *, device="GPU-1", mode=Mode.COLD, ratio=1.05, verdict=Verdict.REGRESSION):
-    series = Series(CASE, device, "NVIDIA H100", mode=mode)
+def confirmation(cause, *, device="GPU-1", cache=CacheState.COLD, ratio=1.05, verdict=Verdict.REGRESSION):
+    series = Series(CASE, device, "NVIDIA H100", cache=cache)
     judged = Judgement(series, Verdict.REGRESSION, ratio=1.04, baseline_run=1, candidate_run=2)
-    turns = [Measurement(CASE, device, turn, Status.OK, mode, samples_s=(1e-4, 3e-4, 2e-4)) for turn in range(2)]
+    turns = [Measurement(CASE, device, turn, Status.OK, cache, samples_s=(1e-4, 3e-4, 2e-4)) for turn in range(2)]
     low, high = (None, None) if ratio is None else (1.03, 1.07)
     return Confirmation(
-        Suspect(judged, Shift.LOSS, Direction.SLOWER),
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER),
         cause,
         f"because of {cause}",
         threshold=0.03,
@@ -65,7 +65,7 @@ def test_what_was_not_measured_again_has_dashes():
 
 def test_the_device_stands_where_there_are_several_and_the_mode_where_it_is_not_the_usual_one():
     assert "GPU-1" not in shown(confirmation(Cause.KERNEL))
-    both = shown(confirmation(Cause.KERNEL), confirmation(Cause.NOISE, device="GPU-2", mode=Mode.WARM))
+    both = shown(confirmation(Cause.KERNEL), confirmation(Cause.NOISE, device="GPU-2", cache=CacheState.WARM))
     assert "on NVIDIA H100 (GPU-1)" in both
     assert "on NVIDIA H100 (GPU-2)" in both
     assert "dot/tree[n=1000] warm" in both

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from perfsvc.errors import ReportError
-from perfsvc.model import Evidence, Explanation, Profile, Reason, ReasonKind, Rule
+from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason, ReasonKind
 from perfsvc.report import roofline
 from perfsvc.report.explanations import explanation_json, explanation_page, explanation_table
 
@@ -49,7 +49,7 @@ FOUND = Explanation(
                 Evidence("spill_requests", None, 3e6),
                 Evidence("registers", 64.0, 6.0),
             ),
-            (Rule("LocalMemory", "Use more registers.", 0.4), Rule("Other", "No estimate.")),
+            (ProfilerRule("LocalMemory", "Use more registers.", 0.4), ProfilerRule("Other", "No estimate.")),
         ),
         Reason(
             ReasonKind.INSTRUCTIONS, 0.9, "1 M → 50 M", (Evidence("issue_throughput", 0.1, 0.9),), (), ReasonKind.SPILLS

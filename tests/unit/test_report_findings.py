@@ -8,24 +8,24 @@ import pytest
 from rich.console import Console
 
 from perfsvc.model import (
+    CacheState,
     Case,
     Cause,
+    ChangeKind,
     Direction,
     EventKind,
     Finding,
     FindingEvent,
     FindingState,
-    Mode,
-    Moved,
+    MovedSeries,
     Series,
-    Shift,
 )
 from perfsvc.report import tables
 
 AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 GPU = "GPU-5e0f3c52-1111-2222-3333-444455556666"
 TILED = Series(Case("transpose", "tiled-TILE32-PAD1", (("n", 4096), ("dtype", "f32"))), GPU, "NVIDIA H100 80GB HBM3")
-MOVED = Moved(TILED, 1.2, 1.19, 1.21, baseline_run=3, baseline_s=1e-4, candidate_s=1.2e-4, last_run=9)
+MOVED = MovedSeries(TILED, 1.2, 1.19, 1.21, baseline_run=3, baseline_s=1e-4, candidate_s=1.2e-4, last_run=9)
 FOUND = Finding(7, Cause.KERNEL, "1a2b3c4d5..6e7f8a9b0", 5, 9, FindingState.OPEN, "it stayed", "", "", AT, (MOVED,))
 
 
@@ -50,7 +50,7 @@ def test_every_number_says_which_runs_it_is_of():
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost(width):
-    long = replace(MOVED, series=replace(TILED, metric="energy_j", mode=Mode.WARM), recovered_run=11)
+    long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
     found = replace(FOUND, moved=(MOVED, long), evidence="measured again in turn, " * 6, owner="ann")
     events = [FindingEvent(1, 7, EventKind.COMMENTED, None, "ann", AT, "the new tiling spills " * 5)]
     for shown in (tables.findings_table([found]), tables.finding_table(found, events)):
@@ -72,7 +72,7 @@ def test_the_list_shows_what_moved_furthest_and_says_where_the_rest_is():
 
 
 def test_a_board_is_not_said_twice_and_each_of_several_is_named():
-    one = drawn(tables.findings_table([replace(FOUND, origin=f"board {GPU}")]))
+    one = drawn(tables.findings_table([replace(FOUND, root_cause=f"GPU {GPU}")]))
     assert [GPU in line for line in one].count(True) == 1
     other = replace(MOVED, series=replace(TILED, device="GPU-2"))
     several = drawn(tables.findings_table([replace(FOUND, moved=(MOVED, other))]))
@@ -103,10 +103,10 @@ def test_the_history_says_who_did_what_when():
 
 
 def test_json_says_all_of_it():
-    faster = replace(MOVED, direction=Direction.FASTER, shift=Shift.STEP)
+    faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
     event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
     told = tables.finding_json(replace(FOUND, moved=(faster,)), [event])
-    assert (told["direction"], told["shifts"], told["devices"]) == ("faster", ["step"], {GPU: "NVIDIA H100 80GB HBM3"})
+    assert (told["direction"], told["changes"], told["devices"]) == ("faster", ["step"], {GPU: "NVIDIA H100 80GB HBM3"})
     assert told["events"] == [
         {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "said": "it stayed"}
     ]

@@ -34,7 +34,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "benchmark": ["dot"] * 4,
         "variant": ["tree"] * 3 + ["cp|async"],
         "point": ["n=4096"] * 3 + ["n=8192"],
-        "mode": ["cold"] * 4,
+        "cache": ["cold"] * 4,
         "replica": [0, 1, 2, 0],
         "status": ["ok", "ok", "wrong", "skipped"],
         "reason": ["", "", "out <differs>", "needs sm_100"],
@@ -60,7 +60,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "noise_between": [0.001] * 4,
         "copy_bytes_per_s": [4e12] * 4,
         "read_bytes_per_s": [3e12] * 4,
-        "roof_share": [0.75, 0.5, None, None],
+        "peak_share": [0.75, 0.5, None, None],
     } | changed
 
 
@@ -265,22 +265,30 @@ def test_an_unknown_format_names_the_known_ones() -> None:
 
 def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_measured() -> None:
     measured = [("b", "n=16"), ("a", "n=16"), ("b", "n=2"), ("a", "n=2")]
-    same = {name: [value] * len(measured) for name, value in (("run", 1), ("device", "G"), ("mode", "cold"))}
+    same = {name: [value] * len(measured) for name, value in (("run", 1), ("device", "G"), ("cache", "cold"))}
     variants, points = map(list, zip(*measured, strict=True))
     table = frame({**same, "benchmark": ["t"] * 4, "variant": variants, "point": points, "replica": [0] * 4})
     assert list(zip(table["variant"], table["n"], strict=True)) == [("a", 2), ("b", 2), ("a", 16), ("b", 16)]
 
 
-# --- ladders and anchors ---------------------------------------------------------------------------------------------
+# --- ladders and reference variants ---------------------------------------------------------------------------------------------
 
 
 def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
-    """Two replicas of three rungs, held against the last one."""
-    same = {"run": 1, "device": "G", "mode": "cold", "benchmark": "t", "version": 1, "point": "n=2", "anchor": "copy"}
+    """Two replicas of three variants, held against the last one."""
+    same = {
+        "run": 1,
+        "device": "G",
+        "cache": "cold",
+        "benchmark": "t",
+        "version": 1,
+        "point": "n=2",
+        "relative_to": "copy",
+    }
     own = {
         "variant": ["tiled", "copy", "naive"] * 2,
         "case": ["t/tiled", "t/copy", "t/naive"] * 2,
-        "rung": [1, 2, 0] * 2,
+        "variant_index": [1, 2, 0] * 2,
         "replica": [0] * 3 + [1] * 3,
         "median_s": [2.0, 1.0, 8.0, 4.0, 1.0, 2.0],
         "status": ["ok"] * 6,
@@ -291,47 +299,54 @@ def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
 
 def test_variants_stand_in_the_order_of_their_ladder() -> None:
     assert list(on_a_ladder()["variant"]) == ["naive", "naive", "tiled", "tiled", "copy", "copy"]
-    assert list(on_a_ladder(rung=[None] * 6)["variant"]) == ["copy", "copy", "naive", "naive", "tiled", "tiled"]
+    assert list(on_a_ladder(variant_index=[None] * 6)["variant"]) == [
+        "copy",
+        "copy",
+        "naive",
+        "naive",
+        "tiled",
+        "tiled",
+    ]
 
 
 def test_a_measurement_has_its_share_of_the_anchor_in_its_replica_and_a_case_that_of_the_levels() -> None:
     table = on_a_ladder()
-    assert list(table["anchor_share"]) == [0.125, 0.5, 0.5, 0.25, 1.0, 1.0]
-    assert list(summary(table)["anchor_share"]) == pytest.approx([0.25, 1 / math.sqrt(8), 1.0])
-    assert details(summary(table).to_dict("records")[0]).anchor_share == pytest.approx(0.25)
+    assert list(table["relative_speed"]) == [0.125, 0.5, 0.5, 0.25, 1.0, 1.0]
+    assert list(summary(table)["relative_speed"]) == pytest.approx([0.25, 1 / math.sqrt(8), 1.0])
+    assert details(summary(table).to_dict("records")[0]).relative_speed == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize(
     ("differs", "here", "there"),
-    [("device", "G", "H"), ("mode", "cold", "warm"), ("point", "n=2", "n=3"), ("version", 1, 2), ("run", 1, 2)],
+    [("device", "G", "H"), ("cache", "cold", "warm"), ("point", "n=2", "n=3"), ("version", 1, 2), ("run", 1, 2)],
 )
 def test_an_anchor_elsewhere_is_none(differs: str, here: Any, there: Any) -> None:
     table = summary(on_a_ladder(**{differs: [here, there, here] * 2}))
-    shares = dict(zip(table["variant"], table["anchor_share"], strict=True))
+    shares = dict(zip(table["variant"], table["relative_speed"], strict=True))
     assert shares["copy"] == 1.0
     assert math.isnan(shares["tiled"])
 
 
 def test_a_wrong_anchor_gives_no_share_of_its_level() -> None:
     status = ["ok", "wrong", "ok", "ok", "ok", "ok"]
-    assert summary(on_a_ladder(status=status))["anchor_share"].isna().all()
+    assert summary(on_a_ladder(status=status))["relative_speed"].isna().all()
 
 
 def test_without_an_anchor_there_are_no_columns_for_it() -> None:
-    table = on_a_ladder(anchor=[""] * 6)
-    assert not {"anchor", "anchor_share"} & {*table, *summary(table)}
-    both = on_a_ladder(anchor=["copy", "copy", ""] * 2)
-    bare = both[both["anchor"] != "copy"]
-    assert not {"anchor", "anchor_share"} & set(summary(bare))
+    table = on_a_ladder(relative_to=[""] * 6)
+    assert not {"relative_to", "relative_speed"} & {*table, *summary(table)}
+    both = on_a_ladder(relative_to=["copy", "copy", ""] * 2)
+    bare = both[both["relative_to"] != "copy"]
+    assert not {"relative_to", "relative_speed"} & set(summary(bare))
 
 
 def test_the_page_has_a_column_for_the_anchor_where_a_benchmark_has_one(capsys: pytest.CaptureFixture[str]) -> None:
     bare = text_of("html", frame(columns()), capsys)
-    assert 'data-name="of anchor"' not in bare
-    held = columns(anchor=["tree"] * 4, version=[1] * 4, status=["ok"] * 3 + ["skipped"])
+    assert 'data-name="of reference variant"' not in bare
+    held = columns(relative_to=["tree"] * 4, version=[1] * 4, status=["ok"] * 3 + ["skipped"])
     page = text_of("html", frame(held), capsys)
-    assert '<td data-name="of anchor" class="number">100 %</td>' in page
-    assert "<dt>of anchor</dt>" not in page
+    assert '<td data-name="of reference variant" class="number">100 %</td>' in page
+    assert "<dt>of reference variant</dt>" not in page
 
 
 # --- what stands beside the times ------------------------------------------------------------------------------------
@@ -347,14 +362,14 @@ def test_the_summary_sees_replicas_as_one_each_column_in_its_own_way() -> None:
         "stopped": ["precision", "sample cap", "precision", ""],
         "note": ["not gated", "waited; not gated", "", ""],
         "slowdowns": ["power cap", "power cap, thermal slowdown", "", ""],
-        "roof_share": [0.5, 0.5, 0.5, None],
+        "peak_share": [0.5, 0.5, 0.5, None],
     }
     tree, skipped = summary(frame(columns(**right))).to_dict("records")
     assert (tree["warmup"], tree["rejected_batches"], tree["sm_clock_hz"], tree["temperature_c"]) == (60, 3, 2e9, 70)
     assert (tree["stopped"], tree["note"]) == ("precision; sample cap", "not gated; waited")
     assert tree["slowdowns"] == "power cap, thermal slowdown"
-    assert (tree["roof_share"], tree["noise_within"]) == (pytest.approx(0.5), 0.004)
-    assert math.isnan(skipped["roof_share"])
+    assert (tree["peak_share"], tree["noise_within"]) == (pytest.approx(0.5), 0.004)
+    assert math.isnan(skipped["peak_share"])
     told = details(tree)
     assert (told.sm_clock_hz, told.note, told.rejected_batches) == (2e9, "not gated; waited", 3)
 
@@ -363,17 +378,17 @@ def test_the_page_has_shares_metrics_and_what_else_is_known(capsys: pytest.Captu
     metrics = [{"latency_ms": 2.5, "sm_cycles": 1000.0}] * 3 + [{}]
     page = text_of("html", frame(columns(status=["ok"] * 3 + ["skipped"], metrics=metrics)), capsys)
     assert "copies 4.00 TB/s, reads 3.00 TB/s" in page
-    assert 'data-name="of roof"' in page
+    assert 'data-name="of measured peak"' in page
     assert 'data-name="latency_ms"' in page
     assert "<dt>sm_cycles</dt><dd>1 000</dd>" in page
     assert "<dt>temperature</dt><dd>54 °C</dd>" in page
-    bare = text_of("html", frame(columns(copy_bytes_per_s=[None] * 4, roof_share=[None] * 4)), capsys)
-    assert "of roof" not in bare
+    bare = text_of("html", frame(columns(copy_bytes_per_s=[None] * 4, peak_share=[None] * 4)), capsys)
+    assert "of peak" not in bare
 
 
 def test_a_case_in_both_modes_has_two_marked_lines_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     same = {"case": ["dot/tree[n=4096]"] * 4, "variant": ["tree"] * 4, "status": ["ok"] * 4}
-    page = text_of("html", frame(columns(mode=["cold", "cold", "warm", "warm"], **same)), capsys)
+    page = text_of("html", frame(columns(cache=["cold", "cold", "warm", "warm"], **same)), capsys)
     assert "tree cold" in page
     assert "tree warm" in page
     assert "tree cold" not in text_of("html", frame(columns()), capsys)

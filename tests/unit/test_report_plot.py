@@ -13,12 +13,12 @@ from perfsvc.extras import install
 from perfsvc.model import Status
 from perfsvc.report import plot
 from perfsvc.report.frames import frame, summary
-from perfsvc.report.ladders import Ladder, Rung, ladders
+from perfsvc.report.ladders import Ladder, VariantRate, ladders
 
 COPIED, READ = 2.9e12, 3.0e12
 
 
-def row(variant, rung, median_s, **changed):
+def row(variant, variant_index, median_s, **changed):
     """A measurement of a benchmark that moves 6 MB."""
     return {
         "run": 1,
@@ -28,9 +28,9 @@ def row(variant, rung, median_s, **changed):
         "case": f"transpose/{variant}",
         "variant": variant,
         "point": "n=2",
-        "mode": "cold",
-        "rung": rung,
-        "anchor": "copy",
+        "cache": "cold",
+        "variant_index": variant_index,
+        "relative_to": "copy",
         "replica": 0,
         "status": "ok" if median_s else "skipped",
         "reason": "",
@@ -40,7 +40,7 @@ def row(variant, rung, median_s, **changed):
         "samples": 10,
         "bandwidth_bytes_per_s": 6e6 / median_s if median_s else None,
         "flops_per_s": None,
-        "roof_share": 6e6 / median_s / READ if median_s else None,
+        "peak_share": 6e6 / median_s / READ if median_s else None,
         "copy_bytes_per_s": COPIED,
         "read_bytes_per_s": READ,
     } | changed
@@ -53,15 +53,15 @@ def ladders_of(*rows):
 
 def test_a_ladder_has_its_rungs_in_order_with_their_rates_and_shares():
     (ladder,) = ladders_of(row("copy", 2, 2.5e-6), row("tiled", 1, 5e-6), row("naive", 0, 2e-5), row("cupy", 3, None))
-    assert (ladder.benchmark, ladder.point, ladder.mode, ladder.unit) == ("transpose", "n=2", "", "B/s")
-    assert ladder.rungs == (
-        Rung("naive", Status.OK, pytest.approx(3e11), pytest.approx(0.125), pytest.approx(0.1)),
-        Rung("tiled", Status.OK, pytest.approx(1.2e12), pytest.approx(0.5), pytest.approx(0.4)),
-        Rung("copy", Status.OK, pytest.approx(2.4e12), pytest.approx(1.0), pytest.approx(0.8)),
-        Rung("cupy", Status.SKIPPED, None, None, None),
+    assert (ladder.benchmark, ladder.point, ladder.cache, ladder.unit) == ("transpose", "n=2", "", "B/s")
+    assert ladder.variants == (
+        VariantRate("naive", Status.OK, pytest.approx(3e11), pytest.approx(0.125), pytest.approx(0.1)),
+        VariantRate("tiled", Status.OK, pytest.approx(1.2e12), pytest.approx(0.5), pytest.approx(0.4)),
+        VariantRate("copy", Status.OK, pytest.approx(2.4e12), pytest.approx(1.0), pytest.approx(0.8)),
+        VariantRate("cupy", Status.SKIPPED, None, None, None),
     )
-    assert (ladder.anchor, ladder.anchor_rate) == ("copy", pytest.approx(2.4e12))
-    assert (ladder.roof, ladder.top) == (READ, READ)
+    assert (ladder.relative_to, ladder.relative_rate) == ("copy", pytest.approx(2.4e12))
+    assert (ladder.peak, ladder.top) == (READ, READ)
 
 
 def test_an_anchor_that_is_not_among_the_rungs_has_its_line_all_the_same():
@@ -69,28 +69,28 @@ def test_an_anchor_that_is_not_among_the_rungs_has_its_line_all_the_same():
     columns = {name: [one[name] for one in table] for name in table[0]}
     whole = summary(frame(columns))
     (ladder,) = ladders(whole[whole["variant"] == "tiled"])
-    assert [rung.variant for rung in ladder.rungs] == ["tiled"]
-    assert (ladder.anchor, ladder.anchor_rate) == ("copy", pytest.approx(2.4e12))
+    assert [variant_index.variant for variant_index in ladder.variants] == ["tiled"]
+    assert (ladder.relative_to, ladder.relative_rate) == ("copy", pytest.approx(2.4e12))
 
 
 def test_without_anchor_and_roof_there_are_no_lines():
     (ladder,) = ladders_of(
-        row("naive", 0, 2e-5, anchor="", roof_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
+        row("naive", 0, 2e-5, relative_to="", peak_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
     )
-    assert (ladder.anchor, ladder.anchor_rate, ladder.roof) == ("", None, None)
-    assert ladder.rungs[0].of_anchor is None
+    assert (ladder.relative_to, ladder.relative_rate, ladder.peak) == ("", None, None)
+    assert ladder.variants[0].relative_speed is None
     assert ladder.top == pytest.approx(3e11)
 
 
 def test_a_roof_far_above_all_bars_is_out_of_sight():
     (ladder,) = ladders_of(row("naive", 0, 8e-6))
-    assert ladder.roof is None
-    assert ladder.rungs[0].of_roof == 0.25
+    assert ladder.peak is None
+    assert ladder.variants[0].of_peak == 0.25
 
 
 def test_what_does_many_operations_a_byte_is_drawn_in_operations_and_has_no_roof():
     (ladder,) = ladders_of(row("naive", 0, 2.5e-6, flops_per_s=1e14), row("copy", 1, None, flops_per_s=None))
-    assert (ladder.unit, ladder.rungs[0].rate, ladder.roof, ladder.rungs[0].of_roof) == (
+    assert (ladder.unit, ladder.variants[0].rate, ladder.peak, ladder.variants[0].of_peak) == (
         "FLOP/s",
         pytest.approx(1e14),
         None,
@@ -102,9 +102,9 @@ def test_what_does_many_operations_a_byte_is_drawn_in_operations_and_has_no_roof
 
 def test_points_and_modes_are_ladders_of_their_own_and_a_mode_is_said_where_there_are_two():
     found = ladders_of(
-        row("a", 0, 1e-5), row("a", 0, 1e-5, case="transpose/a[n=3]", point="n=3"), row("a", 0, 1e-5, mode="warm")
+        row("a", 0, 1e-5), row("a", 0, 1e-5, case="transpose/a[n=3]", point="n=3"), row("a", 0, 1e-5, cache="warm")
     )
-    assert [(ladder.point, ladder.mode) for ladder in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
+    assert [(ladder.point, ladder.cache) for ladder in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
 
 
 def test_what_has_no_rate_is_no_ladder():
@@ -119,30 +119,30 @@ MATMUL = Ladder(
     point="m=4096,n=4096,k=4096",
     mode="",
     unit="FLOP/s",
-    rungs=(
-        Rung("naive", Status.OK, 6.54e12, 0.13, None),
-        Rung("global_accumulation-ITEMS16", Status.WRONG, None, None, None),
-        Rung("cublas", Status.OK, 51.1e12, 1.0, None),
+    variants=(
+        VariantRate("naive", Status.OK, 6.54e12, 0.13, None),
+        VariantRate("global_accumulation-ITEMS16", Status.WRONG, None, None, None),
+        VariantRate("cublas", Status.OK, 51.1e12, 1.0, None),
     ),
-    anchor="cublas",
-    anchor_rate=51.1e12,
+    relative_to="cublas",
+    relative_rate=51.1e12,
 )
 COPY = Ladder(
     benchmark="constant_memory",
     point="n=67108864,index=divergent",
-    mode="warm",
+    cache="warm",
     unit="B/s",
-    rungs=(
-        Rung("one_thread", Status.OK, 4.4e7, 0.0001, 0.0001),
-        Rung("$x_1$", Status.OK, 2.75e12, 0.97, 0.93),
-        Rung("cupy", Status.SKIPPED, None, None, None),
-        Rung("copy", Status.OK, 2.83e12, 1.0, 0.95),
+    variants=(
+        VariantRate("one_thread", Status.OK, 4.4e7, 0.0001, 0.0001),
+        VariantRate("$x_1$", Status.OK, 2.75e12, 0.97, 0.93),
+        VariantRate("cupy", Status.SKIPPED, None, None, None),
+        VariantRate("copy", Status.OK, 2.83e12, 1.0, 0.95),
     ),
-    anchor="copy",
-    anchor_rate=2.83e12,
-    roof=2.97e12,
+    relative_to="copy",
+    relative_rate=2.83e12,
+    peak=2.97e12,
 )
-TINY = Ladder("v", "", "", "B/s", (Rung("v", Status.OK, 12.0, None, None),))
+TINY = Ladder("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
 TITLES = ("NVIDIA H100 80GB HBM3", "run 7  ·  nightly  ·  2026-11-21")
 
 
@@ -161,7 +161,7 @@ def test_every_rung_and_what_it_reaches_is_written():
         *TITLES,
         *("matmul", "m=4096, n=4096, k=4096", "naive", "6.54 TFLOP/s", "13 %", "wrong", "51.1 TFLOP/s", "TFLOP/s"),
         *("constant_memory", "n=67108864, index=divergent warm", "44.0 MB/s", "<1 %", "2.75 TB/s", "97 %", "93 %"),
-        *("of roof", "of anchor", "roof, 2.97 TB/s", "copy", "cublas", "skipped", "$x_1$", "12.0 B/s"),
+        *("of peak", "of reference", "measured peak, 2.97 TB/s", "copy", "cublas", "skipped", "$x_1$", "12.0 B/s"),
     ):
         assert text in written, text
 
@@ -184,12 +184,12 @@ def test_a_long_board_name_fits():
 
 def test_bars_are_as_long_as_their_rates_and_the_anchor_has_its_colour():
     (axes,) = plot._drawn([COPY], *TITLES).axes
-    assert [bar.get_width() for bar in axes.patches] == [rung.rate or 0 for rung in COPY.rungs]
+    assert [bar.get_width() for bar in axes.patches] == [variant_index.rate or 0 for variant_index in COPY.variants]
     colours = {bar.get_facecolor() for bar in axes.patches[:3]}
     assert len(colours) == 1
     assert axes.patches[3].get_facecolor() not in colours
     assert axes.yaxis_inverted()
-    assert [line.get_xdata()[0] for line in axes.lines] == [COPY.anchor_rate, COPY.roof]
+    assert [line.get_xdata()[0] for line in axes.lines] == [COPY.relative_rate, COPY.peak]
 
 
 @pytest.mark.parametrize(("name", "begins"), [("x.svg", b"<?xml"), ("x.PNG", b"\x89PNG"), ("x.pdf", b"%PDF")])

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from perfsvc.model import Case, Explained, Profile, Profiled, Rule
+from perfsvc.model import Case, CaseExplanation, Profile, ProfileResult, ProfilerRule
 from perfsvc.report.plain import plain
 from perfsvc.report.profiles import explained_lines, metric_text, profile_table
 
 CASE = Case("transpose", "tiled", (("n", 4096),))
 METRICS = {"duration_s": 8.611e-5, "sm_clock_hz": 1.992e9, "shared_bank_conflicts": 16420551.0, "tensor_active": None}
-PROFILED = Profiled(
+PROFILED = ProfileResult(
     CASE,
     run=3,
     binary=7,
@@ -20,11 +20,13 @@ PROFILED = Profiled(
     device_model="NVIDIA H100",
     profiler="ncu",
     sections="full",
-    profile=Profile("transpose_tiled", METRICS, (Rule("SharedMemoryConflicts", "32-way", 0.84),), ncu_version="2025.3"),
+    profile=Profile(
+        "transpose_tiled", METRICS, (ProfilerRule("SharedMemoryConflicts", "32-way", 0.84),), ncu_version="2025.3"
+    ),
     launch=0,
     wall_s=7.0,
 )
-EXPLAINED = Explained(
+EXPLAINED = CaseExplanation(
     CASE, "GPU-1", "NVIDIA H100", 1, 2, "2.0 × slower: bank conflicts.", ("bank conflicts 100 %: 1 → 32",), 2.0
 )
 

@@ -5,13 +5,13 @@ import pytest
 
 from perfsvc import judge
 from perfsvc.model import (
+    CacheState,
     Case,
     DeviceInfo,
     Judgement,
     Kind,
     Level,
     Measurement,
-    Mode,
     Series,
     Status,
     Tolerance,
@@ -28,7 +28,7 @@ CASE = Case("dot", "tree", (("n", 1024),))
 SPEC = CaseSpec(
     case=CASE,
     kind=Kind.KERNEL,
-    mode=Mode.COLD,
+    cache=CacheState.COLD,
     requires=(),
     units=(),
     buffers=(),
@@ -46,7 +46,7 @@ def measured(replica: int, *samples: float, status: Status = Status.OK, reason: 
 
 
 def made(measurements: list[Measurement], **others: object) -> list[ResultRow]:
-    return rows([DEVICE], {("FAKE-1", CASE.id, Mode.COLD): SPEC}, measurements, levels(measurements), **others)  # type: ignore[arg-type]
+    return rows([DEVICE], {("FAKE-1", CASE.id, CacheState.COLD): SPEC}, measurements, levels(measurements), **others)  # type: ignore[arg-type]
 
 
 def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None:
@@ -61,14 +61,19 @@ def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None
 
 
 def test_a_row_has_its_share_of_the_anchor_at_its_point_and_in_its_mode() -> None:
-    anchor, point = replace(CASE, variant="copy"), replace(CASE, point=(("n", 8),))
-    spec = replace(SPEC, anchor="copy")
-    places = [(CASE, Mode.COLD), (CASE, Mode.WARM), (anchor, Mode.COLD), (point, Mode.COLD)]
-    specs = {("FAKE-1", case.id, mode): replace(spec, case=case, mode=mode) for case, mode in places}
+    relative_to, point = replace(CASE, variant="copy"), replace(CASE, point=(("n", 8),))
+    spec = replace(SPEC, relative_to="copy")
+    places = [
+        (CASE, CacheState.COLD),
+        (CASE, CacheState.WARM),
+        (relative_to, CacheState.COLD),
+        (point, CacheState.COLD),
+    ]
+    specs = {("FAKE-1", case.id, cache): replace(spec, case=case, cache=cache) for case, cache in places}
     times = dict(zip(places, (4.0, 2.0, 1.0, 1.0), strict=True))
-    measurements = [replace(measured(0, times[place]), case=place[0], mode=place[1]) for place in places]
+    measurements = [replace(measured(0, times[place]), case=place[0], cache=place[1]) for place in places]
     found = rows([DEVICE], specs, measurements, levels(measurements))
-    assert [(row.anchor, row.anchor_share) for row in found] == [
+    assert [(row.relative_to, row.relative_speed) for row in found] == [
         ("copy", 0.25),
         ("copy", None),
         ("copy", 1.0),
@@ -77,11 +82,14 @@ def test_a_row_has_its_share_of_the_anchor_at_its_point_and_in_its_mode() -> Non
 
 
 def test_a_wrong_anchor_is_nothing_to_be_held_against() -> None:
-    anchor = replace(CASE, variant="copy")
-    specs = {("FAKE-1", case.id, Mode.COLD): replace(SPEC, case=case, anchor="copy") for case in (CASE, anchor)}
-    measurements = [measured(0, 4.0), replace(measured(0, 1.0, status=Status.WRONG), case=anchor)]
+    relative_to = replace(CASE, variant="copy")
+    specs = {
+        ("FAKE-1", case.id, CacheState.COLD): replace(SPEC, case=case, relative_to="copy")
+        for case in (CASE, relative_to)
+    }
+    measurements = [measured(0, 4.0), replace(measured(0, 1.0, status=Status.WRONG), case=relative_to)]
     row, _ = rows([DEVICE], specs, measurements, levels(measurements))
-    assert (row.anchor, row.anchor_share) == ("copy", None)
+    assert (row.relative_to, row.relative_speed) == ("copy", None)
 
 
 def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
@@ -136,6 +144,6 @@ def test_a_missing_case_has_a_row_of_its_own() -> None:
 
 def test_rows_come_in_the_order_of_the_suite() -> None:
     other = replace(CASE, variant="atomic")
-    specs = {("FAKE-1", case.id, Mode.COLD): replace(SPEC, case=case) for case in (CASE, other)}
+    specs = {("FAKE-1", case.id, CacheState.COLD): replace(SPEC, case=case) for case in (CASE, other)}
     found = rows([DEVICE], specs, [replace(measured(0, 1.0), case=other), measured(0, 1.0)], {})
     assert [row.case for row in found] == [CASE, other]

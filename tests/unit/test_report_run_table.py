@@ -8,24 +8,24 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from perfsvc.model import Batch, Case, DeviceInfo, Estimate, Measurement, Mode, Noise, Roof, Status
+from perfsvc.model import Batch, CacheState, Case, DeviceInfo, Estimate, Measurement, Noise, Peak, Status
 from perfsvc.report import results, units
-from perfsvc.report.layout import mode_words, some
+from perfsvc.report.layout import cache_words, some
 from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, Shown
 from perfsvc.report.tables import history_table, run_json, run_table
 
 H200 = "NVIDIA H200"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192),))
 OTHER = replace(CASE, variant="naive")
-ROW = ResultRow(CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth_bytes_per_s=2.6e12, roof_share=0.648)
-ROOF = Roof(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
+ROW = ResultRow(CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth_bytes_per_s=2.6e12, peak_share=0.648)
+ROOF = Peak(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class OverBudget:
     case: Case = CASE
     device: str = "GPU-1"
-    mode: Mode = Mode.COLD
+    cache: CacheState = CacheState.COLD
     reason: str = "no time"
 
 
@@ -35,31 +35,31 @@ def show(shown: Shown, width: int = 120) -> str:
     return out.getvalue()
 
 
-# --- the roof --------------------------------------------------------------------------------------------------------
+# --- the measured peak --------------------------------------------------------------------------------------------------------
 
 
 def test_the_roof_stands_in_the_heading_and_each_share_in_its_row() -> None:
-    text = show(Shown(1, [ROW], roofs={"GPU-1": ROOF}))
-    assert "roof: copies 4.01 TB/s, reads 3.90 TB/s" in text
+    text = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}))
+    assert "measured peak: copies 4.01 TB/s, reads 3.90 TB/s" in text
     (line,) = [line for line in text.splitlines() if line.startswith("✓")]
     assert " 65 % " in line
-    assert "of roof" in text
+    assert "of peak" in text
 
 
 def test_without_a_roof_there_is_no_column_for_it() -> None:
-    text = show(Shown(1, [replace(ROW, roof_share=None)]))
-    assert "roof" not in text
+    text = show(Shown(1, [replace(ROW, peak_share=None)]))
+    assert "peak" not in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_share_fits_every_terminal(width: int) -> None:
-    text = show(Shown(1, [ROW], roofs={"GPU-1": ROOF}), width)
+    text = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}), width)
     assert "65 %" in text
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_where_it_would_break_a_line_the_share_is_spared() -> None:
-    lines = show(Shown(1, [ROW], roofs={"GPU-1": ROOF}), 60).splitlines()
+    lines = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}), 60).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
     assert CASE.id in line
     assert "2.60 TB/s" in line
@@ -71,38 +71,38 @@ def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) ->
     assert units.share(fraction) == written
 
 
-# --- the anchor ------------------------------------------------------------------------------------------------------
+# --- the reference variant ------------------------------------------------------------------------------------------------------
 
 
 def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not_measured() -> None:
     rows = [
-        replace(ROW, anchor="copy", anchor_share=0.964),
-        replace(ROW, case=OTHER, anchor="copy", anchor_share=None, roof_share=None),
+        replace(ROW, relative_to="copy", relative_speed=0.964),
+        replace(ROW, case=OTHER, relative_to="copy", relative_speed=None, peak_share=None),
     ]
     lines = show(Shown(1, rows)).splitlines()
-    (heading,) = [line for line in lines if "of anchor" in line]
+    (heading,) = [line for line in lines if "of reference" in line]
     first, second = [line for line in lines if line.startswith("✓")]
-    at = heading.index("of anchor")
-    assert first[at : at + len("of anchor")] == "     96 %"
-    assert not second[at : at + len("of anchor")].strip()
+    at = heading.index("of reference")
+    assert first[at : at + len("of reference")] == "     96 %"
+    assert not second[at : at + len("of reference")].strip()
 
 
 def test_without_an_anchor_there_is_no_column_for_it() -> None:
-    assert "anchor" not in show(Shown(1, [ROW], roofs={"GPU-1": ROOF}))
+    assert "relative_to" not in show(Shown(1, [ROW], peaks={"GPU-1": ROOF}))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_share_of_the_anchor_fits_every_terminal(width: int) -> None:
-    text = show(Shown(1, [replace(ROW, anchor="copy", anchor_share=1.03)], roofs={"GPU-1": ROOF}), width)
+    text = show(Shown(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": ROOF}), width)
     assert "103 %" in text
     assert max(map(len, text.splitlines())) <= width
 
 
-# --- modes -----------------------------------------------------------------------------------------------------------
+# --- cache states -----------------------------------------------------------------------------------------------------------
 
 
 def test_cold_is_said_only_of_a_case_that_is_there_in_both_modes() -> None:
-    warm = replace(ROW, mode=Mode.WARM)
+    warm = replace(ROW, cache=CacheState.WARM)
     alone = replace(ROW, case=OTHER)
     text = show(Shown(1, [ROW, warm, alone]))
     assert f"{CASE.id} cold " in text
@@ -112,8 +112,8 @@ def test_cold_is_said_only_of_a_case_that_is_there_in_both_modes() -> None:
 
 
 def test_the_same_case_on_two_devices_is_not_there_in_both_modes() -> None:
-    keys = [("GPU-1", "a", Mode.COLD), ("GPU-2", "a", Mode.WARM)]
-    assert mode_words(keys) == {keys[0]: "", keys[1]: "warm"}
+    keys = [("GPU-1", "a", CacheState.COLD), ("GPU-2", "a", CacheState.WARM)]
+    assert cache_words(keys) == {keys[0]: "", keys[1]: "warm"}
 
 
 # --- notes, what was left out, what only explains --------------------------------------------------------------------
@@ -140,35 +140,35 @@ def test_what_only_explains_a_time_is_for_programs_and_not_in_the_table() -> Non
 
 
 def test_what_there_was_no_time_for_is_named_with_why() -> None:
-    text = show(Shown(1, [ROW], left_out=[LeftOut(OTHER)]))
+    text = show(Shown(1, [ROW], over_budget=[OverBudget(OTHER)]))
     assert f"– left out: {OTHER.id}: no time" in text
     assert text.rstrip().endswith("run 1: 1 ok, 1 left out")
 
 
 def test_of_much_that_was_left_out_the_first_are_named() -> None:
-    many = [LeftOut(replace(CASE, variant=f"v{number}")) for number in range(5)]
-    text = " ".join(show(Shown(1, [], left_out=many), 200).split())
+    many = [OverBudget(replace(CASE, variant=f"v{number}")) for number in range(5)]
+    text = " ".join(show(Shown(1, [], over_budget=many), 200).split())
     assert "left out: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
     assert "run 1: 5 left out" in text
 
 
 def test_a_device_is_named_where_several_left_something_out() -> None:
-    text = show(Shown(1, [], left_out=[LeftOut(), LeftOut(device="GPU-2")]))
+    text = show(Shown(1, [], over_budget=[OverBudget(), OverBudget(device="GPU-2")]))
     assert f"{CASE.id} on GPU-1: no time" in text
     assert f"{CASE.id} on GPU-2: no time" in text
     assert some(["a", "b", "c"]) == "a, b, c"
 
 
 def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
-    doubt = Doubt(CASE, "GPU-1", Mode.WARM, 1000, 9e12, 4e12)
-    found = run_json(Shown(1, [ROW], roofs={"GPU-1": ROOF}, left_out=[LeftOut(OTHER)], doubts=[doubt]))
+    doubt = Doubt(CASE, "GPU-1", CacheState.WARM, 1000, 9e12, 4e12)
+    found = run_json(Shown(1, [ROW], peaks={"GPU-1": ROOF}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
     found = json.loads(json.dumps(found, allow_nan=False))
-    assert found["roofs"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
-    (left_out,) = found["left_out"]
-    assert (left_out["case"], left_out["mode"], left_out["reason"]) == (OTHER.id, "cold", "no time")
+    assert found["peaks"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
+    (over_budget,) = found["over_budget"]
+    assert (over_budget["case"], over_budget["cache"], over_budget["reason"]) == (OTHER.id, "cold", "no time")
     (doubted,) = found["doubts"]
-    assert (doubted["case"], doubted["mode"], doubted["declared_bytes"]) == (CASE.id, "warm", 1000)
-    assert (found["results"][0]["mode"], found["results"][0]["roof_share"]) == ("cold", 0.648)
+    assert (doubted["case"], doubted["cache"], doubted["declared_bytes"]) == (CASE.id, "warm", 1000)
+    assert (found["results"][0]["cache"], found["results"][0]["peak_share"]) == ("cold", 0.648)
 
 
 # --- from measurements to rows ---------------------------------------------------------------------------------------
@@ -176,9 +176,11 @@ def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
 DEVICE = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H200, "sm_90")
 
 
-def measured(replica: int, *batches: Batch, mode: Mode = Mode.COLD, note: str = "", stopped: str = "") -> Measurement:
+def measured(
+    replica: int, *batches: Batch, cache: CacheState = CacheState.COLD, note: str = "", stopped: str = ""
+) -> Measurement:
     return Measurement(
-        CASE, "GPU-1", replica, Status.OK, mode, samples_s=(1e-4,) * 9, batches=batches, note=note, stopped=stopped
+        CASE, "GPU-1", replica, Status.OK, cache, samples_s=(1e-4,) * 9, batches=batches, note=note, stopped=stopped
     )
 
 
@@ -204,13 +206,14 @@ def test_notes_and_reasons_to_stop_are_sentences_each_once() -> None:
 
 def test_each_mode_has_a_row_with_its_own_noise_and_level() -> None:
     levels = {
-        ("GPU-1", CASE.id, mode, "time"): Estimate(s, s, s, 9) for mode, s in ((Mode.COLD, 2.0), (Mode.WARM, 1.0))
+        ("GPU-1", CASE.id, cache, "time"): Estimate(s, s, s, 9)
+        for cache, s in ((CacheState.COLD, 2.0), (CacheState.WARM, 1.0))
     }
-    noises = {("GPU-1", CASE.id, Mode.COLD): Noise(0.01, None)}
-    found = [measured(0), measured(0, mode=Mode.WARM)]
+    noises = {("GPU-1", CASE.id, CacheState.COLD): Noise(0.01, None)}
+    found = [measured(0), measured(0, cache=CacheState.WARM)]
     cold, warm = results.rows([DEVICE], {}, found, levels, noises=noises)
-    assert (cold.mode, cold.median_s, cold.noise_within, cold.noise_between) == (Mode.COLD, 2.0, 0.01, None)
-    assert (warm.mode, warm.median_s, warm.noise_within) == (Mode.WARM, 1.0, None)
+    assert (cold.cache, cold.median_s, cold.noise_within, cold.noise_between) == (CacheState.COLD, 2.0, 0.01, None)
+    assert (warm.cache, warm.median_s, warm.noise_within) == (CacheState.WARM, 1.0, None)
 
 
 # --- a history -------------------------------------------------------------------------------------------------------
@@ -223,17 +226,17 @@ def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
         noise_within=0.0041,
         noise_between=0.0012,
         bandwidth_bytes_per_s=2.6e12,
-        roof_share=0.648,
+        peak_share=0.648,
         sm_clock_hz=1.98e9,
         temperature_c=54.4,
         power_w=412.3,
         slowdowns="power cap",
         rejected_batches=3,
-        metrics={"sm_cycles": 397_281.0, "energy_j": 0.1234, "floor_s": 1.2e-6, "hops": 3.0},
+        metrics={"sm_cycles": 397_281.0, "energy_j": 0.1234, "timer_overhead_s": 1.2e-6, "hops": 3.0},
     )
     started = datetime(2026, 11, 21, 9, tzinfo=UTC)
     row = HistoryRow(
-        7, started, "", False, "", CASE.id, "GPU-1", H200, Mode.COLD, Status.OK, "", 1e-4, 1e-4, 1e-4, 3, details
+        7, started, "", False, "", CASE.id, "GPU-1", H200, CacheState.COLD, Status.OK, "", 1e-4, 1e-4, 1e-4, 3, details
     )
     out = io.StringIO()
     Console(file=out, width=100, highlight=False, _environ={}).print(history_table(CASE.id, [row]))
@@ -242,7 +245,7 @@ def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
         "stopped": "precision",
         "noise": "0.41 % within replicas, 0.12 % between them",
         "bandwidth": "2.60 TB/s",
-        "of roof": "65 %",
+        "of peak": "65 %",
         "SM clock": "1.980 GHz",
         "temperature": "54 °C",
         "power": "412 W",
@@ -250,7 +253,7 @@ def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
         "rejected": "3 batches",
         "sm_cycles": "397 281",
         "energy_j": "0.1234 J",
-        "floor_s": "1.200 µs",
+        "timer_overhead_s": "1.200 µs",
         "hops": "3",
         "note": "not gated",
     }

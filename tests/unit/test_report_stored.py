@@ -33,7 +33,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "variant": "tree",
         "point": "n=4096",
         "version": 1,
-        "mode": "cold",
+        "cache": "cold",
         "status": "ok",
         "reason": "",
         "low_s": 1e-5,
@@ -60,7 +60,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "replica": [0, 1, 2],
         "median_s": list(MEDIANS),
         "bandwidth_bytes_per_s": [6e7 / median for median in MEDIANS],
-        "roof_share": [6e7 / median / 4e12 for median in MEDIANS],
+        "peak_share": [6e7 / median / 4e12 for median in MEDIANS],
     }
     return {name: [value] * 3 for name, value in same.items()} | own | changed
 
@@ -72,9 +72,9 @@ def show(of: dict[str, list[Any]]) -> str:
 
 
 def test_a_stored_run_shows_the_share_of_the_anchor_where_there_is_one() -> None:
-    assert "of anchor" not in show(columns())
-    text = show(columns(anchor=["tree"] * 3))
-    assert "of anchor" in text
+    assert "of reference" not in show(columns())
+    text = show(columns(relative_to=["tree"] * 3))
+    assert "of reference" in text
     assert "100 %" in text
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Case, DeviceInfo, Judgement, Mode, Provenance, Series, Status, Verdict
+from perfsvc.model import CacheState, Case, DeviceInfo, Judgement, Provenance, Series, Status, Verdict
 from perfsvc.report import tables
 from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow, Shown
 
@@ -238,7 +238,7 @@ def test_json_of_a_comparison_counts_and_lists() -> None:
     [only] = found["verdicts"]
     assert only["case"] == CASE.id
     assert only["point"] == {"n": 8192, "dtype": "f32"}
-    assert (only["verdict"], only["metric"], only["mode"], only["baseline_s"]) == ("regression", "time", "cold", 1e-5)
+    assert (only["verdict"], only["metric"], only["cache"], only["baseline_s"]) == ("regression", "time", "cold", 1e-5)
 
 
 def test_timestamps_are_iso_in_utc() -> None:
@@ -258,7 +258,7 @@ def history(run: int, median_s: float | None, status: Status = Status.OK, reason
         case=CASE.id,
         device="GPU-1",
         device_model=H100,
-        mode=Mode.COLD,
+        cache=CacheState.COLD,
         status=status,
         reason=reason,
         median_s=median_s,
@@ -345,7 +345,7 @@ def test_the_doctor_names_the_cure_of_what_is_not_ok() -> None:
 
 def test_cases_are_listed_without_mistaking_their_points_for_styles() -> None:
     rows: Sequence[Mapping[str, object]] = [
-        {"case": "dot/tree[red]", "kind": "kernel", "modes": ["cold", "warm"], "requires": ["cuda", "sm_90"]}
+        {"case": "dot/tree[red]", "kind": "kernel", "caches": ["cold", "warm"], "requires": ["cuda", "sm_90"]}
     ]
     text = show(tables.cases_table(rows))
     assert "dot/tree[red]" in text

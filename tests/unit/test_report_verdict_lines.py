@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from perfsvc.model import Case, Cause, Judgement, Mode, Series, Status, Verdict
+from perfsvc.model import CacheState, Case, Cause, Judgement, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun, ResultRow, Shown
 from perfsvc.report.tables import comparison_table, plain, run_json, run_table
 from perfsvc.report.verdict_lines import moved_lines, reason_lines
@@ -87,7 +87,7 @@ def test_a_bound_is_the_far_end_of_the_interval_whichever_that_is() -> None:
 
 
 def test_a_mode_and_a_metric_are_named_where_there_are_several() -> None:
-    warm = replace(SLOWER, series=replace(SERIES, mode=Mode.WARM))
+    warm = replace(SLOWER, series=replace(SERIES, cache=CacheState.WARM))
     hops = replace(SLOWER, series=replace(SERIES, metric="hops"), reason="more hops")
     lines = [line.plain for line in reason_lines([SLOWER, warm, hops])]
     assert lines[0].startswith("regression transpose/tiled[n=64] cold, transpose/tiled[n=64] warm: ")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.model import Case, Profile, Profiled
+from perfsvc.model import Case, Profile, ProfileResult
 from perfsvc.service.profiling import explain_cases
 from perfsvc.service.profiling.explain_cases import ExplainRequest, Side
 from perfsvc.service.progress import Silent
@@ -17,7 +17,7 @@ KERNELS = ("sum", "divide")
 
 def profiled(run, launch, case=CASE, kernel=None):
     seen = Profile(kernel or KERNELS[launch], {"duration_s": 1e-3}, (), "H100", "sm_90", "2025.3")
-    return Profiled(case, run, run, "GPU-1", "H100", "ncu", "full", seen, launch)
+    return ProfileResult(case, run, run, "GPU-1", "H100", "ncu", "full", seen, launch)
 
 
 @dataclass(frozen=True)

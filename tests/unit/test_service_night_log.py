@@ -61,10 +61,10 @@ def test_a_person_is_shown_sentences_and_a_bar_but_no_step_as_a_line(file, watch
     with NightLog(file, 3, watcher) as log:
         log.begin("measuring", 2)
         log.step("scale/alpha[n=1000]")
-        log.say("one board waits for its lock")
-        log.warning("one board is hot")
+        log.say("one GPU waits for its lock")
+        log.warning("one GPU is hot")
     assert (watcher.bars, watcher.steps) == ([("measuring", 2)], ["scale/alpha[n=1000]"])
-    assert watcher.lines == ["one board waits for its lock", "warning: one board is hot"]
+    assert watcher.lines == ["one GPU waits for its lock", "warning: one GPU is hot"]
     assert [line["level"] for line in lines(file)] == ["debug", "debug", "info", "warning"]
 
 

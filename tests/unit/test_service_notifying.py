@@ -15,6 +15,7 @@ from perfsvc.errors import MissingPackageError, NotSentError
 from perfsvc.model import (
     Case,
     Cause,
+    ChangeKind,
     DeviceInfo,
     Direction,
     Environment,
@@ -22,7 +23,6 @@ from perfsvc.model import (
     Measurement,
     Provenance,
     Series,
-    Shift,
     Status,
     Suspect,
     Verdict,
@@ -78,7 +78,9 @@ class Nights:
         judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
         self.store.put_verdicts(run, [judged])
         if finding:
-            self.store.raise_finding(run, [Suspect(judged, Shift.LOSS, Direction.SLOWER, "")], "it is slower")
+            self.store.raise_finding(
+                run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "it is slower"
+            )
         self.store.end_run(run, State.FINISHED)
 
     def tell(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, Moved, Series, Verdict
+from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
 from perfsvc.report.dashboard.words import title as title_of_finding
 from perfsvc.service.notifying.news import Joined, News
 from perfsvc.service.notifying.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
@@ -34,11 +34,11 @@ NIGHT = NightRow(
 def moved(ratio=1.053, variant="tiled", n=64, board="GPU-1", metric="time"):
     series = Series(Case("transpose", variant, (("n", n),)), board, "NVIDIA H200", metric)
     direction = Direction.SLOWER if ratio > 1 else Direction.FASTER
-    return Moved(series, ratio, ratio - 0.004, ratio + 0.003, 5, 1e-4, 1e-4 * ratio, 7, direction=direction)
+    return MovedSeries(series, ratio, ratio - 0.004, ratio + 0.003, 5, 1e-4, 1e-4 * ratio, 7, direction=direction)
 
 
 def finding(*series, number=7, cause=Cause.KERNEL, **given):
-    known = {"origin": "", "evidence": "both binaries were measured in turn", "reason": "", "by": ""}
+    known = {"root_cause": "", "evidence": "both binaries were measured in turn", "reason": "", "by": ""}
     places = {"first_run": 7, "last_run": 7, "state": FindingState.OPEN, "at": NOW}
     return Finding(id=number, cause=cause, moved=series or (moved(),), **{**known, **places, **given})
 
@@ -95,7 +95,7 @@ def test_the_title_is_one_line_that_a_subject_has_room_for():
 def test_a_finding_has_a_paragraph_with_its_cause_its_worst_cases_and_how_to_look_further():
     told = finding(
         *(moved(1 + n / 100, n=n) for n in range(1, 8)),
-        origin="1a2b3c4d5 Use float4 loads (Jane Doe)",
+        root_cause="1a2b3c4d5 Use float4 loads (Jane Doe)",
         why="it issues 1.3 times as many instructions",
         owner="jane",
     )
@@ -130,7 +130,7 @@ def test_paragraphs_stand_by_cause_the_code_first_and_the_worst_first():
     text = body(news(raised=(BOARD, SLOW, FAST, worse)), "")
     heads = [line.split()[1] for line in text.splitlines() if line.startswith("Finding")]
     assert heads == ["10", "7", "8", "9"]
-    assert "on 2 boards: NVIDIA H200" in text
+    assert "on 2 GPUs: NVIDIA H200" in text
 
 
 def test_without_a_page_there_are_no_links():

@@ -5,12 +5,12 @@ import pytest
 from perfsvc.model import (
     Case,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     Judgement,
     Measurement,
     Series,
-    Shift,
     Status,
     Suspect,
     Verdict,
@@ -24,15 +24,15 @@ SERIES = Series(CASE, "GPU-1", "NVIDIA H100")
 def outcome(night, cause, found, status=Status.OK):
     """A run with one case: what its verdict said, and what measuring it again did."""
     judged = Judgement(SERIES, night, ratio=1.05, baseline_run=1, candidate_run=2)
-    suspect = Suspect(judged, Shift.LOSS, Direction.SLOWER)
+    suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)
     again = Confirmation(suspect, cause, "", threshold=0.03, seed=1, budget_s=20.0, verdict=found)
     return RunOutcome(
         run=2,
         devices=(),
         measurements=(Measurement(CASE, "GPU-1", 0, status),),
         noises={},
-        roofs={},
-        left_out=(),
+        peaks={},
+        over_budget=(),
         doubts=(),
         judgements=(judged,),
         confirmations=(again,) if cause else (),

@@ -11,12 +11,12 @@ from perfsvc.errors import CaseError, CompileError
 from perfsvc.model import (
     TIME,
     Bisection,
+    CacheState,
     Case,
     Commit,
     DeviceInfo,
     Kind,
     Measurement,
-    Mode,
     ReplayRecord,
     Status,
     Verdict,
@@ -81,7 +81,7 @@ def search(modules, board, threshold=0.03, metric=TIME):
     ]
     ends = (commits[0], commits[-1])
     counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
-    asked = Bisection(CASE, DEVICE, Mode.COLD, *ends, threshold, seed=1, metric=metric, **counts)
+    asked = Bisection(CASE, DEVICE, CacheState.COLD, *ends, threshold, seed=1, metric=metric, **counts)
     rebuilt = Rebuilt({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
     return Search(asked, commits, rebuilt, board, Silent()).answer()
 

@@ -1,4 +1,4 @@
-"""What keeps a profiler from one case, and what keeps it from a board."""
+"""What keeps a profiler from one case, and what keeps it from a GPU."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Mode, Moved, Series
+from perfsvc.model import CacheState, Case, Cause, Direction, Finding, FindingState, MovedSeries, Series
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -37,8 +37,8 @@ def plan(module):
 
 def moved(case, back=None, direction=Direction.SLOWER):
     benchmark, variant = case.split("/")
-    series = Series(Case(benchmark, variant, (("n", 64),), 1), "FAKE-0", "Fake GPU", "time", Mode.COLD)
-    return Moved(series, 1.05, 1.04, 1.06, 3, 1e-4, 1.05e-4, 7, recovered_run=back, direction=direction)
+    series = Series(Case(benchmark, variant, (("n", 64),), 1), "FAKE-0", "Fake GPU", "time", CacheState.COLD)
+    return MovedSeries(series, 1.05, 1.04, 1.06, 3, 1e-4, 1.05e-4, 7, recovered_run=back, direction=direction)
 
 
 def finding(*places, night=4, cause=Cause.KERNEL, state=FindingState.RESOLVED):
@@ -139,7 +139,7 @@ def test_a_step_that_is_taken_back_leaves_no_change(plan):
 
 def test_weather_blows_on_its_nights_and_a_driver_stays(module):
     planted = module("planted")
-    things = (planted.slow_board("a board", 3, 2, 1.1), planted.driver("a driver", 7, "2.0", 1.2))
+    things = (planted.slow_board("a GPU", 3, 2, 1.1), planted.driver("a driver", 7, "2.0", 1.2))
     plan = planted.Plan(9, 1, 1, things)
     assert [[one.factor for one in plan.weather(night)] for night in range(2, 9)] == [
         *([], [1.1], [1.1], [], []),

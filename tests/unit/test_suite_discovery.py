@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Kind, Mode
+from perfsvc.model import CacheState, Kind
 from perfsvc.suite import Selection, discover
 
 SUITES = Path(__file__).parents[1] / "data" / "suites"
@@ -82,5 +82,5 @@ def test_a_listed_case_says_its_kind_and_requirements_without_resolving(suite):
     (listed,) = suite.select(Selection(("python/host",)), "full")
     assert listed.kind is Kind.HOST
     assert listed.requires == ()
-    assert listed.modes == (Mode.COLD,)
+    assert listed.caches == (CacheState.COLD,)
     assert listed.case.id == "python/host"

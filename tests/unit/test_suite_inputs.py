@@ -19,7 +19,7 @@ def inputs(rng, n):
 benchmark = Benchmark(
     axes={{"n": (8, 16)}}, smoke={{"n": 4}}, inputs=inputs, outputs={{"y": output("float64", lambda n: n)}},
     reference=lambda x: 2 * x, tolerance=Tolerance(0, 0),
-    variants=[Variant(name, source="k.cu", entry="k", grid=1, block=1, args=("y", "x"), mode="both") for name in "vw"])
+    variants=[Variant(name, source="k.cu", entry="k", grid=1, block=1, args=("y", "x"), cache="both") for name in "vw"])
 """
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.model import Case, DeviceInfo, Kind, Mode, Tolerance, Unit, Work
+from perfsvc.model import CacheState, Case, DeviceInfo, Kind, Tolerance, Unit, Work
 from perfsvc.suite import CaseSpec, unmet
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA X", "sm_90", compute_capability="9.0")
@@ -15,7 +15,7 @@ def spec(*requires):
     return CaseSpec(
         case=Case("b", "v", (("n", 100), ("layout", "row"))),
         kind=Kind.KERNEL,
-        mode=Mode.COLD,
+        cache=CacheState.COLD,
         requires=requires,
         units=(Unit(Path("k.cu"), ("k",), (("TILE", 32), ("FOUR", 4))),),
         buffers=(),

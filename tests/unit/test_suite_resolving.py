@@ -8,13 +8,13 @@ from perfsvc.model import (
     Array,
     Buffer,
     BufferArg,
+    CacheState,
     Call,
     HostFinish,
     HostMetric,
     Kind,
     Launch,
     Memset,
-    Mode,
     ReplayRecord,
     Role,
     ScalarArg,
@@ -108,20 +108,23 @@ def test_steps_are_resolved_in_order(spec):
 def test_work_tolerance_mode_and_requirements_are_those_of_the_point(spec):
     assert spec.work == Work(read_bytes=512, written_bytes=256, flops=128)
     assert spec.tolerance == Tolerance(max=1e-6 * 64, mean=1e-7 * 64)
-    assert spec.mode is Mode.WARM
+    assert spec.cache is CacheState.WARM
     assert spec.requires == ("cuda", "sm_90", "n % 2 == 0")
 
 
 def test_a_rung_is_the_place_among_all_that_variants_stand_for(suite):
     specs = suite.resolve(Selection(("steps[n=4096,scale=2.0]",)), "full")
-    found = [(spec.case.variant, spec.rung, spec.anchor) for spec in specs]
+    found = [(spec.case.variant, spec.variant_index, spec.relative_to) for spec in specs]
     assert found == [
         ("full-TILE16-FAST0", 0, "full-TILE32-FAST1"),
         ("full-TILE16-FAST1", 1, "full-TILE32-FAST1"),
         ("full-TILE32-FAST0", 2, "full-TILE32-FAST1"),
         ("full-TILE32-FAST1", 3, "full-TILE32-FAST1"),
     ]
-    assert [(spec.rung, spec.anchor) for spec in suite.resolve(Selection(("python",)), "full")] == [(0, ""), (1, "")]
+    assert [(spec.variant_index, spec.relative_to) for spec in suite.resolve(Selection(("python",)), "full")] == [
+        (0, ""),
+        (1, ""),
+    ]
 
 
 def test_python_variants_have_calls_and_no_units(suite):
@@ -178,12 +181,12 @@ def test_the_seed_is_that_of_the_point_for_all_variants(suite):
 
 
 def test_a_case_of_both_modes_is_resolved_once_in_each_and_is_one_case(tmp_path):
-    suite = written(tmp_path, "grid=1, block=1, args=('y', 'x'), mode='both'")
+    suite = written(tmp_path, "grid=1, block=1, args=('y', 'x'), cache='both'")
     cold, warm = suite.resolve(Selection(), "full")
-    assert (cold.mode, warm.mode) == (Mode.COLD, Mode.WARM)
-    assert cold == replace(warm, mode=Mode.COLD)
+    assert (cold.cache, warm.cache) == (CacheState.COLD, CacheState.WARM)
+    assert cold == replace(warm, cache=CacheState.COLD)
     (listed,) = suite.select(Selection(), "full")
-    assert listed.modes == (Mode.COLD, Mode.WARM)
+    assert listed.caches == (CacheState.COLD, CacheState.WARM)
 
 
 def test_a_case_is_not_resolved_again_that_was_resolved_to_be_checked(tmp_path):
@@ -229,8 +232,8 @@ def test_points_that_differ_in_the_kind_of_their_number_alone_are_both_checked(t
         ("grid=1, block=1, args=('y',), only=lambda m: m", "only of variant 'v' asks for 'm'"),
         ("grid=1, block=1, args=('y',), requires='m % 4 == 0'", "requires 'm % 4 == 0', but 'm' is not known"),
         ("grid=1, block=1, args=('y',), requires='n % 0 == 0'", "nothing is divisible by 0"),
-        ("grid=1, block=1, args=('y',), mode='hot'", "mode is 'hot'"),
-        ("grid=1, block=1, args=('y',), mode='both', kind='host'", "is of the kind host and has the mode both"),
+        ("grid=1, block=1, args=('y',), cache='hot'", "cache state is 'hot'"),
+        ("grid=1, block=1, args=('y',), cache='both', kind='host'", "is of the kind host and has the cache state both"),
         ("grid=1, block=1, args=('y',), kind='graph'", "kind is 'graph'"),
         ("grid=1, block=1, args=('y',), formerly='a/b'", "former name 'a/b'"),
         ("grid=1, block=1, args=('y',), constants={'table': 'z'}", "'table', 'z' is not known"),

@@ -144,10 +144,10 @@ def test_the_driver_is_asked_with_columns_first_and_its_bytes_are_the_argument()
     asked = []
 
     @PROTOTYPE
-    def encode(target, element, rank, address, sizes, pitches, box, strides, *modes):  # noqa: PLR0917 the driver's own
+    def encode(target, element, rank, address, sizes, pitches, box, strides, *caches):  # noqa: PLR0917 the driver's own
         assert target % 128 == 0
         ctypes.memmove(target, bytes(range(128)), 128)
-        asked.append((element, rank, address, sizes[:2], pitches[0], box[:2], strides[:2], modes))
+        asked.append((element, rank, address, sizes[:2], pitches[0], box[:2], strides[:2], caches))
         return 0
 
     made = tensor_maps.encode(1 << 40, MAP, encode)

@@ -17,7 +17,7 @@ class Arena:
 
     Where arrays lie in physical memory moves times: a transposition by columns took 315 to 329 µs on an H100, by
     nothing but the places of its two matrices (docs/decisions.md). The first allocation of a fresh context lies at the
-    same place in every process on an idle board, and a case finds all of it free, whatever was measured before it.
+    same place in every process on an idle GPU, and a case finds all of it free, whatever was measured before it.
 
     Args:
         start: its address.

@@ -22,11 +22,11 @@ from perfsvc.device.cuda.arguments import Places, packed, places
 from perfsvc.device.cuda.energy import joules_of
 from perfsvc.device.cuda.eviction import Eviction
 from perfsvc.device.cuda.failures import cure_of, is_of_a_kernel
-from perfsvc.device.cuda.instruments import Instruments
+from perfsvc.device.cuda.helper_kernels import HelperKernels
 from perfsvc.device.cuda.results import Results
 from perfsvc.device.cuda.stopwatch import Stopwatch
 from perfsvc.device.cuda.upload import Uploader
-from perfsvc.device.instruments import error_entry
+from perfsvc.device.helper_kernels import error_entry
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
@@ -56,7 +56,7 @@ class DeviceView:
             "typestr": self.dtype.str,
             "data": (self.address, False),
             "strides": None,
-            # A library that was told the stream would wait for it, and so for the gate; a function queues on it anyway.
+            # A library that was told the stream would wait for it, and so for the blocking kernel; a function queues on it anyway.
             "stream": None,
         }
 
@@ -92,13 +92,13 @@ class CudaDevice:
 
     Args:
         uuid: which one, as ``GPU-5e…`` or ``MIG-…``.
-        instruments: ``perfsvc.device.instruments.unit`` compiled for it.
+        helper_kernels: ``perfsvc.device.helper kernels.unit`` compiled for it.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.
     """
 
-    def __init__(self, uuid: str, instruments: bytes) -> None:
+    def __init__(self, uuid: str, helper_kernels: bytes) -> None:
         self._board = telemetry.Board(uuid)  # asked before this process has a context on it, and so is on it itself
         self._open = False
         self._context: Any = None
@@ -114,7 +114,7 @@ class CudaDevice:
             self._arena = Arena(int(self._arena_memory or 0), size)
             self._stream = drv.Stream(_NON_BLOCKING)
             self._uploader = Uploader(self._stream)
-            ours = Instruments(instruments, self.info.multiprocessors)
+            ours = HelperKernels(helper_kernels, self.info.multiprocessors)
             self._results, self._aside = Results(ours, self._stream), Results(ours, drv.Stream(_NON_BLOCKING))
             self._eviction = Eviction(ours, self._stream)
             self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue, self._board.read)
@@ -127,7 +127,7 @@ class CudaDevice:
                 self._context.detach()
             raise NoDeviceError(
                 f"the GPU {uuid} cannot be opened: {error}",
-                cure="see in nvidia-smi whether another process holds it, or its compute mode forbids it",
+                cure="see in nvidia-smi whether another process holds it, or its compute cache state forbids it",
             ) from error
         self._board.claim()
         self._open = True
@@ -276,23 +276,29 @@ class CudaDevice:
         time.sleep(seconds)
 
     def conditions(self) -> Conditions:
-        """What the driver says of the board."""
+        """What the driver says of the GPU."""
         return self._stopwatch.look()
 
     @_translated
     def batch(
-        self, sample: Callable[[], None], count: int, *, clock: Literal["device", "host"], evict_bytes: int, gated: bool
+        self,
+        sample: Callable[[], None],
+        count: int,
+        *,
+        clock: Literal["device", "host"],
+        evict_bytes: int,
+        blocked: bool,
     ) -> Batch:
         """Times samples one by one."""
         before_s = 0.0
         if evict_bytes:
             self._eviction.prepare(evict_bytes)
-            if gated and not self._looked:
+            if blocked and not self._looked:
                 before_s = self._look_for_kept_lines(sample, evict_bytes)
                 self._eviction.prepare(evict_bytes)
         if clock == "host":
             return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes)
-        batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=gated)
+        batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, blocked=blocked)
         return replace(batch, busy_s=batch.busy_s + before_s)
 
     @_translated
@@ -313,7 +319,7 @@ class CudaDevice:
 
     @_translated
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """Joules a sample by the board's own counter; None where it does not count."""
+        """Joules a sample by the GPU's own counter; None where it does not count."""
         return joules_of(partial(self._stopwatch.unheld, sample), self._board.energy_j, seconds)
 
     def _look_for_kept_lines(self, sample: Callable[[], None], evict_bytes: int) -> float:
@@ -326,7 +332,7 @@ class CudaDevice:
         busy_s = 0.0
         for thorough, count in ((False, 2), (False, _LOOK), (True, _LOOK)):
             self._eviction.thorough = thorough
-            batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, gated=True)
+            batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, blocked=True)
             busy_s += batch.busy_s
             medians = [*medians[-1:], statistics.median(batch.samples_s[-count + 1 :])]
             if not batch.kept_ahead or medians[-1] > _SLOW_S:

@@ -1,4 +1,4 @@
-"""The energy of a sample: the board's own counter over a loop long enough for it."""
+"""The energy of a sample: the GPU's own counter over a loop long enough for it."""
 
 import time
 from collections.abc import Callable
@@ -10,12 +10,12 @@ CHUNK_S = 0.02
 def joules_of(run: Callable[[int], float], counter: Callable[[], float | None], seconds: float) -> float | None:
     """Joules a sample, from one step of the counter to another at least ``seconds`` later.
 
-    Of a kernel that is over before the host has launched the next one, some ten microseconds, it holds what the board
+    Of a kernel that is over before the host has launched the next one, some ten microseconds, it holds what the GPU
     draws while it waits.
 
     Args:
         run: runs so many samples and one more before them, and returns the seconds that one of them took.
-        counter: joules that the board has used so far; None where it does not count.
+        counter: joules that the GPU has used so far; None where it does not count.
         seconds: how much time to measure over, at least.
 
     Returns:

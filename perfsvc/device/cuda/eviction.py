@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pycuda.driver as drv
 
-from perfsvc.device.cuda.instruments import Instruments
-from perfsvc.device.instruments import EVICT
+from perfsvc.device.cuda.helper_kernels import HelperKernels
+from perfsvc.device.helper_kernels import EVICT
 
 _DRIVER = ctypes.CDLL("libcuda.so.1")  # the one that PyCUDA has loaded, for a call that it has not
 _LINE = 16
@@ -21,12 +21,12 @@ class Eviction:
     rule, since it slows the kernel that follows by some five per cent at 10 µs (docs/decisions.md).
 
     Args:
-        instruments: our kernels.
+        helper_kernels: our kernels.
         stream: what is queued on.
     """
 
-    def __init__(self, instruments: Instruments, stream: Any) -> None:
-        self._instruments = instruments
+    def __init__(self, helper_kernels: HelperKernels, stream: Any) -> None:
+        self._helper_kernels = helper_kernels
         self._stream = stream
         self._buffer: Any = None
         self._nbytes = 0
@@ -44,5 +44,5 @@ class Eviction:
         address = int(self._buffer)
         if self.thorough:
             count = nbytes // 2 // _LINE
-            self._instruments.fill_device(self._stream, EVICT, np.uint64(address), np.uint64(count))
+            self._helper_kernels.fill_device(self._stream, EVICT, np.uint64(address), np.uint64(count))
         drv.memset_d8_async(address, 0, nbytes, self._stream)

@@ -13,7 +13,7 @@ _CURES = {
     "PTX": "build the case anew for this GPU",
     "image is invalid": "build the case anew for this GPU",
     "no kernel image": "build the case for this GPU's architecture",
-    "ECC": "take the board out of service and look at nvidia-smi -q -d ECC",
+    "ECC": "take the GPU out of service and look at nvidia-smi -q -d ECC",
 }
 _OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
 _CALLS_OF_A_KERNEL = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")

@@ -1,6 +1,6 @@
 """The gate: holds back a stream until the host has queued all that is to run without it.
 
-Whatever delays the host while it queues (a busy machine, Python itself) then delays the gate's opening, and never
+Whatever delays the host while it queues (a busy machine, Python itself) then delays the blocking kernel's opening, and never
 comes to lie between an event and its launch, where it would be taken for the kernel's time.
 """
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from perfsvc.device.cuda.instruments import Instruments, mapped
-from perfsvc.device.instruments import GATE
+from perfsvc.device.cuda.helper_kernels import HelperKernels, mapped
+from perfsvc.device.helper_kernels import GATE
 
 LIMIT_S = 1.0
-"""Seconds after which the gate opens by itself. A host that has not queued its sample by then is waiting for it."""
+"""Seconds after which the blocking kernel opens by itself. A host that has not queued its sample by then is waiting for it."""
 
 _NS_PER_S = 1e9
 
@@ -20,8 +20,8 @@ _NS_PER_S = 1e9
 class Gate:
     """A gate on one stream; closed and opened again for each sample."""
 
-    def __init__(self, instruments: Instruments, stream: Any) -> None:
-        self._instruments = instruments
+    def __init__(self, helper_kernels: HelperKernels, stream: Any) -> None:
+        self._helper_kernels = helper_kernels
         self._stream = stream
         self._words, self._address = mapped(2, np.uint32)  # the ticket let through, the ticket given up
         self._ticket = 0
@@ -29,7 +29,7 @@ class Gate:
     def close(self) -> None:
         """Queues the kernel that everything after it has to wait for."""
         self._ticket += 1
-        self._instruments.launch(
+        self._helper_kernels.launch(
             self._stream,
             GATE,
             self._address,

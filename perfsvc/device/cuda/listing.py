@@ -33,7 +33,7 @@ def devices() -> list[DeviceInfo]:
 
 def start() -> None:
     """Starts the driver in this process; raises ``pycuda.driver.Error``."""
-    # A lazily loaded kernel would make its first launch wait for the loading, behind the gate for ever.
+    # A lazily loaded kernel would make its first launch wait for the loading, behind the blocking kernel for ever.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
     drv.init()
@@ -79,7 +79,7 @@ def _cuda_version(number: int) -> str:
 
 
 def _uuid(ordinal: int) -> str:
-    """The UUID as nvidia-smi prints it, of a whole board or of a MIG instance; PyCUDA has no call for it."""
+    """The UUID as nvidia-smi prints it, of a whole GPU or of a MIG instance; PyCUDA has no call for it."""
     library = ctypes.CDLL("libcuda.so.1")  # the one that PyCUDA has loaded
     handle, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
     for result in (
@@ -87,7 +87,7 @@ def _uuid(ordinal: int) -> str:
         library.cuDeviceGetUuid_v2(raw, handle),
     ):
         if result:
-            raise NoDeviceError(f"the CUDA driver does not say which board device {ordinal} is (error {result})")
+            raise NoDeviceError(f"the CUDA driver does not say which GPU device {ordinal} is (error {result})")
     identity = uuid.UUID(bytes=raw.raw)
     # CUDA gives an instance's UUID without saying that it is one; a worker's environment does.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")

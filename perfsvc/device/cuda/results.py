@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pycuda.driver as drv
 
-from perfsvc.device.cuda.instruments import Instruments
-from perfsvc.device.instruments import DIGEST, error_entry, squares_entry
+from perfsvc.device.cuda.helper_kernels import HelperKernels
+from perfsvc.device.helper_kernels import DIGEST, error_entry, squares_entry
 from perfsvc.model import Error
 
 
 class Results:
     """Fingerprints and errors of device memory, computed by kernels of our own after all that is queued on a stream."""
 
-    def __init__(self, instruments: Instruments, stream: Any) -> None:
-        self._instruments = instruments
+    def __init__(self, helper_kernels: HelperKernels, stream: Any) -> None:
+        self._helper_kernels = helper_kernels
         self._stream = stream
         self._sums = drv.mem_alloc(3 * 8)
 
@@ -44,7 +44,7 @@ class Results:
         address = int(self._sums)
         drv.memset_d8_async(address, 0, answer.nbytes, self._stream)
         for entry, args in launches:
-            self._instruments.fill_device(self._stream, entry, *args, np.uint64(address))
+            self._helper_kernels.fill_device(self._stream, entry, *args, np.uint64(address))
         drv.memcpy_dtoh_async(answer, address, self._stream)
         self._stream.synchronize()
         return answer

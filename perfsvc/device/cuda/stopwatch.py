@@ -1,4 +1,4 @@
-"""Timing on the stream: each sample between two events, released from behind the gate."""
+"""Timing on the stream: each sample between two events, released from behind the blocking kernel."""
 
 import contextlib
 import time
@@ -11,8 +11,8 @@ import numpy as np
 import pycuda.driver as drv
 
 from perfsvc.device.cuda.gate import Gate
-from perfsvc.device.cuda.instruments import Instruments, mapped
-from perfsvc.device.instruments import STAMP
+from perfsvc.device.cuda.helper_kernels import HelperKernels, mapped
+from perfsvc.device.helper_kernels import STAMP
 from perfsvc.model import Batch, Conditions
 
 _SECONDS_PER_MS = 1e-3
@@ -20,7 +20,7 @@ _HZ_PER_GHZ = 1e9
 _SHORTEST_CLOCK_NS = 1_000_000
 """Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
 _LOOK_S = 0.003
-"""Seconds that a look at the board takes."""
+"""Seconds that a look at the GPU takes."""
 _SLOTS = 1024
 """More multiprocessors than any GPU has."""
 
@@ -31,20 +31,20 @@ class Stopwatch:
     """Times samples on one stream.
 
     Args:
-        instruments: our kernels.
+        helper_kernels: our kernels.
         stream: what the samples are queued on.
         evict: queues the write of so many bytes, after which the cache holds nothing else.
-        look: says what the board is like. Called on one thread alone, so that each look tells what is new since the
+        look: says what the GPU is like. Called on one thread alone, so that each look tells what is new since the
             one before.
     """
 
     def __init__(
-        self, instruments: Instruments, stream: Any, evict: Callable[[int], None], look: Callable[[], Conditions]
+        self, helper_kernels: HelperKernels, stream: Any, evict: Callable[[int], None], look: Callable[[], Conditions]
     ) -> None:
-        self._instruments = instruments
+        self._helper_kernels = helper_kernels
         self._stream = stream
         self._evict = evict
-        self._gate = Gate(instruments, stream)
+        self._gate = Gate(helper_kernels, stream)
         self._pairs = [(drv.Event(), drv.Event()) for _ in range(2)]
         self._begin = drv.Event()
         self._prepared_s = 0.0  # what emptying or filling the cache took before the first sample of a batch
@@ -53,11 +53,11 @@ class Stopwatch:
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
 
-    def batch(self, sample: Sample, count: int, *, evict_bytes: int, gated: bool) -> Batch:
+    def batch(self, sample: Sample, count: int, *, evict_bytes: int, blocked: bool) -> Batch:
         """Times ``count`` samples one by one.
 
-        The board is looked at towards the end; not where that would take longer than the batch, as for the few samples
-        of a warm-up. Where the gate opens by itself the batch ends there.
+        The GPU is looked at towards the end; not where that would take longer than the batch, as for the few samples
+        of a warm-up. Where the blocking kernel opens by itself the batch ends there.
         """
         conditions: Future[Conditions] | None = None
         done, held, ahead = 0, True, True
@@ -68,13 +68,13 @@ class Stopwatch:
         while done < count and held:
             if conditions is None and _is_time_to_look(done, count, time.perf_counter() - started):
                 conditions = self._thread.submit(self._look)
-            with self._gated() if gated else contextlib.nullcontext():
+            with self._gated() if blocked else contextlib.nullcontext():
                 start = self._queue(sample, evict_bytes, number=done)
-                ahead &= gated or not start.query()
+                ahead &= blocked or not start.query()
             if done:  # while the device is at the next one
                 samples_s.append(self._sample_s(done - 1))
             self._stream.synchronize()
-            held = not gated or self._gate.held
+            held = not blocked or self._gate.held
             done += 1
         samples_s.append(self._sample_s(done - 1))
         self._stamp(1)
@@ -82,7 +82,7 @@ class Stopwatch:
         worth_a_look = time.perf_counter() - started >= _LOOK_S
         found = conditions.result() if conditions else self.look() if worth_a_look else Conditions()
         busy_s = done * self._prepared_s + sum(samples_s)
-        return Batch(tuple(samples_s), gated, held and ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
+        return Batch(tuple(samples_s), blocked, held and ahead, busy_s, conditions=_with_clock(found, self._clock_hz()))
 
     def _sample_s(self, number: int) -> float:
         """The seconds of a sample that is over; of the first one also those of what came before it."""
@@ -94,7 +94,7 @@ class Stopwatch:
     def _queue(self, sample: Sample, evict_bytes: int, *, number: int) -> Any:
         """Queues a sample between two events, and before it what empties or fills the cache; returns the first event.
 
-        All of it goes behind the gate, so that the same time passes between the two: a transposition that came 1 ms
+        All of it goes behind the blocking kernel, so that the same time passes between the two: a transposition that came 1 ms
         after the cache was emptied was faster by up to 0.6 % (H100; docs/measured/timing.md). Nothing is queued behind
         it until it is over: while a device goes on fetching what comes next, what it runs is slower by 0.6 to 1 µs.
         """
@@ -111,15 +111,15 @@ class Stopwatch:
         return start
 
     def look(self) -> Conditions:
-        """What the board is like, and what is new since the last look."""
+        """What the GPU is like, and what is new since the last look."""
         return self._thread.submit(self._look).result()
 
     def look_aside(self) -> None:
-        """Looks at the board meanwhile, for the sake of what is new the next time."""
+        """Looks at the GPU meanwhile, for the sake of what is new the next time."""
         self._thread.submit(self._look)
 
     def close(self) -> None:
-        """Waits for the last look at the board."""
+        """Waits for the last look at the GPU."""
         self._thread.shutdown()
 
     def host_batch(self, sample: Sample, count: int, *, evict_bytes: int) -> Batch:
@@ -142,7 +142,7 @@ class Stopwatch:
         return Batch(tuple(samples_s), busy_s=busy_s, conditions=_with_clock(self.look(), self._clock_hz()))
 
     def back_to_back(self, sample: Sample, count: int) -> float | None:
-        """Seconds a sample where nothing stands between them; None where the gate opened by itself."""
+        """Seconds a sample where nothing stands between them; None where the blocking kernel opened by itself."""
         with self._gated():
             self._in_a_row(sample, count)
         self._stream.synchronize()
@@ -165,7 +165,7 @@ class Stopwatch:
     def held_back(self, sample: Sample, seconds: float, look: Callable[[], bool]) -> bool:
         """Queues a sample behind the closed gate and says what ``look`` sees while it is still closed.
 
-        False where the gate opened by itself: then the sample is on the stream, for it waited for it.
+        False where the blocking kernel opened by itself: then the sample is on the stream, for it waited for it.
         """
         with self._gated():
             sample()
@@ -184,8 +184,8 @@ class Stopwatch:
 
     def _stamp(self, which: int) -> None:
         address = np.uint64(int(self._stamps_address) + which * self._stamps.nbytes // 2)
-        blocks = self._instruments.multiprocessors
-        self._instruments.launch(self._stream, STAMP, address, np.uint32(_SLOTS), blocks=blocks)
+        blocks = self._helper_kernels.multiprocessors
+        self._helper_kernels.launch(self._stream, STAMP, address, np.uint32(_SLOTS), blocks=blocks)
 
     def _clock_hz(self) -> float | None:
         """The median clock of the multiprocessors that wrote both stamps; None where too little time passed."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from perfsvc.model import Environment, EventKind, Finding, FindingEvent, Judgement, Roof, Series, Status, Verdict
+from perfsvc.model import Environment, EventKind, Finding, FindingEvent, Judgement, Peak, Series, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Chronicle:
 
 @dataclass(frozen=True, slots=True)
 class BoardShown:
-    """A board in tonight's run, and its roofs in this and the runs before, oldest first; None where it cannot say."""
+    """A GPU in tonight's run, and its measured peaks in this and the runs before, oldest first; None where it cannot say."""
 
     device: str
     device_model: str
@@ -83,7 +83,7 @@ class BoardShown:
     temperature_c: float | None
     power_w: float | None
     troubles: tuple[str, ...]
-    roofs: tuple[Roof, ...] = ()
+    peaks: tuple[Peak, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

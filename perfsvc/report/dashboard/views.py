@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from perfsvc.model import Environment, EventKind, Finding, FindingState, Judgement, Moved, Series, Status, Verdict
+from perfsvc.model import Environment, EventKind, Finding, FindingState, Judgement, MovedSeries, Series, Status, Verdict
 from perfsvc.report import units
 from perfsvc.report.dashboard import words
 from perfsvc.report.dashboard.site import (
@@ -78,9 +78,9 @@ class Views:
         return {one.series: one for one in self.site.chronicles}
 
     @cached_property
-    def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, Moved]]]:
+    def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, MovedSeries]]]:
         """The findings that tell of each series, newest first."""
-        found: dict[Series, list[tuple[Finding, Moved]]] = defaultdict(list)
+        found: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
         for shown in self.site.findings:
             for moved in shown.finding.moved:
                 found[moved.series].append((shown.finding, moved))
@@ -149,7 +149,7 @@ class Views:
 
     @property
     def skipped(self) -> int:
-        """How many cases a board cannot run."""
+        """How many cases a GPU cannot run."""
         return sum(seen.status is Status.SKIPPED for _, seen in self._tonight)
 
     @property
@@ -176,13 +176,13 @@ class Views:
         )
         return ", ".join(words for words, is_so in told if is_so)
 
-    def roof(self, board: BoardShown) -> tuple[str, str, Markup]:
-        """A board's roof tonight, what it changes the usual one by, and its history."""
-        best = [roof.best_bytes_per_s for roof in board.roofs]
+    def peak(self, board: BoardShown) -> tuple[str, str, Markup]:
+        """A GPU's measured peak tonight, what it changes the usual one by, and its history."""
+        best = [peak.best_bytes_per_s for peak in board.peaks]
         if not best:
             return "", "", Markup("")
         usual = sorted(best)[len(best) // 2]
-        line = spark(best, label=f"its roof in {units.count(len(best), 'run')}")
+        line = spark(best, label=f"its measured peak in {units.count(len(best), 'run')}")
         return units.rate(best[-1]), words.change(best[-1] / usual) if len(best) > 1 else "", line
 
     # --- series ----------------------------------------------------------------------------------------------------

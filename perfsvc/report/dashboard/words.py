@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from statistics import median
 
-from perfsvc.model import ENERGY, TIME, Finding, Mode, Moved, Series
+from perfsvc.model import ENERGY, TIME, CacheState, Finding, MovedSeries, Series
 from perfsvc.report import units
 from perfsvc.report.dashboard.site import Chronicle, RunShown, Seen
 from perfsvc.report.facts import metric
@@ -17,7 +17,7 @@ SLUG = 60
 
 def page_of(series: Series) -> str:
     """The path of a series' page: what can be read of its case, and a digest of all that it is known by."""
-    identity = "\n".join((series.case.id, str(series.case.version), series.device, series.metric, series.mode.value))
+    identity = "\n".join((series.case.id, str(series.case.version), series.device, series.metric, series.cache.value))
     readable = re.sub(r"[^a-z0-9]+", "-", f"{series.case.id} {other(series)}".lower()).strip("-")[:SLUG].rstrip("-")
     return f"series/{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
 
@@ -28,9 +28,9 @@ def finding_page(number: int) -> str:
 
 
 def other(series: Series) -> str:
-    """What is unusual of a series: a mode that is not cold, a metric that is not the time; empty where nothing is."""
-    mode = "" if series.mode is Mode.COLD else series.mode.value
-    return " ".join(filter(None, (mode, "" if series.metric == TIME else series.metric)))
+    """What is unusual of a series: a cache state that is not cold, a metric that is not the time; empty where nothing is."""
+    cache = "" if series.cache is CacheState.COLD else series.cache.value
+    return " ".join(filter(None, (cache, "" if series.metric == TIME else series.metric)))
 
 
 def named(series: Series) -> str:
@@ -72,7 +72,7 @@ def commit(run: RunShown) -> str:
     return run.commit[:9] + ("+" if run.dirty else "") if run.commit else ""
 
 
-def worst(finding: Finding) -> Moved:
+def worst(finding: Finding) -> MovedSeries:
     """The series that a finding moved furthest, of those that are not back if there are any."""
     return (finding.standing or finding.moved)[0]
 
@@ -83,7 +83,7 @@ def title(finding: Finding) -> str:
     return variants[0] + (f" and {len(variants) - 1} more" if len(variants) > 1 else "")
 
 
-def _variant(moved: Moved) -> str:
+def _variant(moved: MovedSeries) -> str:
     return f"{moved.series.case.benchmark}/{moved.series.case.variant}"
 
 

@@ -11,7 +11,7 @@ from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.plan import Task
-from perfsvc.model import ENERGY, TIME, Bisection, Commit, DeviceInfo, Mode, Verdict
+from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, DeviceInfo, Verdict
 from perfsvc.service.bisecting.ancestry import ancestry, changed
 from perfsvc.service.bisecting.rebuilding import Built, Rebuilding, Rebuilt
 from perfsvc.service.bisecting.search import Measure, Search
@@ -19,7 +19,7 @@ from perfsvc.service.confirming.turns import Means, Turns, take_turns
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.running import planning
 from perfsvc.service.running.request import seed_of
-from perfsvc.service.running.targets import compile_instruments
+from perfsvc.service.running.targets import compile_helper_kernels
 from perfsvc.suite import Inputs, KnownShapes
 
 BUDGET_S = 60.0
@@ -36,7 +36,7 @@ class BisectRequest:
         bad: a later one, where it is not.
         folder: the suite, in its repository.
         devices: where it is measured: on the first that they name.
-        mode: which of its modes; None for its first one.
+        cache: which of its cache states; None for its first one.
         metric: what is compared.
         budget_s: seconds for each comparison of two commits.
         threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
@@ -48,7 +48,7 @@ class BisectRequest:
     bad: str
     folder: Path
     devices: tuple[str, ...] = ("auto",)
-    mode: Mode | None = None
+    cache: CacheState | None = None
     metric: str = TIME
     budget_s: float = BUDGET_S
     threshold: judge.Asked = None
@@ -75,7 +75,7 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
         rebuilding = Rebuilding(
             request.folder,
             request.case,
-            request.mode,
+            request.cache,
             device,
             metric=request.metric,
             inputs=inputs,
@@ -102,7 +102,7 @@ def _asked(request: BisectRequest, commits: Sequence[Commit], rebuilt: Rebuilt, 
     return Bisection(
         case=spec.case,
         device=device,
-        mode=spec.mode,
+        cache=spec.cache,
         good=good,
         bad=bad,
         threshold=judge.threshold_of(spec.case, request.metric, device.kind, request.threshold),
@@ -140,7 +140,7 @@ def _means(request: BisectRequest, device: DeviceInfo, servers: ForkServers, pro
     return Means(
         devices={device.uuid: device},
         sampling=planning.usual_sampling,
-        instruments=compile_instruments([device], progress),
+        helper_kernels=compile_helper_kernels([device], progress),
         seed=seed_of(request.seed),
         budget_s=request.budget_s,
         servers=servers,

@@ -11,7 +11,7 @@ from perfsvc import build, suite
 from perfsvc.build import Binary
 from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
-from perfsvc.model import TIME, DeviceInfo, Kind, Mode, ReplayRecord
+from perfsvc.model import TIME, CacheState, DeviceInfo, Kind, ReplayRecord
 from perfsvc.service.bisecting.ancestry import objects
 from perfsvc.service.judging.sides import launch_of
 from perfsvc.service.progress import Progress
@@ -73,7 +73,7 @@ class Rebuilding:
     Args:
         folder: the suite.
         case: its id at the newest commit.
-        mode: which of its modes; None for its first one there.
+        cache: which of its cache states; None for its first one there.
         device: where it is to run.
         metric: what is to be measured of it.
         inputs: tells the shapes of its inputs.
@@ -84,7 +84,7 @@ class Rebuilding:
         self,
         folder: Path,
         case: str,
-        mode: Mode | None,
+        cache: CacheState | None,
         device: DeviceInfo,
         *,
         metric: str,
@@ -94,7 +94,7 @@ class Rebuilding:
         self._folder = folder
         self._inside = (git(folder, "rev-parse", "--show-prefix") or "").rstrip("/")
         self._names: tuple[str, ...] = (case,)
-        self._mode = mode
+        self._mode = cache
         self._metric = metric
         self._target = Target(device, (), build.toolchain_for(device.target))
         self._progress = progress
@@ -130,10 +130,10 @@ class Rebuilding:
         return Rebuilt(self._at, self._builds, self._compiled)
 
     def _follow(self, spec: CaseSpec) -> None:
-        """Looks for the case by its earlier names as well from now on, and in one mode."""
+        """Looks for the case by its earlier names as well from now on, and in one cache state."""
         earlier = (replace(spec.case, variant=name).id for name in spec.case.formerly)
         self._names = (spec.case.id, *earlier)
-        self._mode = spec.mode
+        self._mode = spec.cache
 
     def _different(self, commits: Sequence[str], paths: tuple[str, ...]) -> list[str]:
         """Some commits at which the files that decide the case now were different, as many as there may be trees."""
@@ -170,11 +170,11 @@ class Rebuilding:
         if listed.kind is Kind.HOST and self._metric == TIME:
             raise UsageError(f"{listed.case.id} has metrics of its own and no time", cure="name one of them: --metric")
         specs = found.resolve(Selection((listed.case.id,)), listed.points, self._inputs)
-        modes = {spec.mode: spec for spec in specs if spec.case == listed.case}
-        mode = self._mode or next(iter(modes))
-        if mode not in modes:
-            raise UsageError(f"{listed.case.id} is not measured {mode}", cure=f"it is measured {', '.join(modes)}")
-        return modes[mode]
+        caches = {spec.cache: spec for spec in specs if spec.case == listed.case}
+        cache = self._mode or next(iter(caches))
+        if cache not in caches:
+            raise UsageError(f"{listed.case.id} is not measured {cache}", cure=f"it is measured {', '.join(caches)}")
+        return caches[cache]
 
     def _missing(self, found: suite.Suite) -> SuiteError | UsageError:
         """Why a suite does not have the case."""

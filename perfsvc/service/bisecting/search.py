@@ -8,7 +8,7 @@ from typing import Protocol
 from perfsvc import judge
 from perfsvc.errors import CaseError
 from perfsvc.judge import Comparison
-from perfsvc.model import Bisection, Commit, Skipped, Trial, Verdict
+from perfsvc.model import Bisection, Commit, SkippedCommit, Trial, Verdict
 from perfsvc.report import units
 from perfsvc.report.turns import moved_word
 from perfsvc.service.bisecting.halving import Left, Standing, narrow
@@ -135,7 +135,9 @@ class Search:
         )
 
     def _concluded(self, verdict: Verdict, reason: str) -> Bisection:
-        skipped = [Skipped(one, self._reasons[name]) for name, one in self._commits.items() if name in self._reasons]
+        skipped = [
+            SkippedCommit(one, self._reasons[name]) for name, one in self._commits.items() if name in self._reasons
+        ]
         codes = len({one.code for one in self._built.values()})
         return replace(
             self._asked,

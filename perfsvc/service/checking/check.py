@@ -9,7 +9,7 @@ from typing import Literal
 
 from perfsvc import judge
 from perfsvc.errors import PerfsvcError, SuiteError, UsageError
-from perfsvc.model import Case, Checked, CheckVerdict, Held, Measurement, Status, Verdict
+from perfsvc.model import Case, CheckedKernel, CheckVerdict, Measurement, StaticBaseline, Status, Verdict
 from perfsvc.service.checking.looker import Looked, Looker
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.repository.worktree import checked_out
@@ -66,7 +66,7 @@ class CheckOutcome:
     against: str
     toolkit: str
     disassembler: str
-    checked: tuple[Checked, ...]
+    checked: tuple[CheckedKernel, ...]
     verdicts: tuple[CheckVerdict, ...]
     sources: Mapping[tuple[Case, str], Path]
     problems: tuple[SuiteError, ...]
@@ -151,12 +151,14 @@ def _of_today(path: str, request: CheckRequest, folder: Path) -> str:
     return str(request.suite / then.relative_to(folder)) if then.is_relative_to(folder) else path
 
 
-def _under_present_names(before: Sequence[Checked], after: Sequence[Checked], toolkit: str) -> list[Held]:
+def _under_present_names(
+    before: Sequence[CheckedKernel], after: Sequence[CheckedKernel], toolkit: str
+) -> list[StaticBaseline]:
     """What there was, each case as it is called now."""
     present = {
         replace(one.case, variant=name): one.case for one in after for name in (*one.case.formerly, one.case.variant)
     }
-    return [Held(replace(one, case=present.get(one.case, one.case)), toolkit) for one in before]
+    return [StaticBaseline(replace(one, case=present.get(one.case, one.case)), toolkit) for one in before]
 
 
 def _stored(
@@ -165,10 +167,10 @@ def _stored(
     """The verdicts against the baseline of each kernel, stored with all that was found."""
     chosen = [f"--arch={name}" for name in sorted(set(request.architectures))]
     scope = " ".join([provenance.scope_of(request.suite, request.selection, request.points), *chosen])
-    origin = provenance.collect(
+    root_cause = provenance.collect(
         request.suite, command_line=request.command_line, label="", scope=scope, seed=0, replicas=0
     )
-    if origin.dirty:
+    if root_cause.dirty:
         say("the suite has uncommitted changes: it is judged, and is no baseline for later checks")
     with Store.open(request.database) as store:
         held = store.held(found.checked, scope, looker.toolkit)
@@ -176,7 +178,7 @@ def _stored(
         judged = {(one.checked.case, one.checked.architecture, one.checked.kernel) for one in verdicts}
         others = [one for one in found.checked if (one.case, one.architecture, one.kernel) not in judged]
         number = store.put_check(
-            origin,
+            root_cause,
             verdicts,
             others,
             toolkit=looker.toolkit,

@@ -16,7 +16,7 @@ from perfsvc.build.facts import Found, Kernels, TellingToolchain, facts_of_all, 
 from perfsvc.build.occupancy import occupancy
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.measure.supply import MOST_THREADS
-from perfsvc.model import Case, Checked, DeviceInfo, Launch, Status, Unit, digest
+from perfsvc.model import Case, CheckedKernel, DeviceInfo, Launch, Status, Unit, digest
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, unmet
 
@@ -34,7 +34,7 @@ class Looked:
         sources: the file that each kernel is in, or that fails, by case and kernel.
     """
 
-    checked: tuple[Checked, ...] = ()
+    checked: tuple[CheckedKernel, ...] = ()
     problems: tuple[SuiteError, ...] = ()
     warnings: tuple[SuiteError, ...] = ()
     sources: Mapping[tuple[Case, str], Path] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Looker:
         return self._look(suite.discover(folder), selection, points)
 
     def look_back(
-        self, folder: Path, selection: Selection, points: Literal["smoke", "full"], now: Iterable[Checked]
+        self, folder: Path, selection: Selection, points: Literal["smoke", "full"], now: Iterable[CheckedKernel]
     ) -> Looked:
         """The same of an older suite, of which a selection of today may find less, or by other names.
 
@@ -142,7 +142,7 @@ class Looker:
             return None
 
 
-def _of_then(found: suite.Suite, selection: Selection, points: str, now: Iterable[Checked]) -> Selection:
+def _of_then(found: suite.Suite, selection: Selection, points: str, now: Iterable[CheckedKernel]) -> Selection:
     """A selection as an older suite can understand it: what takes nothing there is left out, former names are taken."""
     there = [listed.case for listed in found.cases if listed.points == points]
     former = {replace(one.case, variant=name).id: None for one in now for name in one.case.formerly}
@@ -171,7 +171,7 @@ def _require_known(architectures: Iterable[str], toolchain: TellingToolchain) ->
 
 
 def _each_once(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """One spec a case: the modes of a case are made of the same code."""
+    """One spec a case: the cache states of a case are made of the same code."""
     return tuple({spec.case: spec for spec in specs}.values())
 
 
@@ -189,24 +189,24 @@ def _source(unit: Unit) -> str:
 
 def _checked(
     spec: CaseSpec, architecture: str, found: Mapping[Unit, Found], sources: Mapping[Unit, str]
-) -> Iterator[Checked]:
+) -> Iterator[CheckedKernel]:
     """The kernels of a case for an architecture, or why there are none."""
     units = [unit for unit in spec.units if not is_ptx(unit)]
     if reason := _nothing(spec, units) or unmet(spec, device_of(architecture)):
-        yield Checked(spec.case, architecture, "", Status.SKIPPED, reason)
+        yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason)
         return
     facts: dict[Unit, Kernels] = {}
     for unit in units:
         match found[unit]:
             case CaseError() as error:
-                yield Checked(spec.case, architecture, "", Status.FAILED, error.what)
+                yield CheckedKernel(spec.case, architecture, "", Status.FAILED, error.what)
                 return
             case of_kernels:
                 facts[unit] = of_kernels
     launches = {unit: _launches(spec, unit) for unit in units}
     names = _names(spec, {unit: launches[unit] or facts[unit] for unit in units})
     for (unit, kernel), name in names.items():
-        one = Checked(spec.case, architecture, name, facts=facts[unit][kernel], source=sources[unit])
+        one = CheckedKernel(spec.case, architecture, name, facts=facts[unit][kernel], source=sources[unit])
         most = facts[unit].most_threads.get(kernel)
         yield _launched(one, launches[unit][kernel], most) if launches[unit] else one
 
@@ -245,7 +245,7 @@ def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
     return found
 
 
-def _launched(checked: Checked, launches: Sequence[Launch], most_threads: int | None) -> Checked:
+def _launched(checked: CheckedKernel, launches: Sequence[Launch], most_threads: int | None) -> CheckedKernel:
     """A kernel as that of its launches has it which leaves the least room; failed where one is of too many threads."""
     threads = max(prod(launch.block) for launch in launches)
     if most_threads is not None and threads > most_threads:
@@ -254,7 +254,7 @@ def _launched(checked: Checked, launches: Sequence[Launch], most_threads: int | 
     return min((_as(checked, launch) for launch in launches), key=_room)
 
 
-def _as(checked: Checked, launch: Launch) -> Checked:
+def _as(checked: CheckedKernel, launch: Launch) -> CheckedKernel:
     """A kernel as one launch has it."""
     threads, shared = prod(launch.block), launch.shared_bytes
     facts = checked.facts
@@ -267,6 +267,6 @@ def _as(checked: Checked, launch: Launch) -> Checked:
     )
 
 
-def _room(checked: Checked) -> tuple[float, int, int]:
+def _room(checked: CheckedKernel) -> tuple[float, int, int]:
     share = checked.occupancy.share if checked.occupancy else 0.0
     return share, -checked.dynamic_shared_bytes, -checked.threads

@@ -9,7 +9,7 @@ from perfsvc import judge
 from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.plan import Task
-from perfsvc.model import ENERGY, Cause, Confirmation, Shift, Suspect
+from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, Suspect
 from perfsvc.service.confirming import replay
 from perfsvc.service.confirming.turns import Means, Turns, take_turns
 from perfsvc.service.judging.sides import sides_of
@@ -37,9 +37,9 @@ class Confirmer:
         """
         began = time.monotonic()
         device = self._means.devices.get(suspect.series.device)
-        if device is None:  # a night that goes on may find another board in its place
+        if device is None:  # a night that goes on may find another GPU in its place
             what = f"{suspect.series.device_model} ({suspect.series.device}) is not here any more"
-            raise NoDeviceError(what, cure="see which boards there are: perfsvc doctor")
+            raise NoDeviceError(what, cure="see which GPUs there are: perfsvc doctor")
         asked = Confirmation(
             suspect,
             Cause.UNCONFIRMED,
@@ -99,8 +99,8 @@ class Confirmer:
         )
         if cause is Cause.KERNEL and asked.suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
-        settled = judge.settled(found, asked.suspect.direction, asked.threshold)
-        if cause is Cause.UNCONFIRMED and not settled and turns.pairs < judge.LOOKS[-1]:
+        updates = judge.settled(found, asked.suspect.direction, asked.threshold)
+        if cause is Cause.UNCONFIRMED and not updates and turns.pairs < judge.LOOKS[-1]:
             reason += f"; the budget of {asked.budget_s:g} s ended after {turns.pairs} pairs"
         return replace(
             measured,
@@ -114,7 +114,7 @@ class Confirmer:
         )
 
     def _drift(self, asked: Confirmation, turns: Turns) -> Comparison | None:
-        """The baseline's binary now against what the store holds of it on this board."""
+        """The baseline's binary now against what the store holds of it on this GPU."""
         judged = asked.suspect.judgement
         if judged.baseline_run is None:
             return None
@@ -134,7 +134,7 @@ def relevant(suspect: Suspect, device_kind: str, asked: judge.Asked) -> float:
     """
     series = suspect.series
     usual = judge.threshold_of(series.case, series.metric, device_kind, asked)
-    if suspect.shift is Shift.LOSS or not suspect.judgement.ratio:
+    if suspect.change is ChangeKind.REGRESSION or not suspect.judgement.ratio:
         return usual
     least = judge.lasting(asked).laid_down(series.case, series.metric) or 0.0
     return max(least, min(usual, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2)))

@@ -17,7 +17,7 @@ def confirm_all(
 ) -> list[Confirmation]:
     """Measures suspects again, one after the other.
 
-    What came of each is stored at once. A board that cannot be opened any more costs its own suspects, which nobody
+    What came of each is stored at once. A GPU that cannot be opened any more costs its own suspects, which nobody
     measures again then. From when it is ``stopping`` on none is begun.
     """
     progress.begin("confirming", len(suspects))

@@ -8,7 +8,7 @@ from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError
 from perfsvc.measure.forks import ForkServers
-from perfsvc.model import TIME, Confirmation, DeviceInfo, Direction, Judgement, Shift, Suspect
+from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
 from perfsvc.service.confirming.confirm_all import confirm_all
 from perfsvc.service.confirming.turns import BUDGET_S, Means
 from perfsvc.service.judging import findings
@@ -16,7 +16,7 @@ from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.running.planning import usual_sampling
 from perfsvc.service.running.request import seed_of
-from perfsvc.service.running.targets import compile_instruments
+from perfsvc.service.running.targets import compile_helper_kernels
 from perfsvc.store import Store
 
 
@@ -29,7 +29,7 @@ class ConfirmRequest:
         run: the run that made it a suspect, as ``perfsvc.service.revisions`` understands it.
         folder: where git revisions are looked up.
         devices: where it is measured again.
-        budget_s: seconds for each device and mode of the case.
+        budget_s: seconds for each device and cache state of the case.
         threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
         seed: decides the order of processes; None for any.
         metric: what is measured again.
@@ -47,7 +47,7 @@ class ConfirmRequest:
 
 
 def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> list[Confirmation]:
-    """Measures a case of a run again, on each device and in each mode that it was judged in, and stores it.
+    """Measures a case of a run again, on each device and in each cache state that it was judged in, and stores it.
 
     Raises:
         NotMeasuredError: the run judged no such metric of the case on these devices.
@@ -61,7 +61,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
         means = Means(
             devices=devices,
             sampling=usual_sampling,
-            instruments=compile_instruments(devices.values(), progress),
+            helper_kernels=compile_helper_kernels(devices.values(), progress),
             seed=seed_of(request.seed),
             threshold=request.threshold,
             budget_s=request.budget_s,
@@ -69,7 +69,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
             say=progress.say,
         )
         confirmations = confirm_all(store, suspects, means, progress)
-        findings.settle(store, run, threshold=request.threshold)
+        findings.update_findings(store, run, threshold=request.threshold)
         return confirmations
 
 
@@ -84,7 +84,7 @@ def exit_code(confirmations: Iterable[Confirmation]) -> int:
 def _suspect(judgement: Judgement) -> Suspect:
     """A verdict's series as a suspect, whatever the verdict."""
     slower = judgement.ratio is None or judgement.ratio >= 1
-    return Suspect(judgement, Shift.LOSS, Direction.SLOWER if slower else Direction.FASTER, judgement.reason)
+    return Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER if slower else Direction.FASTER, judgement.reason)
 
 
 def _suspects(

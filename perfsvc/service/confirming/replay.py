@@ -58,7 +58,7 @@ def task(stored: Stored, series: Series, sampling: Sampling) -> Task:
         device=series.device,
         record=record,
         modules=stored.modules,
-        mode=series.mode,
+        cache=series.cache,
         sampling=sampling,
         tolerance=suite.replay_tolerance(file, record.case.point),
         arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays),

@@ -9,7 +9,7 @@ from perfsvc.judge import Comparison
 from perfsvc.measure import pool
 from perfsvc.measure.alternation import Alternation
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import LeftOut, Task
+from perfsvc.measure.plan import OverBudget, Task
 from perfsvc.measure.sampler import Sampling
 from perfsvc.model import TIME, DeviceInfo, Measurement, Status
 
@@ -24,7 +24,7 @@ class Means:
     Attributes:
         devices: those that can be had, by UUID.
         sampling: how each of them samples a case.
-        instruments: the binaries that they work with, by UUID.
+        helper_kernels: the binaries that they work with, by UUID.
         seed: decides the order of processes.
         threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
         budget_s: seconds for each answer.
@@ -35,7 +35,7 @@ class Means:
 
     devices: Mapping[str, DeviceInfo]
     sampling: Callable[[DeviceInfo], Sampling]
-    instruments: Mapping[str, bytes]
+    helper_kernels: Mapping[str, bytes]
     seed: int
     threshold: judge.Asked = None
     budget_s: float = BUDGET_S
@@ -94,14 +94,14 @@ def take_turns(
         replicas=judge.LOOKS[-1],
         seed=means.seed,
         limit_s=means.limit_s,
-        instruments=means.instruments,
+        helper_kernels=means.helper_kernels,
         budget_s=means.budget_s,
     )
     baseline = {replica for replica, task in plan.order(device.uuid) if task is sides[0]}
     turns = Turns()
     with contextlib.closing(pool.measure(plan, {device.uuid: device}, means.say, means.servers)) as measured:
         for one in measured:
-            if isinstance(one, LeftOut):
+            if isinstance(one, OverBudget):
                 continue
             (turns.baseline if one.replica in baseline else turns.candidate).append(one)
             if one.status is not Status.OK or not one.values_of(metric):

@@ -24,7 +24,7 @@ def chronicles(
     dirty: Collection[int],
     turns: Mapping[Series, Collection[int]],
 ) -> tuple[Chronicle, ...]:
-    """The chronicle of each series, by case, board, metric and mode.
+    """The chronicle of each series, by case, GPU, metric and cache state.
 
     Args:
         held: what each run says of each series, oldest first.

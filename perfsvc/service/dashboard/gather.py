@@ -104,7 +104,7 @@ def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) ->
 def _boards(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[BoardShown, ...]:
     if tonight is None:
         return ()
-    roofs = store.roofs_of([run for run in runs if run <= tonight.id])
+    peaks = store.peaks_of([run for run in runs if run <= tonight.id])
     return tuple(
         BoardShown(
             device=board.device,
@@ -115,14 +115,14 @@ def _boards(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[
             temperature_c=board.temperature_c,
             power_w=board.power_w,
             troubles=_troubles(board),
-            roofs=tuple(roofs.get(board.device, {}).values()),
+            peaks=tuple(peaks.get(board.device, {}).values()),
         )
         for board in store.boards(tonight.id)
     )
 
 
 def _troubles(board: BoardInRun) -> tuple[str, ...]:
-    """What was wrong with a board, in words."""
+    """What was wrong with a GPU, in words."""
     told = (
         (", ".join(board.slowdowns), bool(board.slowdowns)),
         (f"{board.rejected_batches} batches rejected", board.rejected_batches > 0),

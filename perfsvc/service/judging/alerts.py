@@ -9,7 +9,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.judge.shifts import Floats, Ints
-from perfsvc.model import BESIDE, MAX_ERROR, Direction, Finding, Judgement, Series, Shift, Suspect, Verdict
+from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Direction, Finding, Judgement, Series, Suspect, Verdict
 from perfsvc.report import units
 from perfsvc.service.judging.changes import Change
 from perfsvc.service.judging.sides import SidesOf
@@ -90,7 +90,7 @@ class _History:
     def suspect(self, judgement: Judgement, change: Change) -> Suspect:
         """The suspect that a change makes: tonight against the last night before it that ran other code."""
         since = self.runs[change.alert.index]
-        direction, shift = Direction(change.alert.direction), Shift(change.alert.kind)
+        direction, kind = Direction(change.alert.direction), ChangeKind(change.alert.kind)
         moved = replace(
             judgement,
             verdict=VERDICTS[direction],
@@ -99,10 +99,10 @@ class _History:
             high=None,
             baseline_s=change.before,
             candidate_s=float(change.values[-1]),
-            reason=f"a {shift.value} in its history since run {since}",
+            reason=f"a {kind.value} in its history since run {since}",
         )
-        evidence = f"{units.percent(change.ratio)} since run {since}, a {shift.value} in its history"
-        return Suspect(replace(moved, baseline_run=self._before(moved, change)), shift, direction, evidence)
+        evidence = f"{units.percent(change.ratio)} since run {since}, a {kind.value} in its history"
+        return Suspect(replace(moved, baseline_run=self._before(moved, change)), kind, direction, evidence)
 
     def _before(self, judgement: Judgement, change: Change) -> int:
         """The last run of the old level whose code is not tonight's; where none differs, the last one there was.
@@ -113,7 +113,7 @@ class _History:
         return next((run for run in before if not self._same_code(judgement, run)), before[0])
 
     def _same_code(self, judgement: Judgement, before: int) -> bool:
-        ran = self._ran((judgement.series.device, judgement.series.case, judgement.series.mode))
+        ran = self._ran((judgement.series.device, judgement.series.case, judgement.series.cache))
         old, new = ran.get(before), ran.get(self.runs[-1])
         if old is not None and old == new:
             return True
@@ -153,9 +153,9 @@ def _watched(
     which a night's false alerts are held.
     """
     models = {series.device: series.device_model for series in judged}
-    for ((device, case, mode), metric), history in nights.items():
-        series = Series(case, device, models.get(device, ""), metric, mode)
-        quiet = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if metric in BESIDE else None
+    for ((device, case, cache_state), metric), history in nights.items():
+        series = Series(case, device, models.get(device, ""), metric, cache_state)
+        quiet = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if metric in AUXILIARY else None
         judgement = judged.get(series, quiet)
         if judgement and judgement.verdict in QUIET and _varies(history.values):
             yield judgement, history

@@ -66,7 +66,7 @@ class Change:
     def stays(self) -> bool:
         """Whether tonight shows it still. Of two states each night has one, and tells nothing of their mix."""
         tonight = self.alert.night == len(self.values) - 1
-        return tonight or self.alert.kind == "mode" or self.is_after(float(self.values[-1]))
+        return tonight or self.alert.kind == "cache" or self.is_after(float(self.values[-1]))
 
     @property
     def last_before(self) -> list[int]:

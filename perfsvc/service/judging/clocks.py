@@ -1,4 +1,4 @@
-"""How many cycles of the board's clock both sides of a judgement took: what tells a slower clock from slower code."""
+"""How many cycles of the GPU's clock both sides of a judgement took: what tells a slower clock from slower code."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ LevelsOf = Callable[[Mapping[Series, int]], Mapping[Series, Level]]
 def cycles_of(levels_of: LevelsOf, judgements: Iterable[Judgement]) -> dict[Series, Comparison]:
     """The cycles of each case whose time moved, compared as times are: candidate over baseline.
 
-    Absent is a case that has none on either side: on a device that counts none, or where another board lent the level.
+    Absent is a case that has none on either side: on a device that counts none, or where another GPU lent the level.
     """
     moved = [one for one in judgements if one.verdict in judge.MOVES and one.series.metric == TIME]
     after = _counted(levels_of, {one.series: one.candidate_run for one in moved})

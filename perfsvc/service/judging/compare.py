@@ -62,9 +62,9 @@ def judge_run(
     """Judges every series of a run against its own baseline, and names what the run should have measured and did not.
 
     A baseline is a pin if there is one, else the level in the run ``against`` where one is named and has the series,
-    else the last accepted level, else those of other boards of the model (``Store.baselines``). Missing is what the run
+    else the last accepted level, else those of other GPUs of the model (``Store.baselines``). Missing is what the run
     before had: the newest earlier one of the same scope on each device (``Store.expected``). So a case that is gone for
-    good is missing once, and neither a smaller selection nor what was left out for want of budget misses anything.
+    good is missing once, and neither a smaller selection nor what was over budget misses anything.
     """
     candidate = store.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
@@ -124,8 +124,8 @@ def _with_confirmations(
 
 def _compared(text: str, store: Store, folder: Path) -> ComparedRun:
     found = resolve(text, store, folder)
-    origin = found.provenance
-    return ComparedRun(text, found.id, origin.label, origin.commit, origin.dirty)
+    root_cause = found.provenance
+    return ComparedRun(text, found.id, root_cause.label, root_cause.commit, root_cause.dirty)
 
 
 def _thresholds(store: Store, threshold: judge.Asked) -> Callable[[Series], float]:

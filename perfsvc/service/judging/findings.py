@@ -8,15 +8,15 @@ from math import inf, log
 from perfsvc import judge
 from perfsvc.judge import MOVES
 from perfsvc.model import (
-    Blame,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     Finding,
     FindingState,
+    FindingUpdates,
+    RootCause,
     Series,
-    Settled,
-    Shift,
     Suspect,
 )
 from perfsvc.report import units
@@ -56,22 +56,24 @@ def suspects_of(store: Store, run: int, *, threshold: judge.Asked = None, found:
     return _untold(store, run, left, _back(store, run, found, threshold))
 
 
-def settle(store: Store, run: int, *, threshold: judge.Asked = None, found: Doubts | None = None) -> Settled:
+def update_findings(
+    store: Store, run: int, *, threshold: judge.Asked = None, found: Doubts | None = None
+) -> FindingUpdates:
     """Brings the findings up to date with a run that has been judged, by its stored verdicts and confirmations.
 
     Findings whose series are all back are resolved, by the rules or the usual thresholds and not by a command's. What
-    moved at once on a board with unchanged code is laid to the environment; what measuring again laid to the code, to a
+    moved at once on a GPU with unchanged code is laid to the environment; what measuring again laid to the code, to a
     new compiler or to the environment is, too. Of each cause there is one finding. A run with uncommitted changes
     raises and resolves nothing: it is an experiment. All is one transaction, and doing it again changes nothing.
 
     The arguments are those of ``suspects_of``: what is measured again tonight changes nothing of the doubts themselves.
     """
     if store.run(run).provenance.dirty:
-        return Settled()
+        return FindingUpdates()
     found = found or doubts(store, run, store.verdicts(run), threshold=threshold)
     back = _back(store, run, found, threshold)
     blamed = [*_together(store, run, found, back), *_confirmed(store, run)]
-    return store.settle_findings(run, back, _blames(store, run, blamed))
+    return store.update_findings(run, back, _blames(store, run, blamed))
 
 
 def ignored(findings: Iterable[Finding]) -> set[tuple[Series, Direction]]:
@@ -93,7 +95,7 @@ def _size(suspect: Suspect) -> float:
 
 
 def _together(store: Store, run: int, found: Doubts, back: Collection[tuple[int, Series]]) -> Iterator[Suspect]:
-    """What moved at once on a board, unless for the most part it is no more than the recovery of what had."""
+    """What moved at once on a GPU, unless for the most part it is no more than the recovery of what had."""
     for group in found.together:
         untold = _untold(store, run, group, back)
         if 2 * len(untold) > len(group):
@@ -109,14 +111,14 @@ def _confirmed(store: Store, run: int) -> list[Suspect]:
 
 
 def _decided(one: Confirmation) -> Suspect:
-    """The suspect as measuring it again showed it; of the board's doing it has only what the run saw."""
+    """The suspect as measuring it again showed it; of the GPU's doing it has only what the run saw."""
     judged = replace(one.suspect.judgement, cause=one.cause)
     if one.confirmed:
         judged = replace(judged, ratio=one.ratio, low=one.low, high=one.high)
     return replace(one.suspect, judgement=judged, evidence=one.reason)
 
 
-def _blames(store: Store, run: int, suspects: Collection[Suspect]) -> list[Blame]:
+def _blames(store: Store, run: int, suspects: Collection[Suspect]) -> list[RootCause]:
     """Suspects by what moved them, each with the evidence of that which moved furthest."""
     if not suspects:
         return []
@@ -124,7 +126,7 @@ def _blames(store: Store, run: int, suspects: Collection[Suspect]) -> list[Blame
     groups: dict[tuple[Cause | None, str], list[Suspect]] = defaultdict(list)
     for suspect in sorted(suspects, key=_size, reverse=True):
         groups[suspect.judgement.cause, origins.of(suspect)].append(suspect)
-    return [Blame(origin, _evidence(group), tuple(group)) for (_, origin), group in groups.items()]
+    return [RootCause(root_cause, _evidence(group), tuple(group)) for (_, root_cause), group in groups.items()]
 
 
 def _evidence(group: Sequence[Suspect]) -> str:
@@ -166,7 +168,7 @@ def _untold(store: Store, run: int, suspects: Sequence[Suspect], back: Iterable[
     def is_told(suspect: Suspect) -> bool:
         back = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)
         since = suspect.judgement.baseline_run
-        began = suspect.shift is not Shift.LOSS and since is not None and since < back
+        began = suspect.change is not ChangeKind.REGRESSION and since is not None and since < back
         return back == run or began
 
     return [suspect for suspect in suspects if not is_told(suspect)]

@@ -1,4 +1,4 @@
-"""Origins: what suspects have in common that one cause moved, in words that are the same on every board and night."""
+"""Origins: what suspects have in common that one cause moved, in words that are the same on every GPU and night."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ BEGUN = 1 / 3
 
 @dataclass(frozen=True)
 class Origins:
-    """What moved the suspects of a run: its commits, a compiler, a driver, a board; each run is read once.
+    """What moved the suspects of a run: its commits, a compiler, a driver, a GPU; each run is read once.
 
     Args:
         store: holds the runs.
@@ -37,8 +37,8 @@ class Origins:
         - of the code, the commits since the last night that ran other code: ``1a2b3c4d5..6e7f8a9b0``; of what had begun
           to move before, those that a standing finding of its benchmark is laid to;
         - of the toolchain, what changed of it: ``nvcc 13.0.88 → nvcc 14.0``;
-        - of the environment, what changed of that, on whatever board: ``driver 580.1 → 590.1``; where nothing did, the
-          board alone: ``board GPU-1``;
+        - of the environment, what changed of that, on whatever GPU: ``driver 580.1 → 590.1``; where nothing did, the
+          GPU alone: ``GPU GPU-1``;
         - of what stands in a finding of that cause, whatever that finding is laid to.
         """
         cause = suspect.judgement.cause
@@ -50,7 +50,7 @@ class Origins:
         before, after = self._environments(suspect)
         if cause is Cause.TOOLCHAIN:
             return (_changed("", before.toolkit, after.toolkit) if before and after else "") or self._code(self.run)
-        return ", ".join(_surroundings(before, after)) or f"board {suspect.series.device}"
+        return ", ".join(_surroundings(before, after)) or f"GPU {suspect.series.device}"
 
     def _since(self, suspect: Suspect) -> int:
         """The first night that ran tonight's code of a suspect, without another code in between."""
@@ -88,11 +88,11 @@ class Origins:
             and (judged.baseline_run or 0) < one.first_run < since
             and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in one.moved)
         ]
-        return max(begun, key=lambda one: one.first_run).origin if begun else ""
+        return max(begun, key=lambda one: one.first_run).root_cause if begun else ""
 
     def _of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
         """The nights just before one that all ran the same other binary, the latest first."""
-        place = (series.device, series.case, series.mode)
+        place = (series.device, series.case, series.cache)
         measured = ((run, self._built(run).get(place)) for run in self._nights if run < since)
         binaries = ((run, built.binary) for run, built in measured if built)
         for _, nights in groupby(binaries, key=itemgetter(1)):
@@ -106,7 +106,7 @@ class Origins:
     def _same_code(self, suspect: Suspect, run: int) -> bool | None:
         """Whether a night ran tonight's code of a suspect; None where it did not measure it."""
         series = suspect.series
-        place = (series.device, series.case, series.mode)
+        place = (series.device, series.case, series.cache)
         then, tonight = (self._built(one).get(place) for one in (run, self.run))
         if then is None or tonight is None or then.binary is None:
             return None
@@ -129,7 +129,7 @@ class Origins:
 
     def _environments(self, suspect: Suspect) -> tuple[Environment | None, Environment | None]:
         series, judged = suspect.series, suspect.judgement
-        place = (series.device, series.case, series.mode)
+        place = (series.device, series.case, series.cache)
         runs = (judged.baseline_run, self.run)
         before, after = (None if run is None else self._built(run).get(place) for run in runs)
         return before.environment if before else None, after.environment if after else None
@@ -142,7 +142,9 @@ class Origins:
     @cached_property
     def _told(self) -> Mapping[tuple[Series, Direction, Cause | None], str]:
         return {
-            (one.series, one.direction, found.cause): found.origin for found in self._standing for one in found.moved
+            (one.series, one.direction, found.cause): found.root_cause
+            for found in self._standing
+            for one in found.moved
         }
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping
 
-from perfsvc.model import Cause, Direction, Finding, Judgement, Moved, Series, Shift, Verdict
+from perfsvc.model import Cause, ChangeKind, Direction, Finding, Judgement, MovedSeries, Series, Verdict
 from perfsvc.service.judging.levels import is_nearer
 
 BACK: Mapping[Direction, frozenset[Verdict]] = {
@@ -39,7 +39,7 @@ def recovered(
     ]
 
 
-def _is_back(moved: Moved, tonight: Judgement, cause: Cause, *, alerted: bool) -> bool:
+def _is_back(moved: MovedSeries, tonight: Judgement, cause: Cause, *, alerted: bool) -> bool:
     """Whether a series is at the level again that it had left; ``cause`` is what its finding is laid to.
 
     No verdict says so by itself: ``unchanged`` holds of all within a threshold, which may be wide, and of a baseline
@@ -49,7 +49,7 @@ def _is_back(moved: Moved, tonight: Judgement, cause: Cause, *, alerted: bool) -
     nothing where it is laid to no code, nor to what the finding is. Of a series whose mix of two
     states changed, each night has one of them, and a good one tells nothing: its history has to say that it went back.
     """
-    if moved.shift is Shift.MODE and not alerted:
+    if moved.change is ChangeKind.MIXTURE and not alerted:
         return False
     near = _is_nearer(moved, tonight.candidate_s) and not _holds(tonight, moved.candidate_s)
     clear = tonight.verdict is Verdict.INCONCLUSIVE and all(_is_nearer(moved, end) for end in _ends(tonight))
@@ -57,7 +57,7 @@ def _is_back(moved: Moved, tonight: Judgement, cause: Cause, *, alerted: bool) -
     return near and (clear or cleared or tonight.verdict in BACK[moved.direction])
 
 
-def _is_nearer(moved: Moved, level: float | None) -> bool:
+def _is_nearer(moved: MovedSeries, level: float | None) -> bool:
     """Whether a level is nearer to the old one of a series than to the new one."""
     return is_nearer(level, moved.baseline_s, moved.candidate_s)
 

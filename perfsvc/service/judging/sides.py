@@ -17,7 +17,7 @@ AT_ONCE = 64
 class SidesOf:
     """Tells what is known of the sides of each judgement that compares two levels; what it reads, it reads once.
 
-    Absent is what cannot be known: a level that another board lent, a case without a binary, and Python variants, whose
+    Absent is what cannot be known: a level that another GPU lent, a case without a binary, and Python variants, whose
     code is in packages that nobody stored.
 
     The code is the same where the binaries are the same, or where their replay records are equal but for the case's
@@ -81,7 +81,7 @@ def _places(judgements: Iterable[Judgement]) -> Iterator[tuple[Series, tuple[int
     """Where either side of each judgement ran that compares two levels."""
     for one in judgements:
         if one.verdict in COMPARED and one.baseline_run is not None and one.candidate_run is not None:
-            place = (one.series.device, one.series.case, one.series.mode)
+            place = (one.series.device, one.series.case, one.series.cache)
             yield one.series, (one.baseline_run, place), (one.candidate_run, place)
 
 

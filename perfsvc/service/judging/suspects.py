@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from perfsvc import judge
-from perfsvc.model import Cause, Direction, Judgement, Series, Shift, Suspect
+from perfsvc.model import Cause, ChangeKind, Direction, Judgement, Series, Suspect
 from perfsvc.report import units
 from perfsvc.service.judging.alerts import alerts
 from perfsvc.service.judging.clocks import cycles_of
@@ -18,7 +18,7 @@ class Doubts:
 
     Attributes:
         to_confirm: what might be the code's doing, for somebody to measure again.
-        together: what moved at once with unchanged code, by board and direction.
+        together: what moved at once with unchanged code, by GPU and direction.
         judgements: of the run, with what its alerts say in the place of verdicts that did not see it.
         alerted: the series of which an alert says something.
     """
@@ -49,7 +49,7 @@ def doubts(
     if not raised and not any(one.verdict in judge.MOVES for one in judged.values()):
         return Doubts((), (), tuple(judged.values()), frozenset())
     sides = sides_of([*judged.values(), *alerted.values()])
-    # What most cases of a board do shows only beside those that raised nothing.
+    # What most cases of a GPU do shows only beside those that raised nothing.
     caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(store.levels_of, alerted.values()))
     now = judged | {one.series: one for one in caused if one.series in raised}
     found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
@@ -69,7 +69,7 @@ def _by_environment(suspect: Suspect) -> Suspect:
 def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
     if alert:
         return replace(alert, judgement=judgement)
-    return Suspect(judgement, Shift.LOSS, judge.MOVES[judgement.verdict], _loss(judgement))
+    return Suspect(judgement, ChangeKind.REGRESSION, judge.MOVES[judgement.verdict], _loss(judgement))
 
 
 def _loss(judgement: Judgement) -> str:

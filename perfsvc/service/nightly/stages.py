@@ -27,7 +27,7 @@ from perfsvc.service.running.afterwards import (
 from perfsvc.service.running.beginning import begin, go_on
 from perfsvc.service.running.measuring import measure
 from perfsvc.service.running.resolving import Resolved, resolve
-from perfsvc.service.running.targets import compile_instruments, compile_units
+from perfsvc.service.running.targets import compile_helper_kernels, compile_units
 from perfsvc.store import State
 
 REPORT = "report.html"
@@ -122,7 +122,7 @@ def confirm(tonight: Tonight) -> Said:
     means = means_of(
         tonight.request,
         devices,
-        compile_instruments(devices.values(), tonight.log),
+        compile_helper_kernels(devices.values(), tonight.log),
         seed=store.run(number).provenance.seed,
         servers=tonight.servers,
         say=tonight.log.say,
@@ -146,7 +146,7 @@ def profile(tonight: Tonight) -> Said:
         return Said("nothing is confirmed to take longer", skipped=True)
     said: list[str] = []
     devices = tonight.devices()
-    under = Under(devices, compile_instruments(devices.values(), tonight.log), say=said.append)
+    under = Under(devices, compile_helper_kernels(devices.values(), tonight.log), say=said.append)
     explain_regressed(store, number, under, tonight.log)
     explained = store.explained(number)
     for line in said:
@@ -159,8 +159,8 @@ def profile(tonight: Tonight) -> Said:
 
 def findings(tonight: Tonight) -> Said:
     """Brings the findings up to date: raises what is new, resolves what is over."""
-    settled = judged_findings.settle(tonight.store, tonight.run, threshold=tonight.request.threshold)
-    told = {"raised": settled.raised, "opened again": settled.reopened, "resolved": settled.resolved}
+    updates = judged_findings.update_findings(tonight.store, tonight.run, threshold=tonight.request.threshold)
+    told = {"raised": updates.raised, "opened again": updates.reopened, "resolved": updates.resolved}
     return Said(", ".join(f"{len(numbers)} {what}" for what, numbers in told.items() if numbers) or "nothing new")
 
 
@@ -215,8 +215,8 @@ def _measured(tonight: Tonight, resolved: Resolved) -> Said:
         f"run {held.id}: {units.count(held.cases, 'case')} on {units.count(len(held.devices), 'device')}",
         *(f"{count} {status}" for status, count in sorted(held.counts.items()) if status is not Status.OK),
     ]
-    if left_out := len(tonight.store.left_out(held.id)):
-        parts.append(f"{left_out} left out")
+    if over_budget := len(tonight.store.over_budget(held.id)):
+        parts.append(f"{over_budget} left out")
     problems, _ = resolved.found.split_problems(resolved.request.selection)
     for problem in problems:
         tonight.log.warning(problem.what, cure=problem.cure, path=problem.path)

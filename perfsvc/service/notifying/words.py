@@ -7,7 +7,7 @@ with its worst cases and how to look further.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfsvc.model import TIME, Cause, Direction, Finding, Judgement, Moved
+from perfsvc.model import TIME, Cause, Direction, Finding, Judgement, MovedSeries
 from perfsvc.report import units
 from perfsvc.report.dashboard.words import finding_page, named
 from perfsvc.report.dashboard.words import title as title_of_finding
@@ -101,7 +101,7 @@ def _paragraph(finding: Finding, what: str, site: str) -> str:
 
 
 def _boards(finding: Finding) -> str:
-    """``NVIDIA H200``, ``3 boards: NVIDIA H100, NVIDIA H200``."""
+    """``NVIDIA H200``, ``3 GPUs: NVIDIA H100, NVIDIA H200``."""
     models = ", ".join(sorted(set(finding.devices.values())))
     return models if len(finding.devices) == 1 else f"{len(finding.devices)} boards: {models}"
 
@@ -112,7 +112,7 @@ def _more(finding: Finding, said: str, site: str) -> str:
 
 
 def _cause(finding: Finding) -> str:
-    return f"{finding.cause}, {finding.origin}" if finding.origin else finding.cause.value
+    return f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
 
 
 def _further(finding: Finding, site: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _failure(judgement: Judgement) -> str:
 
 
 def _each_once(broken: Sequence[Judgement]) -> list[Judgement]:
-    """One for each case and reason: what fails on both boards and in both modes is told once."""
+    """One for each case and reason: what fails on both GPUs and in both cache states is told once."""
     first: dict[tuple[str, str], Judgement] = {}
     for one in broken:
         first.setdefault((one.series.case.id, one.reason), one)
@@ -164,7 +164,7 @@ def _higher(ratio: float) -> str:
     return "higher" if ratio > 1 else "lower"
 
 
-def _change(moved: Moved) -> str:
+def _change(moved: MovedSeries) -> str:
     """``+5.3 % (+4.9 % to +5.6 %)``."""
     if moved.ratio is None:
         return "moved:"
@@ -173,7 +173,7 @@ def _change(moved: Moved) -> str:
     return f"{units.percent(moved.ratio)} ({units.percent(moved.low)} to {units.percent(moved.high)})"
 
 
-def _badness(moved: Moved) -> float:
+def _badness(moved: MovedSeries) -> float:
     """How much worse a series became; of those that became better, the largest change first."""
     ratio = moved.ratio or 1.0
     return ratio if ratio >= 1 or moved.direction is Direction.SLOWER else 1 - ratio

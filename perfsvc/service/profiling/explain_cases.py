@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.device.find import find
-from perfsvc.model import DeviceInfo, Profile, Profiled
+from perfsvc.model import DeviceInfo, Profile, ProfileResult
 from perfsvc.profile.apart import read
 from perfsvc.service.profiling.explain import ExplainedProfiles, explain_profiles, explain_reports
 from perfsvc.service.profiling.profile import Profiling, Subject, Under, counted, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
-from perfsvc.service.running.targets import compile_instruments
+from perfsvc.service.running.targets import compile_helper_kernels
 from perfsvc.store import Store
 
 REPORT = ".ncu-rep"
@@ -91,7 +91,7 @@ def _side(store: Store, request: ExplainRequest, text: str) -> Side:
     return Side(case, resolve(run, store, request.folder).id)
 
 
-def _stored(store: Store, side: Side) -> Iterator[Profiled]:
+def _stored(store: Store, side: Side) -> Iterator[ProfileResult]:
     """The stored profiles of a side's binaries, on whatever device, newest first."""
     binaries = {one.binary for (_, case, _), one in store.built(side.run).items() if case.id == side.case}
     found = [one for binary in binaries if binary is not None for one in store.profiles_of(binary)]
@@ -108,16 +108,16 @@ def _stored_pair(store: Store, before: Side, after: Side) -> tuple[Profile, Prof
     return None
 
 
-def _comparable(one: Profiled, other: Profiled, *, one_case: bool) -> bool:
+def _comparable(one: ProfileResult, other: ProfileResult, *, one_case: bool) -> bool:
     """Whether two profiles are of one model, profiler and set; of one case also of the same launch."""
     return _how(one) == _how(other) and (not one_case or _launched(one) == _launched(other))
 
 
-def _how(profiled: Profiled) -> tuple[str, str, str]:
+def _how(profiled: ProfileResult) -> tuple[str, str, str]:
     return profiled.device_model, profiled.sections, profiled.profile.ncu_version if profiled.profile else ""
 
 
-def _launched(profiled: Profiled) -> tuple[int | None, str]:
+def _launched(profiled: ProfileResult) -> tuple[int | None, str]:
     return profiled.launch, profiled.profile.kernel if profiled.profile else ""
 
 
@@ -149,12 +149,12 @@ class _Maker:
         self._devices: Mapping[str, DeviceInfo] = {device.uuid: device for device in find(request.devices)}
         self._profiling: Profiling | None = None
 
-    def known(self, side: Side) -> Profiled | None:
+    def known(self, side: Side) -> ProfileResult | None:
         """The newest stored profile of a side that was made on the device."""
         subject, profiling = self._ready(side)
         return profiling.known(subject)
 
-    def made(self, side: Side, like: Profiled | None = None) -> Profiled:
+    def made(self, side: Side, like: ProfileResult | None = None) -> ProfileResult:
         """A new profile of a side, of the same launch as another one where it has that."""
         subject, profiling = self._ready(side)
         self._progress.begin("profiling", 1)
@@ -164,6 +164,6 @@ class _Maker:
         subject = subject_of(self._store, side.case, side.run, self._devices)
         if self._profiling is None:
             self._devices = {subject.device.uuid: subject.device}
-            instruments = compile_instruments([subject.device], self._progress)
-            self._profiling = Profiling(self._store, Under(self._devices, instruments, say=self._progress.say))
+            helper_kernels = compile_helper_kernels([subject.device], self._progress)
+            self._profiling = Profiling(self._store, Under(self._devices, helper_kernels, say=self._progress.say))
         return subject, self._profiling

@@ -12,14 +12,14 @@ from perfsvc.errors import LaunchError, NotMeasuredError, PerfsvcError, ProfileE
 from perfsvc.measure import shot
 from perfsvc.measure.lock import BoardLock
 from perfsvc.measure.shared import Arrays
-from perfsvc.model import Case, DeviceInfo, Launch, Profile, Profiled, Series
+from perfsvc.model import Case, DeviceInfo, Launch, Profile, ProfileResult, Series
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
 from perfsvc.service.confirming import replay
 from perfsvc.service.confirming.replay import Stored
 from perfsvc.store import Store
 
 LOOK_S = 0.2
-"""Seconds between two looks at a board's lock that another run holds."""
+"""Seconds between two looks at a GPU's lock that another run holds."""
 SECTIONS = "full"
 """What a profile counts unless somebody asks for less: what tells most reasons apart."""
 
@@ -30,14 +30,14 @@ class Under:
 
     Attributes:
         devices: those that can be had, by UUID.
-        instruments: the binaries that they work with, by UUID.
+        helper_kernels: the binaries that they work with, by UUID.
         sections: the set of sections to count.
         limit_s: seconds that a profile may take.
         say: is told what a person should know while waiting.
     """
 
     devices: Mapping[str, DeviceInfo]
-    instruments: Mapping[str, bytes]
+    helper_kernels: Mapping[str, bytes]
     sections: str = SECTIONS
     limit_s: float = LIMIT_S
     say: Callable[[str], object] = lambda _: None
@@ -102,14 +102,14 @@ class Profiling:
         self._under = under
         self._made: tuple[tuple[object, ...], Arrays] | None = None  # of the case before: a pair's sides share them
 
-    def known(self, subject: Subject) -> Profiled | None:
+    def known(self, subject: Subject) -> ProfileResult | None:
         """The newest profile of a subject's binary that was made on its device with the same sections."""
         for one in self._store.profiles_of(subject.binary):
             if (one.device, one.sections) == (subject.device.uuid, self._under.sections):
                 return one
         return None
 
-    def profile(self, subject: Subject, like: Profiled | None = None) -> Profiled:
+    def profile(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
         """Profiles the longest launch of a case, and stores what comes of it.
 
         Args:
@@ -125,7 +125,7 @@ class Profiling:
         profiler = profiler_for(subject.device, self._under.sections)
         self._store.put_device(subject.device)  # it may be one that never measured
         began = time.monotonic()
-        asked = Profiled(
+        asked = ProfileResult(
             subject.case,
             subject.run,
             subject.binary,
@@ -163,8 +163,8 @@ class Profiling:
         return told, report
 
     @contextlib.contextmanager
-    def shot(self, subject: Subject, like: Profiled | None = None) -> Iterator[Path]:
-        """The folder of a shot of a case, while its board is nobody else's; raises what keeps it from running."""
+    def shot(self, subject: Subject, like: ProfileResult | None = None) -> Iterator[Path]:
+        """The folder of a shot of a case, while its GPU is nobody else's; raises what keeps it from running."""
         series = Series(subject.case, subject.ran_on, "")
         stored = replay.find(self._store, series, subject.run, subject.ran_on)
         with tempfile.TemporaryDirectory(prefix="perfsvc-shot-") as name, self._alone(subject.device.uuid):
@@ -173,7 +173,7 @@ class Profiling:
                 stored.record,
                 subject.device,
                 modules=stored.modules,
-                instruments=self._under.instruments.get(subject.device.uuid, b""),
+                helper_kernels=self._under.helper_kernels.get(subject.device.uuid, b""),
                 inputs=self._inputs(stored),
                 launch=_same_launch(stored, like),
             )
@@ -189,7 +189,7 @@ class Profiling:
 
     @contextlib.contextmanager
     def _alone(self, uuid: str) -> Iterator[None]:
-        """Keeps other runs from measuring on a board meanwhile."""
+        """Keeps other runs from measuring on a GPU meanwhile."""
         lock, said = BoardLock(uuid), False
         while not lock.take():
             if not said:
@@ -204,7 +204,7 @@ class Profiling:
             lock.release()
 
 
-def counted(profiled: Profiled) -> Profile:
+def counted(profiled: ProfileResult) -> Profile:
     """What was counted; raises ``ProfileError`` where nothing was."""
     if profiled.profile is None:
         raise ProfileError(f"{profiled.case.id} has no profile: {profiled.reason}", cure=profiled.cure)
@@ -229,7 +229,7 @@ def _unwritable(error: OSError) -> ProfileError:
     )
 
 
-def _same_launch(stored: Stored, like: Profiled | None) -> int | None:
+def _same_launch(stored: Stored, like: ProfileResult | None) -> int | None:
     """The launch of a case that another profile of it saw; None where it has no such launch."""
     launches = [step for step in stored.record.steps if isinstance(step, Launch)]
     if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):

@@ -9,12 +9,12 @@ from typing import Literal
 from perfsvc.device.find import find
 from perfsvc.errors import NoProfilerError, UsageError
 from perfsvc.measure import shot
-from perfsvc.model import Profiled
+from perfsvc.model import ProfileResult
 from perfsvc.profile import nsys
 from perfsvc.service.profiling.profile import SECTIONS, Profiling, Subject, Under, run_shot, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
-from perfsvc.service.running.targets import compile_instruments
+from perfsvc.service.running.targets import compile_helper_kernels
 from perfsvc.store import Store
 
 _NO_NAME = re.compile(r"[^\w.=-]+")
@@ -45,7 +45,7 @@ class ProfileRequest:
     output: Path | None = None
 
 
-def profile_case(request: ProfileRequest, progress: Progress | None = None) -> Profiled | Path:
+def profile_case(request: ProfileRequest, progress: Progress | None = None) -> ProfileResult | Path:
     """Profiles a case as it ran in a run; returns what was counted, or the file of the timeline.
 
     Raises:
@@ -60,7 +60,7 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
         run = resolve(request.run, store, request.folder).id
         devices = {device.uuid: device for device in find(request.devices)}
         subject = subject_of(store, request.case, run, devices)
-        under = Under(devices, compile_instruments([subject.device], progress), request.sections, say=progress.say)
+        under = Under(devices, compile_helper_kernels([subject.device], progress), request.sections, say=progress.say)
         progress.begin("profiling", 1)
         profiling = Profiling(store, under)
         if request.tool == "nsys":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
-from perfsvc.model import TIME, Confirmation, DeviceInfo, Explained, Judgement, Profiled, Reason
+from perfsvc.model import TIME, CaseExplanation, Confirmation, DeviceInfo, Judgement, ProfileResult, Reason
 from perfsvc.profile.explain import explain
 from perfsvc.report import units
 from perfsvc.service.profiling.profile import Profiling, Subject, Under, counted, subject_of
@@ -33,7 +33,7 @@ class Why:
         self._profiling = Profiling(store, under)
         self._refused: dict[str, PerfsvcError] = {}
 
-    def profiles(self, sides: Sides) -> tuple[Profiled, Profiled]:
+    def profiles(self, sides: Sides) -> tuple[ProfileResult, ProfileResult]:
         """The profiles of both sides: those that are stored, and what is missing made now.
 
         The candidate's longest launch is looked at, since there the time went, and the baseline's at the same place. A
@@ -48,7 +48,7 @@ class Why:
             baseline = self._made(sides.baseline, candidate)
         return baseline, candidate
 
-    def _made(self, subject: Subject, like: Profiled | None = None) -> Profiled:
+    def _made(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
         """A profile made now; what keeps the profiler from a device altogether is not tried twice."""
         if refusal := self._refused.get(subject.device.uuid):
             raise refusal
@@ -58,11 +58,11 @@ class Why:
             self._refused[subject.device.uuid] = error
             raise
 
-    def explain(self, sides: Sides) -> Explained:
+    def explain(self, sides: Sides) -> CaseExplanation:
         """Why the candidate takes longer, not stored; raises ``PerfsvcError`` where nobody can tell."""
         baseline, candidate = self.profiles(sides)
         found = explain(counted(baseline), counted(candidate))
-        return Explained(
+        return CaseExplanation(
             sides.candidate.case,
             sides.candidate.device.uuid,
             sides.candidate.device.model,
@@ -77,7 +77,7 @@ class Why:
 
 def explain_confirmed(
     store: Store, confirmations: Sequence[Confirmation], under: Under, progress: Progress
-) -> list[Explained]:
+) -> list[CaseExplanation]:
     """Explains every confirmed regression of a time, once for each case and device, and stores what comes of each.
 
     What cannot be profiled costs its own explanation alone, and where no profiler looks at a device, that is said once.
@@ -89,9 +89,9 @@ def explain_confirmed(
     progress.begin("profiling", len(cases))
     why = Why(store, under)
     silent: set[str] = set()
-    found: list[Explained] = []
+    found: list[CaseExplanation] = []
     for (uuid, case), judged in cases.items():
-        if uuid not in under.devices:  # a night that goes on may find another board in its place
+        if uuid not in under.devices:  # a night that goes on may find another GPU in its place
             under.say(f"nothing is profiled on {uuid}: it is not here any more")
         elif uuid not in silent:
             try:
@@ -104,7 +104,7 @@ def explain_confirmed(
     return found
 
 
-def _explained(store: Store, why: Why, judged: Judgement, device: DeviceInfo) -> Explained:
+def _explained(store: Store, why: Why, judged: Judgement, device: DeviceInfo) -> CaseExplanation:
     """Why a judgement's candidate takes longer, or why nobody can tell; raises where no profiler looks at the device.
 
     Both runs are there, since both binaries were measured again.
@@ -119,10 +119,10 @@ def _explained(store: Store, why: Why, judged: Judgement, device: DeviceInfo) ->
         raise
     except PerfsvcError as error:
         reason = f"{error.what}; {error.cure}" if error.cure else error.what
-        return Explained(case, device.uuid, device.model, judged.baseline_run, candidate, reason=reason)
+        return CaseExplanation(case, device.uuid, device.model, judged.baseline_run, candidate, reason=reason)
 
 
-def _by(profiled: Profiled) -> tuple[str, str, int | None]:
+def _by(profiled: ProfileResult) -> tuple[str, str, int | None]:
     """What two profiles have to have in common to be compared: kernel, profiler, launch."""
     profile = profiled.profile
     return (profile.kernel, profile.ncu_version, profiled.launch) if profile else ("", "", None)

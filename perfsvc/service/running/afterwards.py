@@ -10,7 +10,7 @@ from functools import partial
 from perfsvc import judge
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
-from perfsvc.model import Confirmation, DeviceInfo, Direction, Explained, Judgement, Series, Verdict
+from perfsvc.model import CaseExplanation, Confirmation, DeviceInfo, Direction, Judgement, Series, Verdict
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
 from perfsvc.service.confirming.standing import told_before
 from perfsvc.service.confirming.turns import Means
@@ -38,7 +38,7 @@ def judge_measured(store: Store, run: int, request: RunRequest, sides_of: SidesO
 def means_of(
     request: RunRequest,
     devices: Mapping[str, DeviceInfo],
-    instruments: Mapping[str, bytes],
+    helper_kernels: Mapping[str, bytes],
     *,
     seed: int,
     servers: ForkServers,
@@ -48,7 +48,7 @@ def means_of(
     return Means(
         devices,
         partial(sampling, request),
-        instruments,
+        helper_kernels,
         seed,
         threshold=request.threshold,
         limit_s=request.limit_s,
@@ -108,7 +108,7 @@ def exit_code_of(
     return judge.exit_code([*standing, *regressed], failed=failed, strict=strict)
 
 
-def explain_regressed(store: Store, run: int, under: Under, progress: Progress) -> list[Explained]:
+def explain_regressed(store: Store, run: int, under: Under, progress: Progress) -> list[CaseExplanation]:
     """Has a profiler say why those cases of a run take longer that are confirmed to, and returns what it says.
 
     What was explained already is not explained again.

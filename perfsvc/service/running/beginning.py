@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from perfsvc.model import Measurement, Provenance, Roof
+from perfsvc.model import Measurement, Peak, Provenance
 from perfsvc.service.running import provenance
 from perfsvc.service.running.request import RunRequest, seed_of
 from perfsvc.store import Store
@@ -19,20 +19,20 @@ class Begun:
         seed: decides the order of its cases.
         started: when it was begun first.
         held: what it had measured when it was cut short.
-        roofs: what it knew of its boards then, by UUID.
+        peaks: what it knew of its GPUs then, by UUID.
     """
 
     run: int
     seed: int
     started: datetime
     held: tuple[Measurement, ...] = ()
-    roofs: Mapping[str, Roof] = field(default_factory=dict)
+    peaks: Mapping[str, Peak] = field(default_factory=dict)
 
 
 def begin(store: Store, request: RunRequest, *, night: int | None = None) -> Begun:
     """Begins a run, as a night's where it is one."""
-    origin = _origin(request)
-    return Begun(store.begin_run(origin, night=night), origin.seed, origin.started)
+    root_cause = _origin(request)
+    return Begun(store.begin_run(root_cause, night=night), root_cause.seed, root_cause.started)
 
 
 def go_on(store: Store, run: int) -> Begun:
@@ -42,8 +42,8 @@ def go_on(store: Store, run: int) -> Begun:
         NotMeasuredError: there is no such run.
     """
     store.resume_run(run)
-    origin = store.run(run).provenance
-    return Begun(run, origin.seed, origin.started, tuple(store.measured(run)), store.roofs(run))
+    root_cause = store.run(run).provenance
+    return Begun(run, root_cause.seed, root_cause.started, tuple(store.measured(run)), store.peaks(run))
 
 
 def _origin(request: RunRequest) -> Provenance:

@@ -7,12 +7,12 @@ from math import isfinite
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.model import TIME, Case, Estimate, Measurement, Mode, Noise, Status
+from perfsvc.model import TIME, CacheState, Case, Estimate, Measurement, Noise, Status
 
-Levels = dict[tuple[str, str, Mode, str], Estimate]
-"""By device UUID, case id, mode and metric."""
-Noises = dict[tuple[str, Case, Mode], Noise]
-"""By device UUID, case and mode."""
+Levels = dict[tuple[str, str, CacheState, str], Estimate]
+"""By device UUID, case id, cache state and metric."""
+Noises = dict[tuple[str, Case, CacheState], Noise]
+"""By device UUID, case and cache state."""
 
 
 def levels(measurements: Iterable[Measurement]) -> Levels:
@@ -22,10 +22,10 @@ def levels(measurements: Iterable[Measurement]) -> Levels:
     not all finite.
     """
     found: Levels = {}
-    for (device, case, mode), replicas in _replicas(measurements).items():
+    for (device, case, cache), replicas in _replicas(measurements).items():
         if any(replica.status is not Status.OK for replica in replicas):
             continue
-        key = device, case.id, mode
+        key = device, case.id, cache
         if timed := [replica.samples_s for replica in replicas if replica.samples_s]:
             found[*key, TIME] = judge.estimate_level(timed)
         for metric in {name for replica in replicas for name in replica.metrics}:
@@ -48,8 +48,8 @@ def noises(measurements: Iterable[Measurement]) -> Noises:
     return {place: noise for place, noise in zip(by_place, found, strict=True) if noise.within is not None}
 
 
-def _replicas(measurements: Iterable[Measurement]) -> dict[tuple[str, Case, Mode], Sequence[Measurement]]:
-    of_place: dict[tuple[str, Case, Mode], list[Measurement]] = defaultdict(list)
+def _replicas(measurements: Iterable[Measurement]) -> dict[tuple[str, Case, CacheState], Sequence[Measurement]]:
+    of_place: dict[tuple[str, Case, CacheState], list[Measurement]] = defaultdict(list)
     for measurement in measurements:
-        of_place[measurement.device, measurement.case, measurement.mode].append(measurement)
+        of_place[measurement.device, measurement.case, measurement.cache].append(measurement)
     return dict(of_place)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from perfsvc.measure import pool
 from perfsvc.measure.forks import ForkServers
 from perfsvc.measure.lane import Stopping, never
-from perfsvc.measure.plan import LeftOut
+from perfsvc.measure.plan import OverBudget
 from perfsvc.model import Measurement
 from perfsvc.service.progress import Progress
 from perfsvc.service.running.beginning import Begun
@@ -56,11 +56,11 @@ def measure(
     return recorder
 
 
-def _record(arriving: Iterable[Measurement | LeftOut], recorder: Recorder, progress: Progress) -> None:
+def _record(arriving: Iterable[Measurement | OverBudget], recorder: Recorder, progress: Progress) -> None:
     """Commit each measurement as it arrives."""
     for arrived in arriving:
-        if isinstance(arrived, LeftOut):
-            recorder.leave_out(arrived)
+        if isinstance(arrived, OverBudget):
+            recorder.leave_over_budget(arrived)
         else:
             recorder.put([arrived])
             progress.step(arrived.case.id)

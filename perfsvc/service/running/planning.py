@@ -13,10 +13,10 @@ from perfsvc.measure.plan import Plan, Task, own_board, spread
 from perfsvc.measure.sampler import Sampling
 from perfsvc.measure.shared import Recipe
 from perfsvc.model import Call, DeviceInfo, Status
-from perfsvc.service.running import roof
+from perfsvc.service.running import peaks
 from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.request import RunRequest
-from perfsvc.service.running.targets import Binaries, Runnable, Target, instruments_of, prepare
+from perfsvc.service.running.targets import Binaries, Runnable, Target, helper_kernels_of, prepare
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs
 
@@ -28,7 +28,7 @@ CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
 SAMPLING_SHARE = 0.5
 """Of a case's time limit: what sampling takes at most, so that checks have the rest."""
 RECOVERY_SHARE = 0.5
-"""Of a case's time limit: what it waits at most for a disturbed board, beside the limit itself."""
+"""Of a case's time limit: what it waits at most for a disturbed GPU, beside the limit itself."""
 
 
 def plan(
@@ -59,15 +59,15 @@ def plan(
         recorder.put_binaries(target.device.uuid, runnables)
         tasks += [task(target.device, one, how, arrays(one.spec, inputs)) for one in runnables]
     dealt = spread(tasks, [target.device for target in targets], request.spread)
-    faults = {(one.device, one.case, one.mode) for one in recorder.begun.held if one.status is not Status.OK}
+    faults = {(one.device, one.case, one.cache) for one in recorder.begun.held if one.status is not Status.OK}
     within = _within_budget(request, dealt, store, recorder)
     return Plan(
         tuple(task for task in within if (task.device, *task.spec) not in faults),
         request.replicas,
         recorder.begun.seed,
         request.limit_s,
-        first=_roofs(targets, binaries, recorder),
-        instruments=instruments_of(targets, binaries),
+        first=_peaks(targets, binaries, recorder),
+        helper_kernels=helper_kernels_of(targets, binaries),
         spread=request.spread,
         budget_s=_left_s(request, recorder),
         measured=recorder.measured,
@@ -84,16 +84,16 @@ def _runnables(
             case Runnable() as runnable:
                 runnables.append(runnable)
             case CaseError() as error if _is_to_measure(request, targets, target.device, spec):
-                if (target.device.uuid, spec.case, spec.mode, 0) not in recorder.measured:
-                    failed.append(without_samples(spec.case, target.device.uuid, 0, spec.mode, error))
+                if (target.device.uuid, spec.case, spec.cache, 0) not in recorder.measured:
+                    failed.append(without_samples(spec.case, target.device.uuid, 0, spec.cache, error))
     recorder.put(failed)
     return runnables
 
 
 def _is_to_measure(request: RunRequest, targets: Sequence[Target], device: DeviceInfo, spec: CaseSpec) -> bool:
-    """Whether a case that no board of the model can run would have been this one's to measure."""
+    """Whether a case that no GPU of the model can run would have been this one's to measure."""
     boards = [target.device.uuid for target in targets if target.device.model == device.model]
-    return request.spread == "each-board" or device.uuid == own_board((spec.case, spec.mode), boards)
+    return request.spread == "each-device" or device.uuid == own_board((spec.case, spec.cache), boards)
 
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
@@ -122,7 +122,7 @@ def task(device: DeviceInfo, runnable: Runnable, how: Sampling, recipe: Recipe) 
         device=device.uuid,
         record=runnable.record,
         modules=tuple(module.code for module in runnable.modules),
-        mode=spec.mode,
+        cache=spec.cache,
         sampling=how,
         tolerance=spec.tolerance,
         arrays=recipe,
@@ -135,16 +135,16 @@ def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
     return Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
 
 
-def _roofs(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
-    """The tasks that measure each device's roof; where they cannot be built, there is none."""
+def _peaks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
+    """The tasks that measure each device's measured peak; where they cannot be built, there is none."""
     tasks = []
-    for target in (one for one in targets if one.device.uuid not in recorder.roofs.found):
-        for spec in target.roofs:
+    for target in (one for one in targets if one.device.uuid not in recorder.peaks.found):
+        for spec in target.peaks:
             match prepare(target, spec, binaries):
                 case Runnable() as runnable:
-                    tasks.append(task(target.device, runnable, roof.SAMPLING, Recipe(spec.arrays, lambda: ({}, {}))))
+                    tasks.append(task(target.device, runnable, peaks.SAMPLING, Recipe(spec.arrays, lambda: ({}, {}))))
                 case CaseError() as error:
-                    recorder.roofs.fail(target.device.uuid, error.what)
+                    recorder.peaks.fail(target.device.uuid, error.what)
                     break
     return tuple(tasks)
 
@@ -156,8 +156,8 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
     known = store.past({task.record.case for task in tasks}, before=recorder.run)
     past = {key: budget.Past(one.cost_s, one.between, one.last) for key, one in known.items()}
     division = budget.divide(tasks, past, request.budget_s, request.replicas, recorder.begun.started)
-    for left_out in division.left_out:
-        recorder.leave_out(left_out)
+    for over_budget in division.over_budget:
+        recorder.leave_over_budget(over_budget)
     return division.tasks
 
 

@@ -62,8 +62,8 @@ def scope_of(suite: Path, selection: Selection, points: str | None) -> str:
     It is the name of the suite's folder (its path differs between checkouts) and the options of a command line, sorted.
     """
     chosen = [f"--select={glob}" for glob in sorted(selection.select)]
-    left_out = [f"--exclude={glob}" for glob in sorted(selection.exclude)]
-    return shlex.join([suite.resolve().name, *([f"--points={points}"] if points else []), *chosen, *left_out])
+    over_budget = [f"--exclude={glob}" for glob in sorted(selection.exclude)]
+    return shlex.join([suite.resolve().name, *([f"--points={points}"] if points else []), *chosen, *over_budget])
 
 
 def revision_of(folder: Path) -> Revision:

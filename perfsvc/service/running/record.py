@@ -8,13 +8,13 @@ from functools import cached_property
 
 from perfsvc import judge
 from perfsvc.measure.lane import Stopping
-from perfsvc.measure.plan import LeftOut, Spot
+from perfsvc.measure.plan import OverBudget, Spot
 from perfsvc.model import Estimate, Measurement
 from perfsvc.report.rows import Doubt, Key
-from perfsvc.service.running import roof
+from perfsvc.service.running import peaks
 from perfsvc.service.running.beginning import Begun
 from perfsvc.service.running.levels import Noises, noises
-from perfsvc.service.running.roof import Roofs
+from perfsvc.service.running.peaks import Peaks
 from perfsvc.service.running.targets import Runnable, Target
 from perfsvc.store import Code, Entry, State, Store
 
@@ -30,21 +30,21 @@ class Recorder:
 
     Attributes:
         begun: the run as it was when this began.
-        measurements: all that the run holds, but for those of roofs.
-        roofs: of its devices.
-        left_out: what there is no time for.
+        measurements: all that the run holds, but for those of measured peaks.
+        peaks: of its devices.
+        over_budget: what there is no time for.
         doubts: declared work that cannot be right.
     """
 
     def __init__(self, store: Store, begun: Begun, targets: Sequence[Target], say: Callable[[str], object]) -> None:
         self._store = store
         self._targets = {target.device.uuid: target for target in targets}
-        self._specs = {(target.device.uuid, spec.case, spec.mode): spec for target in targets for spec in target.specs}
+        self._specs = {(target.device.uuid, spec.case, spec.cache): spec for target in targets for spec in target.specs}
         self._binaries: dict[Key, int] = {}
         self.begun = begun
         self.measurements = list(begun.held)
-        self.roofs = Roofs(tuple(target.device for target in targets), say, begun.roofs)
-        self.left_out: list[LeftOut] = []
+        self.peaks = Peaks(tuple(target.device for target in targets), say, begun.peaks)
+        self.over_budget: list[OverBudget] = []
         self.doubts: dict[Key, Doubt] = {}
         for target in targets:
             store.put_device(target.device)
@@ -65,7 +65,7 @@ class Recorder:
         if stopping():
             self._store.end_run(self.run, State.INTERRUPTED)
             return
-        self._store.put_left_out(self.run, [(one.device, one.case, one.mode) for one in self.left_out])
+        self._store.put_over_budget(self.run, [(one.device, one.case, one.cache) for one in self.over_budget])
         self._store.put_noise(self.run, self.noises)
         self._store.end_run(self.run, State.FINISHED)
 
@@ -81,21 +81,21 @@ class Recorder:
 
     @property
     def measured(self) -> frozenset[Spot]:
-        """What the run holds of each device, case, mode and replica."""
-        return frozenset((one.device, one.case, one.mode, one.replica) for one in self.begun.held)
+        """What the run holds of each device, case, cache state and replica."""
+        return frozenset((one.device, one.case, one.cache, one.replica) for one in self.begun.held)
 
     def put_binaries(self, device: str, runnables: Sequence[Runnable]) -> None:
         """Stores the code of cases that are to run on a device."""
         stored = self._store.put_binaries([_code(runnable) for runnable in runnables])
         for runnable, binary in zip(runnables, stored, strict=True):
-            self._binaries[device, runnable.spec.case.id, runnable.spec.mode] = binary
+            self._binaries[device, runnable.spec.case.id, runnable.spec.cache] = binary
 
-    def leave_out(self, left_out: LeftOut) -> None:
+    def leave_over_budget(self, over_budget: OverBudget) -> None:
         """Notes what there is no time for."""
-        self.left_out.append(left_out)
+        self.over_budget.append(over_budget)
 
     def put(self, measured: Iterable[Measurement]) -> None:
-        """Commits measurements, all at once, or the roofs that they complete."""
+        """Commits measurements, all at once, or the measured peaks that they complete."""
         of_cases = [one for one in measured if not self._take_roof(one)]
         if of_cases:
             entries = [self._entry(one) for one in of_cases]
@@ -103,34 +103,34 @@ class Recorder:
             self.measurements += [entry.measurement for entry in entries]
 
     def _take_roof(self, measurement: Measurement) -> bool:
-        """Commits the roof that a measurement completes; false where it is a case's."""
-        if not self.roofs.take(measurement):
+        """Commits the measured peak that a measurement completes; false where it is a case's."""
+        if not self.peaks.take(measurement):
             return False
-        self._store.put_roofs(self.run, self.roofs.found)
+        self._store.put_peaks(self.run, self.peaks.found)
         return True
 
     def _entry(self, measurement: Measurement) -> Entry:
         estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
-        spec = self._specs[measurement.device, measurement.case, measurement.mode]
+        spec = self._specs[measurement.device, measurement.case, measurement.cache]
         return Entry(
             self._doubted(measurement, estimate),
             self._targets[measurement.device].environment,
             spec.work,
             estimate,
-            self._binaries.get((measurement.device, measurement.case.id, measurement.mode)),
-            spec.rung,
-            spec.anchor,
+            self._binaries.get((measurement.device, measurement.case.id, measurement.cache)),
+            spec.variant_index,
+            spec.relative_to,
         )
 
     def _doubted(self, measurement: Measurement, estimate: Estimate | None) -> Measurement:
         """The measurement, with a note where what its case declares cannot be right."""
         device = self._targets[measurement.device].device
-        spec = self._specs[device.uuid, measurement.case, measurement.mode]
-        doubt = estimate and roof.doubt(spec, device, estimate.median_s, self.roofs.found.get(device.uuid))
+        spec = self._specs[device.uuid, measurement.case, measurement.cache]
+        doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.found.get(device.uuid))
         if not doubt:
             return measurement
-        self.doubts[device.uuid, measurement.case.id, measurement.mode] = doubt
-        return replace(measurement, note="; ".join(filter(None, [measurement.note, roof.NOTE])))
+        self.doubts[device.uuid, measurement.case.id, measurement.cache] = doubt
+        return replace(measurement, note="; ".join(filter(None, [measurement.note, peaks.NOTE])))
 
 
 def _code(runnable: Runnable) -> Code:

@@ -20,7 +20,7 @@ class RunRequest:
         precision: how narrow the interval of a median is to be, relative to it. None, like ``samples`` and
             ``seconds``, the caps on getting there, for what suits the kind of device.
         energy: measure the energy of a launch as well.
-        spread: whether every board measures a case, or one board of each model does.
+        spread: whether every GPU measures a case, or one GPU of each model does.
         budget_s: seconds that the run may take on each device; None for as many as it needs.
         limit_s: seconds that a case may take in a replica before its worker is killed.
         confirm: measure suspects again, the baseline's binary and this run's in turn.
@@ -39,7 +39,7 @@ class RunRequest:
     samples: int | None = None
     seconds: float | None = None
     energy: bool = False
-    spread: Spread = "each-board"
+    spread: Spread = "each-device"
     budget_s: float | None = None
     limit_s: float = 60.0
     seed: int | None = None

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from perfsvc.errors import SuiteError
 from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import LeftOut
+from perfsvc.measure.plan import OverBudget
 from perfsvc.model import (
+    CaseExplanation,
     Confirmation,
     DeviceInfo,
     Direction,
-    Explained,
     Judgement,
     Measurement,
     Noise,
-    Roof,
+    Peak,
     Series,
     Status,
 )
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.confirming.confirm_all import with_causes
-from perfsvc.service.judging.findings import ignored, settle
+from perfsvc.service.judging.findings import ignored, update_findings
 from perfsvc.service.judging.sides import SidesOf
 from perfsvc.service.judging.suspects import doubts
 from perfsvc.service.profiling.profile import Under
@@ -40,7 +40,7 @@ from perfsvc.service.running.measuring import Workers, measure
 from perfsvc.service.running.record import Recorder
 from perfsvc.service.running.request import RunRequest
 from perfsvc.service.running.resolving import Resolved, resolve
-from perfsvc.service.running.targets import compile_units, instruments_of
+from perfsvc.service.running.targets import compile_units, helper_kernels_of
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec
 
@@ -54,8 +54,8 @@ class RunOutcome:
         devices: those it measured on.
         measurements: all of them, as they came.
         noises: of times.
-        roofs: by device UUID.
-        left_out: what there was no time for.
+        peaks: by device UUID.
+        over_budget: what there was no time for.
         doubts: declared work that cannot be right.
         judgements: the verdicts.
         confirmations: what came of the suspects that were measured again.
@@ -70,12 +70,12 @@ class RunOutcome:
     devices: tuple[DeviceInfo, ...]
     measurements: tuple[Measurement, ...]
     noises: Mapping[Key, Noise]
-    roofs: Mapping[str, Roof]
-    left_out: tuple[LeftOut, ...]
+    peaks: Mapping[str, Peak]
+    over_budget: tuple[OverBudget, ...]
     doubts: tuple[Doubt, ...]
     judgements: tuple[Judgement, ...]
     confirmations: tuple[Confirmation, ...]
-    explained: tuple[Explained, ...]
+    explained: tuple[CaseExplanation, ...]
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
     specs: Mapping[Key, CaseSpec]
@@ -122,29 +122,29 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
         recorder = measure(
             resolved, binaries, store=store, begun=begin(store, request), workers=workers, progress=progress
         )
-        instruments = instruments_of(resolved.targets, binaries)
+        helper_kernels = helper_kernels_of(resolved.targets, binaries)
         sides_of = SidesOf(store)
         judgements = judge_measured(store, recorder.run, request, sides_of)
         told = store.verdicts(recorder.run)
         found = doubts(store, recorder.run, told, threshold=request.threshold, sides_of=sides_of)
         confirmations: list[Confirmation] = []
-        explained: list[Explained] = []
+        explained: list[CaseExplanation] = []
         if request.confirm:
-            workers.ended.close()  # a board has one worker at a time
+            workers.ended.close()  # a GPU has one worker at a time
             means = means_of(
                 request,
                 resolved.devices,
-                instruments,
+                helper_kernels,
                 seed=recorder.begun.seed,
                 servers=workers.servers,
                 say=progress.say,
             )
             confirmations = confirm_suspects(store, recorder.run, means, progress, found=found, sides_of=sides_of)
             judgements = with_causes(judgements, confirmations)
-        settle(store, recorder.run, threshold=request.threshold, found=found)
+        update_findings(store, recorder.run, threshold=request.threshold, found=found)
         unheard = ignored(store.findings())
         if request.profile:
-            under = Under(resolved.devices, instruments, say=progress.say)
+            under = Under(resolved.devices, helper_kernels, say=progress.say)
             explained = explain_regressed(store, recorder.run, under, progress)
     return _outcome(resolved, recorder, (judgements, confirmations, explained), unheard)
 
@@ -152,21 +152,21 @@ def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcom
 def _outcome(
     resolved: Resolved,
     recorder: Recorder,
-    judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[Explained]],
+    judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[CaseExplanation]],
     unheard: AbstractSet[tuple[Series, Direction]],
 ) -> RunOutcome:
     judgements, confirmations, explained = judged
     problems, warnings = resolved.found.split_problems(resolved.request.selection)
     targets = resolved.targets
-    specs = {(target.device.uuid, spec.case.id, spec.mode): spec for target in targets for spec in target.specs}
+    specs = {(target.device.uuid, spec.case.id, spec.cache): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}
     return RunOutcome(
         run=recorder.run,
         devices=tuple(target.device for target in targets),
         measurements=tuple(recorder.measurements),
-        noises={(device, case.id, mode): one for (device, case, mode), one in recorder.noises.items()},
-        roofs=recorder.roofs.found,
-        left_out=tuple(sorted(recorder.left_out, key=lambda one: place[one.device, one.case.id, one.mode])),
+        noises={(device, case.id, cache): one for (device, case, cache), one in recorder.noises.items()},
+        peaks=recorder.peaks.found,
+        over_budget=tuple(sorted(recorder.over_budget, key=lambda one: place[one.device, one.case.id, one.cache])),
         doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),
         confirmations=tuple(confirmations),

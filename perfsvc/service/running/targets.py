@@ -7,11 +7,11 @@ from typing import Literal
 
 from perfsvc import build
 from perfsvc.build import Binary, Cache
-from perfsvc.device import instruments
+from perfsvc.device import helper_kernels
 from perfsvc.errors import CaseError, InfrastructureError, UnsupportedError
 from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
 from perfsvc.service.progress import Progress
-from perfsvc.service.running import roof
+from perfsvc.service.running import peaks
 from perfsvc.suite import CaseSpec, Inputs, Selection, Suite, unmet
 
 Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
@@ -22,14 +22,14 @@ Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
 class Target:
     """A device with the cases it is to measure, what their binaries are made with, and its environment.
 
-    ``roofs`` are the cases of ours that measure the device itself, ``instruments`` the unit that it works with.
+    ``peaks`` are the cases of ours that measure the device itself, ``helper_kernels`` the unit that it works with.
     """
 
     device: DeviceInfo
     specs: tuple[CaseSpec, ...]
     toolchain: build.Toolchain
-    roofs: tuple[CaseSpec, ...] = ()
-    instruments: Unit | None = None
+    peaks: tuple[CaseSpec, ...] = ()
+    helper_kernels: Unit | None = None
 
     @property
     def environment(self) -> Environment:
@@ -39,8 +39,10 @@ class Target:
     @property
     def units(self) -> set[Unit]:
         """All that is compiled for it: of a case that it cannot run, nothing."""
-        able = [spec for spec in (*self.specs, *self.roofs) if not unmet(spec, self.device)]
-        return {unit for spec in able for unit in spec.units} | ({self.instruments} if self.instruments else set())
+        able = [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
+        return {unit for spec in able for unit in spec.units} | (
+            {self.helper_kernels} if self.helper_kernels else set()
+        )
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def choose(
             device,
             resolved(points or ("full" if device.kind == "cuda" else "smoke")),
             build.toolchain_for(device.target),
-            roof.specs(device),
-            instruments.unit(device.kind),
+            peaks.specs(device),
+            helper_kernels.unit(device.kind),
         )
         for device in devices
     )
@@ -93,7 +95,7 @@ def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:
     }
 
 
-def instruments_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, bytes]:
+def helper_kernels_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, bytes]:
     """The binaries that devices work with, by UUID.
 
     Raises:
@@ -101,9 +103,9 @@ def instruments_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, b
     """
     found = {}
     for target in targets:
-        if target.instruments is None:
+        if target.helper_kernels is None:
             continue
-        match binaries[target.device.target, target.instruments]:
+        match binaries[target.device.target, target.helper_kernels]:
             case Binary() as binary:
                 found[target.device.uuid] = binary.code
             case error:
@@ -114,14 +116,14 @@ def instruments_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, b
     return found
 
 
-def compile_instruments(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
+def compile_helper_kernels(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
     """The binaries that devices work with, by UUID, where nothing else is compiled; raises as ``instruments_of``."""
     targets = [
-        Target(device, (), build.toolchain_for(device.target), instruments=unit)
+        Target(device, (), build.toolchain_for(device.target), helper_kernels=unit)
         for device in devices
-        if (unit := instruments.unit(device.kind))
+        if (unit := helper_kernels.unit(device.kind))
     ]
-    return instruments_of(targets, compile_units(targets, progress)) if targets else {}
+    return helper_kernels_of(targets, compile_units(targets, progress)) if targets else {}
 
 
 def prepare(target: Target, spec: CaseSpec, binaries: Binaries) -> Runnable | CaseError:

@@ -21,7 +21,7 @@ VARIABLES_FILE = "perfsvc.env"
 STOP_S = 90
 """Seconds from SIGTERM to SIGKILL: what a night needs to finish the case in hand and commit it, and more."""
 LATE_S = 6 * 3600
-"""How late a missed night still begins where a limit has to be given: until somebody needs the boards by day."""
+"""How late a missed night still begins where a limit has to be given: until somebody needs the GPUs by day."""
 TOOLS = ("CUDA_HOME", "CUDA_PATH", "PERFSVC_CACHE", "PERFSVC_LOCKS")
 """Variables that are no secrets, and without which compilers, caches and locks would be others than here."""
 
@@ -100,7 +100,7 @@ def job_of(loaded: Loaded, *, at: time, zone: ZoneInfo | None, gpus: int | None,
 
 def _needed(loaded: Loaded, plain: Mapping[str, str]) -> tuple[str, ...]:
     """Variables that settings come from, and those that targets name; that of the file itself is said already."""
-    from_environment = {origin for origin in loaded.origins.values() if origin.startswith("PERFSVC_")}
+    from_environment = {root_cause for root_cause in loaded.origins.values() if root_cause.startswith("PERFSVC_")}
     named = set(loaded.settings.notify.targets.values())
     return tuple(sorted((from_environment | named) - plain.keys() - {VARIABLE}))
 

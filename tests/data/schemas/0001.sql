@@ -18,7 +18,7 @@ INSERT INTO "artifacts" VALUES('845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2
 CREATE TABLE batches (
 	measurement_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
-	gated BOOLEAN NOT NULL, 
+	blocked BOOLEAN NOT NULL, 
 	kept_ahead BOOLEAN, 
 	busy_s DOUBLE NOT NULL, 
 	rejected TEXT NOT NULL, 
@@ -143,13 +143,13 @@ CREATE TABLE confirmations (
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
 	baseline_run_id INTEGER, 
 	judged VARCHAR(16) NOT NULL, 
 	judged_ratio DOUBLE, 
 	judged_baseline_s DOUBLE, 
 	judged_candidate_s DOUBLE, 
-	shift VARCHAR(16) NOT NULL, 
+	change VARCHAR(16) NOT NULL, 
 	direction VARCHAR(16) NOT NULL, 
 	cause VARCHAR(16) NOT NULL, 
 	reason TEXT NOT NULL, 
@@ -171,8 +171,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'loss','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 14:55:18.991073');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'loss','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 14:55:18.992971');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 15:11:17.944089');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 15:11:17.945794');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -234,7 +234,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 14:55:19.000854');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 15:11:17.952787');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -255,8 +255,8 @@ CREATE TABLE finding_cases (
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
-	shift VARCHAR(16) NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
+	change VARCHAR(16) NOT NULL, 
 	direction VARCHAR(16) NOT NULL, 
 	ratio DOUBLE, 
 	low DOUBLE, 
@@ -266,7 +266,7 @@ CREATE TABLE finding_cases (
 	candidate_s DOUBLE, 
 	last_run_id INTEGER NOT NULL, 
 	recovered_run_id INTEGER, 
-	CONSTRAINT pk_finding_cases PRIMARY KEY (finding_id, case_id, device_id, metric, mode), 
+	CONSTRAINT pk_finding_cases PRIMARY KEY (finding_id, case_id, device_id, metric, cache), 
 	CONSTRAINT fk_finding_cases_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
@@ -274,7 +274,7 @@ CREATE TABLE finding_cases (
 	CONSTRAINT fk_finding_cases_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_cases" VALUES(1,3,1,'time','cold','loss','slower',1.0,0.9,1.1,1,0.25,0.5,2,NULL);
+INSERT INTO "finding_cases" VALUES(1,3,1,'time','cold','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,NULL);
 CREATE TABLE finding_events (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
@@ -287,13 +287,13 @@ CREATE TABLE finding_events (
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,'','2026-11-22 14:55:18.973476','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,'ann','2026-11-22 14:55:18.983482','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,'ann','2026-11-22 14:55:18.989627','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,'','2026-11-22 15:11:17.927014','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,'ann','2026-11-22 15:11:17.936966','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,'ann','2026-11-22 15:11:17.942694','wanted; until 2026-01-01');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	cause VARCHAR(16) NOT NULL, 
-	origin TEXT DEFAULT '' NOT NULL, 
+	root_cause TEXT DEFAULT '' NOT NULL, 
 	first_run_id INTEGER NOT NULL, 
 	last_run_id INTEGER NOT NULL, 
 	evidence TEXT NOT NULL, 
@@ -306,25 +306,14 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 14:55:18.989627','bob','2026-01-01 00:00:00.000000');
-CREATE TABLE left_out (
-	run_id INTEGER NOT NULL, 
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
-	CONSTRAINT pk_left_out PRIMARY KEY (run_id, case_id, device_id, mode), 
-	CONSTRAINT fk_left_out_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_left_out_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_left_out_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "left_out" VALUES(2,2,1,'cold');
+INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 15:11:17.942694','bob','2026-01-01 00:00:00.000000');
 CREATE TABLE lineages (
 	id INTEGER NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-22 14:55:18.948051');
-INSERT INTO "lineages" VALUES(2,'2026-11-22 14:55:18.952857');
+INSERT INTO "lineages" VALUES(1,'2026-11-22 15:11:17.907318');
+INSERT INTO "lineages" VALUES(2,'2026-11-22 15:11:17.911713');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -333,7 +322,7 @@ CREATE TABLE measurements (
 	environment_id INTEGER NOT NULL, 
 	binary_id INTEGER, 
 	replica INTEGER NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
 	status VARCHAR(16) NOT NULL, 
 	reason TEXT NOT NULL, 
 	cure TEXT NOT NULL, 
@@ -360,20 +349,20 @@ CREATE TABLE measurements (
 	power_w DOUBLE, 
 	slowdowns TEXT, 
 	rejected_batches INTEGER DEFAULT '0' NOT NULL, 
-	rung INTEGER, 
-	anchor TEXT DEFAULT '' NOT NULL, 
+	variant_index INTEGER, 
+	relative_to TEXT DEFAULT '' NOT NULL, 
 	CONSTRAINT pk_measurements PRIMARY KEY (id), 
 	CONSTRAINT fk_measurements_binary_id_binaries FOREIGN KEY(binary_id) REFERENCES binaries (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_measurements_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_measurements_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_measurements_environment_id_environments FOREIGN KEY(environment_id) REFERENCES environments (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
-	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_mode UNIQUE (run_id, case_id, device_id, replica, mode)
+	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 14:55:18.950210',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 14:55:18.952378',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 14:55:18.953211',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 14:55:18.967745',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:11:17.909361',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:11:17.911319',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:11:17.912078',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 15:11:17.921848',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER NOT NULL, 
@@ -413,36 +402,57 @@ CREATE TABLE nights (
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 14:55:19.005802','box',20380,'95303','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 15:11:17.957527','box',3775,'191208','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
 	noise_within DOUBLE, 
 	noise_between DOUBLE, 
 	replicas INTEGER NOT NULL, 
-	CONSTRAINT pk_noise PRIMARY KEY (run_id, case_id, device_id, mode), 
+	CONSTRAINT pk_noise PRIMARY KEY (run_id, case_id, device_id, cache), 
 	CONSTRAINT fk_noise_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_noise_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_noise_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
 INSERT INTO "noise" VALUES(2,3,1,'cold',0.25,0.125,1);
+CREATE TABLE over_budget (
+	run_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
+	CONSTRAINT pk_over_budget PRIMARY KEY (run_id, case_id, device_id, cache), 
+	CONSTRAINT fk_over_budget_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_over_budget_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_over_budget_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "over_budget" VALUES(2,2,1,'cold');
+CREATE TABLE peaks (
+	run_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	copy_bytes_per_s DOUBLE NOT NULL, 
+	read_bytes_per_s DOUBLE NOT NULL, 
+	CONSTRAINT pk_peaks PRIMARY KEY (run_id, device_id), 
+	CONSTRAINT fk_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_peaks_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+);
+INSERT INTO "peaks" VALUES(2,1,2000000000000.0,2500000000000.0);
 CREATE TABLE pins (
 	lineage_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
 	run_id INTEGER NOT NULL, 
 	set_at DATETIME NOT NULL, 
 	set_by TEXT NOT NULL, 
 	comment TEXT NOT NULL, 
-	CONSTRAINT pk_pins PRIMARY KEY (lineage_id, device_id, metric, mode), 
+	CONSTRAINT pk_pins PRIMARY KEY (lineage_id, device_id, metric, cache), 
 	CONSTRAINT fk_pins_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 14:55:18.998525','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 15:11:17.950659','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -486,18 +496,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 14:55:18.999385');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 14:55:19.000599');
-CREATE TABLE roofs (
-	run_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	copy_bytes_per_s DOUBLE NOT NULL, 
-	read_bytes_per_s DOUBLE NOT NULL, 
-	CONSTRAINT pk_roofs PRIMARY KEY (run_id, device_id), 
-	CONSTRAINT fk_roofs_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_roofs_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "roofs" VALUES(2,1,2000000000000.0,2500000000000.0);
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 15:11:17.951405');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 15:11:17.952545');
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	state VARCHAR(16) NOT NULL, 
@@ -520,8 +520,8 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 14:55:18.953566','first night','kernels','kernels','perfsvc run','abc',0,'','box','',20380,'95303','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 14:55:18.971704','','kernels','kernels','perfsvc run','def',1,'','box','',20380,'95303','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 15:11:17.912394','first night','kernels','kernels','perfsvc run','abc',0,'','box','',3775,'191208','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 15:11:17.925575','','kernels','kernels','perfsvc run','def',1,'','box','',3775,'191208','','','{}',0,0);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -552,7 +552,7 @@ CREATE TABLE verdicts (
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	mode VARCHAR(16) NOT NULL, 
+	cache VARCHAR(16) NOT NULL, 
 	verdict VARCHAR(16) NOT NULL, 
 	reason TEXT NOT NULL, 
 	ratio DOUBLE, 
@@ -565,7 +565,7 @@ CREATE TABLE verdicts (
 	baseline_replicas INTEGER, 
 	candidate_replicas INTEGER, 
 	cause VARCHAR(16), 
-	CONSTRAINT pk_verdicts PRIMARY KEY (run_id, case_id, device_id, metric, mode), 
+	CONSTRAINT pk_verdicts PRIMARY KEY (run_id, case_id, device_id, metric, cache), 
 	CONSTRAINT fk_verdicts_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_verdicts_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_verdicts_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
@@ -592,10 +592,10 @@ CREATE INDEX ix_checked_kernels_baseline_check_id ON checked_kernels (baseline_c
 CREATE INDEX ix_checked_kernels_case_id_architecture_check_id ON checked_kernels (case_id, architecture, check_id);
 CREATE INDEX ix_checked_kernels_facts_id ON checked_kernels (facts_id);
 CREATE INDEX ix_confirmations_baseline_run_id ON confirmations (baseline_run_id);
-CREATE INDEX ix_confirmations_case_id_device_id_metric_mode_run_id ON confirmations (case_id, device_id, metric, mode, run_id);
+CREATE INDEX ix_confirmations_case_id_device_id_metric_cache_run_id ON confirmations (case_id, device_id, metric, cache, run_id);
 CREATE INDEX ix_confirmations_run_id ON confirmations (run_id);
 CREATE INDEX ix_finding_cases_baseline_run_id ON finding_cases (baseline_run_id);
-CREATE INDEX ix_finding_cases_case_id_device_id_metric_mode ON finding_cases (case_id, device_id, metric, mode);
+CREATE INDEX ix_finding_cases_case_id_device_id_metric_cache ON finding_cases (case_id, device_id, metric, cache);
 CREATE INDEX ix_finding_cases_last_run_id ON finding_cases (last_run_id);
 CREATE INDEX ix_finding_cases_recovered_run_id ON finding_cases (recovered_run_id);
 CREATE INDEX ix_finding_events_finding_id ON finding_events (finding_id);
@@ -604,14 +604,14 @@ CREATE INDEX ix_measurements_binary_id ON measurements (binary_id);
 CREATE INDEX ix_measurements_case_id_device_id_run_id ON measurements (case_id, device_id, run_id);
 CREATE INDEX ix_measurements_device_id ON measurements (device_id);
 CREATE INDEX ix_measurements_environment_id_run_id ON measurements (environment_id, run_id);
-CREATE INDEX ix_noise_case_id_device_id_mode_run_id ON noise (case_id, device_id, mode, run_id);
+CREATE INDEX ix_noise_case_id_device_id_cache_run_id ON noise (case_id, device_id, cache, run_id);
 CREATE INDEX ix_profiles_binary_id ON profiles (binary_id);
 CREATE INDEX ix_profiles_case_id_device_id_run_id ON profiles (case_id, device_id, run_id);
 CREATE INDEX ix_profiles_report_sha256 ON profiles (report_sha256);
 CREATE INDEX ix_profiles_run_id ON profiles (run_id);
 CREATE INDEX ix_verdicts_accepted ON verdicts (case_id) WHERE verdict IN ('new', 'improvement');
 CREATE INDEX ix_verdicts_baseline_run_id ON verdicts (baseline_run_id);
-CREATE INDEX ix_verdicts_case_id_device_id_metric_mode_run_id ON verdicts (case_id, device_id, metric, mode, run_id);
+CREATE INDEX ix_verdicts_case_id_device_id_metric_cache_run_id ON verdicts (case_id, device_id, metric, cache, run_id);
 CREATE INDEX ix_explanations_baseline_profile_id ON explanations (baseline_profile_id);
 CREATE INDEX ix_explanations_baseline_run_id ON explanations (baseline_run_id);
 CREATE INDEX ix_explanations_candidate_profile_id ON explanations (candidate_profile_id);

@@ -16,9 +16,12 @@ from sqlalchemy import insert
 
 from perfsvc.model import (
     Batch,
+    CacheState,
     Case,
+    CaseExplanation,
     Cause,
-    Checked,
+    ChangeKind,
+    CheckedKernel,
     CheckVerdict,
     Conditions,
     Confirmation,
@@ -26,25 +29,22 @@ from perfsvc.model import (
     Direction,
     Environment,
     Estimate,
-    Explained,
-    Facts,
     FindingState,
     Judgement,
     Kind,
     Limiter,
     Measurement,
-    Mode,
     Noise,
     Occupancy,
+    Peak,
     Profile,
-    Profiled,
+    ProfileResult,
+    ProfilerRule,
     Provenance,
     ReplayRecord,
-    Roof,
-    Rule,
     Series,
-    Shift,
     Slowdown,
+    StaticFacts,
     Status,
     Suspect,
     Verdict,
@@ -90,8 +90,8 @@ def fill(store: Store) -> None:
         samples_s=(0.5,),
         metrics={"overlap": 0.75},
         batches=(
-            Batch((0.5,), gated=True, kept_ahead=True, busy_s=0.625, conditions=WARM),
-            Batch((0.75, 1.0), gated=True, kept_ahead=False, busy_s=2.0, rejected="thermal slowdown", conditions=HOT),
+            Batch((0.5,), blocked=True, kept_ahead=True, busy_s=0.625, conditions=WARM),
+            Batch((0.75, 1.0), blocked=True, kept_ahead=False, busy_s=2.0, rejected="thermal slowdown", conditions=HOT),
         ),
         warmup=3,
         note="the host fell behind once",
@@ -100,15 +100,15 @@ def fill(store: Store) -> None:
         sampling_s=3.5,
         busy_s=3.25,
     )
-    put(store, second, renamed, 0.5, None, rung=2, anchor="copy")
-    store.put_noise(second, {("GPU-1", SHARED, Mode.COLD): Noise(0.25, 0.125)})
-    store.put_roofs(second, {"GPU-1": Roof(2.0e12, 2.5e12)})
-    store.put_left_out(second, [("GPU-1", NAIVE, Mode.COLD)])
+    put(store, second, renamed, 0.5, None, variant_index=2, relative_to="copy")
+    store.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125)})
+    store.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
+    store.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
     store.end_run(second, State.INTERRUPTED)
     unchanged = Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 2, 1)
     slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
     store.put_verdicts(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
-    suspect = Suspect(slower, Shift.LOSS, Direction.SLOWER)
+    suspect = Suspect(slower, ChangeKind.REGRESSION, Direction.SLOWER)
     (finding,) = store.raise_finding(second, [suspect], "the old one is faster", "abc..def")
     store.assign_finding(finding, "bob", by="ann")
     until = started.replace(year=started.year + 1)
@@ -146,22 +146,24 @@ def fill(store: Store) -> None:
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
     """A profile that counted, one that could not, and what they explain."""
-    profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (Rule("Occupancy", "few warps", 0.5),))
-    counted = Profiled(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
+    profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))
+    counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
     numbers = (
         store.put_profile(counted, b"report"),
         store.put_profile(replace(counted, run=second, binary=None, profile=None, reason="no permission", cure="ask")),
     )
     store.put_explained(
-        Explained(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)
+        CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)
     )
 
 
 def put_check(store: Store, origin: Provenance) -> None:
     """A kernel that is new, and one that does not compile."""
-    facts = Facts(32, 0, 0, 0, 4224, 1, (("global", 8),), "aa")
-    kernel = Checked(TILED, "sm_90", "tiled", facts=facts, occupancy=Occupancy(64, 64, Limiter.WARPS), threads=256)
-    failed = Checked(NAIVE, "sm_90", "", Status.FAILED, "does not compile")
+    facts = StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8),), "aa")
+    kernel = CheckedKernel(
+        TILED, "sm_90", "tiled", facts=facts, occupancy=Occupancy(64, 64, Limiter.WARPS), threads=256
+    )
+    failed = CheckedKernel(NAIVE, "sm_90", "", Status.FAILED, "does not compile")
     verdicts = [CheckVerdict(kernel, Verdict.NEW), CheckVerdict(failed, Verdict.BROKEN, reason=failed.reason)]
     store.put_check(origin, verdicts, toolkit="nvcc 13.0.88", disassembler="nvdisasm 13.5.37")
 

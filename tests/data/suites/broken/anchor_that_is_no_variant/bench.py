@@ -5,14 +5,14 @@ def inputs(rng, n):
     return {"x": rng.random(n)}
 
 
-benchmark = Benchmark(  # problem: the anchor 'plain' is no variant
+benchmark = Benchmark(  # problem: the reference variant 'plain' is no variant
     axes={"n": (256, 1000)},
     smoke={"n": 10},
     inputs=inputs,
     outputs={"y": output("float64", lambda n: n)},
     reference=lambda x: 2 * x,
     tolerance=Tolerance(max=1e-6, mean=1e-7),
-    anchor="plain",
+    relative_to="plain",
     variants=[
         Variant(
             "plain",

@@ -36,7 +36,7 @@ benchmark = Benchmark(
     tolerance=lambda n: Tolerance(max=1e-6 * n, mean=1e-7 * n),
     work=lambda n: Work(read_bytes=8 * n, written_bytes=4 * n, flops=2 * n),
     version=3,
-    anchor="full-TILE32-FAST1",
+    relative_to="full-TILE32-FAST1",
     variants=[
         Variant(
             "full",
@@ -46,7 +46,7 @@ benchmark = Benchmark(
             scratch={"partials": scratch("float32", lambda n, TILE: ceil_div(n, TILE))},
             requires=("cuda", "sm_90", "n % 2 == 0"),
             only=lambda n, TILE: n >= TILE or n == 10,
-            mode="warm",
+            cache="warm",
             formerly="old",
             steps=[
                 memset("partials", 255),

@@ -7,7 +7,7 @@ def inputs(rng, n):
     return {"x": rng.random(n, dtype="float32")}
 
 
-def rung(name, factor, block, **more):
+def variant_index(name, factor, block, **more):
     return Variant(
         name,
         source="ladder.cu",
@@ -30,12 +30,12 @@ benchmark = Benchmark(
     reference=lambda x: 2 * x,
     tolerance=Tolerance(max=0.0, mean=0.0),
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n),
-    anchor="copy",
+    relative_to="copy",
     variants=[
-        rung("one_block", 2, 4096),
-        rung("blocks", 2, 64),
-        rung("absent", 2, 64, requires="import perfsvc_has_no_such_part"),
-        rung("copy", 1, 64, reference=lambda x: x),
-        rung("mistaken", 2, 64, reference=lambda x: x),
+        variant_index("one_block", 2, 4096),
+        variant_index("blocks", 2, 64),
+        variant_index("absent", 2, 64, requires="import perfsvc_has_no_such_part"),
+        variant_index("copy", 1, 64, reference=lambda x: x),
+        variant_index("mistaken", 2, 64, reference=lambda x: x),
     ],
 )

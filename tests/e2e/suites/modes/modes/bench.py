@@ -4,7 +4,7 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
 
 
 def variant(name, **settings):
-    return Variant(name, source="modes.cu", entry="fill", grid=1, block=1, args=("out",), **settings)
+    return Variant(name, source="cache states.cu", entry="fill", grid=1, block=1, args=("out",), **settings)
 
 
 benchmark = Benchmark(
@@ -14,5 +14,5 @@ benchmark = Benchmark(
     reference=lambda n: [1.0] * n,
     tolerance=Tolerance(max=0, mean=0),
     work=lambda n: Work(written_bytes=4 * n),
-    variants=[variant("both", mode="both"), variant("hot", mode="warm"), variant("usual")],
+    variants=[variant("both", cache="both"), variant("hot", cache="warm"), variant("usual")],
 )

@@ -1,4 +1,4 @@
-"""The kernels of ``perfsvc/device/instruments.cu``, loaded."""
+"""The kernels of ``perfsvc/device/helper kernels.cu``, loaded."""
 
 import struct
 from typing import Any
@@ -9,11 +9,11 @@ import pycuda.driver as drv
 THREADS = 256
 
 
-class Instruments:
+class HelperKernels:
     """Launches kernels of our own by name.
 
     Args:
-        code: the compiled ``instruments.cu``.
+        code: the compiled ``helper kernels.cu``.
         multiprocessors: of the device, for kernels that fill it.
     """
 

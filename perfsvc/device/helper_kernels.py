@@ -1,4 +1,4 @@
-"""The kernels of our own that a device works with: the gate, clock stamps, eviction, digests and errors of results."""
+"""The kernels of our own that a device works with: the blocking kernel, clock stamps, eviction, digests and errors of results."""
 
 from pathlib import Path
 
@@ -33,4 +33,4 @@ def unit(kind: str) -> Unit | None:
     pairs += [(dtype, "int64") for dtype in INTEGERS if dtype != "int64"]
     squares = {squares_entry(reference): None for _, reference in pairs}
     entries = (GATE, STAMP, EVICT, DIGEST, *squares, *(error_entry(*pair) for pair in pairs))
-    return Unit(Path(__file__).with_name("instruments.cu"), entries)
+    return Unit(Path(__file__).with_name("helper kernels.cu"), entries)

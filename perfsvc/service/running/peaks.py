@@ -1,4 +1,4 @@
-"""The roof: what a board's memory moves at most, measured at the start of a run through the same machinery as all else.
+"""The measured peak: what a GPU's memory moves at most, measured at the start of a run through the same machinery as all else.
 
 Cases are shown as shares of it, and what a case declares that its launch moves is held against it.
 """
@@ -16,14 +16,14 @@ from perfsvc.model import (
     Array,
     Buffer,
     BufferArg,
+    CacheState,
     Case,
     DeviceInfo,
     Kind,
     Launch,
     Measurement,
-    Mode,
+    Peak,
     Role,
-    Roof,
     Status,
     Tolerance,
     Unit,
@@ -32,16 +32,16 @@ from perfsvc.model import (
 from perfsvc.report.rows import Doubt
 from perfsvc.suite import CaseSpec
 
-BENCHMARK = "roof"
+BENCHMARK = "peak"
 OURS = 0
 """The version of the cases: the suite's own count from 1, so that none is taken for one of these."""
 
-SOURCE = Path(__file__).with_name("roof.cu")
+SOURCE = Path(__file__).with_name("measured peak.cu")
 COPY, READ = "perfsvc_roof_copy", "perfsvc_roof_read"
 BLOCK = 256
 ACCESS_BYTES = 16
 UNDER_WAY = 4
-"""Accesses of a thread, as in ``roof.cu``."""
+"""Accesses of a thread, as in ``measured peak.cu``."""
 TILE_BYTES = BLOCK * ACCESS_BYTES * UNDER_WAY
 
 BEYOND_L2 = 4
@@ -49,20 +49,20 @@ BEYOND_L2 = 4
 LEAST_BYTES = 512 << 20
 """Of a buffer: short launches do not reach the memory's full rate."""
 SHARE = 8
-"""A buffer takes at most one part in so many of the board's memory."""
+"""A buffer takes at most one part in so many of the GPU's memory."""
 UNKNOWN_BYTES = 1 << 20
 """Of a buffer where a device does not say how much memory it has, as the fake device does not."""
 
 SAMPLING = Sampling(samples=100, seconds=0.5, least=20)
-"""Launches this long differ little: the roof is known before the first case could wait for it."""
+"""Launches this long differ little: the measured peak is known before the first case could wait for it."""
 
 TOLERATED = 1.05
-"""More than this of the roof no case can move: the noise of both and the last per cent that our kernels leave."""
-NOTE = "its work is declared as more than the board's memory can move in that time"
+"""More than this of the measured peak no case can move: the noise of both and the last per cent that our kernels leave."""
+NOTE = "its work is declared as more than the GPU's memory can move in that time"
 
 
 def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
-    """The cases that measure a device's roof; none for the CPU device, whose times say nothing of it."""
+    """The cases that measure a device's measured peak; none for the CPU device, whose times say nothing of it."""
     if device.kind == "cpu":
         return ()
     nbytes = _buffer_bytes(device)
@@ -84,7 +84,7 @@ def _spec(variant: str, entry: str, nbytes: int, target: Array, work: Work) -> C
     return CaseSpec(
         case=Case(BENCHMARK, variant, version=OURS),
         kind=Kind.KERNEL,
-        mode=Mode.COLD,
+        cache=CacheState.COLD,
         requires=(),
         units=(Unit(SOURCE, (COPY, READ)),),
         buffers=(Buffer(target, Role.SCRATCH), Buffer(source, Role.SCRATCH)),
@@ -97,12 +97,12 @@ def _spec(variant: str, entry: str, nbytes: int, target: Array, work: Work) -> C
     )
 
 
-class Roofs:
-    """The roofs of a run's boards, as their measurements come in.
+class Peaks:
+    """The measured peaks of a run's GPUs, as their measurements come in.
 
     Args:
         devices: those of the run.
-        say: is told of a board whose roof is not known.
+        say: is told of a GPU whose measured peak is not known.
         known: what was measured already, by UUID.
 
     Attributes:
@@ -113,7 +113,7 @@ class Roofs:
         self,
         devices: tuple[DeviceInfo, ...],
         say: Callable[[str], object],
-        known: Mapping[str, Roof] = MappingProxyType({}),
+        known: Mapping[str, Peak] = MappingProxyType({}),
     ) -> None:
         self.found = dict(known)
         self._say = say
@@ -122,7 +122,7 @@ class Roofs:
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
 
     def take(self, measurement: Measurement) -> bool:
-        """Takes a measurement, if it is of a roof; what cannot be measured is said, and fails nothing."""
+        """Takes a measurement, if it is of a measured peak; what cannot be measured is said, and fails nothing."""
         uuid, case = measurement.device, measurement.case
         work = self._work[uuid].get(case)
         if work is None:
@@ -133,28 +133,28 @@ class Roofs:
         rates = self._rates[uuid]
         rates[case.variant] = work.bytes / judge.estimate(measurement.samples_s).median_s
         if len(rates) == len(self._work[uuid]):
-            self.found[uuid] = Roof(copy_bytes_per_s=rates["copy"], read_bytes_per_s=rates["read"])
+            self.found[uuid] = Peak(copy_bytes_per_s=rates["copy"], read_bytes_per_s=rates["read"])
         return True
 
     def fail(self, device: str, reason: str) -> None:
-        """Says, once for both of its cases, that a board's roof will not be known."""
+        """Says, once for both of its cases, that a GPU's measured peak will not be known."""
         if device in self._failed:
             return
         self._failed.add(device)
         self._say(f"the memory of {device} could not be measured, so no share of it is shown: {reason}")
 
 
-def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, roof: Roof | None) -> Doubt | None:
+def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, peak: Peak | None) -> Doubt | None:
     """What a case declares where no memory could have moved it in the time it took; None where that is plausible.
 
     Only what cannot lie in the L2 cache has to come from memory: a footprint of several times its size.
     """
-    if roof is None or not device.l2_bytes:
+    if peak is None or not device.l2_bytes:
         return None
     footprint = sum(prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize for buffer in spec.buffers)
     if footprint < BEYOND_L2 * device.l2_bytes:
         return None
     rate = spec.work.bytes / median_s
-    if rate <= TOLERATED * roof.best_bytes_per_s:
+    if rate <= TOLERATED * peak.best_bytes_per_s:
         return None
-    return Doubt(spec.case, device.uuid, spec.mode, spec.work.bytes, rate, roof.best_bytes_per_s)
+    return Doubt(spec.case, device.uuid, spec.cache, spec.work.bytes, rate, peak.best_bytes_per_s)
