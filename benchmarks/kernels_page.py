@@ -23,10 +23,10 @@ from typing import Any
 
 from perfsvc.model import UNJUDGED
 from perfsvc.report import units
+from perfsvc.report.export.frames import parse_point
 from perfsvc.report.facts import metric
-from perfsvc.report.frames import parse_point
-from perfsvc.report.layout import DASH, known, spread
-from perfsvc.report.run_table import RIDGE
+from perfsvc.report.tables.layout import DASH, known, spread
+from perfsvc.report.tables.run import RIDGE
 
 DOCS = Path(__file__).parent.parent / "docs"
 RIGHT = "ok"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.model import MAX_ERROR
-from perfsvc.report.dashboard import words
+from perfsvc.report.pages import words
 from perfsvc.service import dashboard
 from perfsvc.store import Store
 

@@ -53,15 +53,15 @@ def set_(
 @options.formats()
 def show(database: str, output_format: str) -> None:
     """List the pins."""
-    from perfsvc.report import tables
+    from perfsvc.report.tables import comparison
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = store.pins()
     if output_format == "json":
-        output.show_json(tables.plain(rows))
+        output.show_json(comparison.plain(rows))
     elif rows:
-        output.show(tables.pins_table(rows))
+        output.show(comparison.pins_table(rows))
     else:
         click.echo("nothing is pinned: every series is compared with its last accepted level")
 

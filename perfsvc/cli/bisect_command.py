@@ -57,7 +57,7 @@ def command(
     touched. Commits of different code are measured in turn with the good one, each time in fresh processes.
     """
     from perfsvc.model import CacheState
-    from perfsvc.report import bisections as report
+    from perfsvc.report.tables import bisection as report
     from perfsvc.service.bisecting.bisect import BisectRequest, bisect, exit_code
 
     request = BisectRequest(

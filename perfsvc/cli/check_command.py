@@ -9,7 +9,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
-    from perfsvc.report.check_lines import CheckShown
+    from perfsvc.report.checks import CheckShown
     from perfsvc.service.checking.check import CheckOutcome, CheckRequest
 
 Format = Literal["table", "json", "markdown", "junit", "github"]
@@ -87,7 +87,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
     """
-    from perfsvc.report import check_formats
+    from perfsvc.report.export import check_formats
     from perfsvc.service.checking.check import check
 
     options.tell_suite(chosen["suite"])
@@ -127,7 +127,7 @@ def _request(chosen: Chosen) -> "CheckRequest":
 
 
 def _shown(outcome: "CheckOutcome") -> "CheckShown":
-    from perfsvc.report.check_lines import CheckShown
+    from perfsvc.report.checks import CheckShown
 
     return CheckShown(
         outcome.check,
@@ -147,7 +147,7 @@ def _written(shown: "CheckShown", output_format: Format) -> str | None:
     """What is written for programs; None for the table."""
     import json
 
-    from perfsvc.report import check_formats
+    from perfsvc.report.export import check_formats
 
     match output_format:
         case "json":
@@ -164,7 +164,7 @@ def _written(shown: "CheckShown", output_format: Format) -> str | None:
 
 def _show_table(shown: "CheckShown", chosen: Chosen) -> None:
     from perfsvc.extras import install
-    from perfsvc.report.check_table import check_table
+    from perfsvc.report.tables.check import check_table
 
     output.show(check_table(shown, everything=chosen["everything"]))
     if not shown.disassembler:

@@ -54,14 +54,16 @@ def command(
 
 
 def _show(comparison: "Comparison", output_format: Format) -> None:
-    from perfsvc.report import comparison_formats, tables
+    from perfsvc.report.export import comparison_formats
+    from perfsvc.report.export.objects import comparison_json
+    from perfsvc.report.tables.comparison import comparison_table
 
     base, new, judgements = comparison.base, comparison.new, comparison.judgements
     match output_format:
         case "table":
-            output.show(tables.comparison_table(base, new, judgements))
+            output.show(comparison_table(base, new, judgements))
         case "json":
-            output.show_json(tables.comparison_json(base, new, judgements))
+            output.show_json(comparison_json(base, new, judgements))
         case "github":
             click.echo(comparison_formats.comparison_markdown(base, new, judgements), nl=False)
         case "junit":

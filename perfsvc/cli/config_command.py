@@ -21,7 +21,7 @@ def show(output_format: str) -> None:
     Secrets are never shown: of the variables that hold targets' addresses, whether they are set.
     """
     from perfsvc.config import shown
-    from perfsvc.report.settings_table import settings_table
+    from perfsvc.report.tables.lists import settings_table
 
     loaded = configuration.current().loaded
     if output_format == "json":

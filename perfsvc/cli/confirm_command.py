@@ -53,7 +53,7 @@ def command(
     Each turn is a fresh process. It ends as soon as the answer is known: the code is to blame, or the GPU, or nothing
     that stays.
     """
-    from perfsvc.report import confirmations as report
+    from perfsvc.report.tables import confirmations as report
     from perfsvc.service.confirming.confirm_case import ConfirmRequest, confirm_case, exit_code
 
     request = ConfirmRequest(

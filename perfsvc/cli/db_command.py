@@ -81,7 +81,7 @@ def prune(
     no verdict, alert or finding of a night to come is another one for it.
     """
     from perfsvc.report import units
-    from perfsvc.report.plain import plain
+    from perfsvc.report.export.objects import plain
     from perfsvc.service.pruning import LEFT
     from perfsvc.service.pruning import prune as prune_store
     from perfsvc.store import Store

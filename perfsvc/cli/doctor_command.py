@@ -16,12 +16,12 @@ def command(database: str, output_format: str) -> None:
 
     Exits with 5 where something that every run needs is missing.
     """
-    from perfsvc.report import tables
+    from perfsvc.report.tables import comparison
     from perfsvc.service.doctor import checkup
 
     checks = checkup(database)
     if output_format == "json":
-        output.show_json(tables.plain(checks))
+        output.show_json(comparison.plain(checks))
     else:
-        output.show(tables.doctor_table(checks))
+        output.show(comparison.doctor_table(checks))
     sys.exit(InfrastructureError.exit_code if any(check.ok is False for check in checks) else 0)

@@ -82,15 +82,15 @@ def command() -> None:
 @options.formats()
 def list_(every: bool, database: str, output_format: str) -> None:
     """List the findings that stand, newest first."""
-    from perfsvc.report import tables
+    from perfsvc.report.tables import comparison
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         found = store.findings(every=every)
     if output_format == "json":
-        output.show_json(tables.plain(found))
+        output.show_json(comparison.plain(found))
     elif found:
-        output.show(tables.findings_table(found))
+        output.show(comparison.findings_table(found))
     else:
         click.echo("nothing was ever found" if every else "nothing stands: no finding is open, acknowledged or ignored")
 
@@ -101,15 +101,15 @@ def list_(every: bool, database: str, output_format: str) -> None:
 @options.formats()
 def show(number: int, database: str, output_format: str) -> None:
     """Show finding ID: all cases that it moved, and who did what when."""
-    from perfsvc.report import tables
+    from perfsvc.report.tables import comparison
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         found, events = store.finding(number), store.finding_events(finding=number)
     if output_format == "json":
-        output.show_json(tables.finding_json(found, events))
+        output.show_json(comparison.finding_json(found, events))
     else:
-        output.show(tables.finding_table(found, events))
+        output.show(comparison.finding_table(found, events))
 
 
 @command.command("ack")
@@ -231,10 +231,11 @@ def _do(database: str, select: tuple[str, ...], deed: "Callable[[Store, Selectio
 
 def _tell(found: "Finding", number: int, what: str, output_format: str) -> None:
     """Says what became of it, and under which number where it was split off."""
-    from perfsvc.report import tables, units
+    from perfsvc.report import units
+    from perfsvc.report.tables import comparison
 
     if output_format == "json":
-        output.show_json(tables.plain(found))
+        output.show_json(comparison.plain(found))
         return
     split = "" if found.id == number else f" ({units.count(len(found.moved), 'series', 'series')} of finding {number})"
     click.echo(f"finding {found.id}{split} is {what}")

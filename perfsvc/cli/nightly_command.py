@@ -32,7 +32,7 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
 
     settings = configuration.current().loaded.settings
     with fork_servers() as servers, ending.gently() as stopping:
-        from perfsvc.report import tables
+        from perfsvc.report.tables import comparison
         from perfsvc.service.nightly.night import nightly
         from perfsvc.service.nightly.request import NightRequest
 
@@ -41,14 +41,14 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
         with output.progress() as progress:
             night = nightly(request, progress, servers, stopping)
         if output_format == "json":
-            output.show_json(tables.plain(night))
+            output.show_json(comparison.plain(night))
         else:
             _show(night)
     sys.exit(night.exit_code)
 
 
 def _show(night: "NightRow") -> None:
-    from perfsvc.report.night_table import StageLine, night_table
+    from perfsvc.report.tables.lists import StageLine, night_table
 
     lines = [StageLine(one.name, one.state, one.wall_s, one.said, one.cure) for one in night.stages]
     output.show(night_table(night.id, night.state, night.run, lines))

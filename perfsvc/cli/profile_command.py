@@ -52,7 +52,7 @@ def command(
     A fresh process launches it once, and Nsight Compute looks at its longest launch. What it counts is stored.
     """
     from perfsvc.model import ProfileResult
-    from perfsvc.report import profiles, tables
+    from perfsvc.report.tables import comparison, profiles
     from perfsvc.service.profiling.profile_case import ProfileRequest, profile_case
 
     request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
@@ -61,6 +61,6 @@ def command(
     if not isinstance(found, ProfileResult):
         output.show_json({"timeline": found}) if output_format == "json" else click.echo(f"the timeline is in {found}")
     elif output_format == "json":
-        output.show_json(tables.plain(found))
+        output.show_json(comparison.plain(found))
     else:
         output.show(profiles.profile_table(found))

@@ -46,7 +46,8 @@ def command(
     The table shows a row a case, over its replicas, with what was judged of it. An export has one row a measurement,
     with a column for each axis; times are in seconds.
     """
-    from perfsvc.report import frames, stored
+    from perfsvc.report import stored
+    from perfsvc.report.export import frames
     from perfsvc.service.revisions import run_of
     from perfsvc.store import Store
 

@@ -125,14 +125,15 @@ def command(**chosen: Unpack[Chosen]) -> None:
     from perfsvc.service.running.workers import fork_servers
 
     with fork_servers() as servers:  # it imports what workers need while we import the rest
-        from perfsvc.report import confirmations, profiles, results, tables
+        from perfsvc.report import results
         from perfsvc.report.rows import Shown
+        from perfsvc.report.tables import comparison, confirmations, profiles
         from perfsvc.service.running.run import run
 
         options.tell_suite(chosen["suite"])
         with output.progress() as progress:
             outcome = run(_request(chosen), progress, servers)
-    output.warn([*outcome.warnings, *map(tables.doubt_text, outcome.doubts)])
+    output.warn([*outcome.warnings, *map(comparison.doubt_text, outcome.doubts)])
     shown = Shown(
         outcome.run,
         results.rows(
@@ -151,10 +152,10 @@ def command(**chosen: Unpack[Chosen]) -> None:
     )
     if chosen["output_format"] == "json":
         again = [confirmations.confirmation_json(one) for one in outcome.confirmations]
-        why = tables.plain(outcome.explained)
-        output.show_json(tables.run_json(shown) | {"confirmations": again, "explained": why})
+        why = comparison.plain(outcome.explained)
+        output.show_json(comparison.run_json(shown) | {"confirmations": again, "explained": why})
     else:
-        output.show(tables.run_table(shown))
+        output.show(comparison.run_table(shown))
         if outcome.confirmations:
             output.show("", confirmations.confirmations_table(outcome.confirmations))
         if outcome.explained:

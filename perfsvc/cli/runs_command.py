@@ -11,12 +11,12 @@ from perfsvc.cli import options, output
 @options.formats()
 def command(last: int, database: str, output_format: str) -> None:
     """List the runs in the database, newest first."""
-    from perfsvc.report import tables
+    from perfsvc.report.tables import comparison
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = store.runs(last)
     if output_format == "json":
-        output.show_json(tables.plain(rows))
+        output.show_json(comparison.plain(rows))
     else:
-        output.show(tables.runs_table(rows))
+        output.show(comparison.runs_table(rows))

@@ -12,13 +12,13 @@ from perfsvc.cli import options, output
 @options.formats()
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
-    from perfsvc.report import tables
+    from perfsvc.report.tables import comparison
     from perfsvc.service.history import history
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = history(store, case, device)
     if output_format == "json":
-        output.show_json(tables.plain(rows))
+        output.show_json(comparison.plain(rows))
     else:
-        output.show(tables.history_table(case, rows))
+        output.show(comparison.history_table(case, rows))

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from perfsvc.model import TIME, CacheState, Case, Judgement, Peak, Status
 from perfsvc.report import units
-from perfsvc.report.frames import METRIC, parse_point, summary
+from perfsvc.report.export.frames import METRIC, parse_point, summary
 from perfsvc.report.rows import SEPARATOR, MetricRow, ResultRow, Shown
-from perfsvc.report.run_table import run_table
+from perfsvc.report.tables.run import run_table
 
 
 def stored_table(table: pd.DataFrame, judgements: Iterable[Judgement] = ()) -> RenderableType:

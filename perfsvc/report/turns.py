@@ -5,8 +5,8 @@ from typing import Any
 
 from perfsvc.model import TIME, Measurement
 from perfsvc.report import units
-from perfsvc.report.layout import DASH
-from perfsvc.report.plain import plain
+from perfsvc.report.export.objects import plain
+from perfsvc.report.tables.layout import DASH
 
 
 def interval_text(low: float | None, high: float | None) -> str:

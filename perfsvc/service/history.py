@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError
-from perfsvc.report import frames
+from perfsvc.report.export import frames
 from perfsvc.report.rows import HistoryRow, RunDetails
 from perfsvc.store import CaseInRun, Store
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Case
-from perfsvc.report import frames, plot
-from perfsvc.report.ladders import ladders
-from perfsvc.report.layout import commit_text
+from perfsvc.report.export import frames
+from perfsvc.report.plots import variants
+from perfsvc.report.plots.variants import ladders
+from perfsvc.report.tables.layout import commit_text
 from perfsvc.service.revisions import run_of
 from perfsvc.store import Store
 from perfsvc.suite import Selection
@@ -28,7 +29,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         UsageError: there is no such run or device, nothing of it can be drawn, or the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
-    plot.require_matplotlib()
+    variants.require_matplotlib()
     number = run_of(run, store, folder)
     summary = frames.summary(frames.frame(store.columns([number])))
     measured = list(dict.fromkeys(summary["device"]))
@@ -43,7 +44,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         raise NotMeasuredError(
             f"run {number} has no rate of a selected case{where}", cure=f"see what it has: perfsvc report {number}"
         )
-    plot.write(found, *_titles(records[0]), destination)
+    variants.write(found, *_titles(records[0]), destination)
 
 
 def _case(record: dict[Any, Any]) -> Case:

@@ -37,7 +37,7 @@ from perfsvc.model import (
     Verdict,
     Work,
 )
-from perfsvc.report.dashboard import words
+from perfsvc.report.pages import words
 from perfsvc.service import dashboard
 from perfsvc.store import Entry, State, Store
 

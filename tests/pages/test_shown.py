@@ -8,8 +8,8 @@ import pytest
 from markupsafe import Markup
 
 from perfsvc.model import Environment, Verdict
-from perfsvc.report.dashboard import views, words
-from perfsvc.report.dashboard.spark import HEIGHT, NIGHTS, spark
+from perfsvc.report.pages import views, words
+from perfsvc.report.pages.spark import HEIGHT, NIGHTS, spark
 from perfsvc.service import dashboard
 from perfsvc.service.dashboard.gather import gather
 from perfsvc.store import StageRow, StageState, State

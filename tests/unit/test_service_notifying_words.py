@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
-from perfsvc.report.dashboard.words import title as title_of_finding
+from perfsvc.report.pages.words import title as title_of_finding
 from perfsvc.service.notifying.news import Joined, News
 from perfsvc.service.notifying.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
 from perfsvc.store import NightRow, StageRow, StageState, State

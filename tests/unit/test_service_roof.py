@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.build import Cache, compile_all, toolchain_for
 from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Launch, Measurement, Peak, Role, Status, Work
-from perfsvc.report.run_table import doubt_text
+from perfsvc.report.tables.run import doubt_text
 from perfsvc.service.running import peaks
 from perfsvc.service.running.peaks import Peaks
 

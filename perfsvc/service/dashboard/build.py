@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfsvc.errors import MissingPackageError
 from perfsvc.extras import install
-from perfsvc.report.dashboard import render
+from perfsvc.report.pages import render
 from perfsvc.service.dashboard import folder as folders
 from perfsvc.service.dashboard.gather import gather
 from perfsvc.store import Store

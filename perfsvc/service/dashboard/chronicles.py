@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfsvc.judge.many_levels import levels_of, stretches
 from perfsvc.model import Judgement, Series, Verdict
-from perfsvc.report.dashboard.site import Chronicle, Seen, Stretch
+from perfsvc.report.pages.site import Chronicle, Seen, Stretch
 from perfsvc.store import InRun, Told
 
 Samples = Mapping[int, tuple[tuple[float, ...], ...]]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
-from perfsvc.report.dashboard.site import BoardShown, Chronicle, FindingShown, RunShown, Site, StageShown
+from perfsvc.report.pages.site import BoardShown, Chronicle, FindingShown, RunShown, Site, StageShown
 from perfsvc.service.dashboard.chronicles import chronicles
 from perfsvc.store import BoardInRun, NightRow, RunRow, StageState, State, Store
 

@@ -166,7 +166,7 @@ def findings(tonight: Tonight) -> Said:
 
 def report(tonight: Tonight) -> Said:
     """Writes what was measured as a page of its own."""
-    from perfsvc.report import frames
+    from perfsvc.report.export import frames
 
     destination = tonight.folder / REPORT
     destination.parent.mkdir(parents=True, exist_ok=True)

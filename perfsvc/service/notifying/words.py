@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perfsvc.model import TIME, Cause, Direction, Finding, Judgement, MovedSeries
 from perfsvc.report import units
-from perfsvc.report.dashboard.words import finding_page, named
-from perfsvc.report.dashboard.words import title as title_of_finding
+from perfsvc.report.pages.words import finding_page, named
+from perfsvc.report.pages.words import title as title_of_finding
 from perfsvc.service.notifying.news import News
 from perfsvc.store import StageRow
 

@@ -7,8 +7,8 @@ from perfsvc.errors import UsageError
 from perfsvc.model import Explanation, Profile
 from perfsvc.profile.apart import read
 from perfsvc.profile.explain import explain
-from perfsvc.report import plot, roofline
-from perfsvc.report.explanations import explanation_page
+from perfsvc.report.plots import roofline, variants
+from perfsvc.report.tables.profiles import explanation_page
 
 PAGE = ".html"
 
@@ -50,8 +50,8 @@ def require_drawable(destination: Path) -> None:
         MissingPackageError: Matplotlib is not installed.
     """
     if destination.suffix.lower() != PAGE:
-        plot.require_ending(destination, "roofline.svg")
-    plot.require_matplotlib()
+        variants.require_ending(destination, "roofline.svg")
+    variants.require_matplotlib()
 
 
 def draw(found: ExplainedProfiles, destination: Path) -> None:

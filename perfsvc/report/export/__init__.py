@@ -1,0 +1,1 @@
+"""Reports for programs: data frames, JSON, Markdown, JUnit and annotations."""

@@ -1,0 +1,99 @@
+"""The table of a case's history."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from perfsvc.model import CacheState
+from perfsvc.report import units
+from perfsvc.report.facts import facts
+from perfsvc.report.rows import HistoryRow
+from perfsvc.report.tables.layout import DASH, cache_words, commit_text, grid, known, mark, moment, spread
+
+
+def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
+    """A case's history, oldest first, device by device and cache state by cache state, each with a sparkline of its medians."""
+    caches = cache_words((row.device, case, row.cache) for row in rows)
+    series: dict[tuple[str, CacheState], list[HistoryRow]] = {}
+    for row in rows:
+        series.setdefault((row.device, row.cache), []).append(row)
+    return Group(
+        *(
+            part
+            for (device, cache), history in series.items()
+            for part in _history(f"{case} {caches[device, case, cache]}".rstrip(), history)
+        )
+    )
+
+
+def _history(name: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
+    last = rows[-1]
+    heading = Text.assemble((name, "bold"), f" on {last.device_model}", (f"  {last.device}", "dim"))
+    line = Text(sparkline([row.median_s for row in rows]), "cyan", overflow="fold")
+    table = grid()
+    table.add_column("")
+    table.add_column("run", justify="right")
+    table.add_column("started (UTC)", no_wrap=True)
+    table.add_column("commit", no_wrap=True)
+    table.add_column("label", overflow="fold")
+    for column in ("median", "spread", "change"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row, change in zip(rows, _changes(rows), strict=True):
+        table.add_row(
+            mark(row.status),
+            str(row.run),
+            moment(row.started),
+            Text(commit_text(row.commit, dirty=row.dirty)),
+            Text(row.label or DASH),
+            Text(row.status.value if row.median_s is None else units.seconds(row.median_s)),
+            Text(spread(row.median_s, row.low_s, row.high_s), "dim"),
+            Text(change),
+        )
+    reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
+    why = [Text.assemble((f"why in run {row.run}", "bold"), f": {row.why}") for row in rows if row.why][-1:]
+    return [heading, line, table, Text(), *reasons, *_details(last), *why, *([Text()] if why else [])]
+
+
+def _changes(rows: Sequence[HistoryRow]) -> list[str]:
+    """What each median changes the one before it by."""
+    ratios = [
+        after.median_s / before.median_s if before.median_s and after.median_s else None
+        for before, after in pairwise(rows)
+    ]
+    return [DASH, *(known(ratio, units.percent) for ratio in ratios)]
+
+
+def _details(row: HistoryRow) -> list[RenderableType]:
+    """What else the newest run tells, one below the other; what it cannot tell is left out."""
+    if row.details is None or not (told := facts(row.details)):
+        return []
+    table = Table.grid(padding=(0, 2))
+    for name, value in told:
+        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+    return [Text(f"run {row.run}", "bold"), table, Text()]
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+GAP = " "
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """One block a value, the lowest the shortest and the highest the tallest; a space where there is no finite value.
+
+    Equal values all get the shortest block.
+    """
+    known = [value for value in values if value is not None and isfinite(value)]
+    if not known:
+        return GAP * len(values)
+    low, span = min(known), max(known) - min(known)
+    return "".join(_block(value, low, span) for value in values)
+
+
+def _block(value: float | None, low: float, span: float) -> str:
+    if value is None or not isfinite(value):
+        return GAP
+    return BLOCKS[round((value - low) / span * (len(BLOCKS) - 1))] if span else BLOCKS[0]

@@ -1,0 +1,182 @@
+"""What people and programs are shown of the commit that moved a case."""
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from perfsvc.model import (
+    TIME,
+    Bisection,
+    CacheState,
+    Case,
+    Commit,
+    DeviceInfo,
+    Measurement,
+    SkippedCommit,
+    Status,
+    Trial,
+    Verdict,
+)
+from perfsvc.report.tables.bisection import bisection_json, bisection_text, counts
+
+CASE = Case("dot", "tree", (("n", 1000),))
+DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
+
+
+def commit(place, parents=1):
+    name = f"{place:040x}"
+    above = tuple(f"{place - 1 - other:040x}" for other in range(parents))
+    return Commit(name, f"Commit {place}", "Ada <ada@example.com>", datetime(2026, 11, 3, 14, 2, tzinfo=UTC), above)
+
+
+def trial(before, after, ratio=1.05, verdict=Verdict.REGRESSION):
+    turns = tuple(Measurement(CASE, "GPU-1", turn, Status.OK, samples_s=(1e-4, 3e-4, 2e-4)) for turn in range(3))
+    interval = {} if ratio is None else {"ratio": ratio, "low": ratio - 0.01, "high": ratio + 0.01}
+    return Trial(
+        commit(before), commit(after), verdict, "because", looks=1, baseline=turns, candidate=turns, **interval
+    )
+
+
+FOUND = Bisection(
+    CASE,
+    DEVICE,
+    CacheState.COLD,
+    commit(1),
+    commit(9),
+    threshold=0.03,
+    seed=7,
+    metric=TIME,
+    commits=8,
+    builds=4,
+    compiled=2,
+    codes=3,
+    verdict=Verdict.REGRESSION,
+    reason="it is slower",
+    boundary=1.0247,
+    culprits=(commit(5),),
+    proof=trial(4, 5),
+    changed=("binary",),
+    files=("kernels/dot/dot.cu",),
+    trials=(trial(1, 9, 1.06), trial(1, 4, 1.0, Verdict.UNCHANGED), trial(4, 5)),
+    skipped=(SkippedCommit(commit(3), "dot.cu does not compile:\ndot.cu:1:2: error\nmore of it"),),
+)
+
+
+def shown(found, width=120):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(bisection_text(found))
+    return console.file.getvalue()
+
+
+def lines(found, width=120):
+    return [" ".join(line.split()) for line in shown(found, width).splitlines()]
+
+
+def test_the_commit_comes_first_with_who_made_it_and_what_it_changed():
+    said = lines(FOUND)
+    assert said[:6] == [
+        "NVIDIA H100 GPU-1",
+        "",
+        "0000000000 is the first commit at which dot/tree[n=1000] is slower",
+        "",
+        "Commit 5",
+        "Ada <ada@example.com>, 2026-11-03 14:02",
+    ]
+    assert "it is slower" in said
+    assert "interval +4.0 % to +6.0 %; from good to bad +6.0 %" in said
+    assert "changed: binary (kernels/dot/dot.cu)" in said
+
+
+def test_every_comparison_has_a_line_and_every_skipped_commit_its_reason():
+    said = lines(FOUND)
+    assert "0000000000 good Commit 9 +6.0 % +5.0 % to +7.0 % 3" in said
+    assert "0000000000 0000000000 Commit 5 +5.0 % +4.0 % to +6.0 % 3" in said
+    assert "skipped 0000000000 (Commit 3): dot.cu does not compile: dot.cu:1:2: error" in said
+    assert said[-1] == "8 commits: 4 built (2 compiled anew), 3 codes; 3 comparisons of 18 processes"
+
+
+def test_a_narrow_terminal_folds_the_subject_and_no_hash():
+    subject = replace(commit(5), subject="Take the padding of the tile for a leftover and remove it")
+    said = lines(replace(FOUND, trials=(replace(trial(4, 5), after=subject),)), width=66)
+    assert any(line.startswith("0000000000 0000000000 Take") for line in said)
+
+
+def test_a_merge_is_called_one():
+    assert f"{5:040x}, a merge of 2" in lines(replace(FOUND, culprits=(commit(5, parents=2),)))
+
+
+def test_inputs_that_may_have_changed_are_said():
+    assert not any("inputs" in line for line in lines(FOUND))
+    assert any("own benchmark file" in line for line in lines(replace(FOUND, changed=("benchmark file",))))
+
+
+@pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "slower"), (Verdict.IMPROVEMENT, "faster")])
+def test_several_that_cannot_be_told_apart_are_all_named(verdict, word):
+    said = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))
+    assert f"one of 2 commits made dot/tree[n=1000] {word}" in said
+    assert {"Commit 4", "Commit 5"} <= set(said)
+
+
+@pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "higher"), (Verdict.IMPROVEMENT, "lower")])
+def test_another_metric_than_time_is_named(verdict, word):
+    found = replace(FOUND, metric="energy_j", verdict=verdict)
+    assert lines(found)[2] == f"0000000000 is the first commit at which energy_j of dot/tree[n=1000] is {word}"
+    assert bisection_json(found)["metric"] == "energy_j"
+
+
+def test_without_a_culprit_the_reason_is_the_answer():
+    said = lines(replace(FOUND, verdict=Verdict.INCONCLUSIVE, culprits=(), proof=None, reason="noise", skipped=()))
+    assert said[2] == "inconclusive: noise"
+
+
+def test_only_so_many_skipped_commits_are_named():
+    said = lines(replace(FOUND, skipped=tuple(SkippedCommit(commit(place), "gone") for place in range(20))))
+    assert sum(line.startswith("skipped") for line in said) == 12
+    assert "and 8 more skipped" in said
+
+
+def test_one_of_each_is_counted_as_one():
+    assert counts(replace(FOUND, commits=1, codes=1, trials=FOUND.trials[:1])) == (
+        "1 commit: 4 built (2 compiled anew), 1 code; 1 comparison of 6 processes"
+    )
+
+
+def test_programs_get_the_commit_the_proof_and_each_turn():
+    found = bisection_json(FOUND)
+    assert (found["case"], found["device"], found["verdict"], found["proven"]) == (CASE.id, "GPU-1", "regression", True)
+    assert found["culprits"] == [
+        {
+            "hash": f"{5:040x}",
+            "subject": "Commit 5",
+            "author": "Ada <ada@example.com>",
+            "date": "2026-11-03T14:02:00+00:00",
+            "parents": [f"{4:040x}"],
+        }
+    ]
+    assert (found["proof"]["ratio"], found["proof"]["pairs"]) == (1.05, 3)
+    assert found["trials"][1]["verdict"] == "unchanged"
+    assert found["trials"][0]["candidate"][2] == {
+        "turn": 2,
+        "status": "ok",
+        "reason": "",
+        "samples": 3,
+        "median_s": 2e-4,
+        "value": None,
+    }
+    assert found["skipped"][0]["reason"].startswith("dot.cu does not compile")
+
+
+@pytest.mark.parametrize(
+    ("changes", "proven"),
+    [
+        ({}, True),
+        ({"culprits": (commit(4), commit(5))}, False),
+        ({"proof": trial(4, 5, 1.0, Verdict.UNCHANGED)}, False),
+        ({"proof": None}, False),
+    ],
+)
+def test_one_commit_is_proven_where_it_moves_the_case_beside_the_one_below_it(changes, proven):
+    assert replace(FOUND, **changes).proven is proven

@@ -1,0 +1,270 @@
+"""A static check as people and programs read it."""
+
+import html
+import io
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from perfsvc.errors import SuiteError, UsageError
+from perfsvc.judge import check_verdicts
+from perfsvc.model import (
+    Case,
+    CheckedKernel,
+    Limiter,
+    Measurement,
+    Occupancy,
+    StaticBaseline,
+    StaticFacts,
+    Status,
+    Verdict,
+)
+from perfsvc.report.checks import CheckShown, lines, remarkable, skipped
+from perfsvc.report.export.check_formats import check_github, check_json, check_junit, check_markdown, write
+from perfsvc.report.tables.check import check_table
+
+NVCC = "nvcc 13.0.88"
+FULL, HALF = Occupancy(64, 64, Limiter.WARPS), Occupancy(32, 64, Limiter.REGISTERS)
+FACTS = StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa")
+POINTS = [(("n", 4096),), (("n", 8192),)]
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+
+
+def kernels(variant="tiled", kernel="transpose_tiled", **given):
+    return [
+        CheckedKernel(
+            Case("transpose", variant, point),
+            architecture,
+            kernel,
+            **{"facts": FACTS, "occupancy": FULL, "threads": 256, "source": "old"} | given,
+        )
+        for point in POINTS
+        for architecture in ARCHITECTURES
+    ]
+
+
+def shown(before, after, **given):
+    verdicts = check_verdicts([StaticBaseline(one, NVCC) for one in before], after, NVCC)
+    return CheckShown(None, "main" if before else "", NVCC, "nvdisasm 13.5.37", after, verdicts, **given)
+
+
+def slower(one):
+    return replace(one, facts=replace(one.facts, registers=64), occupancy=HALF, source="new")
+
+
+@pytest.fixture
+def everywhere():
+    """A kernel that lost half of its occupancy at all points and on all architectures."""
+    return shown(kernels(), list(map(slower, kernels())))
+
+
+def text(of, width=120):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(of)
+    return console.file.getvalue()
+
+
+CHANGED = "occupancy 100 % → 50 % (registers), registers 32 → 64"
+
+
+def test_what_changed_alike_everywhere_is_one_line(everywhere):
+    (line,) = lines(everywhere.verdicts)
+    assert (line.verdict, line.what, line.architectures) == (Verdict.REGRESSION, "transpose/tiled", ARCHITECTURES)
+    assert line.text == CHANGED
+    assert f"\nregression kernel transpose/tiled\n    all  {CHANGED}" in text(check_table(everywhere))
+
+
+def test_a_point_or_an_architecture_of_its_own_is_named():
+    after = [slower(one) if one.case.point == POINTS[1] and one.architecture == "sm_90" else one for one in kernels()]
+    (line,) = lines(shown(kernels(), after).verdicts)
+    assert (line.what, line.architectures) == ("transpose/tiled[n=8192]", ("sm_90",))
+
+
+def test_of_several_kernels_of_a_variant_each_is_named():
+    both = [*kernels(kernel="first"), *kernels(kernel="second")]
+    after = [slower(one) if one.kernel == "second" else one for one in both]
+    (line,) = lines(shown(both, after).verdicts)
+    assert line.what == "transpose/tiled second"
+
+
+def test_what_no_launch_feels_is_counted_and_shown_on_demand():
+    after = [replace(one, facts=replace(FACTS, registers=34)) for one in kernels()]
+    quiet = shown(kernels(), after)
+    assert "registers 32 → 34" not in text(check_table(quiet))
+    assert "1 variant changed within what no launch feels: --all shows them" in text(check_table(quiet))
+    assert "registers 32 → 34" in text(check_table(quiet, everything=True))
+
+
+def test_what_is_the_same_in_every_fact_has_no_line():
+    assert "unchanged transpose" not in text(check_table(shown(kernels(), kernels()), everything=True))
+
+
+def test_local_memory_is_always_told():
+    spilling = kernels(facts=replace(FACTS, spill_store_bytes=40, spill_load_bytes=44, stack_bytes=24))
+    assert remarkable(shown([], spilling)) == [("transpose/tiled", ARCHITECTURES, "spills 84 B, stack 24 B")]
+    assert "local memory transpose/tiled (all): spills 84 B, stack 24 B" in text(check_table(shown([], spilling)))
+    assert remarkable(shown([], kernels())) == []
+
+
+def test_local_memory_that_is_new_is_told_once():
+    spilling = kernels(facts=replace(FACTS, spill_store_bytes=40))
+    assert remarkable(shown(kernels(), spilling)) == []
+    assert text(check_table(shown(kernels(), spilling))).count("spills") == 1
+
+
+def test_variants_that_were_skipped_for_one_reason_are_named_together():
+    one = CheckedKernel(
+        Case("matmul", "wgmma", POINTS[0]), "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80"
+    )
+    others = [one, replace(one, architecture="sm_100", reason="requires sm_90a: this device is sm_100")]
+    assert skipped([*kernels(), *others]) == [("requires sm_90a", ["matmul/wgmma"], ("sm_80", "sm_100"))]
+    assert "skipped matmul/wgmma (sm_80, sm_100): requires sm_90a" in text(
+        check_table(shown([], [*kernels(), *others]))
+    )
+
+
+@pytest.mark.parametrize("width", [46, 60, 80, 200])
+def test_nothing_is_cut_off_however_narrow_the_terminal(everywhere, width):
+    out = text(check_table(everywhere, everything=True), width)
+    assert max(map(len, out.splitlines())) <= width
+    words = " ".join(out.split())
+    assert CHANGED in words
+    assert [row.split()[-2:] for row in out.splitlines() if "64" in row and "sm_" in row] != []
+
+
+def test_all_facts_stand_in_a_row_for_each_architecture_whatever_the_points(everywhere):
+    out = text(check_table(everywhere, everything=True), 160)
+    rows = [row.split() for row in out.splitlines() if "sm_" in row and " 4224 " in row]
+    assert [row[-14:] for row in rows] == [
+        [architecture, "64", "0", "0", "4224", "0", "1", "256", "50", "%", "(registers)", "38"]
+        if number
+        else ["transpose/tiled", architecture, "64", "0", "0", "4224", "0", "1", "256", "50", "%", "(registers)", "38"]
+        for number, architecture in enumerate(ARCHITECTURES)
+    ]
+
+
+def test_a_check_without_a_past_says_so():
+    out = text(check_table(shown([], kernels())))
+    assert out.startswith(
+        "1 variant for sm_80, sm_90, sm_100\nmade by nvcc 13.0.88, with nothing to compare with yet\n"
+    )
+    assert "6 new" in out
+
+
+def test_the_reason_of_an_acceptance_stands_below(everywhere):
+    assert text(check_table(replace(everywhere, accepted="it is faster"))).rstrip().endswith("accepted: it is faster")
+
+
+@pytest.fixture
+def troubled(everywhere, tmp_path):
+    """With a benchmark file that cannot be used, a wrong result, and the source of the kernel."""
+    source = tmp_path / "tiled.cu"
+    source.write_text('// one\n// two\nextern "C" __global__ void transpose_tiled(float *b) {\n}\n')
+    problem = SuiteError("nonsense: 100 %", path="kernels/dot/bench.py", line=3, cure="write sense")
+    wrong = Measurement(kernels()[0].case, "cpu", 0, Status.WRONG, reason="off by | one\nor two")
+    sources = {(one.case, one.kernel): source for one in everywhere.checked}
+    return replace(everywhere, problems=(problem,), wrong=(wrong,), sources=sources)
+
+
+def test_what_else_is_wrong_stands_in_every_format(troubled):
+    for written in (text(check_table(troubled)), check_markdown(troubled), check_junit(troubled)):
+        assert "nonsense" in written
+        assert "off by | one" in written
+
+
+def test_annotations_name_file_and_line_and_escape_what_github_would_read(troubled, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, problem, wrong, last = check_github(troubled).splitlines()
+    assert first.startswith("::error file=tiled.cu,line=3,title=regression%3A transpose/tiled (all)::")
+    assert first.endswith("::" + CHANGED.replace("%", "%25") + "; cause: kernel")
+    assert problem == "::error file=kernels/dot/bench.py,line=3,title=broken benchmark::nonsense: 100 %25"
+    assert wrong.endswith("::off by | one%0Aor two")
+    assert last == "::notice title=perfsvc check::6 regressions, 0 improvements, 0 unchanged"
+
+
+def test_a_cell_of_markdown_holds_no_end_of_cell_or_line():
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a | b\nc")
+    written = check_markdown(shown([], [failed]))
+    assert "| broken | `dot/tree` | sm_90 | a \\| b<br>c |  |" in written
+
+
+SAID = "k.cu(3): error: no `f<float>` for **x**, __global__ [a](b)\n<img src=x> & more"
+
+
+def test_markdown_shows_what_a_compiler_said_as_it_said_it():
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, SAID)
+    wrong = Measurement(kernels()[0].case, "cpu", 0, Status.WRONG, reason=SAID)
+    problem = SuiteError(SAID, path="bench.py")
+    written = check_markdown(replace(shown([], [failed]), wrong=(wrong,), problems=(problem,), accepted=SAID))
+    assert [line.partition(" ")[0] for line in written.splitlines() if line] == [
+        "###",
+        "1",
+        "|",
+        "|---|---|---|---|---|",
+        "|",
+        "-",
+        "-",
+    ]
+    assert not any(raw in written for raw in ("<float>", "**x**", "__global__", "[a]", "`f", "<img", "& more"))
+    assert html.unescape(written).count(SAID.replace("\n", "<br>")) == 4
+
+
+def test_junit_has_a_suite_an_architecture_and_says_what_failed(troubled):
+    root = ET.fromstring(check_junit(troubled))  # noqa: S314 - our own
+    assert [suite.get("name") for suite in root] == [*ARCHITECTURES, "suite"]
+    assert {suite.get("failures") for suite in root} == {"2"}
+    assert {failure.get("type") for failure in root.iter("failure")} == {"regression", "broken"}
+
+
+def test_what_somebody_accepted_fails_nobody(everywhere):
+    accepted = replace(everywhere, accepted="it is faster")
+    root = ET.fromstring(check_junit(accepted))  # noqa: S314 - our own
+    assert list(root.iter("failure")) == []
+    assert {suite.get("failures") for suite in root} == {"0"}
+    assert {told.text for told in root.iter("system-out")} == {f"regression: {CHANGED}"}
+    assert check_github(accepted).startswith("::notice title=regression%3A transpose/tiled")
+
+
+def test_what_is_broken_fails_whoever_accepts_it():
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "no")
+    accepted = replace(shown([], [failed]), accepted="whatever")
+    assert "<failure" in check_junit(accepted)
+    assert check_github(accepted).startswith("::error ")
+
+
+def test_junit_tells_what_is_missing_and_what_nobody_can_judge():
+    before = [*kernels(kernel="first"), *kernels(kernel="second")]
+    after = [*kernels(kernel="first"), *kernels(kernel="third"), *kernels(kernel="fourth")]
+    root = ET.fromstring(check_junit(shown(before, after)))  # noqa: S314 - our own
+    assert {(suite.get("tests"), suite.get("failures"), suite.get("skipped")) for suite in root} == {("8", "0", "2")}
+    told = {test.get("name").split()[1]: [child.tag for child in test] for test in root.iter("testcase")}
+    assert told == {"first": [], "second": ["skipped"], "third": ["system-out"], "fourth": ["system-out"]}
+    assert next(root.iter("skipped")).get("message").startswith("missing: ")
+    assert next(root.iter("system-out")).text.startswith("inconclusive: ")
+
+
+def test_junit_takes_text_that_xml_cannot_hold():
+    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
+    root = ET.fromstring(check_junit(shown([], [failed])))  # noqa: S314 - our own
+    assert next(root.iter("failure")).text == "a?[31mred?"
+
+
+def test_json_holds_what_was_and_what_is(everywhere):
+    (first, *_) = check_json(everywhere)["verdicts"]
+    assert (first["baseline"]["registers"], first["found"]["registers"]) == (32, 64)
+    assert first["found"]["instructions"] == {"global": 8, "integer": 30}
+    assert {"fact": "registers", "before": 32, "after": 64, "better": False} in first["changes"]
+    assert check_json(everywhere)["counts"] == {"regression": 6}
+
+
+def test_json_of_a_missing_kernel_has_only_what_was():
+    (first, *_) = check_json(shown(kernels(), []))["verdicts"]
+    assert (first["verdict"], first["found"]) == ("missing", None)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(UsageError, match="cannot be written: No such file") as raised:
+        write("text", tmp_path / "missing" / "check.md")
+    assert raised.value.cure

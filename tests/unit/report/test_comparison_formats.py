@@ -1,0 +1,137 @@
+"""A comparison as a comment on a pull request and for a CI server."""
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from perfsvc.model import Case, Cause, Judgement, Series, Verdict
+from perfsvc.report.export.comparison_formats import MOST_ROWS, comparison_junit, comparison_markdown
+from perfsvc.report.export.markup import code
+from perfsvc.report.rows import ComparedRun
+
+SERIES = Series(Case("transpose", "tiled_TILE32", (("n", 64),)), "GPU-1", "NVIDIA H200")
+SLOWER = Judgement(
+    SERIES,
+    Verdict.REGRESSION,
+    "beyond the threshold of 3 %",
+    ratio=1.05,
+    low=1.04,
+    high=1.06,
+    baseline_s=1e-4,
+    candidate_s=1.05e-4,
+    cause=Cause.KERNEL,
+)
+SAME = replace(SLOWER, verdict=Verdict.UNCHANGED, reason="", ratio=1.0, cause=None)
+BASE = ComparedRun("main", 5, "", "9f8e7d6c5b4a")
+NEW = ComparedRun("HEAD", 7, "", "1a2b3c4d5e6f", dirty=True)
+
+
+def of(variant, judgement=SAME, **given):
+    series = replace(SERIES, case=replace(SERIES.case, variant=variant))
+    return replace(judgement, series=series, **given)
+
+
+def markdown(*judgements, base=BASE):
+    return comparison_markdown(base, NEW, judgements)
+
+
+def junit(judgements):
+    return ET.fromstring(comparison_junit(judgements))  # noqa: S314 - our own
+
+
+def test_what_moved_stands_in_a_table_with_its_reason_and_the_rest_is_folded_away():
+    text = markdown(SLOWER, of("naive"), of("padded", verdict=Verdict.INCONCLUSIVE, low=0.99, high=1.03))
+    assert text == (
+        "### 1 regression, 0 improvements, 1 unchanged, 1 inconclusive\n\n"
+        "HEAD = run 7, 1a2b3c4d5 with uncommitted changes, against main = run 5, 9f8e7d6c5\n\n"
+        "| verdict | case | change | interval | baseline | candidate | cause |\n"
+        "|---|---|--:|---|--:|--:|---|\n"
+        "| **regression** | `transpose/tiled_TILE32[n=64]` | +5.0 % | +4.0 % to +6.0 % "
+        "| 100.0 µs | 105.0 µs | kernel |\n\n"
+        "- regression transpose/tiled_TILE32&#91;n=64&#93;: beyond the threshold of 3 %\n"
+        "- inconclusive, nothing above 3 %: transpose/padded&#91;n=64&#93;\n\n"
+        "<details><summary>1 unchanged, 1 inconclusive</summary>\n\n"
+        "| verdict | case | change | interval | baseline | candidate | cause |\n"
+        "|---|---|--:|---|--:|--:|---|\n"
+        "| unchanged | `transpose/naive[n=64]` | 0.0 % | +4.0 % to +6.0 % | 100.0 µs | 105.0 µs |  |\n"
+        "| inconclusive | `transpose/padded[n=64]` | 0.0 % | -1.0 % to +3.0 % | 100.0 µs | 105.0 µs |  |\n\n"
+        "</details>\n"
+    )
+
+
+def test_without_anything_to_fold_nothing_is_folded_and_without_a_base_the_baselines_are_named():
+    text = markdown(SLOWER, base=None)
+    assert "<details>" not in text
+    assert "against the baseline of each series" in text
+
+
+def test_where_nothing_moved_no_table_stands_open():
+    before, _, folded = markdown(SAME).partition("<details>")
+    assert "|" not in before
+    assert "unchanged" in folded
+
+
+def test_devices_are_named_where_there_are_several():
+    other = replace(SLOWER, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100"))
+    text = markdown(SLOWER, other)
+    assert "| verdict | case | device |" in text
+    assert "| NVIDIA H100 |" in text
+
+
+@pytest.mark.parametrize("evil", ["<img src=x onerror=alert(1)>", "**bold** @everyone #1", "a|b", "[link](http://x)"])
+def test_names_and_reasons_stay_inert(evil):
+    text = markdown(of("tiled", SLOWER, reason=evil), of(evil, SLOWER))
+    row = next(line for line in text.splitlines() if line.startswith("| **regression** | `transpose/" + evil[:1]))
+    assert f"`transpose/{evil}[n=64]`".replace("|", "\\|") in row
+    notes = "\n".join(line for line in text.splitlines() if line.startswith("- "))
+    assert not set("<>*@#[]") & set(notes.replace("&#", ""))
+
+
+def test_a_name_with_a_backtick_leaves_no_code_span():
+    assert code("a`b<i>") == "<code>a&#96;b&#60;i&#62;</code>"
+
+
+def test_a_comment_is_never_longer_than_github_takes():
+    many = [of(f"v{number}", SLOWER, reason=f"{number} {'`<long>` ' * 1000}") for number in range(1000)]
+    text = markdown(*many, *(of(f"u{number}") for number in range(1000)))
+    assert len(text) < 65_536
+    assert f"… and {1000 - MOST_ROWS} more series" in text
+    assert "more reasons" in text
+
+
+def test_junit_has_a_suite_a_device_and_a_test_a_series():
+    other = replace(SAME, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100"))
+    root = junit([SLOWER, of("naive"), other])
+    suites = [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in root]
+    assert suites == [("NVIDIA H200 GPU-1", "2", "1"), ("NVIDIA H100 GPU-2", "1", "0")]
+    (failure,) = root.iter("failure")
+    assert failure.get("type") == "regression"
+    assert failure.text == (
+        "regression; change: +5.0 %; interval: +4.0 % to +6.0 %; baseline: 100.0 µs; candidate: 105.0 µs; "
+        "cause: kernel; beyond the threshold of 3 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "cause", "kind"),
+    [
+        (Verdict.REGRESSION, Cause.KERNEL, "failure"),
+        (Verdict.REGRESSION, Cause.UNCONFIRMED, "failure"),
+        (Verdict.REGRESSION, Cause.ENVIRONMENT, "system-out"),
+        (Verdict.BROKEN, None, "failure"),
+        (Verdict.MISSING, None, "skipped"),
+        (Verdict.IMPROVEMENT, Cause.KERNEL, "system-out"),
+        (Verdict.NEW, None, "system-out"),
+    ],
+)
+def test_junit_fails_what_fails_the_command(verdict, cause, kind):
+    (test,) = junit([replace(SLOWER, verdict=verdict, cause=cause)]).iter("testcase")
+    assert [element.tag for element in test] == [kind]
+
+
+def test_junit_holds_what_xml_cannot():
+    reason = "a \x1b[31mred\x1b[0m word\nand <more>"
+    (failure,) = junit([replace(SLOWER, verdict=Verdict.BROKEN, reason=reason)]).iter("failure")
+    assert failure.get("message") == "a ?[31mred?[0m word"
+    assert failure.text == "a ?[31mred?[0m word\nand <more>"

@@ -1,0 +1,99 @@
+"""What people and programs are shown of suspects that were measured again."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from perfsvc.model import (
+    CacheState,
+    Case,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    Judgement,
+    Measurement,
+    Series,
+    Status,
+    Suspect,
+    Verdict,
+)
+from perfsvc.report.tables.confirmations import confirmation_json, confirmations_table, counts
+
+CASE = Case("dot", "tree", (("n", 1000),))
+
+
+def confirmation(cause, *, device="GPU-1", cache=CacheState.COLD, ratio=1.05, verdict=Verdict.REGRESSION):
+    series = Series(CASE, device, "NVIDIA H100", cache=cache)
+    judged = Judgement(series, Verdict.REGRESSION, ratio=1.04, baseline_run=1, candidate_run=2)
+    turns = [Measurement(CASE, device, turn, Status.OK, cache, samples_s=(1e-4, 3e-4, 2e-4)) for turn in range(2)]
+    low, high = (None, None) if ratio is None else (1.03, 1.07)
+    return Confirmation(
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER),
+        cause,
+        f"because of {cause}",
+        threshold=0.03,
+        seed=1,
+        budget_s=20.0,
+        verdict=verdict,
+        ratio=ratio,
+        low=low,
+        high=high,
+        baseline=tuple(turns[:1]),
+        candidate=tuple(turns[1:]),
+    )
+
+
+def shown(*confirmations):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(confirmations_table(confirmations))
+    return console.file.getvalue()
+
+
+def test_a_line_shows_the_run_and_what_measuring_again_gave():
+    lines = [" ".join(line.split()) for line in shown(confirmation(Cause.KERNEL)).splitlines()]
+    assert lines[2] == "kernel dot/tree[n=1000] +4.0 % +5.0 % +3.0 % to +7.0 % 1"
+    assert "kernel dot/tree[n=1000]: because of kernel" in lines
+
+
+def test_what_was_not_measured_again_has_dashes():
+    line = shown(confirmation(Cause.UNCONFIRMED, ratio=None, verdict=None)).splitlines()[2]
+    assert " ".join(line.split()) == "unconfirmed dot/tree[n=1000] +4.0 % – – 1"
+
+
+def test_the_device_stands_where_there_are_several_and_the_mode_where_it_is_not_the_usual_one():
+    assert "GPU-1" not in shown(confirmation(Cause.KERNEL))
+    both = shown(confirmation(Cause.KERNEL), confirmation(Cause.NOISE, device="GPU-2", cache=CacheState.WARM))
+    assert "on NVIDIA H100 (GPU-1)" in both
+    assert "on NVIDIA H100 (GPU-2)" in both
+    assert "dot/tree[n=1000] warm" in both
+
+
+@pytest.mark.parametrize(
+    ("causes", "text"),
+    [
+        (["kernel", "toolchain"], "2 confirmed, 0 cleared, 0 unconfirmed"),
+        (["noise", "environment", "unconfirmed"], "0 confirmed, 2 cleared, 1 unconfirmed"),
+    ],
+)
+def test_all_are_counted(causes, text):
+    assert counts([confirmation(Cause(cause)) for cause in causes]) == f"measured again: {text}"
+
+
+def test_programs_get_the_decision_and_each_turn():
+    found = confirmation_json(confirmation(Cause.KERNEL))
+    assert (found["case"], found["cause"], found["verdict"], found["pairs"]) == (CASE.id, "kernel", "regression", 1)
+    assert (found["judged_ratio"], found["ratio"]) == (1.04, 1.05)
+    known = {"turn": 1, "status": "ok", "reason": "", "samples": 3, "median_s": 2e-4, "value": None}
+    assert found["candidate"] == [known]
+
+
+def test_another_metric_is_named_and_each_turn_has_its_value():
+    timed = confirmation(Cause.KERNEL)
+    judged = replace(timed.suspect.judgement, series=replace(timed.suspect.series, metric="energy_j"))
+    turn = replace(timed.candidate[0], metrics={"energy_j": 0.5})
+    one = replace(timed, suspect=replace(timed.suspect, judgement=judged), candidate=(turn,))
+    assert confirmation_json(one)["candidate"][0]["value"] == 0.5
+    assert f"{CASE.id} energy_j" in shown(one)

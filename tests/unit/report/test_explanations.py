@@ -1,0 +1,176 @@
+"""What a person is shown of two launches: a table, a page, a roofline."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from rich.console import Console
+
+from perfsvc.errors import ReportError
+from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason, ReasonKind
+from perfsvc.report.plots import roofline
+from perfsvc.report.tables.profiles import explanation_json, explanation_page, explanation_table
+
+PEAKS = {
+    "dram_peak_bytes_per_s": 3e12,
+    "fp32_peak_flops_per_s": 60e12,
+    "fp64_peak_flops_per_s": 30e12,
+    "tensor_peak_flops_per_s": None,
+}
+BEFORE = Profile(
+    "scale",
+    {
+        **PEAKS,
+        "duration_s": 1e-3,
+        "dram_read_bytes": 2e9,
+        "dram_write_bytes": 1e9,
+        "fp32_flops": 6e9,
+        "fp64_flops": 0.0,
+    },
+    device="NVIDIA H100 <PCIe>",
+    chip="sm_90",
+    ncu_version="2025.3.1.0",
+)
+AFTER = replace(BEFORE, metrics={**BEFORE.metrics, "duration_s": 2e-3})
+FOUND = Explanation(
+    2.0,
+    "2.0 × slower: register spills (0 → 3 M accesses to local memory) can account for all of it.",
+    (
+        Reason(
+            ReasonKind.SPILLS,
+            1.0,
+            "0 → 3 M accesses to local memory",
+            (
+                Evidence("local_load_requests", 0.0, 3e6),
+                Evidence("instructions", 1e6, 50e6),
+                Evidence("l1_hit_rate", 0.5, 0.6),
+                Evidence("spill_requests", None, 3e6),
+                Evidence("registers", 64.0, 6.0),
+            ),
+            (ProfilerRule("LocalMemory", "Use more registers.", 0.4), ProfilerRule("Other", "No estimate.")),
+        ),
+        Reason(
+            ReasonKind.INSTRUCTIONS, 0.9, "1 M → 50 M", (Evidence("issue_throughput", 0.1, 0.9),), (), ReasonKind.SPILLS
+        ),
+    ),
+)
+
+
+def shown(width):
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    console.print(explanation_table(BEFORE, AFTER, FOUND))
+    return console.file.getvalue()
+
+
+def test_the_table_tells_the_sentence_the_reasons_and_their_evidence():
+    lines = [" ".join(line.split()) for line in shown(100).splitlines()]
+    assert lines[0] == "scale"
+    assert "before 1.000 ms NVIDIA H100 <PCIe> (sm_90) Nsight Compute 2025.3.1.0" in lines
+    assert FOUND.sentence in lines
+    assert "100 % register spills 0 → 3 M accesses to local memory" in lines
+    assert "90 % more instructions 1 M → 50 M (follows from register spills)" in lines
+    assert "instructions 1 000 000 50 000 000 × 50" in lines
+    assert "LocalMemory (up to 40 %): Use more registers." in lines
+    assert "Other: No estimate." in lines
+
+
+def test_changes_are_per_cent_factors_or_a_dash():
+    changes = {line.split()[0]: line.split("  ")[-1].strip() for line in shown(100).splitlines() if "_" in line[:20]}
+    assert changes["local_load_requests"] == "–"  # of nothing
+    assert changes["spill_requests"] == "–"  # of what was not counted
+    assert changes["l1_hit_rate"] == "+20.0 %"
+    assert "÷ 10.7" in shown(100)
+
+
+def test_the_evidence_of_what_follows_from_a_reason_is_left_out():
+    assert "issue_throughput" not in shown(100)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_keeps_within_its_width(width):
+    assert max(map(len, shown(width).splitlines())) <= width
+
+
+def test_a_pair_that_takes_as_long_has_a_sentence_and_no_tables():
+    console = Console(file=io.StringIO(), width=80)
+    console.print(explanation_table(BEFORE, BEFORE, Explanation(1.0, "Both take as long.")))
+    assert "Both take as long." in console.file.getvalue()
+    assert "share" not in console.file.getvalue()
+
+
+def test_the_json_has_every_metric_of_both_and_null_for_what_was_not_counted():
+    told = json.loads(json.dumps(explanation_json(BEFORE, AFTER, FOUND), allow_nan=False))
+    assert told["factor"] == 2.0
+    assert [reason["kind"] for reason in told["reasons"]] == ["register spills", "more instructions"]
+    assert told["reasons"][1]["follows"] == "register spills"
+    assert told["reasons"][0]["evidence"][3] == {"metric": "spill_requests", "before": None, "after": 3e6}
+    assert told["after"]["metrics"]["duration_s"] == 2e-3
+    assert told["before"]["metrics"]["tensor_peak_flops_per_s"] is None
+
+
+def test_the_page_holds_it_all_and_escapes_what_it_shows():
+    page = explanation_page(BEFORE, AFTER, FOUND, "<svg>drawn</svg>")
+    assert FOUND.sentence in page
+    assert "<svg>drawn</svg>" in page
+    assert "NVIDIA H100 &lt;PCIe&gt;" in page
+    assert "<PCIe>" not in page
+    assert "follows from register spills" in page
+    assert "http" not in page  # one file, which loads nothing
+
+
+# --- roofline --------------------------------------------------------------------------------------------------------
+
+
+def test_a_point_has_its_operations_for_a_byte_and_a_second():
+    found = roofline.roofline(BEFORE, AFTER)
+    assert found.bandwidth == 3e12
+    assert found.ceilings == {"float32": 60e12, "float64": 30e12}
+    assert [(point.name, point.flops_per_byte, point.flops_per_s) for point in found.points] == [
+        ("before: scale, float32", 2.0, 6e12),
+        ("after: scale, float32", 2.0, 3e12),
+    ]
+
+
+def test_a_launch_without_operations_has_no_point():
+    idle = replace(AFTER, metrics={**AFTER.metrics, "fp32_flops": 0.0})
+    assert roofline.roofline(idle, idle).points == ()
+
+
+@pytest.mark.parametrize("missing", [("dram_peak_bytes_per_s",), ("fp32_peak_flops_per_s", "fp64_peak_flops_per_s")])
+def test_without_ceilings_there_is_no_roofline(missing):
+    without = replace(AFTER, metrics={**AFTER.metrics, **dict.fromkeys(missing)})
+    with pytest.raises(ReportError, match="SpeedOfLight_RooflineChart"):
+        roofline.roofline(BEFORE, without)
+
+
+def texts_of(figure):
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    legend = axes.get_legend()
+    return {text.get_text() for text in axes.texts} | {text.get_text() for text in legend.get_texts() if legend}
+
+
+def test_the_picture_names_its_ceilings_and_its_points():
+    texts = texts_of(roofline._drawn(roofline.roofline(BEFORE, AFTER), "H100"))
+    assert {"DRAM 3.00 TB/s", "float32 60.0 TFLOP/s", "float64 30.0 TFLOP/s"} <= texts
+    assert {"before: scale, float32: 6.00 TFLOP/s", "after: scale, float32: 3.00 TFLOP/s"} <= texts
+
+
+def test_everything_drawn_lies_within_the_axes():
+    figure = roofline._drawn(roofline.roofline(BEFORE, AFTER), "H100")
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    for line in axes.lines:
+        assert all(left <= x <= right for x in line.get_xdata())
+        assert all(low <= y <= high for y in line.get_ydata())
+
+
+def test_one_roofline_gives_one_file(tmp_path):
+    found = roofline.roofline(BEFORE, AFTER)
+    for name in ("one.svg", "other.svg"):
+        roofline.write(found, "H100", tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
+    assert roofline.svg(found, "H100").startswith("<svg")

@@ -1,0 +1,112 @@
+"""Findings as people read them: which run every number is of, on wide and narrow terminals, and who did what when."""
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from perfsvc.model import (
+    CacheState,
+    Case,
+    Cause,
+    ChangeKind,
+    Direction,
+    EventKind,
+    Finding,
+    FindingEvent,
+    FindingState,
+    MovedSeries,
+    Series,
+)
+from perfsvc.report.tables import comparison
+
+AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+GPU = "GPU-5e0f3c52-1111-2222-3333-444455556666"
+TILED = Series(Case("transpose", "tiled-TILE32-PAD1", (("n", 4096), ("dtype", "f32"))), GPU, "NVIDIA H100 80GB HBM3")
+MOVED = MovedSeries(TILED, 1.2, 1.19, 1.21, baseline_run=3, baseline_s=1e-4, candidate_s=1.2e-4, last_run=9)
+FOUND = Finding(7, Cause.KERNEL, "1a2b3c4d5..6e7f8a9b0", 5, 9, FindingState.OPEN, "it stayed", "", "", AT, (MOVED,))
+
+
+def drawn(renderable, width=120):
+    text = io.StringIO()
+    Console(file=text, width=width, no_color=True, highlight=False).print(renderable)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def test_every_number_says_which_runs_it_is_of():
+    lines = drawn(comparison.findings_table([FOUND]))
+    assert lines[:4] == [
+        "7 open  kernel, loss, slower, runs 5 to 9",
+        "  1a2b3c4d5..6e7f8a9b0",
+        f"  on NVIDIA H100 80GB HBM3  {GPU}",
+        "  in run 5: it stayed",
+    ]
+    assert lines[4].split() == ["case", "change", "interval", "in", "against"]
+    row = "transpose/tiled-TILE32-PAD1[n=4096,dtype=f32]  +20.0 %  +19.0 % to +21.0 %  run 9  run 3"
+    assert lines[6].split() == row.split()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost(width):
+    long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
+    found = replace(FOUND, moved=(MOVED, long), evidence="measured again in turn, " * 6, owner="ann")
+    events = [FindingEvent(1, 7, EventKind.COMMENTED, None, "ann", AT, "the new tiling spills " * 5)]
+    for shown in (comparison.findings_table([found]), comparison.finding_table(found, events)):
+        lines = drawn(shown, width)
+        assert max(map(len, lines)) <= width
+        assert sum("+20.0 %" in line for line in lines) == 2
+
+
+def test_the_list_shows_what_moved_furthest_and_says_where_the_rest_is():
+    many = [
+        replace(MOVED, series=replace(TILED, case=Case("dot", f"v{place}")), ratio=1 + place / 100)
+        for place in range(1, 13)
+    ]
+    text = "\n".join(drawn(comparison.findings_table([replace(FOUND, moved=tuple(many))])))
+    assert "and 2 more: perfsvc findings show 7" in text
+    assert "dot/v12" in text
+    assert "dot/v2\n" not in text
+    assert "more:" not in "\n".join(drawn(comparison.finding_table(replace(FOUND, moved=tuple(many)), [])))
+
+
+def test_a_board_is_not_said_twice_and_each_of_several_is_named():
+    one = drawn(comparison.findings_table([replace(FOUND, root_cause=f"GPU {GPU}")]))
+    assert [GPU in line for line in one].count(True) == 1
+    other = replace(MOVED, series=replace(TILED, device="GPU-2"))
+    several = drawn(comparison.findings_table([replace(FOUND, moved=(MOVED, other))]))
+    assert sum("(GPU-2)" in line for line in several) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "by", "reason", "until", "said"),
+    [
+        (FindingState.RESOLVED, "", "back at its old level in run 9", None, "resolved at 2026-01-02 03:04: back at"),
+        (FindingState.ACCEPTED, "ann", "exact", None, "accepted by ann at 2026-01-02 03:04: exact"),
+        (FindingState.IGNORED, "ann", "", AT, "ignored until 2026-01-02 by ann at 2026-01-02 03:04"),
+    ],
+)
+def test_a_state_says_who_why_and_for_how_long(*, state, by, reason, until, said):
+    found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
+    assert any(line.strip().startswith(said) for line in drawn(comparison.findings_table([found])))
+
+
+def test_the_history_says_who_did_what_when():
+    events = [
+        FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed"),
+        FindingEvent(2, 7, EventKind.COMMENTED, None, "ann", AT, "[bold]spills[/bold] <b>"),
+    ]
+    lines = drawn(comparison.finding_table(FOUND, events))
+    assert lines[-2].split() == ["2026-01-02", "03:04", "run", "5", "raised", "it", "stayed"]
+    assert lines[-1].endswith("ann    commented  [bold]spills[/bold] <b>")
+
+
+def test_json_says_all_of_it():
+    faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
+    event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
+    told = comparison.finding_json(replace(FOUND, moved=(faster,)), [event])
+    assert (told["direction"], told["changes"], told["devices"]) == ("faster", ["step"], {GPU: "NVIDIA H100 80GB HBM3"})
+    assert told["events"] == [
+        {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "said": "it stayed"}
+    ]

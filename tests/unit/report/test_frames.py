@@ -1,0 +1,394 @@
+import csv
+import io
+import json
+import math
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.extras import install
+from perfsvc.judge import estimate_level
+from perfsvc.report.export.frames import FORMATS, details, frame, parse_point, summary, write
+
+EXACT = 1.2345678901234567e-05
+
+
+def columns(**changed: list[Any]) -> dict[str, list[Any]]:
+    """Three replicas of a case, the last one wrong, and a case that was skipped."""
+    return {
+        "run": [1, 1, 1, 1],
+        "label": ["night"] * 4,
+        "commit": ["0123456789abcdef"] * 4,
+        "started_at": [datetime(2026, 11, 21, 9, 30, tzinfo=UTC)] * 4,
+        "device": ["GPU-1"] * 4,
+        "device_kind": ["cuda"] * 4,
+        "device_model": ["NVIDIA H100"] * 4,
+        "case": ["dot/tree[n=4096]"] * 3 + ["dot/cp|async[n=8192]"],
+        "benchmark": ["dot"] * 4,
+        "variant": ["tree"] * 3 + ["cp|async"],
+        "point": ["n=4096"] * 3 + ["n=8192"],
+        "cache": ["cold"] * 4,
+        "replica": [0, 1, 2, 0],
+        "status": ["ok", "ok", "wrong", "skipped"],
+        "reason": ["", "", "out <differs>", "needs sm_100"],
+        "median_s": [EXACT, 2e-5, 1e-9, None],
+        "low_s": [1e-5, 1.9e-5, 1e-9, None],
+        "high_s": [1.3e-5, 2.1e-5, 1e-9, None],
+        "samples": [100, 100, 1, 0],
+        "bandwidth_bytes_per_s": [3e12, 2e12, 9e15, None],
+        "flops_per_s": [None] * 4,
+        "max_error": [1e-7, 2e-7, 0.5, None],
+        "mean_error": [1e-8, 1e-8, 0.1, None],
+        "driver": ["580.1"] * 4,
+        "toolkit": ["13.0"] * 4,
+        "warmup": [11] * 4,
+        "note": [""] * 4,
+        "stopped": ["precision"] * 4,
+        "slowdowns": [""] * 4,
+        "rejected_batches": [0] * 4,
+        "sm_clock_hz": [1.98e9] * 4,
+        "temperature_c": [54.0] * 4,
+        "power_w": [412.0] * 4,
+        "noise_within": [0.004] * 4,
+        "noise_between": [0.001] * 4,
+        "copy_bytes_per_s": [4e12] * 4,
+        "read_bytes_per_s": [3e12] * 4,
+        "peak_share": [0.75, 0.5, None, None],
+    } | changed
+
+
+def text_of(fmt: str, table: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
+    write(table, fmt, None)
+    return capsys.readouterr().out
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_has_a_row_a_measurement_a_column_an_axis_and_utc_times() -> None:
+    table = frame(columns())
+    assert len(table) == 4
+    assert list(table["n"]) == [4096, 4096, 4096, 8192]
+    assert table["n"].dtype == "int64"
+    assert str(table["started_at"].dt.tz) == "UTC"
+    assert table["median_s"].iloc[0] == EXACT
+    assert table["flops_per_s"].dtype == "float64"
+
+
+def test_axes_keep_their_types_and_stay_empty_where_a_case_has_none() -> None:
+    table = frame({"point": ["n=4096,dtype=f32", "alpha=0.5", "", "n=1,mix=2", "mix=x"]})
+    assert str(table["n"].dtype) == "Int64"
+    assert table["n"].isna().tolist() == [False, True, True, False, True]
+    assert table["alpha"].dtype == "float64"
+    assert table["dtype"].iloc[0] == "f32"
+    assert table["mix"].dropna().tolist() == ["2", "x"]
+
+
+def test_an_axis_named_like_a_column_steps_aside() -> None:
+    table = frame({"point": ["samples=7"], "samples": [100]})
+    assert (table["samples"].iloc[0], table["axis_samples"].iloc[0]) == (100, 7)
+
+
+def test_axes_and_metrics_that_are_given_as_objects_are_spread_out() -> None:
+    table = frame({"point": ["n=1", "n=2"], "axes": [{"n": 1}, {"n": 2}], "metrics": [{"overlap": 0.5}, {}]})
+    assert table["n"].tolist() == [1, 2]
+    assert table["metric_overlap"].iloc[0] == 0.5
+    assert math.isnan(table["metric_overlap"].iloc[1])
+    assert not {"axes", "metrics"} & set(table)
+
+
+def test_a_point_is_parsed_as_a_case_writes_it() -> None:
+    assert parse_point("n=4096,alpha=0.5,dtype=f32") == {"n": 4096, "alpha": 0.5, "dtype": "f32"}
+    assert parse_point("") == {}
+
+
+def test_a_store_without_measurements_makes_an_empty_frame() -> None:
+    empty = frame({name: [] for name in columns()})
+    assert empty.empty
+    assert summary(empty).empty
+
+
+def test_the_summary_has_a_row_a_case_with_the_level_that_verdicts_compare() -> None:
+    medians = [EXACT, 2e-5, 1.5e-5]
+    right = {"status": ["ok"] * 3 + ["skipped"], "median_s": [*medians, None], "samples": [100, 100, 100, 0]}
+    tree = summary(frame(columns(**right))).to_dict("records")[0]
+    level = estimate_level([[median] for median in medians])
+    assert tree["median_s"] == pytest.approx(level.median_s, rel=1e-12)
+    assert (tree["low_s"], tree["high_s"]) == (pytest.approx(level.low_s), pytest.approx(level.high_s))
+    assert (tree["replicas"], tree["samples"], tree["status"], tree["reason"]) == (3, 300, "ok", "")
+    assert tree["between_cv"] == pytest.approx(np.std(medians, ddof=1) / np.mean(medians))
+
+
+def test_the_bandwidth_of_a_summary_is_that_of_its_level() -> None:
+    medians = [1e-5, 4e-5]
+    rows = columns(status=["ok", "ok", "skipped", "skipped"], median_s=[*medians, None, None])
+    rows["case"] = ["a", "a", "b", "b"]
+    rows["bandwidth_bytes_per_s"] = [*(6e7 / median for median in medians), None, None]
+    level = summary(frame(rows)).to_dict("records")[0]
+    assert level["median_s"] == pytest.approx(2e-5)
+    assert level["bandwidth_bytes_per_s"] == pytest.approx(6e7 / 2e-5)
+
+
+def test_a_single_replica_keeps_its_own_interval_in_the_summary() -> None:
+    first = summary(frame(columns()).iloc[:1]).to_dict("records")[0]
+    assert (first["median_s"], first["low_s"], first["high_s"]) == (pytest.approx(EXACT), 1e-5, 1.3e-5)
+    assert math.isnan(first["between_cv"])
+
+
+def test_a_metric_with_a_zero_has_an_arithmetic_mean_in_the_summary() -> None:
+    hops = [{"hops": 0.0}, {"hops": 3.0}, {"hops": 3.0}, {}]
+    rows = columns(status=["ok"] * 4, metrics=hops)
+    assert summary(frame(rows))["metric_hops"].iloc[0] == 2.0
+
+
+def test_a_case_with_a_replica_that_is_not_ok_has_no_time_in_the_summary() -> None:
+    tree, skipped = summary(frame(columns())).to_dict("records")
+    assert all(math.isnan(tree[name]) for name in ("median_s", "low_s", "high_s", "bandwidth_bytes_per_s"))
+    assert (tree["replicas"], tree["samples"]) == (2, 0)
+    assert (tree["status"], tree["reason"], tree["max_error"], tree["n"]) == ("wrong", "out <differs>", 0.5, 4096)
+    assert (skipped["status"], skipped["replicas"], skipped["reason"]) == ("skipped", 0, "needs sm_100")
+    assert math.isnan(skipped["median_s"])
+
+
+def test_the_summary_keeps_runs_devices_and_cases_apart() -> None:
+    table = summary(frame(columns(run=[1, 2, 2, 2], device=["GPU-1", "GPU-1", "GPU-2", "GPU-1"])))
+    assert len(table) == 4
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_keeps_times_in_full_and_timestamps_iso(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(text_of("csv", frame(columns()), capsys))))
+    assert float(rows[0]["median_s"]) == EXACT
+    assert rows[0]["started_at"] == "2026-11-21T09:30:00+00:00"
+    assert rows[3]["median_s"] == ""
+
+
+def test_json_keeps_times_in_full_and_has_null_for_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(text_of("json", frame(columns()), capsys))
+    assert rows[0]["median_s"] == EXACT
+    assert rows[0]["started_at"] == "2026-11-21T09:30:00+00:00"
+    assert rows[3]["median_s"] is None
+    assert rows[0]["n"] == 4096
+
+
+def test_markdown_is_a_table_whose_cells_cannot_break_it(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = text_of("markdown", frame(columns(reason=["", "", "two\nlines", "a|b"])), capsys).splitlines()
+    assert len(lines) == 6
+    assert lines[1].startswith("| --- |")
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    assert "two<br>lines" in lines[4]
+    assert str(EXACT) in lines[2]
+
+
+def test_html_is_one_page_with_its_style_inside_and_escaped_text(capsys: pytest.CaptureFixture[str]) -> None:
+    page = text_of("html", frame(columns()), capsys)
+    assert page.startswith("<!doctype html>")
+    assert "prefers-color-scheme: dark" in page
+    assert "out &lt;differs&gt;" in page
+    assert "<differs>" not in page
+    assert "needs sm_100" in page
+    assert "src=" not in page
+    assert "href=" not in page
+
+
+def test_html_warns_of_the_cpu_device(capsys: pytest.CaptureFixture[str]) -> None:
+    warning = "say nothing about a GPU"
+    assert warning in text_of("html", frame(columns(device_kind=["cpu"] * 4)), capsys)
+    assert warning not in text_of("html", frame(columns()), capsys)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("rows", ["measurements", "summary", "none"])
+def test_every_format_writes_every_frame_to_a_file(fmt: str, rows: str, tmp_path: Path) -> None:
+    table = frame(columns() if rows != "none" else {name: [] for name in columns()})
+    target = tmp_path / f"report.{fmt}"
+    write(summary(table) if rows == "summary" else table, fmt, target)
+    assert target.stat().st_size > 0
+
+
+# --- binary ----------------------------------------------------------------------------------------------------------
+
+
+def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
+    table = frame(columns())
+    write(table, "parquet", tmp_path / "report.parquet")
+    back = pd.read_parquet(tmp_path / "report.parquet")
+    assert back["median_s"].tolist()[:3] == table["median_s"].tolist()[:3]
+    assert back["started_at"].equals(table["started_at"])
+
+
+def test_excel_gets_utc_times_without_a_zone_in_a_column_that_says_so(tmp_path: Path) -> None:
+    write(frame(columns()), "xlsx", tmp_path / "report.xlsx")
+    header, first, *_ = openpyxl.load_workbook(tmp_path / "report.xlsx").active.iter_rows(values_only=True)
+    row = dict(zip(header, first, strict=True))
+    assert row["started_at_utc"] == datetime(2026, 11, 21, 9, 30)  # noqa: DTZ001 - Excel knows no time zones
+    assert row["median_s"] == pytest.approx(EXACT, rel=1e-15)
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "xlsx"])
+def test_binary_formats_do_not_go_to_standard_output(fmt: str) -> None:
+    with pytest.raises(UsageError, match="binary") as raised:
+        write(frame(columns()), fmt, None)
+    assert raised.value.cure == f"--output report.{fmt}"
+
+
+@pytest.mark.parametrize(("fmt", "package"), [("parquet", "pyarrow"), ("xlsx", "openpyxl")])
+def test_a_missing_package_is_named_with_its_cure(
+    fmt: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackageError, match=package) as raised:
+        write(frame(columns()), fmt, tmp_path / "report")
+    assert raised.value.cure == install("export")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    for fmt in FORMATS:
+        with pytest.raises(UsageError, match="cannot be written"):
+            write(frame(columns()), fmt, tmp_path / "missing" / "report")
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no format is named yaml") as raised:
+        write(frame(columns()), "yaml", None)
+    assert "csv, json, markdown, html, parquet, xlsx" in raised.value.cure
+
+
+def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_measured() -> None:
+    measured = [("b", "n=16"), ("a", "n=16"), ("b", "n=2"), ("a", "n=2")]
+    same = {name: [value] * len(measured) for name, value in (("run", 1), ("device", "G"), ("cache", "cold"))}
+    variants, points = map(list, zip(*measured, strict=True))
+    table = frame({**same, "benchmark": ["t"] * 4, "variant": variants, "point": points, "replica": [0] * 4})
+    assert list(zip(table["variant"], table["n"], strict=True)) == [("a", 2), ("b", 2), ("a", 16), ("b", 16)]
+
+
+# --- ladders and reference variants ---------------------------------------------------------------------------------------------
+
+
+def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
+    """Two replicas of three variants, held against the last one."""
+    same = {
+        "run": 1,
+        "device": "G",
+        "cache": "cold",
+        "benchmark": "t",
+        "version": 1,
+        "point": "n=2",
+        "relative_to": "copy",
+    }
+    own = {
+        "variant": ["tiled", "copy", "naive"] * 2,
+        "case": ["t/tiled", "t/copy", "t/naive"] * 2,
+        "variant_index": [1, 2, 0] * 2,
+        "replica": [0] * 3 + [1] * 3,
+        "median_s": [2.0, 1.0, 8.0, 4.0, 1.0, 2.0],
+        "status": ["ok"] * 6,
+    }
+    rest = {"reason": "", "low_s": 1.0, "high_s": 1.0, "samples": 10}
+    return frame({name: [value] * 6 for name, value in (same | rest).items()} | own | changed)
+
+
+def test_variants_stand_in_the_order_of_their_ladder() -> None:
+    assert list(on_a_ladder()["variant"]) == ["naive", "naive", "tiled", "tiled", "copy", "copy"]
+    assert list(on_a_ladder(variant_index=[None] * 6)["variant"]) == [
+        "copy",
+        "copy",
+        "naive",
+        "naive",
+        "tiled",
+        "tiled",
+    ]
+
+
+def test_a_measurement_has_its_share_of_the_anchor_in_its_replica_and_a_case_that_of_the_levels() -> None:
+    table = on_a_ladder()
+    assert list(table["relative_speed"]) == [0.125, 0.5, 0.5, 0.25, 1.0, 1.0]
+    assert list(summary(table)["relative_speed"]) == pytest.approx([0.25, 1 / math.sqrt(8), 1.0])
+    assert details(summary(table).to_dict("records")[0]).relative_speed == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("differs", "here", "there"),
+    [("device", "G", "H"), ("cache", "cold", "warm"), ("point", "n=2", "n=3"), ("version", 1, 2), ("run", 1, 2)],
+)
+def test_an_anchor_elsewhere_is_none(differs: str, here: Any, there: Any) -> None:
+    table = summary(on_a_ladder(**{differs: [here, there, here] * 2}))
+    shares = dict(zip(table["variant"], table["relative_speed"], strict=True))
+    assert shares["copy"] == 1.0
+    assert math.isnan(shares["tiled"])
+
+
+def test_a_wrong_anchor_gives_no_share_of_its_level() -> None:
+    status = ["ok", "wrong", "ok", "ok", "ok", "ok"]
+    assert summary(on_a_ladder(status=status))["relative_speed"].isna().all()
+
+
+def test_without_an_anchor_there_are_no_columns_for_it() -> None:
+    table = on_a_ladder(relative_to=[""] * 6)
+    assert not {"relative_to", "relative_speed"} & {*table, *summary(table)}
+    both = on_a_ladder(relative_to=["copy", "copy", ""] * 2)
+    bare = both[both["relative_to"] != "copy"]
+    assert not {"relative_to", "relative_speed"} & set(summary(bare))
+
+
+def test_the_page_has_a_column_for_the_anchor_where_a_benchmark_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    bare = text_of("html", frame(columns()), capsys)
+    assert 'data-name="of reference variant"' not in bare
+    held = columns(relative_to=["tree"] * 4, version=[1] * 4, status=["ok"] * 3 + ["skipped"])
+    page = text_of("html", frame(held), capsys)
+    assert '<td data-name="of reference variant" class="number">100 %</td>' in page
+    assert "<dt>of reference variant</dt>" not in page
+
+
+# --- what stands beside the times ------------------------------------------------------------------------------------
+
+
+def test_the_summary_sees_replicas_as_one_each_column_in_its_own_way() -> None:
+    right = {
+        "status": ["ok"] * 3 + ["skipped"],
+        "warmup": [10, 20, 30, 0],
+        "rejected_batches": [1, 0, 2, 0],
+        "sm_clock_hz": [1e9, 2e9, 3e9, None],
+        "temperature_c": [50.0, 70.0, 60.0, None],
+        "stopped": ["precision", "sample cap", "precision", ""],
+        "note": ["not gated", "waited; not gated", "", ""],
+        "slowdowns": ["power cap", "power cap, thermal slowdown", "", ""],
+        "peak_share": [0.5, 0.5, 0.5, None],
+    }
+    tree, skipped = summary(frame(columns(**right))).to_dict("records")
+    assert (tree["warmup"], tree["rejected_batches"], tree["sm_clock_hz"], tree["temperature_c"]) == (60, 3, 2e9, 70)
+    assert (tree["stopped"], tree["note"]) == ("precision; sample cap", "not gated; waited")
+    assert tree["slowdowns"] == "power cap, thermal slowdown"
+    assert (tree["peak_share"], tree["noise_within"]) == (pytest.approx(0.5), 0.004)
+    assert math.isnan(skipped["peak_share"])
+    told = details(tree)
+    assert (told.sm_clock_hz, told.note, told.rejected_batches) == (2e9, "not gated; waited", 3)
+
+
+def test_the_page_has_shares_metrics_and_what_else_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = [{"latency_ms": 2.5, "sm_cycles": 1000.0}] * 3 + [{}]
+    page = text_of("html", frame(columns(status=["ok"] * 3 + ["skipped"], metrics=metrics)), capsys)
+    assert "copies 4.00 TB/s, reads 3.00 TB/s" in page
+    assert 'data-name="of measured peak"' in page
+    assert 'data-name="latency_ms"' in page
+    assert "<dt>sm_cycles</dt><dd>1 000</dd>" in page
+    assert "<dt>temperature</dt><dd>54 °C</dd>" in page
+    bare = text_of("html", frame(columns(copy_bytes_per_s=[None] * 4, peak_share=[None] * 4)), capsys)
+    assert "of peak" not in bare
+
+
+def test_a_case_in_both_modes_has_two_marked_lines_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    same = {"case": ["dot/tree[n=4096]"] * 4, "variant": ["tree"] * 4, "status": ["ok"] * 4}
+    page = text_of("html", frame(columns(cache=["cold", "cold", "warm", "warm"], **same)), capsys)
+    assert "tree cold" in page
+    assert "tree warm" in page
+    assert "tree cold" not in text_of("html", frame(columns()), capsys)

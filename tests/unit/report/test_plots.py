@@ -1,0 +1,241 @@
+"""Ladders and their picture."""
+
+import re
+import sys
+from itertools import combinations
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.extras import install
+from perfsvc.model import Status
+from perfsvc.report.export.frames import frame, summary
+from perfsvc.report.plots import variants
+from perfsvc.report.plots.variants import Ladder, VariantRate, ladders
+
+COPIED, READ = 2.9e12, 3.0e12
+
+
+def row(variant, variant_index, median_s, **changed):
+    """A measurement of a benchmark that moves 6 MB."""
+    return {
+        "run": 1,
+        "device": "G",
+        "benchmark": "transpose",
+        "version": 1,
+        "case": f"transpose/{variant}",
+        "variant": variant,
+        "point": "n=2",
+        "cache": "cold",
+        "variant_index": variant_index,
+        "relative_to": "copy",
+        "replica": 0,
+        "status": "ok" if median_s else "skipped",
+        "reason": "",
+        "median_s": median_s,
+        "low_s": median_s,
+        "high_s": median_s,
+        "samples": 10,
+        "bandwidth_bytes_per_s": 6e6 / median_s if median_s else None,
+        "flops_per_s": None,
+        "peak_share": 6e6 / median_s / READ if median_s else None,
+        "copy_bytes_per_s": COPIED,
+        "read_bytes_per_s": READ,
+    } | changed
+
+
+def ladders_of(*rows):
+    columns = {name: [one[name] for one in rows] for name in rows[0]}
+    return ladders(summary(frame(columns)))
+
+
+def test_a_ladder_has_its_rungs_in_order_with_their_rates_and_shares():
+    (ladder,) = ladders_of(row("copy", 2, 2.5e-6), row("tiled", 1, 5e-6), row("naive", 0, 2e-5), row("cupy", 3, None))
+    assert (ladder.benchmark, ladder.point, ladder.cache, ladder.unit) == ("transpose", "n=2", "", "B/s")
+    assert ladder.variants == (
+        VariantRate("naive", Status.OK, pytest.approx(3e11), pytest.approx(0.125), pytest.approx(0.1)),
+        VariantRate("tiled", Status.OK, pytest.approx(1.2e12), pytest.approx(0.5), pytest.approx(0.4)),
+        VariantRate("copy", Status.OK, pytest.approx(2.4e12), pytest.approx(1.0), pytest.approx(0.8)),
+        VariantRate("cupy", Status.SKIPPED, None, None, None),
+    )
+    assert (ladder.relative_to, ladder.relative_rate) == ("copy", pytest.approx(2.4e12))
+    assert (ladder.peak, ladder.top) == (READ, READ)
+
+
+def test_an_anchor_that_is_not_among_the_rungs_has_its_line_all_the_same():
+    table = [row("tiled", 1, 5e-6), row("copy", 2, 2.5e-6)]
+    columns = {name: [one[name] for one in table] for name in table[0]}
+    whole = summary(frame(columns))
+    (ladder,) = ladders(whole[whole["variant"] == "tiled"])
+    assert [variant_index.variant for variant_index in ladder.variants] == ["tiled"]
+    assert (ladder.relative_to, ladder.relative_rate) == ("copy", pytest.approx(2.4e12))
+
+
+def test_without_anchor_and_roof_there_are_no_lines():
+    (ladder,) = ladders_of(
+        row("naive", 0, 2e-5, relative_to="", peak_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
+    )
+    assert (ladder.relative_to, ladder.relative_rate, ladder.peak) == ("", None, None)
+    assert ladder.variants[0].relative_speed is None
+    assert ladder.top == pytest.approx(3e11)
+
+
+def test_a_roof_far_above_all_bars_is_out_of_sight():
+    (ladder,) = ladders_of(row("naive", 0, 8e-6))
+    assert ladder.peak is None
+    assert ladder.variants[0].of_peak == 0.25
+
+
+def test_what_does_many_operations_a_byte_is_drawn_in_operations_and_has_no_roof():
+    (ladder,) = ladders_of(row("naive", 0, 2.5e-6, flops_per_s=1e14), row("copy", 1, None, flops_per_s=None))
+    assert (ladder.unit, ladder.variants[0].rate, ladder.peak, ladder.variants[0].of_peak) == (
+        "FLOP/s",
+        pytest.approx(1e14),
+        None,
+        None,
+    )
+    (ladder,) = ladders_of(row("naive", 0, 2.5e-6, flops_per_s=2e13))
+    assert ladder.unit == "B/s"
+
+
+def test_points_and_modes_are_ladders_of_their_own_and_a_mode_is_said_where_there_are_two():
+    found = ladders_of(
+        row("a", 0, 1e-5), row("a", 0, 1e-5, case="transpose/a[n=3]", point="n=3"), row("a", 0, 1e-5, cache="warm")
+    )
+    assert [(ladder.point, ladder.cache) for ladder in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
+
+
+def test_what_has_no_rate_is_no_ladder():
+    assert ladders_of(row("a", 0, None)) == []
+    assert ladders_of(row("a", 0, 1e-5, bandwidth_bytes_per_s=None)) == []
+
+
+# --- the picture -----------------------------------------------------------------------------------------------------
+
+MATMUL = Ladder(
+    benchmark="matmul",
+    point="m=4096,n=4096,k=4096",
+    cache="",
+    unit="FLOP/s",
+    variants=(
+        VariantRate("naive", Status.OK, 6.54e12, 0.13, None),
+        VariantRate("global_accumulation-ITEMS16", Status.WRONG, None, None, None),
+        VariantRate("cublas", Status.OK, 51.1e12, 1.0, None),
+    ),
+    relative_to="cublas",
+    relative_rate=51.1e12,
+)
+COPY = Ladder(
+    benchmark="constant_memory",
+    point="n=67108864,index=divergent",
+    cache="warm",
+    unit="B/s",
+    variants=(
+        VariantRate("one_thread", Status.OK, 4.4e7, 0.0001, 0.0001),
+        VariantRate("$x_1$", Status.OK, 2.75e12, 0.97, 0.93),
+        VariantRate("cupy", Status.SKIPPED, None, None, None),
+        VariantRate("copy", Status.OK, 2.83e12, 1.0, 0.95),
+    ),
+    relative_to="copy",
+    relative_rate=2.83e12,
+    peak=2.97e12,
+)
+TINY = Ladder("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
+TITLES = ("NVIDIA H100 80GB HBM3", "run 7  ·  nightly  ·  2026-11-21")
+
+
+def texts_of(*drawn):
+    figure = variants._drawn(drawn, *TITLES)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    return figure, {text: text.get_window_extent(renderer) for text in shown}
+
+
+def test_every_rung_and_what_it_reaches_is_written():
+    _, places = texts_of(MATMUL, COPY, TINY)
+    written = [text.get_text() for text in places]
+    for text in (
+        *TITLES,
+        *("matmul", "m=4096, n=4096, k=4096", "naive", "6.54 TFLOP/s", "13 %", "wrong", "51.1 TFLOP/s", "TFLOP/s"),
+        *("constant_memory", "n=67108864, index=divergent warm", "44.0 MB/s", "<1 %", "2.75 TB/s", "97 %", "93 %"),
+        *("of peak", "of reference", "measured peak, 2.97 TB/s", "copy", "cublas", "skipped", "$x_1$", "12.0 B/s"),
+    ):
+        assert text in written, text
+
+
+@pytest.mark.parametrize("drawn", [(MATMUL,), (COPY,), (TINY,), (COPY, MATMUL, TINY)])
+def test_no_text_is_cut_off_and_none_lies_on_another(drawn):
+    figure, places = texts_of(*drawn)
+    whole = figure.bbox
+    for text, place in places.items():
+        assert whole.x0 <= place.x0 <= place.x1 <= whole.x1, text.get_text()
+        assert whole.y0 <= place.y0 <= place.y1 <= whole.y1, text.get_text()
+    for (one, first), (other, second) in combinations(places.items(), 2):
+        assert not first.overlaps(second), (one.get_text(), other.get_text())
+
+
+def test_a_long_board_name_fits():
+    figure = variants._drawn([TINY], "A" * 200, "run 1")
+    assert figure.get_figwidth() > variants._width("A" * 200, variants.TITLE)
+
+
+def test_bars_are_as_long_as_their_rates_and_the_anchor_has_its_colour():
+    (axes,) = variants._drawn([COPY], *TITLES).axes
+    assert [bar.get_width() for bar in axes.patches] == [variant_index.rate or 0 for variant_index in COPY.variants]
+    colours = {bar.get_facecolor() for bar in axes.patches[:3]}
+    assert len(colours) == 1
+    assert axes.patches[3].get_facecolor() not in colours
+    assert axes.yaxis_inverted()
+    assert [line.get_xdata()[0] for line in axes.lines] == [COPY.relative_rate, COPY.peak]
+
+
+@pytest.mark.parametrize(("name", "begins"), [("x.svg", b"<?xml"), ("x.PNG", b"\x89PNG"), ("x.pdf", b"%PDF")])
+def test_the_same_ladders_give_the_same_file(tmp_path, name, begins, monkeypatch):
+    first, second = tmp_path / "1" / name, tmp_path / "2" / name
+    for path in (first, second):
+        path.parent.mkdir()
+        variants.write([MATMUL, COPY], *TITLES, path)
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # what is not left to us would say another time now
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes().startswith(begins)
+
+
+def test_an_svg_tells_no_time_and_holds_its_letters(tmp_path):
+    variants.write([MATMUL], *TITLES, tmp_path / "x.svg")
+    text = (tmp_path / "x.svg").read_text()
+    assert "<dc:date>" not in text
+    assert "font-family" not in text
+    assert re.search("<!-- cublas -->", text)
+
+
+def test_what_a_person_has_set_for_matplotlib_changes_nothing(tmp_path):
+    import matplotlib as mpl
+
+    variants.write([MATMUL], *TITLES, tmp_path / "1.svg")
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "svg.fonttype": "none"}):
+        variants.write([MATMUL], *TITLES, tmp_path / "2.svg")
+        assert mpl.rcParams["font.size"] == 30
+    assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["x", "x.jpg", "x.svg.gz"])
+def test_a_name_that_says_no_format_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match="does not say what to draw") as refused:
+        variants.write([MATMUL], *TITLES, tmp_path / name)
+    assert ".svg, .pdf, .png" in refused.value.cure
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"no_folder/x\.svg cannot be written"):
+        variants.write([MATMUL], *TITLES, tmp_path / "no_folder" / "x.svg")
+
+
+def test_without_matplotlib_the_cure_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingPackageError, match="matplotlib") as refused:
+        variants.write([MATMUL], *TITLES, tmp_path / "x.svg")
+    assert refused.value.cure == install("plot")
+    assert not (tmp_path / "x.svg").exists()

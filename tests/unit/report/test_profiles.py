@@ -1,0 +1,99 @@
+"""What a profiler counted, and why a case takes longer, as a person reads it."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from perfsvc.model import Case, CaseExplanation, Profile, ProfileResult, ProfilerRule
+from perfsvc.report.export.objects import plain
+from perfsvc.report.tables.profiles import explained_lines, metric_text, profile_table
+
+CASE = Case("transpose", "tiled", (("n", 4096),))
+METRICS = {"duration_s": 8.611e-5, "sm_clock_hz": 1.992e9, "shared_bank_conflicts": 16420551.0, "tensor_active": None}
+PROFILED = ProfileResult(
+    CASE,
+    run=3,
+    binary=7,
+    device="GPU-1",
+    device_model="NVIDIA H100",
+    profiler="ncu",
+    sections="full",
+    profile=Profile(
+        "transpose_tiled", METRICS, (ProfilerRule("SharedMemoryConflicts", "32-way", 0.84),), ncu_version="2025.3"
+    ),
+    launch=0,
+    wall_s=7.0,
+)
+EXPLAINED = CaseExplanation(
+    CASE, "GPU-1", "NVIDIA H100", 1, 2, "2.0 × slower: bank conflicts.", ("bank conflicts 100 %: 1 → 32",), 2.0
+)
+
+
+def show(renderable, width=100):
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, _environ={}).print(renderable)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("duration_s", 8.611e-5, "86.11 µs"),
+        ("sm_clock_hz", 1.992e9, "1.992 GHz"),
+        ("dram_read_bytes", 64 * 2.0**20, "64 MiB"),
+        ("dram_peak_bytes_per_s", 3.35e12, "3.35 TB/s"),
+        ("fp32_peak_flops_per_s", 67.2e12, "67.2 TFLOP/s"),
+        ("l2_hit_rate", 0.5003, "50.0 %"),
+        ("achieved_occupancy", 0.9291, "92.9 %"),
+        ("issue_throughput", 0.0755, "7.5 %"),
+        ("shared_bank_conflicts", 16420551.0, "16 420 551"),
+        ("waves", 15.515, "15.52"),
+        ("registers", 0.0, "0"),
+        ("tensor_throughput", None, "–"),
+    ],
+)
+def test_a_metric_is_written_in_the_unit_of_its_name_and_what_was_not_counted_is_no_zero(name, value, text):
+    assert metric_text(name, value) == text
+
+
+def test_a_profile_shows_what_it_is_of_every_metric_and_every_rule():
+    lines = show(profile_table(PROFILED)).splitlines()
+    assert lines[0] == "transpose/tiled[n=4096] of run 3: kernel transpose_tiled"
+    assert lines[2] == "ncu 2025.3, set full, 7.000 s"
+    assert {line.split()[0] for line in lines if line} >= METRICS.keys()
+    assert lines[-1] == "SharedMemoryConflicts (84 %): 32-way"
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_no_line_is_wider_than_the_terminal(width):
+    assert max(map(len, show(profile_table(PROFILED), width).splitlines())) <= width
+
+
+def test_what_was_not_profiled_says_why():
+    failed = replace(PROFILED, profile=None, reason="the driver lets this user read no counters")
+    assert show(profile_table(failed)) == f"{CASE}: no profile: the driver lets this user read no counters\n"
+
+
+def test_an_explanation_is_its_sentence_and_below_it_what_that_rests_on():
+    assert show(explained_lines([EXPLAINED])).splitlines() == [
+        "why transpose/tiled[n=4096]: 2.0 × slower: bank conflicts.",
+        "  bank conflicts 100 %: 1 → 32",
+    ]
+
+
+def test_several_devices_are_told_apart():
+    out = show(explained_lines([EXPLAINED, replace(EXPLAINED, device="GPU-2")]), 160)
+    assert "on NVIDIA H100 (GPU-2)" in out
+
+
+def test_what_is_not_explained_says_why():
+    blind = replace(EXPLAINED, sentence="", evidence=(), reason="ncu is missing; install it")
+    assert show(explained_lines([blind])) == "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
+
+
+def test_programs_get_the_case_in_its_parts():
+    assert plain(EXPLAINED)["point"] == {"n": 4096}
+    assert plain(PROFILED)["case"] == "transpose/tiled[n=4096]"
+    assert plain(PROFILED)["profile"]["metrics"]["tensor_active"] is None

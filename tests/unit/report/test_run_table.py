@@ -1,0 +1,259 @@
+"""What stands in and below the table of a run beside times and verdicts."""
+
+import io
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from perfsvc.model import Batch, CacheState, Case, DeviceInfo, Estimate, Measurement, Noise, Peak, Status
+from perfsvc.report import results, units
+from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, Shown
+from perfsvc.report.tables.comparison import history_table, run_json, run_table
+from perfsvc.report.tables.layout import cache_words, some
+
+H200 = "NVIDIA H200"
+CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192),))
+OTHER = replace(CASE, variant="naive")
+ROW = ResultRow(CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth_bytes_per_s=2.6e12, peak_share=0.648)
+ROOF = Peak(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
+
+
+@dataclass(frozen=True)
+class OverBudget:
+    case: Case = CASE
+    device: str = "GPU-1"
+    cache: CacheState = CacheState.COLD
+    reason: str = "no time"
+
+
+def show(shown: Shown, width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, _environ={}).print(run_table(shown))
+    return out.getvalue()
+
+
+# --- the measured peak --------------------------------------------------------------------------------------------------------
+
+
+def test_the_roof_stands_in_the_heading_and_each_share_in_its_row() -> None:
+    text = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}))
+    assert "measured peak: copies 4.01 TB/s, reads 3.90 TB/s" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("✓")]
+    assert " 65 % " in line
+    assert "of peak" in text
+
+
+def test_without_a_roof_there_is_no_column_for_it() -> None:
+    text = show(Shown(1, [replace(ROW, peak_share=None)]))
+    assert "peak" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_share_fits_every_terminal(width: int) -> None:
+    text = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}), width)
+    assert "65 %" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_where_it_would_break_a_line_the_share_is_spared() -> None:
+    lines = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}), 60).splitlines()
+    (line,) = [line for line in lines if line.startswith("✓")]
+    assert CASE.id in line
+    assert "2.60 TB/s" in line
+    assert "65 %" not in line
+
+
+@pytest.mark.parametrize(("fraction", "written"), [(0.934, "93 %"), (1.0, "100 %"), (0.01, "1 %"), (0.0099, "<1 %")])
+def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) -> None:
+    assert units.share(fraction) == written
+
+
+# --- the reference variant ------------------------------------------------------------------------------------------------------
+
+
+def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not_measured() -> None:
+    rows = [
+        replace(ROW, relative_to="copy", relative_speed=0.964),
+        replace(ROW, case=OTHER, relative_to="copy", relative_speed=None, peak_share=None),
+    ]
+    lines = show(Shown(1, rows)).splitlines()
+    (heading,) = [line for line in lines if "of reference" in line]
+    first, second = [line for line in lines if line.startswith("✓")]
+    at = heading.index("of reference")
+    assert first[at : at + len("of reference")] == "     96 %"
+    assert not second[at : at + len("of reference")].strip()
+
+
+def test_without_an_anchor_there_is_no_column_for_it() -> None:
+    assert "relative_to" not in show(Shown(1, [ROW], peaks={"GPU-1": ROOF}))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_share_of_the_anchor_fits_every_terminal(width: int) -> None:
+    text = show(Shown(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": ROOF}), width)
+    assert "103 %" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+# --- cache states -----------------------------------------------------------------------------------------------------------
+
+
+def test_cold_is_said_only_of_a_case_that_is_there_in_both_modes() -> None:
+    warm = replace(ROW, cache=CacheState.WARM)
+    alone = replace(ROW, case=OTHER)
+    text = show(Shown(1, [ROW, warm, alone]))
+    assert f"{CASE.id} cold " in text
+    assert f"{CASE.id} warm " in text
+    assert f"{OTHER.id} cold" not in text
+    assert f"{CASE.id} warm " in show(Shown(1, [warm]))
+
+
+def test_the_same_case_on_two_devices_is_not_there_in_both_modes() -> None:
+    keys = [("GPU-1", "a", CacheState.COLD), ("GPU-2", "a", CacheState.WARM)]
+    assert cache_words(keys) == {keys[0]: "", keys[1]: "warm"}
+
+
+# --- notes, what was left out, what only explains --------------------------------------------------------------------
+
+
+def test_a_note_that_cases_share_is_said_once_with_their_names() -> None:
+    rows = [replace(ROW, notes=("not gated", "waited")), replace(ROW, case=OTHER, notes=("not gated",))]
+    lines = show(Shown(1, rows)).splitlines()
+    assert f"! {CASE.id}, {OTHER.id}: not gated" in lines
+    assert f"! {CASE.id}: waited" in lines
+
+
+def test_what_only_explains_a_time_is_for_programs_and_not_in_the_table() -> None:
+    row = replace(ROW, metrics=(MetricRow("sm_cycles", 4e5), MetricRow("energy_j", 0.1), MetricRow("hops", 3.0)))
+    text = show(Shown(1, [row]))
+    assert "hops" in text
+    assert "sm_cycles" not in text
+    assert "energy_j" not in text
+    assert [one["metric"] for one in run_json(Shown(1, [row]))["results"][0]["metrics"]] == [
+        "sm_cycles",
+        "energy_j",
+        "hops",
+    ]
+
+
+def test_what_there_was_no_time_for_is_named_with_why() -> None:
+    text = show(Shown(1, [ROW], over_budget=[OverBudget(OTHER)]))
+    assert f"– left out: {OTHER.id}: no time" in text
+    assert text.rstrip().endswith("run 1: 1 ok, 1 left out")
+
+
+def test_of_much_that_was_left_out_the_first_are_named() -> None:
+    many = [OverBudget(replace(CASE, variant=f"v{number}")) for number in range(5)]
+    text = " ".join(show(Shown(1, [], over_budget=many), 200).split())
+    assert "left out: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
+    assert "run 1: 5 left out" in text
+
+
+def test_a_device_is_named_where_several_left_something_out() -> None:
+    text = show(Shown(1, [], over_budget=[OverBudget(), OverBudget(device="GPU-2")]))
+    assert f"{CASE.id} on GPU-1: no time" in text
+    assert f"{CASE.id} on GPU-2: no time" in text
+    assert some(["a", "b", "c"]) == "a, b, c"
+
+
+def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
+    doubt = Doubt(CASE, "GPU-1", CacheState.WARM, 1000, 9e12, 4e12)
+    found = run_json(Shown(1, [ROW], peaks={"GPU-1": ROOF}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
+    found = json.loads(json.dumps(found, allow_nan=False))
+    assert found["peaks"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
+    (over_budget,) = found["over_budget"]
+    assert (over_budget["case"], over_budget["cache"], over_budget["reason"]) == (OTHER.id, "cold", "no time")
+    (doubted,) = found["doubts"]
+    assert (doubted["case"], doubted["cache"], doubted["declared_bytes"]) == (CASE.id, "warm", 1000)
+    assert (found["results"][0]["cache"], found["results"][0]["peak_share"]) == ("cold", 0.648)
+
+
+# --- from measurements to rows ---------------------------------------------------------------------------------------
+
+DEVICE = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H200, "sm_90")
+
+
+def measured(
+    replica: int, *batches: Batch, cache: CacheState = CacheState.COLD, note: str = "", stopped: str = ""
+) -> Measurement:
+    return Measurement(
+        CASE, "GPU-1", replica, Status.OK, cache, samples_s=(1e-4,) * 9, batches=batches, note=note, stopped=stopped
+    )
+
+
+def rows_of(*measurements: Measurement, noises: dict | None = None) -> list[ResultRow]:
+    return results.rows([DEVICE], {}, measurements, {}, noises=noises or {})
+
+
+def test_rejected_batches_are_counted_over_all_replicas_with_their_reasons() -> None:
+    good, hot, foreign = Batch((1e-4,)), Batch((2e-4,), rejected="thermal slowdown"), Batch((), rejected="in use by 7")
+    (row,) = rows_of(measured(0, good, hot, hot), measured(1, good, foreign))
+    assert row.notes == ("3 of 5 batches rejected: thermal slowdown, in use by 7",)
+    (row,) = rows_of(measured(0, good))
+    assert row.notes == ()
+
+
+def test_notes_and_reasons_to_stop_are_sentences_each_once() -> None:
+    (row,) = rows_of(
+        measured(0, note="not gated; waited", stopped="precision"), measured(1, note="waited", stopped="sample cap")
+    )
+    assert row.notes == ("not gated", "waited")
+    assert row.stopped == ("precision", "sample cap")
+
+
+def test_each_mode_has_a_row_with_its_own_noise_and_level() -> None:
+    levels = {
+        ("GPU-1", CASE.id, cache, "time"): Estimate(s, s, s, 9)
+        for cache, s in ((CacheState.COLD, 2.0), (CacheState.WARM, 1.0))
+    }
+    noises = {("GPU-1", CASE.id, CacheState.COLD): Noise(0.01, None)}
+    found = [measured(0), measured(0, cache=CacheState.WARM)]
+    cold, warm = results.rows([DEVICE], {}, found, levels, noises=noises)
+    assert (cold.cache, cold.median_s, cold.noise_within, cold.noise_between) == (CacheState.COLD, 2.0, 0.01, None)
+    assert (warm.cache, warm.median_s, warm.noise_within) == (CacheState.WARM, 1.0, None)
+
+
+# --- a history -------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
+    details = RunDetails(
+        stopped="precision",
+        note="not gated",
+        noise_within=0.0041,
+        noise_between=0.0012,
+        bandwidth_bytes_per_s=2.6e12,
+        peak_share=0.648,
+        sm_clock_hz=1.98e9,
+        temperature_c=54.4,
+        power_w=412.3,
+        slowdowns="power cap",
+        rejected_batches=3,
+        metrics={"sm_cycles": 397_281.0, "energy_j": 0.1234, "timer_overhead_s": 1.2e-6, "hops": 3.0},
+    )
+    started = datetime(2026, 11, 21, 9, tzinfo=UTC)
+    row = HistoryRow(
+        7, started, "", False, "", CASE.id, "GPU-1", H200, CacheState.COLD, Status.OK, "", 1e-4, 1e-4, 1e-4, 3, details
+    )
+    out = io.StringIO()
+    Console(file=out, width=100, highlight=False, _environ={}).print(history_table(CASE.id, [row]))
+    told = dict(line.strip().split("  ", 1) for line in out.getvalue().partition("run 7\n")[2].splitlines() if line)
+    assert {name: value.strip() for name, value in told.items()} == {
+        "stopped": "precision",
+        "noise": "0.41 % within replicas, 0.12 % between them",
+        "bandwidth": "2.60 TB/s",
+        "of peak": "65 %",
+        "SM clock": "1.980 GHz",
+        "temperature": "54 °C",
+        "power": "412 W",
+        "slowdowns": "power cap",
+        "rejected": "3 batches",
+        "sm_cycles": "397 281",
+        "energy_j": "0.1234 J",
+        "timer_overhead_s": "1.200 µs",
+        "hops": "3",
+        "note": "not gated",
+    }
