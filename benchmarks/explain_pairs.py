@@ -22,9 +22,9 @@ from workbench import Claim, Ready, alone_on, finish, ready, table
 
 from perfsvc import suite
 from perfsvc.errors import PerfsvcError
-from perfsvc.measure import shot
-from perfsvc.measure.plan import Task
-from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol import profiling_folder
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Explanation, Profile, ReasonKind
 from perfsvc.profile.explain import explain
 from perfsvc.profile.ncu import OWN, NcuProfiler
@@ -122,7 +122,9 @@ def profile_one(made: Ready, task: Task, report: Path) -> str:
     try:
         with folder_of(made, task) as folder:
             made_by_ncu = folder / "launch.ncu-rep"
-            NcuProfiler(OWN).run(shot.command(folder), made_by_ncu, environment=shot.environment())
+            NcuProfiler(OWN).run(
+                profiling_folder.command(folder), made_by_ncu, environment=profiling_folder.environment()
+            )
             report.write_bytes(lzma.compress(made_by_ncu.read_bytes()))
     except PerfsvcError as error:
         return str(error)
@@ -138,7 +140,7 @@ def folder_of(made: Ready, task: Task) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         path = Path(folder)
         parts = {"modules": task.modules, "helper kernels": made.helper_kernels, "inputs": inputs}
-        shot.put(path, record, made.device, **parts, launch=0)
+        profiling_folder.put(path, record, made.device, **parts, launch=0)
         yield path
 
 

@@ -26,10 +26,10 @@ from workbench import NVBENCH_SUITE, Claim, alone_on, finish, ready, table
 
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
-from perfsvc.measure.memory import Memory
-from perfsvc.measure.plan import Task
-from perfsvc.measure.program import Program
-from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState
 
 DELAY_S = 1e-3

@@ -27,8 +27,8 @@ from workbench import NVBENCH_SUITE, Prepared, finish, power_hungry, ready, tabl
 from perfsvc import build
 from perfsvc.build import Binary, Cache
 from perfsvc.device.find import open_device
-from perfsvc.measure.plan import Task
-from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import BufferArg, Launch, Role, Unit
 
 KEEP = Unit(Path(__file__).resolve().parents[1] / "tests" / "gpu" / "kernels.cu", ("keep",))

@@ -34,9 +34,9 @@ from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, open_device
 from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, MissingPackageError, PerfsvcError, SuiteError
-from perfsvc.measure.error import error_of, within, wrong
-from perfsvc.measure.memory import Memory
-from perfsvc.measure.program import Program
+from perfsvc.measure.worker.check import error_of, within, wrong
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
 from perfsvc.model import Buffer, Call, DeviceInfo, Role, Unit, digest
 from perfsvc.suite import CaseSpec, Selection
 

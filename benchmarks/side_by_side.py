@@ -26,9 +26,9 @@ from nvbench import bundle
 from nvbench.sittings import Sitting, SittingError, Workers, nvbench
 from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
 
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import Task
-from perfsvc.measure.supply import Supply
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.input_prefetcher import Supply
+from perfsvc.measure.plan.order import Task
 from perfsvc.service.running.planning import GPU_SAMPLING
 
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, flush alike", "perfsvc, first"

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import resources, suite
-from perfsvc.measure import shared
-from perfsvc.measure.plan import Plan, Task
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import Recipe
-from perfsvc.measure.supply import MOST_THREADS, Supply
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS, Supply
+from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol import shared_arrays
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.suite import CaseSpec, Inputs, Selection, Suite
 
 MEBI = 1 << 20
@@ -50,7 +50,7 @@ def main() -> None:
 def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[float, float]:
     """Seconds until a suite is resolved, and from then until all of its arrays have been lent once."""
     started = time.perf_counter()
-    inputs = Inputs(shared.budget_bytes(), threads)
+    inputs = Inputs(shared_arrays.budget_bytes(), threads)
     specs = found.resolve(Selection(), points, inputs)
     resolved = time.perf_counter()
     plan = Plan(tuple(task(spec, inputs) for spec in specs), replicas=1, seed=1, limit_s=60)

@@ -19,13 +19,13 @@ from perfsvc.build import Binary, Cache
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find
 from perfsvc.device.protocol import Device
-from perfsvc.measure.lock import BoardLock
-from perfsvc.measure.memory import Memory
-from perfsvc.measure.plan import Task
-from perfsvc.measure.program import Program
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import Recipe
-from perfsvc.measure.supply import MOST_THREADS
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS
+from perfsvc.measure.host.lock import DeviceLock
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Call, DeviceInfo, digest
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
@@ -162,7 +162,7 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
 @contextlib.contextmanager
 def alone_on(device: DeviceInfo) -> Iterator[None]:
     """Holds the GPU's lock while the block lasts, as a run does; ends the script where another process has it."""
-    lock = BoardLock(device.uuid)
+    lock = DeviceLock(device.uuid)
     if not lock.take():
         sys.exit(f"{device.spec} is in use by process {lock.holder()}: wait until that has ended")
     try:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from perfsvc.device.cuda.arena import PAGE_BYTES, Arena, arena_bytes
-from perfsvc.measure.memory import GUARD_BYTES
-from perfsvc.measure.plan import Task
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, ScalarArg, Step
 
 BEGINNING_BYTES = 4 << 20

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.job import Known, Measured, Ready
-from perfsvc.measure.plan import Task
-from perfsvc.measure.process import Process
-from perfsvc.measure.supply import Supply
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.input_prefetcher import Supply
+from perfsvc.measure.host.worker_handle import Process
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.messages import Known, Measured, Ready
 from perfsvc.model import DeviceInfo, Measurement, Status
 
 CASES = Path(__file__).with_name("cases.py")

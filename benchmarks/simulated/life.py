@@ -12,7 +12,7 @@ from simulated.found import answers
 from simulated.planted import Planted
 from simulated.workplace import Workplace
 
-from perfsvc.measure.forks import ForkServers
+from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import FindingState
 from perfsvc.service.running.request import RunRequest
 from perfsvc.service.running.run import run

@@ -105,7 +105,7 @@ class Device(Protocol):
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
         """The error of ``count`` elements of device memory against a reference in device memory.
 
-        Computed where they lie, by the definition of ``perfsvc.measure.error.error_of``. None where the numbers are
+        Computed where they lie, by the definition of ``perfsvc.measure.worker.check.error_of``. None where the numbers are
         such that only the host can tell.
         """
         ...

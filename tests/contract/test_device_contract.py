@@ -13,7 +13,7 @@ from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.find import find, open_device
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.measure.error import error_of
+from perfsvc.measure.worker.check import error_of
 from perfsvc.model import BufferArg, Case, Conditions, Kind, Launch, ReplayRecord, ScalarArg, Unit
 
 

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from perfsvc.cli import main
-from perfsvc.measure.forks import ForkServers
+from perfsvc.measure.host.fork_servers import ForkServers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is for what a shell starts in the background, and so it would be for every command that is started here.

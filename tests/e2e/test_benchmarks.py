@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc import build, suite
-from perfsvc.measure.lock import BoardLock
+from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.model import digest
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ def test_a_host_that_stalls_moves_nothing_on_the_fake_device(benchmark, fake):
 
 def test_a_board_that_another_run_holds_is_left_alone(fake, tmp_path, monkeypatch):
     monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path))
-    lock = BoardLock("FAKE-0")
+    lock = DeviceLock("FAKE-0")
     assert lock.take()
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "host_delay.py", "--device", fake({})],

@@ -9,10 +9,11 @@ import pytest
 
 from perfsvc import suite
 from perfsvc.device.find import find
-from perfsvc.measure import plan, pool
-from perfsvc.measure.plan import Plan, Task
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import Recipe
+from perfsvc.measure.host import pool
+from perfsvc.measure.plan import order
+from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Status, digest
 
 SAMPLING = Sampling(samples=60, recovery_s=0)
@@ -48,7 +49,7 @@ class Host:
 
     def plan(self, boards, spread, replicas=2):
         tasks = [self.task(uuid, spec) for uuid in boards for spec in self.specs]
-        dealt = plan.spread(tasks, boards.values(), spread)
+        dealt = order.spread(tasks, boards.values(), spread)
         return Plan(dealt, replicas, 1, 60.0, spread=spread)
 
     def measure(self, boards, spread):

@@ -7,10 +7,10 @@ import pytest
 
 from perfsvc import suite
 from perfsvc.device.find import find
-from perfsvc.measure import pool
-from perfsvc.measure.plan import Plan, Task
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import Recipe
+from perfsvc.measure.host import pool
+from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Status, Tolerance
 from perfsvc.store import Store
 

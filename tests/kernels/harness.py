@@ -8,11 +8,10 @@ import pytest
 
 from perfsvc import build, resources
 from perfsvc.errors import CaseError, UnsupportedError
-from perfsvc.measure.case import measure
-from perfsvc.measure.job import Job
-from perfsvc.measure.outcome import without_samples
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.vault import Vault
+from perfsvc.measure.protocol.messages import Job, without_samples
+from perfsvc.measure.worker.main import measure
+from perfsvc.measure.worker.memory import Vault
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Call, Status
 from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
 from perfsvc.suite.common import Common
@@ -118,7 +117,7 @@ def _calls(spec):
 
 
 def _arrays(spec):
-    """What ``perfsvc.measure.shared.Mapped`` holds, in memory of this process."""
+    """What ``perfsvc.measure.protocol.shared_arrays.Mapped`` holds, in memory of this process."""
     inputs, expected = make_arrays(spec)
     fresh_inputs, fresh_expected = make_fresh(spec, lambda: inputs)
     for array in (*inputs.values(), *expected.values(), *fresh_inputs.values(), *fresh_expected.values()):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfsvc.measure.error import error_of
+from perfsvc.measure.worker.check import error_of
 from perfsvc.model import Status
 from perfsvc.suite import Selection, make_arrays
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
 from perfsvc.service.confirming.standing import told_before
 from perfsvc.service.confirming.turns import Means

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import DeviceInfo
 from perfsvc.service.running.planning import CPU_SAMPLING, GPU_SAMPLING, sampling
 from perfsvc.service.running.request import RunRequest

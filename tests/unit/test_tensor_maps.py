@@ -14,8 +14,8 @@ from perfsvc.device.cuda.arguments import packed, places
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.measure.memory import Memory
-from perfsvc.measure.program import Program
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
 from perfsvc.model import Array, Buffer, BufferArg, Case, DeviceInfo, Kind, Launch, ReplayRecord, Role, TensorMapArg
 from perfsvc.suite import Selection, discover, unmet
 from perfsvc.suite.tensor_maps import ELEMENTS, SWIZZLES

@@ -9,8 +9,8 @@ from perfsvc import build, judge
 from perfsvc.device.find import find
 from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import Task
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, DeviceInfo, Verdict
 from perfsvc.service.bisecting.ancestry import ancestry, changed
 from perfsvc.service.bisecting.rebuilding import Built, Rebuilding, Rebuilt

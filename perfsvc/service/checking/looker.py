@@ -15,7 +15,7 @@ from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.facts import Found, Kernels, TellingToolchain, facts_of_all, is_ptx, source_digest
 from perfsvc.build.occupancy import occupancy
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
-from perfsvc.measure.supply import MOST_THREADS
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS
 from perfsvc.model import Case, CheckedKernel, DeviceInfo, Launch, Status, Unit, digest
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, unmet

@@ -8,7 +8,7 @@ from functools import cache, partial
 from perfsvc import judge
 from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UsageError
 from perfsvc.judge import Comparison
-from perfsvc.measure.plan import Task
+from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, Suspect
 from perfsvc.service.confirming import replay
 from perfsvc.service.confirming.turns import Means, Turns, take_turns

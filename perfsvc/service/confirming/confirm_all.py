@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure.lane import Stopping, never
+from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.model import Confirmation, Judgement, Suspect
 from perfsvc.service.confirming.confirm import Confirmer
 from perfsvc.service.confirming.turns import Means

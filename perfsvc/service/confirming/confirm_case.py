@@ -7,7 +7,7 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError
-from perfsvc.measure.forks import ForkServers
+from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
 from perfsvc.service.confirming.confirm_all import confirm_all
 from perfsvc.service.confirming.turns import BUDGET_S, Means

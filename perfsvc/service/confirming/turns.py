@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
-from perfsvc.measure import pool
-from perfsvc.measure.alternation import Alternation
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import OverBudget, Task
-from perfsvc.measure.sampler import Sampling
+from perfsvc.measure.host import pool
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.plan.order import AlternatingPlan, OverBudget, Task
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import TIME, DeviceInfo, Measurement, Status
 
 BUDGET_S = 20.0
@@ -89,7 +88,7 @@ def take_turns(
         NoDeviceError: the device cannot be opened.
     """
     device = means.devices[sides[0].device]
-    plan = Alternation(
+    plan = AlternatingPlan(
         sides,
         replicas=judge.LOOKS[-1],
         seed=means.seed,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from perfsvc.amounts import duration_text
 from perfsvc.errors import InfrastructureError
-from perfsvc.measure.lane import Stopping
-from perfsvc.measure.lock import HostLock
+from perfsvc.measure.host.device_queue import Stopping
+from perfsvc.measure.host.lock import HostLock
 from perfsvc.store import NightRow, StageState, Store
 
 LOOK_S = 0.2

@@ -5,8 +5,8 @@ import platform
 from collections.abc import Iterator
 
 from perfsvc.errors import PerfsvcError
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Stopping, never
+from perfsvc.measure.host.device_queue import Stopping, never
+from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.service.nightly import resume, stages
 from perfsvc.service.nightly.lock import locked
 from perfsvc.service.nightly.log import NightLog

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from perfsvc.config import Settings
 from perfsvc.device.find import find
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Stopping
+from perfsvc.measure.host.device_queue import Stopping
+from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import DeviceInfo
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request

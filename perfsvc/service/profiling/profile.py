@@ -9,9 +9,9 @@ from pathlib import Path
 
 from perfsvc import suite
 from perfsvc.errors import LaunchError, NotMeasuredError, PerfsvcError, ProfileError
-from perfsvc.measure import shot
-from perfsvc.measure.lock import BoardLock
-from perfsvc.measure.shared import Arrays
+from perfsvc.measure.host.lock import DeviceLock
+from perfsvc.measure.protocol import profiling_folder
+from perfsvc.measure.protocol.shared_arrays import Arrays
 from perfsvc.model import Case, DeviceInfo, Launch, Profile, ProfileResult, Series
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
 from perfsvc.service.confirming import replay
@@ -148,16 +148,19 @@ class Profiling:
         seen = replace(asked, profile=profile, launch=told.launch, wall_s=time.monotonic() - began)
         return replace(seen, id=self._store.put_profile(seen, report))
 
-    def _count(self, folder: Path, profiler: Profiler) -> tuple[shot.Told, Path]:
+    def _count(self, folder: Path, profiler: Profiler) -> tuple[profiling_folder.Told, Path]:
         """Has a profiler run a shot; what the shot told, and the profiler's report."""
         report = folder / f"report{profiler.suffix}"
         run_shot(
             folder,
             lambda: profiler.run(
-                shot.command(folder), report, environment=shot.environment(), limit_s=self._under.limit_s
+                profiling_folder.command(folder),
+                report,
+                environment=profiling_folder.environment(),
+                limit_s=self._under.limit_s,
             ),
         )
-        told = shot.told(folder)
+        told = profiling_folder.told(folder)
         if told is None:
             raise ProfileError("the profiled program ended before it launched anything", cure="report it")
         return told, report
@@ -168,7 +171,7 @@ class Profiling:
         series = Series(subject.case, subject.ran_on, "")
         stored = replay.find(self._store, series, subject.run, subject.ran_on)
         with tempfile.TemporaryDirectory(prefix="perfsvc-shot-") as name, self._alone(subject.device.uuid):
-            shot.put(
+            profiling_folder.put(
                 Path(name),
                 stored.record,
                 subject.device,
@@ -190,7 +193,7 @@ class Profiling:
     @contextlib.contextmanager
     def _alone(self, uuid: str) -> Iterator[None]:
         """Keeps other runs from measuring on a GPU meanwhile."""
-        lock, said = BoardLock(uuid), False
+        lock, said = DeviceLock(uuid), False
         while not lock.take():
             if not said:
                 pid = lock.holder()
@@ -216,7 +219,7 @@ def run_shot(folder: Path, profile: Callable[[], None]) -> None:
     try:
         profile()
     except ProfileError as error:
-        told = shot.told(folder)
+        told = profiling_folder.told(folder)
         if told and told.what:
             raise LaunchError(told.what, cure=told.cure) from error
         raise

@@ -8,7 +8,7 @@ from typing import Literal
 
 from perfsvc.device.find import find
 from perfsvc.errors import NoProfilerError, UsageError
-from perfsvc.measure import shot
+from perfsvc.measure.protocol import profiling_folder
 from perfsvc.model import ProfileResult
 from perfsvc.profile import nsys
 from perfsvc.service.profiling.profile import SECTIONS, Profiling, Subject, Under, run_shot, subject_of
@@ -80,7 +80,10 @@ def _timeline(profiling: Profiling, subject: Subject, output: Path | None) -> Pa
     output = output or Path(_NO_NAME.sub("-", subject.case.id).strip("-") + nsys.SUFFIX)
     with profiling.shot(subject) as folder:
         report = folder / f"report{nsys.SUFFIX}"
-        run_shot(folder, lambda: nsys.run(shot.command(folder), report, environment=shot.environment()))
+        run_shot(
+            folder,
+            lambda: nsys.run(profiling_folder.command(folder), report, environment=profiling_folder.environment()),
+        )
         _write(output, report.read_bytes())
     return output
 

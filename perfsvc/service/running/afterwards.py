@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from perfsvc import judge
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Stopping, never
+from perfsvc.measure.host.device_queue import Stopping, never
+from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import CaseExplanation, Confirmation, DeviceInfo, Direction, Judgement, Series, Verdict
 from perfsvc.service.confirming.confirm_all import confirm_all, with_causes
 from perfsvc.service.confirming.standing import told_before

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from perfsvc.measure import pool
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.lane import Stopping, never
-from perfsvc.measure.plan import OverBudget
+from perfsvc.measure.host import pool
+from perfsvc.measure.host.device_queue import Stopping, never
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.plan.order import OverBudget
 from perfsvc.model import Measurement
 from perfsvc.service.progress import Progress
 from perfsvc.service.running.beginning import Begun

@@ -7,11 +7,11 @@ from functools import partial
 
 from perfsvc import suite
 from perfsvc.errors import CaseError
-from perfsvc.measure import budget
-from perfsvc.measure.outcome import without_samples
-from perfsvc.measure.plan import Plan, Task, own_board, spread
-from perfsvc.measure.sampler import Sampling
-from perfsvc.measure.shared import Recipe
+from perfsvc.measure.plan import budget
+from perfsvc.measure.plan.order import Plan, Task, home_device, spread
+from perfsvc.measure.protocol.messages import without_samples
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Call, DeviceInfo, Status
 from perfsvc.service.running import peaks
 from perfsvc.service.running.record import Recorder
@@ -93,7 +93,7 @@ def _runnables(
 def _is_to_measure(request: RunRequest, targets: Sequence[Target], device: DeviceInfo, spec: CaseSpec) -> bool:
     """Whether a case that no GPU of the model can run would have been this one's to measure."""
     boards = [target.device.uuid for target in targets if target.device.model == device.model]
-    return request.spread == "each-device" or device.uuid == own_board((spec.case, spec.cache), boards)
+    return request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), boards)
 
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
@@ -154,7 +154,7 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
     if request.budget_s is None:
         return tasks
     known = store.past({task.record.case for task in tasks}, before=recorder.run)
-    past = {key: budget.Past(one.cost_s, one.between, one.last) for key, one in known.items()}
+    past = {key: budget.CostHistory(one.cost_s, one.between, one.last) for key, one in known.items()}
     division = budget.divide(tasks, past, request.budget_s, request.replicas, recorder.begun.started)
     for over_budget in division.over_budget:
         recorder.leave_over_budget(over_budget)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from perfsvc import judge
-from perfsvc.measure.lane import Stopping
-from perfsvc.measure.plan import OverBudget, Spot
+from perfsvc.measure.host.device_queue import Stopping
+from perfsvc.measure.plan.order import MeasurementKey, OverBudget
 from perfsvc.model import Estimate, Measurement
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.running import peaks
@@ -80,7 +80,7 @@ class Recorder:
         return noises(self.measurements)
 
     @property
-    def measured(self) -> frozenset[Spot]:
+    def measured(self) -> frozenset[MeasurementKey]:
         """What the run holds of each device, case, cache state and replica."""
         return frozenset((one.device, one.case, one.cache, one.replica) for one in self.begun.held)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import judge
-from perfsvc.measure.plan import Spread
+from perfsvc.measure.plan.order import Spread
 from perfsvc.service.revisions import BASELINE
 from perfsvc.suite import Selection
 

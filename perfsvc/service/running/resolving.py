@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from perfsvc import build, suite
 from perfsvc.device.find import find, why_no_gpu
-from perfsvc.measure import shared
-from perfsvc.measure.supply import MOST_THREADS
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS
+from perfsvc.measure.protocol import shared_arrays
 from perfsvc.model import DeviceInfo
 from perfsvc.service.judging import policy
 from perfsvc.service.progress import Progress
@@ -48,6 +48,6 @@ def resolve(request: RunRequest, progress: Progress) -> Resolved:
         for rule in policy.idle(request.threshold, [listed.case for listed in found.cases]):
             progress.say(f"{rule} takes no case of the suite: see perfsvc list")
     known = KnownShapes(build.default_folder() / "shapes")
-    inputs = Inputs(keep_bytes=shared.budget_bytes(), threads=MOST_THREADS, known=known)
+    inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known)
     targets = choose(found, devices, request.selection, request.points, inputs)
     return Resolved(request, {device.uuid: device for device in devices}, found, inputs, targets)

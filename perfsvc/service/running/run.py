@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from perfsvc.errors import SuiteError
-from perfsvc.measure.forks import ForkServers
-from perfsvc.measure.plan import OverBudget
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.plan.order import OverBudget
 from perfsvc.model import (
     CaseExplanation,
     Confirmation,

@@ -1,6 +1,6 @@
 """The fork servers of a run, started before anything that takes long to import."""
 
-from perfsvc.measure.forks import ForkServers
+from perfsvc.measure.host.fork_servers import ForkServers
 
 
 def fork_servers() -> ForkServers:

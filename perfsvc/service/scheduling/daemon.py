@@ -12,7 +12,7 @@ from typing import Any
 
 from perfsvc.errors import MissingPackageError, PerfsvcError
 from perfsvc.extras import install
-from perfsvc.measure.lane import Stopping
+from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.service.scheduling.child import Child
 from perfsvc.service.scheduling.clock import due_after, due_before
 from perfsvc.service.scheduling.missed import CatchUp, catch_up

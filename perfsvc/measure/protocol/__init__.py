@@ -1,0 +1,1 @@
+"""What the parent and its workers exchange: messages and arrays in shared memory."""

@@ -1,0 +1,153 @@
+"""A replay record bound to a device: its steps as calls."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc.device.protocol import Device, Module
+from perfsvc.errors import LaunchError
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
+
+Function = Callable[..., Any]
+"""A Python step: it queues work on a stream (by address) on device arrays (by buffer name), maybe with a binary."""
+
+_REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
+
+
+class Program:
+    """The steps of one case, ready to run on a device.
+
+    Args:
+        device: where they run.
+        record: the steps.
+        modules: the binaries, in the order of ``record.modules``.
+        memory: the case's buffers.
+        functions: the Python functions that ``Call`` steps name.
+
+    Attributes:
+        timed: the steps of a sample, each with what runs it.
+        calls: whether any of them is a Python function.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        record: ReplayRecord,
+        modules: Sequence[bytes],
+        memory: Memory,
+        functions: Mapping[str, Function],
+    ) -> None:
+        self._device = device
+        self._memory = memory
+        self._functions = functions
+        self._binaries = modules
+        self._launches = [step for step in record.steps if isinstance(step, Launch)]
+        self._modules: dict[int, Module] = {
+            module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
+        }
+        self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
+        steps = [step for step in record.steps if not isinstance(step, HostMetric)]
+        bound = [(step, self._bind(step)) for step in steps]
+        self.timed = [(step, run) for step, run in bound if not isinstance(step, Call) or step.timed]
+        self.calls = any(isinstance(step, Call) for step, _ in self.timed)
+        self._all = [run for _, run in bound]
+        self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
+
+    @property
+    def operations(self) -> int | None:
+        """How many operations ``queue`` puts on the stream; None where a Python step decides that."""
+        return None if self.calls else len(self._queued)
+
+    def set_constants(self) -> None:
+        """Fills ``__constant__`` symbols from the buffers that they are to hold."""
+        for launch in self._launches:
+            for symbol, buffer in launch.constants:
+                self._device.set_constant(
+                    self._modules[launch.module], symbol, self._memory.address(buffer), self._memory.nbytes(buffer)
+                )
+
+    def run(self) -> None:
+        """Runs every step, those of the host included, and waits for the device."""
+        self.call()
+
+    def sample(self) -> None:
+        """Runs every timed step like ``run``: what a ``pipeline`` variant is timed for."""
+        for _, run in self.timed:
+            run()
+        self._device.synchronize()
+
+    def queue(self) -> None:
+        """Queues the device's steps alone: what a ``kernel`` variant is timed for."""
+        for step in self._queued:
+            step()
+
+    def call(self) -> list[Any]:
+        """Runs every step like ``run`` and returns what the Python functions returned."""
+        self._device.synchronize()  # inputs may be on their way, and a pipeline has streams of its own
+        returned = [step() for step in self._all]
+        self._device.synchronize()
+        return returned
+
+    def metrics(self) -> dict[str, float]:
+        """What the buffers that hold metrics come to now.
+
+        Raises:
+            LaunchError: a metric is no finite number.
+        """
+        return {step.name: _metric(step, self._memory) for step in self._metrics}
+
+    def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
+        # Bound to what they need and not to the program, whose modules would then live until a garbage collection.
+        device, memory = self._device, self._memory
+        match step:
+            case Memset(buffer, byte):
+                return partial(device.fill, memory.address(buffer), memory.nbytes(buffer), byte)
+            case Launch():
+                args = [_value(arg, memory, device) for arg in step.args]
+                return partial(device.launch, self._modules[step.module], step, args)
+            case HostFinish():
+                return partial(_finish, step, memory)
+            case Call(name, module):
+                binary = () if module is None else (self._binaries[module],)
+                return partial(_call, name, self._functions[name], memory.views(), device.stream, *binary)
+
+
+def _value(arg: Arg, memory: Memory, device: Device) -> np.generic:
+    if isinstance(arg, BufferArg):
+        return np.uint64(memory.address(arg.buffer))
+    if isinstance(arg, TensorMapArg):
+        return device.tensor_map(memory.address(arg.buffer), arg)
+    scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
+    return scalar
+
+
+def _finish(step: HostFinish, memory: Memory) -> None:
+    values = memory.read(step.source)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64)
+    memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
+
+
+def _metric(step: HostMetric, memory: Memory) -> float:
+    value = float(_REDUCE[step.operation](memory.read(step.buffer).astype(np.float64)))
+    if not math.isfinite(value):
+        raise LaunchError(
+            f"the metric {step.name!r} is {value:g}: the {step.operation} of the buffer {step.buffer!r}",
+            cure="write every element of that buffer at each launch",
+        )
+    return value
+
+
+def _call(name: str, function: Function, views: Mapping[str, Any], stream: int, *binary: bytes) -> Any:
+    try:
+        return function(views, stream, *binary)
+    except Exception as error:
+        raise LaunchError(
+            f"the Python step {name!r} raised {type(error).__name__}: {error}",
+            cure="correct the function in the benchmark file",
+        ) from error

@@ -1,0 +1,1 @@
+"""Samples of one case: warm-up, batches, stopping rules, auxiliary metrics."""

@@ -1,0 +1,156 @@
+"""Workers that do as a test tells them, for the pool: they speak its language and have no device."""
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from perfsvc.device.find import find
+from perfsvc.measure.host import pool
+from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
+
+WORKER = """
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from perfsvc import codec
+from perfsvc.device.find import find
+from perfsvc.measure.protocol import messages
+from perfsvc.measure.protocol.messages import Known, Measured, Ready, Refused, Reply, Request
+from perfsvc.model import Error, Measurement, Status
+
+print("these are my words", flush=True)
+
+
+def hear():
+    frame = messages.receive(pool)
+    return frame and (codec.decode(Request, frame.text).body, frame.blobs)
+
+
+def say(body):
+    messages.send(pool, codec.encode(Reply(body)))
+
+
+def log(*words):
+    with (folder / "log").open("a") as file:
+        file.write(json.dumps([os.getpid(), *words]) + "\\n")
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.02)
+
+
+def logged():
+    return (folder / "log").read_text()
+
+
+{born}
+heard = hear()
+if heard is None:
+    sys.exit()
+(opening, (helper_kernels,)) = heard
+(device,) = find([opening.device])
+{start}
+say(Ready(device))
+while (heard := hear()) is not None:
+    job, modules = heard
+    variant = job.record.case.variant
+    known = None
+    print("these are the words of", variant, flush=True)
+    {each}
+    if variant == "bad":
+        {bad}
+    measurement = Measurement(job.record.case, device.uuid, job.replica, Status.OK, cache=job.cache, samples_s=(1.0,))
+    say(Measured(measurement, True, known))
+    {after}
+{end}
+"""
+
+SERVER = """
+import sys
+from pathlib import Path
+
+from perfsvc.measure.worker import fork_server
+from perfsvc.measure.worker.main import prepare
+
+folder = Path(sys.argv[0]).parent
+prepare()  # as the real one does, so that what its workers import is there
+
+
+def worker(pool):
+    exec((folder / "worker.py").read_text(), {"pool": pool, "folder": folder})
+    return 0
+
+
+sys.exit(fork_server.main(*map(int, sys.argv[-2:]), worker))
+"""
+
+NO_WAIT = Sampling(recovery_s=0)
+
+
+@dataclass
+class Work:
+    """Measures the variants good, bad and fine with workers that do as they are told."""
+
+    folder: Path
+    said: list[str] = field(default_factory=list)
+
+    def devices(self, *names, model="Fake GPU"):
+        for name in names:
+            (self.folder / f"{name}.json").write_text(json.dumps({"uuid": name, "model": model}))
+        return {one.uuid: one for one in find([f"fake:{self.folder / name}.json" for name in names])}
+
+    def play(self, *, born="pass", start="pass", each="pass", bad="pass", after="pass", end="pass"):
+        """Says what a worker does at its start, when it has its device, at each case, after it, and at its end."""
+        script = WORKER.format(born=born, start=start, each=each, bad=bad, after=after, end=end)
+        (self.folder / "worker.py").write_text(script)
+
+    def task(self, variant, device="only", arrays=None, *, cache=CacheState.COLD, sampling=NO_WAIT, replicas=None):
+        record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (), (), "", seed=0)
+        recipe = arrays or Recipe("none", lambda: ({}, {}))
+        return Task(device, record, (), cache, sampling, Tolerance(0, 0), recipe, replicas=replicas)
+
+    def measure(self, plan, devices):
+        return list(pool.measure(plan, devices, self.said.append))
+
+    def logged(self):
+        """What the workers logged, each line with the worker's number in the order of their first lines."""
+        lines = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        pids = list(dict.fromkeys(pid for pid, *_ in lines))
+        return [(pids.index(pid), *words) for pid, *words in lines]
+
+    def born(self):
+        """The process ids of the workers that logged anything."""
+        log = self.folder / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return list(dict.fromkeys(json.loads(line)[0] for line in lines))
+
+    def __call__(self, *, replicas=2, limit_s=30.0, preparation_s=0.0, sampling=NO_WAIT, **script):
+        self.play(**script)
+        devices = self.devices("only")
+        recipe = Recipe("none", lambda: time.sleep(preparation_s) or ({}, {}))
+        tasks = tuple(self.task(name, "only", recipe, sampling=sampling) for name in ("good", "bad", "fine"))
+        found = self.measure(Plan(tasks, replicas, 1, limit_s), devices)
+        return {(one.case.variant, one.replica): one for one in found}
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    (tmp_path / "server.py").write_text(SERVER)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "server.py"} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
+    return Work(tmp_path)

@@ -1,0 +1,462 @@
+"""Lanes: one worker a GPU at a time, locks, lost GPUs, budgets."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from perfsvc.errors import NoDeviceError
+from perfsvc.measure.host import device_queue, pool, worker_handle
+from perfsvc.measure.host.lock import DeviceLock
+from perfsvc.measure.plan.order import OverBudget, Plan
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.model import CacheState, Measurement, Status
+
+LIVES = {
+    "born": "log('born')",
+    "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), opening.visible, helper_kernels.decode())",
+    "end": "time.sleep(0.3); log('end')",
+}
+
+
+def lives(work):
+    """What became of the workers: (worker, event) in order."""
+    return [(number, event) for number, event, *_ in work.logged()]
+
+
+def test_a_board_has_its_next_worker_when_the_one_before_is_gone(work):
+    work.play(**LIVES)
+    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
+    assert [one.status for one in found] == [Status.OK, Status.OK]
+    assert lives(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
+
+
+@pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
+def test_replicas_on_the_hosts_own_processors_come_from_a_fork_server_each(work, kind, servers):
+    work.play(born="log(os.getppid())")
+    devices = {uuid: replace(device, kind=kind) for uuid, device in work.devices("only").items()}
+    work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
+    assert len(work.born()) == 2
+    assert len({server for _, server in work.logged()}) == servers
+
+
+def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_of_that(work, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    work.play(**LIVES)
+    devices = work.devices("GPU-1", "FAKE")
+    devices["GPU-1"] = replace(devices["GPU-1"], kind="cuda")
+    plan = Plan(tuple(work.task("good", uuid) for uuid in devices), 1, 1, 20.0, helper_kernels={"GPU-1": b"ruler"})
+    work.measure(plan, devices)
+    assert sorted(words for _, event, *words in work.logged() if event == "open") == [
+        ["", "", ""],
+        ["", "GPU-1", "ruler"],
+    ]
+
+
+def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(work):
+    checks = "known = Known({'out': f'{variant} {job.cache}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
+    work.play(each=f"{checks}; log(variant, job.cache, job.replica, job.known and job.known.digests['out'])")
+    tasks = (work.task("good"), work.task("good", cache=CacheState.WARM), work.task("fine"))
+    work.measure(Plan(tasks, 3, 1, 20.0), work.devices("only"))
+    told = {(variant, cache, replica): known for _, variant, cache, replica, known in work.logged()}
+    assert len(told) == 9
+    for (variant, cache, replica), known in told.items():
+        assert known == (f"{variant} {cache}" if replica else None)
+
+
+def test_fresh_arrays_go_with_the_first_replica_alone_and_arrays_bear_their_name(work):
+    arrays = {"a": np.arange(3.0)}
+    recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first()["a"] + 1}, {}))
+    work.play(each="log(job.arrays, *(len(one) for one in (job.inputs, job.expected, job.fresh_inputs)))")
+    work.measure(Plan((work.task("good", arrays=recipe),), 2, 1, 20.0), work.devices("only"))
+    assert [words for _, *words in work.logged()] == [["three", 1, 1, 1], ["three", 1, 1, 0]]
+
+
+def test_a_worker_that_dies_between_two_cases_costs_neither(work):
+    """The arrays of the second case are there only when the pool has noticed that the first one's worker is gone."""
+
+    log, calls = work.folder / "log", []
+
+    def made():
+        calls.append(True)
+        if len(calls) == 2:
+            while not (log.exists() and log.read_text().endswith("\n")):
+                time.sleep(0.02)
+            (pid, _) = json.loads(log.read_text())
+            while Path(f"/proc/{pid}").exists():
+                time.sleep(0.02)
+        return {}, {}
+
+    work.play(after="log(variant); os._exit(1)")
+    names = "good", "fine"
+    work_off = Plan(tuple(work.task(name, arrays=Recipe(name, made)) for name in names), 1, 1, 20.0)
+    found = {one.case.variant: one.status for one in work.measure(work_off, work.devices("only"))}
+    assert found == dict.fromkeys(names, Status.OK)
+
+
+def test_the_next_case_is_at_work_while_a_measurement_is_stored(work):
+    work.play(each="log(variant)")
+    plan = Plan((work.task("good"), work.task("fine")), 1, 1, 20.0)
+    found = pool.measure(plan, work.devices("only"))
+    next(found)
+    deadline = time.monotonic() + 30
+    while len(work.logged()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert [one.status for one in found] == [Status.OK]
+
+
+def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(work, monkeypatch):
+    def made():
+        while not (log.exists() and "a 0" in log.read_text()):
+            time.sleep(0.02)
+        return {}, {}
+
+    log = work.folder / "log"
+    monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
+    work.play(each="log(f'{variant} {job.replica}')")
+    tasks = (work.task("late", arrays=Recipe("late", made)), *map(work.task, ("a", "b", "c")))
+    plan = Plan(tasks, 2, 1, 20.0)
+    planned = [f"{task.spec[0].variant} {replica}" for replica, task in plan.order("only")]
+    assert planned[:4] == ["late 0", "b 0", "c 0", "a 0"]
+    assert {one.status for one in work.measure(plan, work.devices("only"))} == {Status.OK}
+    assert [words for _, words in work.logged()] == ["b 0", "c 0", "a 0", "late 0", *planned[4:]]
+
+
+def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
+    monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
+    work.play(each="log(variant)")
+    peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or ({}, {})))
+    work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(peak,)), work.devices("only"))
+    assert [words for _, words in work.logged()] == ["peak", "good"]
+
+
+def test_what_was_measured_can_be_used_while_its_worker_ends(work):
+    work.play(end="wait_for((folder / 'judged').exists); log('end')")
+    with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
+        assert [one.status for one in found] == [Status.OK]
+        (work.folder / "judged").touch()
+    assert lives(work) == [(0, "end")]
+
+
+def test_an_exception_kills_the_workers_of_a_plan(work):
+    work.play(**LIVES | {"end": "time.sleep(60)"})
+
+    def fail_amid():
+        with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
+            raise ZeroDivisionError(next(found))
+
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        fail_amid()
+    assert time.monotonic() - began < worker_handle.END_LIMIT_S
+    assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(1, {Status.OK}), (2, None)])
+def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(work, deaths, status):
+    dies = f"if len(logged().splitlines()) <= {deaths}: os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
+    work.play(born="log('born')", start=dies)
+    plan = Plan((work.task("good"),), 1, 1, 20.0)
+    if status is None:
+        with pytest.raises(NoDeviceError, match="did not start"):
+            work.measure(plan, work.devices("only"))
+    else:
+        assert {one.status for one in work.measure(plan, work.devices("only"))} == status
+    assert len(work.born()) == 2
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_board_in_use_is_waited_for_and_said_once(work):
+    work.play()
+    other = DeviceLock("only")
+    assert other.take()
+
+    def say(line):
+        work.said.append(line)
+        Thread(target=lambda: (time.sleep(3 * device_queue.LOCK_LOOK_S), other.release())).start()
+
+    plan = Plan((work.task("good"),), 1, 1, 20.0)
+    (found,) = pool.measure(plan, work.devices("only"), say)
+    assert found.status is Status.OK
+    assert work.said == [f"only is in use by another perfsvc run (pid {os.getpid()}): waiting"]
+
+
+def test_a_board_in_use_keeps_no_other_board_from_measuring(work):
+    work.play()
+    other = DeviceLock("first")
+    assert other.take()
+    tasks = tuple(work.task(name, uuid) for uuid in ("first", "second") for name in ("good", "fine"))
+    order = []
+    for one in pool.measure(Plan(tasks, 2, 1, 20.0), work.devices("first", "second"), work.said.append):
+        order.append(one.device)
+        if len(order) == 4:
+            other.release()
+    assert order == ["second"] * 4 + ["first"] * 4
+    assert len(work.said) == 1
+
+
+def test_a_board_that_has_nothing_left_to_do_is_given_back_while_others_go_on(work):
+    """Else two runs on two GPUs could wait for each other."""
+    work.play(each="device.uuid == 'second' and wait_for((folder / 'go').exists)")
+    first = DeviceLock("first")
+
+    def other_run():
+        while not (work.folder / "done").exists() or not first.take():
+            time.sleep(0.02)
+        (work.folder / "go").touch()
+
+    thread = Thread(target=other_run)
+    thread.start()
+    tasks = (work.task("good", "first"), work.task("good", "second"))
+    statuses = {}
+    for one in pool.measure(Plan(tasks, 1, 1, 20.0), work.devices("first", "second")):
+        statuses[one.device] = one.status
+        (work.folder / "done").touch()
+    assert statuses == {"first": Status.OK, "second": Status.OK}
+    thread.join()
+    first.release()
+
+
+def test_a_board_whose_lock_cannot_be_used_is_not_measured_on(work, monkeypatch):
+    work.play()
+    (work.folder / "file").touch()
+    monkeypatch.setenv("PERFSVC_LOCKS", str(work.folder / "file"))
+    with pytest.raises(NoDeviceError, match="keeps two runs from sharing a GPU"):
+        work.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
+
+
+# --- GPUs that vanish ----------------------------------------------------------------------------------------------
+
+LOST = {
+    "start": """
+if (folder / f"{device.uuid}.lost").exists():
+    say(Refused(f"{device.uuid} fell off the bus", "look at it"))
+    sys.exit(5)
+""",
+    "each": "known = Known({}, Error(0.0, 0.0)); log(device.uuid, variant, job.replica, bool(job.known))",
+    "bad": """
+        if job.replica == 1 and device.uuid == "first":
+            (folder / "first.lost").touch()
+            os._exit(1)
+""",
+}
+NAMES = "good", "bad", "fine"
+
+
+def measured(work, tasks, boards=("first", "second", "other"), **settings):
+    """What came of each case on each GPU; the GPU ``first`` is lost with ``bad`` in its second replica."""
+    work.play(**LOST)
+    plan = Plan(tuple(tasks), 3, 1, 20.0, **settings)
+    devices = work.devices("first", "second") | work.devices("other", model="Other GPU")
+    found = work.measure(plan, {uuid: devices[uuid] for uuid in boards})
+    assert all(one.reason and one.cure for one in found if one.status is not Status.OK)
+    keys = [(one.device, one.case.variant, one.replica) for one in found]
+    assert len(set(keys)) == len(keys)
+    return dict(zip(keys, found, strict=True))
+
+
+def of(found, device, status):
+    return {
+        (variant, replica) for (uuid, variant, replica), one in found.items() if (uuid, one.status) == (device, status)
+    }
+
+
+IN_FULL = {(variant, replica) for variant in ("good", "fine") for replica in range(3)}
+
+
+def test_what_is_left_for_a_lost_board_is_measured_in_full_on_another_of_its_model(work):
+    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+    assert of(found, "second", Status.OK) == IN_FULL
+    assert of(found, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
+    assert {(name, 0) for name in NAMES} <= of(found, "first", Status.OK)
+    assert {uuid for uuid, *_ in found} == {"first", "second"}
+    assert work.said == ["first is lost (first fell off the bus): second measures 2 of its cases"]
+
+
+def test_a_result_known_from_a_lost_board_is_checked_anew_on_the_other(work):
+    measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+    known = {(uuid, variant, replica): known for _, uuid, variant, replica, known in work.logged()}
+    assert all(value == (replica > 0) for (_, _, replica), value in known.items())
+
+
+def test_a_board_takes_over_what_is_left_after_its_own_cases(work):
+    tasks = [*(work.task(name, "first") for name in NAMES), *(work.task(name, "second") for name in ("bad", "own"))]
+    found = measured(work, tasks, spread="each-model")
+    own = {(variant, replica) for variant in ("bad", "own") for replica in range(3)}
+    assert of(found, "second", Status.OK) == IN_FULL | own
+    assert not of(found, "second", Status.FAILED)
+
+
+@pytest.mark.parametrize(("spread", "heir"), [("each-device", "second"), ("each-model", "other")])
+def test_what_is_left_for_a_lost_board_fails_where_no_board_is_to_measure_it_instead(work, spread, heir):
+    tasks = [work.task(name, uuid) for uuid in ("first", heir) for name in NAMES]
+    found = measured(work, tasks, boards=("first", heir), spread=spread)
+    failed = {variant: found["first", variant, replica] for variant, replica in of(found, "first", Status.FAILED)}
+    assert set(failed) == set(NAMES)
+    assert {failed[variant].reason for variant in ("good", "fine")} == {"first fell off the bus"}
+    assert of(found, heir, Status.OK) == {(variant, replica) for variant in NAMES for replica in range(3)}
+
+
+def test_every_board_has_its_first_tasks_once_before_others_and_hands_them_to_none(work):
+    (work.folder / "first.lost").touch()
+    peaks = tuple(work.task("peak", uuid) for uuid in ("first", "second"))
+    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=peaks)
+    assert found["first", "peak", 0].reason == "first fell off the bus"
+    assert next((uuid, variant) for _, uuid, variant, *_ in work.logged()) == ("second", "peak")
+    assert [key for key in found if key[1] == "peak"] == [("first", "peak", 0), ("second", "peak", 0)]
+    assert of(found, "second", Status.OK) == IN_FULL | {("peak", 0)} | {("bad", replica) for replica in range(3)}
+
+
+def test_nothing_moves_to_a_board_that_is_lost_itself(work):
+    (work.folder / "second.lost").touch()
+    tasks = [*(work.task(name, "first") for name in NAMES), work.task("own", "second")]
+    found = measured(work, tasks, spread="each-model")
+    assert {uuid for uuid, *_ in found} == {"first"}
+    assert {variant for variant, _ in of(found, "first", Status.FAILED)} == {*NAMES, "own"}
+    assert work.said == ["second is lost (second fell off the bus): first measures 1 of its cases"]
+
+
+def test_a_run_ends_where_every_board_is_lost_before_it_was_open(work):
+    (work.folder / "first.lost").touch()
+    (work.folder / "second.lost").touch()
+    with pytest.raises(NoDeviceError, match="fell off the bus"):
+        measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+
+
+# --- budgets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hours(monkeypatch):
+    """A clock of the lanes that can be moved on."""
+    moved = SimpleNamespace(seconds=0.0)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + moved.seconds)
+    monkeypatch.setattr(device_queue, "time", clock)
+    return moved
+
+
+def over_after(work, hours, events, tasks, **settings):
+    """What comes of tasks whose budget is over when so many are measured, and the next one has begun."""
+    work.play()
+    found = []
+    for event in pool.measure(Plan(tuple(tasks), 2, 1, 20.0, budget_s=3600.0, **settings), work.devices("only")):
+        found.append(event)
+        hours.seconds = 4000.0 * (len(found) >= events)
+    return found
+
+
+def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_told(work, hours):
+    found = over_after(work, hours, 1, [work.task(name) for name in ("a", "b", "c", "d")])
+    kinds = [type(event) for event in found]
+    assert kinds == [Measurement, Measurement, OverBudget, OverBudget]
+    assert sorted(event.case.variant for event in found) == ["a", "b", "c", "d"]
+    assert {event.reason for event in found[2:]} == {"the budget of 3600 s was over before its turn came"}
+    assert {(event.device, event.cache) for event in found[2:]} == {("only", CacheState.COLD)}
+
+
+def test_fewer_replicas_than_planned_are_not_left_out(work, hours):
+    found = over_after(work, hours, 2, [work.task("a"), work.task("b")])
+    assert [type(event) for event in found] == [Measurement] * 2
+
+
+def test_first_tasks_are_no_cases_that_a_budget_leaves_out(work, hours):
+    peaks = tuple(work.task(name) for name in ("copy", "read"))
+    found = over_after(work, hours, 1, [work.task("a")], first=peaks)
+    told = [(type(event), event.case.variant) for event in found]
+    assert told == [(Measurement, "copy"), (Measurement, "read"), (OverBudget, "a")]
+
+
+def test_the_time_a_board_is_waited_for_is_not_spent_from_the_budget(work, hours):
+    other = DeviceLock("only")
+    assert other.take()
+
+    def say(line):
+        hours.seconds = 4000.0
+        other.release()
+
+    work.play()
+    plan = Plan((work.task("a"),), 1, 1, 20.0, budget_s=3600.0)
+    assert [type(event) for event in pool.measure(plan, work.devices("only"), say)] == [Measurement]
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+
+def drained(work, plan, stopping, *names):
+    """What comes of a plan that is told to stop when ``stopping`` says so, as (variant, status)."""
+    found = pool.measure(plan, work.devices(*names), work.said.append, stopping=stopping)
+    return [(one.case.variant, one.status) for one in found]
+
+
+def test_a_run_that_is_to_stop_finishes_the_case_in_hand_and_begins_no_other(work):
+    """Two of three GPUs are at a case when it is told to stop; the third waits for its lock."""
+    work.play(each="log(variant); time.sleep(0.5)")
+    log = work.folder / "log"
+    other = DeviceLock("third")
+    assert other.take()
+    names = ("first", "second", "third")
+    tasks = tuple(work.task(f"{name}-{number}", name) for name in names for number in range(3))
+    found = drained(work, Plan(tasks, 2, 1, 20.0), lambda: log.exists() and log.read_text().count("\n") >= 2, *names)
+    other.release()
+    begun = [variant for _, variant in work.logged()]
+    assert sorted(found) == sorted((variant, Status.OK) for variant in begun)
+    assert {variant.split("-")[0] for variant in begun} == {"first", "second"}
+    assert len(begun) == 2
+    told = [f"told to stop: scale/{variant} is finished first" for variant in begun]
+    assert sorted(line for line in work.said if line.startswith("told")) == sorted(told)
+
+
+def test_a_run_that_is_to_stop_before_its_first_case_measures_nothing_and_gives_its_board_back(work):
+    work.play(start="log('opened')", each="log(variant)")
+    assert drained(work, Plan((work.task("good"),), 1, 1, 20.0), lambda: True, "only") == []
+    assert not (work.folder / "log").exists()
+    assert DeviceLock("only").take()
+
+
+def test_a_device_that_is_still_being_opened_is_not_waited_for_when_a_run_is_to_stop(work):
+    work.play(born="log('born')", start="wait_for(lambda: pool.recv(1) == b'')", each="log(variant)")
+    plan = Plan((work.task("good"),), 1, 1, 20.0)
+    assert drained(work, plan, (work.folder / "log").exists, "only") == []
+    assert [event for _, event in work.logged()] == ["born"]
+
+
+def test_a_case_that_does_not_finish_when_a_run_is_to_stop_is_given_up_and_not_called_failed(work, monkeypatch):
+    monkeypatch.setattr(device_queue, "GRACE_S", 0.3)
+    work.play(each="log(variant); time.sleep(60)")
+    assert drained(work, Plan((work.task("good"),), 1, 1, 50.0), (work.folder / "log").exists, "only") == []
+
+
+def test_a_case_past_its_own_limit_has_failed_also_where_a_run_is_to_stop(work):
+    work.play(each="log(variant); time.sleep(60)")
+    plan = Plan((work.task("bad"), work.task("fine")), 2, 1, 1.0)
+    ((_, status),) = drained(work, plan, (work.folder / "log").exists, "only")
+    assert status is Status.FAILED
+
+
+def test_what_is_left_for_a_lost_board_moves_nowhere_when_a_run_is_to_stop(work):
+    work.play(start="log(device.uuid); os._exit(3) if device.uuid == 'first' else None", each="log('case')")
+    tasks = tuple(work.task(name, "first") for name in ("a", "b"))
+    stopped = []
+
+    def say(line):
+        stopped.append(line)
+
+    found = list(
+        pool.measure(
+            Plan((*tasks, work.task("c", "second")), 1, 1, 20.0, spread="each-model"),
+            work.devices("first", "second"),
+            say,
+            stopping=lambda: bool(stopped),
+        )
+    )
+    assert any("first is lost" in line for line in stopped)
+    assert {one.case.variant for one in found} <= {"c"}

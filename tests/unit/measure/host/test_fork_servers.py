@@ -1,0 +1,266 @@
+"""The fork server: workers are its children, and the parent is told how each of them ended."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perfsvc.measure.host.fork_servers import ForkServer, ForkServers
+from perfsvc.measure.host.worker_handle import Process
+from perfsvc.measure.worker import fork_server
+
+LIMIT_S = 20.0
+PYTHON = sys.executable  # before a test replaces it
+
+
+@pytest.fixture
+def servers(work):
+    with ForkServers() as servers:
+        yield servers
+
+
+@contextmanager
+def forked(server):
+    """A worker, its socket and the file of its words."""
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryFile() as words, ours:
+        with theirs:
+            fork = server.fork(theirs, words)
+        yield fork, ours, words
+        fork.forget()
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def open_files(pid="self"):
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def gone(pid):
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(
+    ("born", "status"),
+    [("sys.exit(0)", 0), ("os._exit(7)", 7), ("raise ValueError", 1), ("os.kill(os.getpid(), signal.SIGSEGV)", -11)],
+)
+def test_a_worker_tells_how_it_ended(work, servers, born, status):
+    work.play(born=born)
+    with forked(servers.take()) as (fork, _, _):
+        assert fork.wait(LIMIT_S)
+        assert fork.status == status
+
+
+def test_a_worker_writes_into_the_file_of_its_words_and_no_other(work, servers):
+    work.play(born="print('mine alone', os.getpid(), flush=True); os.system('echo and my children speak'); sys.exit()")
+    with forked(servers.take()) as (one, _, first), forked(servers.take()) as (other, _, second):
+        assert one.wait(LIMIT_S)
+        assert other.wait(LIMIT_S)
+        said = []
+        for words in (first, second):
+            words.seek(0)
+            said.append(words.read().decode().split())
+    assert [line[-4:] for line in said] == [["and", "my", "children", "speak"]] * 2
+    assert len({tuple(line) for line in said}) == 2
+
+
+def test_a_worker_is_killed_and_another_lives_on(work, servers):
+    work.play(born="log('born'); pool.recv(1); sys.exit(5)")
+    with forked(servers.take()) as (one, _, _), forked(servers.take()) as (other, ours, _):
+        wait_for(lambda: len(work.born()) == 2)
+        assert not one.wait(0.0)
+        one.kill()
+        assert one.wait(LIMIT_S)
+        assert one.status == -signal.SIGKILL
+        assert not other.wait(0.2)
+        ours.close()
+        assert other.wait(LIMIT_S)
+        assert other.status == 5
+
+
+def test_a_worker_that_is_given_up_before_it_is_born_ends_by_itself(work, servers):
+    work.play()
+    process = Process(servers.take())
+    process.end(kill=True)
+    assert process._fork._ended
+    assert process._fork.status in {0, -signal.SIGKILL}
+
+
+def test_a_death_is_told_where_whoever_started_the_run_had_signals_blocked(work):
+    work.play(born="sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
+    try:
+        with ForkServers() as servers, forked(servers.take()) as (fork, _, _):
+            assert fork.wait(LIMIT_S)
+            assert fork.status == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_what_a_worker_leaves_behind_does_not_hold_its_socket(work, servers):
+    work.play(born="os.system('sleep 30 & echo $!'); os._exit(3)")
+    with forked(servers.take()) as (fork, ours, words):
+        assert fork.wait(LIMIT_S)
+        words.seek(0)
+        try:
+            ours.settimeout(LIMIT_S)
+            assert ours.recv(1) == b""
+        finally:
+            os.kill(int(words.read().split()[-1]), signal.SIGKILL)
+
+
+def test_a_worker_does_not_repeat_what_an_import_said(work, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's words wait in a buffer
+    server = work.folder / "server.py"
+    server.write_text("print('from an import')\n" + server.read_text())
+    work.play(born="print('mine'); sys.exit()")
+    with ForkServers() as servers, forked(servers.take()) as (fork, _, words):
+        assert fork.wait(LIMIT_S)
+        words.seek(0)
+        assert words.read() == b"these are my words\nmine\n"
+
+
+def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(monkeypatch):
+    def full():
+        raise BlockingIOError("no process to be had")
+
+    monkeypatch.setattr(os, "fork", full)
+    server = fork_server._Server.__new__(fork_server._Server)
+    server._fates = {}
+    for given_up in (False, True):
+        with contextlib.ExitStack() as stack:
+            ours, told = socket.socketpair()
+            pool, theirs = socket.socketpair()
+            words = stack.enter_context(tempfile.TemporaryFile())
+            stack.enter_context(ours)
+            stack.enter_context(pool)
+            if given_up:
+                ours.close()
+            assert server._fork(theirs.detach(), os.dup(words.fileno()), told.detach()) is None
+            assert pool.recv(1) == b""
+            words.seek(0)
+            assert b"no process to be had" in words.read()
+            if not given_up:
+                assert ours.recv(100) == fork_server.FATE.pack(0) + fork_server.FATE.pack(1)
+
+
+def test_a_server_has_open_nothing_of_its_workers(work, servers):
+    work.play(born="sys.exit()")
+    server = servers.take()
+    with forked(server) as (fork, _, _):
+        assert fork.wait(LIMIT_S)
+    before = open_files(server._process.pid)
+    for _ in range(5):
+        with forked(server) as (fork, _, _):
+            assert fork.wait(LIMIT_S)
+    wait_for(lambda: open_files(server._process.pid) <= before)
+
+
+def test_servers_that_ended_are_let_go_before_the_run_is_over(work, servers):
+    work.play(born="sys.exit()")
+
+    def used():
+        server = servers.take(unused=True)
+        with forked(server) as (fork, _, _):
+            assert fork.wait(LIMIT_S)
+        return server
+
+    first, second = used(), used()
+    wait_for(lambda: first.status is not None)
+    third = used()
+    assert first.last_words(100) == ""
+    before = open_files()
+    for last in (second, third):
+        wait_for(lambda last=last: last.status is not None)
+        used()
+    assert open_files() <= before
+
+
+def test_workers_die_with_their_server_which_is_told_and_replaced(work, servers):
+    work.play(born="log('born'); time.sleep(60)")
+    server = servers.take()
+    with forked(server) as (fork, _, _):
+        wait_for(work.born)
+        server._process.kill()
+        assert fork.wait(LIMIT_S)
+        assert fork.status is None
+    (pid,) = work.born()
+    wait_for(lambda: gone(pid))
+    server._process.wait()
+    work.play(born="sys.exit()")
+    assert servers.take() is not server
+    with forked(servers.take()) as (fork, _, _):
+        assert fork.wait(LIMIT_S)
+        assert fork.status == 0
+
+
+def test_a_server_that_cannot_start_says_why(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho nothing to be imported here\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    server = ForkServer()
+    process = Process(server)
+    crash = process.hear()
+    assert "the worker process died (exit status 3): nothing to be imported here" in crash.what
+    process.end(kill=True)
+    server.end()
+
+
+@pytest.mark.parametrize("ours_as_well", [False, True])
+def test_a_server_imports_from_the_working_directory_only_where_the_run_does(monkeypatch, tmp_path, ours_as_well):
+    (tmp_path / "selectors.py").write_text("raise ImportError('a module of the user that is called so')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path] + [""] * ours_as_well)
+    with ForkServers() as servers:
+        process = Process(servers.take())
+        process.end()
+        assert process._fork.status == (None if ours_as_well else 0)
+
+
+def test_a_server_that_was_never_used_ends_with_its_run(work):
+    with ForkServers() as servers:
+        pid = servers.take()._process.pid
+    assert gone(pid)
+
+
+def test_nobody_waits_for_a_server_that_is_still_starting_when_a_run_ends(monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    started = time.monotonic()
+    with ForkServers():
+        pass
+    assert time.monotonic() - started < 5
+
+
+def test_nothing_outlives_a_parent_that_is_killed(work):
+    work.play(born="log('born', os.getppid()); time.sleep(60)")
+    program = """
+import socket, sys, tempfile, time
+sys.executable = sys.argv[1]
+from perfsvc.measure.host.fork_servers import ForkServer
+_, theirs = socket.socketpair()
+fork = ForkServer().fork(theirs, tempfile.TemporaryFile())
+time.sleep(60)
+"""
+    with subprocess.Popen([PYTHON, "-c", program, sys.executable]) as parent:
+        wait_for(work.born)
+        parent.kill()
+    ((_, _, server),) = work.logged()
+    (worker,) = work.born()
+    wait_for(lambda: gone(worker) and gone(server))

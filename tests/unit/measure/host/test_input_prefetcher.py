@@ -1,0 +1,341 @@
+"""The supply: arrays are made ahead in the order they are needed, once, within a budget, and given back in time."""
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsvc.errors import SuiteError
+from perfsvc.measure.host import input_prefetcher as module
+from perfsvc.measure.host.input_prefetcher import Supply, threads_beside
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Kind, ReplayRecord, Role, Tolerance
+
+UNIT = 2048
+"""Bytes of an input, and of its reference; a case takes two."""
+
+
+class Kitchen:
+    """Makes tasks and remembers what was made, and what its makers wait for."""
+
+    def __init__(self):
+        self.made = []
+        self.waiting = {}
+        self.changed = threading.Condition()
+
+    def task(self, name, variant="v", device="GPU-1", *, fresh=False):
+        array = Array("x", "float64", (UNIT // 8,))
+        buffers = (Buffer(array, Role.INPUT), Buffer(Array("y", "float32", (UNIT // 8,)), Role.OUTPUT))
+        record = ReplayRecord(Case(name, variant), Kind.KERNEL, buffers, (), (), "", seed=0)
+        recipe = Recipe(name, lambda: self.make(name), (lambda first: self.make_fresh(name, first)) if fresh else None)
+        return Task(device, record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), recipe)
+
+    def make(self, name):
+        self._note(name)
+        if name in self.waiting:
+            assert self.waiting[name].wait(30)
+        return {"x": np.full(UNIT // 8, float(ord(name[0])))}, {"y": np.zeros(UNIT // 8)}
+
+    def make_fresh(self, name, first):
+        self._note(f"fresh {name}")
+        if f"fresh {name}" in self.waiting:
+            assert self.waiting[f"fresh {name}"].wait(30)
+        return {"x": first()["x"] + 1}, {}
+
+    def hold(self, name):
+        """Has the maker wait until the event that this returns is set."""
+        self.waiting[name] = threading.Event()
+        return self.waiting[name]
+
+    def await_made(self, count):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.made) >= count, 30)
+        return self.made[:]
+
+    def _note(self, what):
+        with self.changed:
+            self.made.append(what)
+            self.changed.notify_all()
+
+
+@pytest.fixture
+def kitchen():
+    return Kitchen()
+
+
+def plan(tasks, replicas=1):
+    return [(replica, task) for replica in range(replicas) for task in tasks]
+
+
+def use(supply, task, replica=0):
+    """Orders and takes, as a lane does; the value of the inputs, and of the fresh ones."""
+    with supply.take(supply.order(task, replica)) as lent:
+        assert lent.name == task.arrays.name
+        first, *fresh = (os.pread(descriptor, 8, 0) for descriptor in lent.descriptors)
+        assert bool(lent.fresh_inputs) == bool(fresh)
+        return tuple(float(np.frombuffer(raw)[0]) for raw in (first, *fresh))
+
+
+def update_findings(supply):
+    """Waits until everything that was given to a thread is done."""
+    for made in tuple(supply._shelf.values()):
+        with contextlib.suppress(SuiteError):
+            made.result(30)
+
+
+def kept(supply):
+    return {name + " fresh" * fresh for name, fresh in supply._shelf}
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_arrays_of_several_variants_lanes_and_replicas_are_made_once(kitchen):
+    lanes = [
+        [kitchen.task("a", variant, device) for variant in ("v", "w")] + [kitchen.task("b", "v", device)]
+        for device in ("GPU-1", "GPU-2")
+    ]
+    with Supply([plan(lane, 2) for lane in lanes], budget_bytes=1 << 20) as supply:
+        for replica in range(2):
+            for tasks in zip(*lanes, strict=True):
+                orders = [supply.order(task, replica) for task in tasks]
+                for order in orders:
+                    with supply.take(order):
+                        pass
+    assert sorted(kitchen.made) == ["a", "b"]
+
+
+def test_what_comes_is_made_ahead_in_its_order_lane_by_lane(kitchen):
+    lanes = [[kitchen.task(name) for name in names] for names in ("abc", "de")]
+    with Supply(map(plan, lanes), budget_bytes=1 << 20) as supply:
+        update_findings(supply)
+        assert kitchen.made == ["a", "d", "b", "e", "c"]
+
+
+def test_no_more_is_made_ahead_than_the_budget_holds_and_more_when_there_is_room(kitchen):
+    tasks = [kitchen.task(name) for name in "abcd"]
+    with Supply([plan(tasks)], budget_bytes=4 * UNIT) as supply:
+        update_findings(supply)
+        assert kitchen.made == ["a", "b"]
+        assert use(supply, tasks[0]) == (ord("a"),)
+        update_findings(supply)
+        assert kitchen.made == ["a", "b", "c"]
+        assert kept(supply) == {"b", "c"}
+
+
+def test_an_order_is_served_whatever_the_budget(kitchen):
+    tasks = [kitchen.task(name) for name in "ab"]
+    with Supply([plan(tasks, 2)], budget_bytes=0) as supply:
+        assert [use(supply, task, replica) for replica, task in plan(tasks, 2)] == [(97.0,), (98.0,)] * 2
+    assert kitchen.made == ["a", "b", "a", "b"]
+
+
+def test_what_is_used_again_soonest_is_kept(kitchen):
+    a, b, c = (kitchen.task(name) for name in "abc")
+    with Supply([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as supply:
+        for replica, task in ((0, a), (0, b), (0, c), (1, c), (1, b), (1, a)):
+            use(supply, task, replica)
+            update_findings(supply)
+    assert kitchen.made == ["a", "b", "c", "a"]
+
+
+def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
+    before = open_files()
+    tasks = [kitchen.task(name) for name in "ab"]
+    with Supply([plan(tasks)], budget_bytes=1 << 20) as supply:
+        update_findings(supply)
+        assert open_files() == before + 2
+        use(supply, tasks[0])
+        assert open_files() == before + 1
+        use(supply, tasks[1])
+        assert open_files() == before
+
+
+def test_fresh_arrays_are_lent_to_the_first_replica_and_then_given_back(kitchen):
+    tasks = [kitchen.task(name, fresh=True) for name in "ab"]
+    with Supply([plan(tasks, 2)], budget_bytes=1 << 20) as supply:
+        update_findings(supply)
+        assert kitchen.made == ["a", "fresh a", "b", "fresh b"]
+        assert use(supply, tasks[0]) == (97, 98)
+        assert kept(supply) == {"a", "b", "b fresh"}
+        assert use(supply, tasks[1]) == (98, 99)
+        assert kept(supply) == {"a", "b"}
+        assert [use(supply, task, 1) for task in tasks] == [(97,), (98,)]
+    assert len(kitchen.made) == 4
+
+
+def test_fresh_arrays_stay_until_the_last_lane_has_used_them(kitchen):
+    tasks = [kitchen.task("a", device=device, fresh=True) for device in ("GPU-1", "GPU-2")]
+    with Supply([plan([task], 2) for task in tasks], budget_bytes=1 << 20) as supply:
+        use(supply, tasks[0])
+        assert use(supply, tasks[0], 1) == (97,)
+        assert kept(supply) == {"a", "a fresh"}
+        assert use(supply, tasks[1]) == (97, 98)
+        assert kept(supply) == {"a"}
+
+
+def test_a_recipe_that_finds_nothing_fresh_lends_none(kitchen):
+    task = kitchen.task("a", fresh=True)
+    kitchen.make_fresh = lambda name, first: ({}, {})
+    with Supply([plan([task])]) as supply:
+        assert use(supply, task) == (97,)
+
+
+def test_fresh_arrays_do_without_the_budget_that_the_first_ones_did_not_get(kitchen):
+    tasks = [kitchen.task(name, fresh=True) for name in "ab"]
+    with Supply([plan(tasks)], budget_bytes=4 * UNIT) as supply:
+        update_findings(supply)
+        assert kitchen.made == ["a", "fresh a"]
+
+
+def test_several_threads_make_different_arrays_at_once_and_never_the_same(kitchen):
+    gates = {name: kitchen.hold(name) for name in "ab"}
+    tasks = [kitchen.task(name, variant) for name in "ab" for variant in "vw"]
+    with Supply([plan(tasks)], threads=4, budget_bytes=1 << 20) as supply:
+        assert sorted(kitchen.await_made(2)) == ["a", "b"]
+        order = supply.order(tasks[0], 0)
+        assert not order.ready
+        gates["a"].set()
+        with supply.take(order):
+            assert order.ready
+        gates["b"].set()
+        update_findings(supply)
+    assert sorted(kitchen.made) == ["a", "b"]
+
+
+def test_one_thread_makes_one_after_the_other(kitchen):
+    gate = kitchen.hold("a")
+    with Supply([plan([kitchen.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as supply:
+        assert kitchen.await_made(1) == ["a"]
+        gate.set()
+        update_findings(supply)
+    assert kitchen.made == ["a", "b"]
+
+
+def test_what_was_never_announced_can_be_ordered(kitchen):
+    with Supply() as supply:
+        assert use(supply, kitchen.task("a")) == (97,)
+
+
+def test_what_is_passed_over_is_made_ahead_still(kitchen):
+    tasks = [kitchen.task(name) for name in "abc"]
+    with Supply([plan(tasks)], budget_bytes=1 << 20) as supply:
+        order = supply.order(tasks[2], 0)
+        assert kept(supply) == {"a", "b", "c"}
+        supply.forget(order)
+        assert kept(supply) == {"a", "b"}
+
+
+def test_fresh_arrays_are_made_beside_the_first_ones(kitchen):
+    gate, task = kitchen.hold("a"), kitchen.task("a", fresh=True)
+    with Supply([plan([task])], threads=2, budget_bytes=1 << 20) as supply:
+        assert sorted(kitchen.await_made(2)) == ["a", "fresh a"]
+        gate.set()
+        assert use(supply, task) == (97, 98)
+
+
+def test_what_is_made_can_be_told_from_what_is_not(kitchen):
+    gate, (a, b) = kitchen.hold("fresh b"), (kitchen.task(name, fresh=True) for name in "ab")
+    with Supply([plan([a, b])], budget_bytes=1 << 20) as supply:
+        kitchen.await_made(4)
+        assert [supply.has(a, 0), supply.has(b, 0), supply.has(b, 1)] == [True, False, True]
+        gate.set()
+        update_findings(supply)
+        assert supply.has(b, 0)
+        assert not supply.has(kitchen.task("c"), 0)
+
+
+def test_a_task_that_is_dropped_is_made_ahead_no_more_in_no_replica(kitchen):
+    a, b = (kitchen.task(name) for name in "ab")
+    with Supply([plan([a, b], 3)], budget_bytes=1 << 20) as supply:
+        supply.drop(b)
+        assert kept(supply) == {"a"}
+
+
+def test_the_first_arrays_are_kept_while_the_fresh_ones_are_made_of_them_though_nobody_wants_either(kitchen):
+    before, gate = open_files(), kitchen.hold("a")
+    task = kitchen.task("a", fresh=True)
+    with Supply(threads=2) as supply:
+        orders = [supply.order(task, replica) for replica in (1, 0)]
+        _, fresh = orders[1].made
+        while not fresh.running():
+            pass
+        for order in orders:
+            supply.forget(order)
+        gate.set()
+        assert kitchen.await_made(2) == ["a", "fresh a"]
+        assert fresh.exception(30) is None
+    assert open_files() == before
+
+
+def test_what_keeps_arrays_from_being_made_is_raised_for_each_of_their_cases_and_costs_no_other(kitchen):
+    def fail(name):
+        kitchen._note(name)
+        raise SuiteError("inputs raised", path="bench.py")
+
+    bad = [kitchen.task("a", variant, fresh=True) for variant in "vw"]
+    good = kitchen.task("b")
+    make, kitchen.make = kitchen.make, lambda name: fail(name) if name == "a" else make(name)
+    with Supply([plan([*bad, good])], budget_bytes=1 << 20) as supply:
+        for task in bad:
+            with pytest.raises(SuiteError, match="inputs raised"):
+                use(supply, task)
+        assert use(supply, good) == (98,)
+    assert kitchen.made == ["a", "b"]
+
+
+def test_all_memory_is_given_back_at_the_end_whatever_was_taken(kitchen):
+    before = open_files()
+    tasks = [kitchen.task(name, fresh=True) for name in "abcd"]
+    with Supply([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as supply:
+        supply.order(tasks[0], 0)
+        use(supply, tasks[1])
+        update_findings(supply)
+        assert open_files() > before
+    assert open_files() == before
+
+
+def test_an_end_in_the_midst_waits_for_what_is_at_work_and_begins_nothing_more(kitchen):
+    before, gate = open_files(), kitchen.hold("a")
+    tasks = [kitchen.task(name) for name in "ab"]
+    with Supply([plan(tasks)], budget_bytes=1 << 20):
+        kitchen.await_made(1)
+        threading.Timer(0.05, gate.set).start()
+    assert kitchen.made == ["a"]
+    assert open_files() == before
+
+
+def test_open_files_are_not_used_up(kitchen, monkeypatch):
+    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    with Supply([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
+        update_findings(supply)
+        assert kept(supply) == {"a", "b", "c"}
+
+
+def test_the_look_ahead_has_an_end(kitchen, monkeypatch):
+    monkeypatch.setattr(module, "HORIZON", 2)
+    with Supply([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
+        assert kept(supply) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "cores", "threads"),
+    [
+        (["cuda"], 1, 1),
+        (["cuda"], 3, 1),
+        (["cuda"], 5, 3),
+        (["cuda", "cuda"], 64, 12),
+        (["fake"], 64, 12),
+        (["cpu"], 64, 1),
+        (["cuda", "cpu"], 64, 1),
+    ],
+)
+def test_threads_leave_the_measuring_its_processors(monkeypatch, kinds, cores, threads):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert threads_beside([DeviceInfo(kind, kind, kind, kind, kind) for kind in kinds]) == threads

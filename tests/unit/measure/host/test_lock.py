@@ -1,0 +1,157 @@
+"""Locks of GPUs: held by one run at a time, whoever runs it and however it ends."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from perfsvc.errors import NoDeviceError
+from perfsvc.measure.host.lock import DeviceLock
+
+HOLDER = """
+import sys
+from perfsvc.measure.host.lock import DeviceLock
+
+lock = DeviceLock("GPU-1")
+print(lock.take(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def holder(folder):
+    """Another process that holds the lock of GPU-1."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "True\n"
+        yield process
+        process.kill()
+
+
+def test_a_board_has_one_holder_until_it_is_given_back(folder):
+    first, second = DeviceLock("GPU-1"), DeviceLock("GPU-1")
+    assert (first.take(), second.take()) == (True, False)
+    assert (first.held, second.held) == (True, False)
+    first.release()
+    assert (first.held, second.take()) == (False, True)
+    second.release()
+
+
+def test_to_take_what_is_held_already_changes_nothing(folder):
+    lock = DeviceLock("GPU-1")
+    assert lock.take()
+    assert lock.take()
+    lock.release()
+    lock.release()
+    assert not lock.held
+
+
+def test_every_board_has_a_lock_of_its_own(folder):
+    locks = [DeviceLock(uuid) for uuid in ("GPU-1", "GPU-2", "MIG-1/2", "..")]
+    assert all(lock.take() for lock in locks)
+    assert sorted(path.name for path in folder.iterdir()) == ["...lock", "GPU-1.lock", "GPU-2.lock", "MIG-1%2F2.lock"]
+    for lock in locks:
+        lock.release()
+
+
+def test_it_is_known_who_holds_a_lock(holder):
+    lock = DeviceLock("GPU-1")
+    assert not lock.take()
+    assert lock.holder() == holder.pid
+
+
+def test_a_killed_holder_holds_nothing(holder):
+    holder.kill()
+    holder.wait()
+    lock = DeviceLock("GPU-1")
+    assert lock.take()
+    assert lock.holder() == os.getpid()
+    lock.release()
+    assert lock.holder() is None
+
+
+def test_a_lock_is_for_every_user_of_the_host(folder):
+    before = os.umask(0o077)
+    try:
+        lock = DeviceLock("GPU-1")
+        lock.take()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((folder / "GPU-1.lock").stat().st_mode) == 0o666
+    lock.release()
+    assert (folder / "GPU-1.lock").exists()  # whoever deleted it could lock what another has just opened
+
+
+def test_another_users_file_is_never_opened_as_if_to_make_it(folder, monkeypatch):
+    """As the kernel does in /tmp (fs.protected_regular), and for a file that may only be read."""
+    lock = DeviceLock("GPU-1")
+    lock.take()
+    lock.release()
+    real = os.open
+
+    def guarded(path, flags, cache=0o777):
+        if flags & os.O_CREAT or flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, cache)
+
+    monkeypatch.setattr(os, "open", guarded)
+    assert lock.take()
+    lock.release()
+
+
+def test_a_file_that_was_deleted_and_made_anew_meanwhile_is_not_mistaken_for_the_lock(folder, monkeypatch):
+    first, second = DeviceLock("GPU-1"), DeviceLock("GPU-1")
+    real = os.open
+
+    def opened_and_deleted(path, flags, cache=0o777):
+        descriptor = real(path, flags, cache)
+        monkeypatch.setattr(os, "open", real)
+        path.unlink()
+        assert second.take()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", opened_and_deleted)
+    assert not first.take()
+    second.release()
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "fifo", "place"])
+def test_what_cannot_be_locked_is_said_with_its_cure(folder, kind, monkeypatch):
+    folder.mkdir()
+    path = folder / "GPU-1.lock"
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(folder / "elsewhere")
+        case "fifo":
+            os.mkfifo(path)
+        case "place":
+            path.write_text("")
+            monkeypatch.setenv("PERFSVC_LOCKS", str(path))
+    before = open_files()
+    with pytest.raises(NoDeviceError, match=r"GPU-1\.lock, which keeps two runs from sharing") as raised:
+        DeviceLock("GPU-1").take()
+    assert "PERFSVC_LOCKS" in raised.value.cure
+    assert open_files() == before
+
+
+def test_what_another_user_writes_into_a_lock_is_believed_only_where_it_is_a_process(folder):
+    folder.mkdir()
+    (folder / "GPU-1.lock").write_text("rm -rf /")
+    assert DeviceLock("GPU-1").holder() is None
+    assert DeviceLock("GPU-2").holder() is None
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, no paths

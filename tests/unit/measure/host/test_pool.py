@@ -1,0 +1,115 @@
+"""The pool and workers that do not behave: each costs its case alone, or ends the run where none can start."""
+
+import time
+
+import pytest
+
+from perfsvc.errors import NoDeviceError
+from perfsvc.measure.host import device_queue, worker_handle
+from perfsvc.measure.plan.order import Plan
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import Status
+
+
+def test_a_plan_is_worked_off_once_a_replica(work):
+    found = work()
+    assert set(found) == {(variant, replica) for variant in ("good", "bad", "fine") for replica in (0, 1)}
+    assert {one.status for one in found.values()} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("messages.send(pool, b'no json')", "the worker process said what nobody understands: b'no json'"),
+        ('messages.send(pool, b\'{"body": {"message": "hello"}}\')', "said what nobody understands"),
+        ("os._exit(9)", "the worker process died (exit status 9): these are the words of bad"),
+        (
+            "os.kill(os.getpid(), signal.SIGSEGV)",
+            "the worker process died (killed by SIGSEGV): these are the words of bad",
+        ),
+        (
+            "pool.sendall(b'-\\0\\0\\0'); os._exit(0)",
+            "the worker process died (exit status 0): these are the words of bad",
+        ),
+        ("raise RuntimeError('a bug of ours')", "RuntimeError: a bug of ours"),
+    ],
+)
+def test_a_worker_that_goes_wrong_costs_its_case_alone(work, bad, reason):
+    started = time.monotonic()
+    found = work(bad=bad)
+    assert time.monotonic() - started < worker_handle.END_LIMIT_S
+    assert {key for key, one in found.items() if one.status is Status.OK} == {
+        (variant, replica) for variant in ("good", "fine") for replica in (0, 1)
+    }
+    (failed,) = (one for key, one in found.items() if key[0] == "bad")  # not tried again in the other replica
+    assert failed.status is Status.FAILED
+    assert reason in failed.reason
+    assert failed.cure
+
+
+def test_a_worker_past_its_limit_is_killed(work):
+    found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5)
+    assert "still running after 0.5 s" in found["bad", 0].reason
+    assert found["bad", 0].wall_s == pytest.approx(0.5, abs=0.4)
+    assert found["good", 0].status is found["fine", 0].status is Status.OK
+
+
+def test_the_time_a_case_may_wait_for_its_board_does_not_count_against_its_limit(work):
+    found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5, sampling=Sampling(recovery_s=1.0))
+    assert "still running after 1.5 s" in found["bad", 0].reason
+    assert found["bad", 0].wall_s >= 1.5
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ("os._exit(3)", "died (exit status 3): these are my words"),
+        ("messages.send(pool, b'garbage'); time.sleep(60)", "said what nobody understands: b'garbage'"),
+    ],
+)
+def test_a_worker_that_does_not_start_ends_the_run(work, start, reason):
+    with pytest.raises(NoDeviceError) as error:
+        work(start=start)
+    assert "did not start" in error.value.what
+    assert reason in error.value.what
+    assert error.value.cure
+
+
+def test_a_worker_that_never_opens_its_device_ends_the_run(work, monkeypatch):
+    monkeypatch.setattr(device_queue, "START_LIMIT_S", 0.5)
+    with pytest.raises(NoDeviceError, match=r"was not open within 0\.5 s") as error:
+        work(start="time.sleep(60)")
+    assert "nvidia-smi" in error.value.cure
+
+
+def test_a_device_that_cannot_be_opened_again_costs_the_cases_left_for_it(work, tmp_path):
+    marker = tmp_path / "opened"
+    start = f"os._exit(3) if os.path.exists({str(marker)!r}) else open({str(marker)!r}, 'w').close()"
+    found = work(start=start, bad="os._exit(9)")
+    by_status = {status: {key for key, one in found.items() if one.status is status} for status in Status}
+    assert found["bad", 0].status is Status.FAILED
+    assert by_status[Status.OK] | by_status[Status.FAILED] == set(found)
+    lost = [one for one in found.values() if one.status is Status.FAILED and one.case.variant != "bad"]
+    assert {one.case.variant for one in lost} == {"good", "fine"}
+    assert all("did not start" in one.reason and one.cure for one in lost)
+
+
+def test_a_device_that_cannot_be_opened_at_all_costs_the_others_nothing(work):
+    work.play(start="os._exit(3) if device.uuid == 'second' else None")
+    tasks = tuple(work.task(variant, uuid) for uuid in ("first", "second") for variant in ("good", "fine"))
+    found = work.measure(Plan(tasks, 2, 1, 30.0), work.devices("first", "second"))
+    statuses = {(one.device, one.case.variant, one.replica): one.status for one in found}
+    assert {status for (device, *_), status in statuses.items() if device == "first"} == {Status.OK}
+    assert {status for (device, *_), status in statuses.items() if device == "second"} == {Status.FAILED}
+    assert len(statuses) == 4 + 2
+
+
+def test_what_an_earlier_case_printed_is_not_the_word_of_a_later_one(work):
+    found = work(bad="os._exit(9)", replicas=1)
+    assert "words of good" not in found["bad", 0].reason
+    assert "words of fine" not in found["bad", 0].reason
+
+
+def test_arrays_that_take_longer_than_the_limit_fail_no_case(work):
+    found = work(limit_s=2.0, replicas=1, preparation_s=3.0)
+    assert {one.status for one in found.values()} == {Status.OK}

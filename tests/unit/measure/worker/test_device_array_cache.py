@@ -1,0 +1,92 @@
+"""Arrays that are uploaded once and copied within the device from then on."""
+
+import numpy as np
+import pytest
+
+from perfsvc.device.memory import HostMemory
+from perfsvc.measure.worker.memory import Vault
+
+ONES, TWOS, THREES = (np.full(4, number, np.float32) for number in (1, 2, 3))
+
+
+class Counting(HostMemory):
+    """Notes what crosses from the host, and what it is asked to give and to take back."""
+
+    def __init__(self):
+        super().__init__()
+        self.uploads, self.frees, self.aside = [], 0, 0
+
+    def allocate_aside(self, nbytes):
+        self.aside += nbytes
+        return super().allocate(nbytes)
+
+    def upload(self, address, data):
+        self.uploads.append(int(data.flat[0]))
+        super().upload(address, data)
+
+    def free(self, address):
+        self.frees += 1
+        super().free(address)
+
+
+@pytest.fixture
+def device():
+    return Counting()
+
+
+def bring(device, vault, key, array):
+    """Brings an array and returns what then lies there."""
+    target = device.allocate(array.nbytes)
+    vault.bring(key, array, target)
+    return device.view(target, array.dtype.name, array.shape).tolist()
+
+
+def test_an_array_is_uploaded_once_and_copied_from_then_on(device):
+    vault = Vault(device, 1000)
+    assert [bring(device, vault, "ones", ONES) for _ in range(3)] == [ONES.tolist()] * 3
+    assert (device.uploads, device.aside) == ([1], ONES.nbytes)
+
+
+def test_what_was_changed_where_it_was_brought_to_is_brought_again_unchanged(device):
+    vault = Vault(device, 1000)
+    target = device.allocate(ONES.nbytes)
+    vault.bring("ones", ONES, target)
+    device.fill(target, ONES.nbytes, 0xFF)
+    vault.bring("ones", ONES, target)
+    assert device.view(target, "float32", (4,)).tolist() == ONES.tolist()
+
+
+def test_what_was_used_longest_ago_makes_room(device):
+    vault = Vault(device, 2 * ONES.nbytes)
+    for key, array in (("ones", ONES), ("twos", TWOS), ("ones", ONES), ("threes", THREES)):
+        assert bring(device, vault, key, array) == array.tolist()
+    assert (device.uploads, device.frees) == ([1, 2, 3], 1)
+    bring(device, vault, "ones", ONES)
+    assert device.uploads == [1, 2, 3]
+    bring(device, vault, "twos", TWOS)
+    assert (device.uploads, device.frees) == ([1, 2, 3, 2], 2)
+
+
+def test_a_large_array_makes_as_much_room_as_it_needs(device):
+    vault = Vault(device, 3 * ONES.nbytes)
+    for key, array in (("ones", ONES), ("twos", TWOS), ("large", np.full(12, 5, np.float32))):
+        bring(device, vault, key, array)
+    assert (device.uploads, device.frees) == ([1, 2, 5], 2)
+
+
+@pytest.mark.parametrize("budget", [0, ONES.nbytes - 1])
+def test_an_array_larger_than_the_budget_goes_straight_to_where_it_is_needed(device, budget):
+    vault = Vault(device, budget)
+    assert [bring(device, vault, "ones", ONES) for _ in range(2)] == [ONES.tolist()] * 2
+    assert device.uploads == [1, 1]
+    assert vault.address("ones", ONES) is None
+    assert (device.frees, device.aside) == (0, 0)
+
+
+def test_an_array_has_one_address_and_its_content_lies_there(device):
+    vault = Vault(device, 1000)
+    strided = np.arange(8, dtype=np.float32)[::2]
+    address = vault.address("strided", strided)
+    assert device.view(address, "float32", (4,)).tolist() == [0, 2, 4, 6]
+    assert vault.address("strided", strided) == address
+    assert vault.address("ones", ONES) != address

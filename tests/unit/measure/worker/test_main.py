@@ -1,0 +1,77 @@
+"""The worker opens the device that it is told, and the one GPU of it is the only one that CUDA sees."""
+
+import gc
+import os
+import socket
+import sys
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from perfsvc import codec
+from perfsvc.measure.protocol import messages
+from perfsvc.measure.protocol.messages import Frame, Job, Measured, Open, Reply, Request
+from perfsvc.measure.protocol.shared_arrays import share
+from perfsvc.measure.worker import main
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance
+
+KEEPS = """
+import kept
+
+
+class Workspace:
+    pass
+
+
+def work(arrays, stream):
+    arrays["out"][...] = 2
+    kept.said(workspace)
+    return {"cost": 1.0}
+
+
+workspace = Workspace()
+"""
+
+
+@pytest.mark.parametrize(
+    ("opening", "visible"), [(Open("cuda:GPU-1", "GPU-1"), "GPU-1"), (Open("cpu"), "0,1")], ids=["cuda", "cpu"]
+)
+def test_the_driver_starts_with_the_board_alone(monkeypatch, opening, visible):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(main, "open_device", lambda *opened: (*opened, os.environ["CUDA_VISIBLE_DEVICES"]))
+    opened = main._open(Frame(codec.encode(Request(opening)), (b"cubin",), ()))
+    assert opened == (opening.device, b"cubin", visible)
+
+
+def test_what_the_functions_of_a_case_keep_goes_with_it(monkeypatch, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text("{}")
+    kept, alive = [], []
+
+    def said(workspace):
+        if all(known() is not workspace for known in kept):
+            alive.append([known() is not None for known in kept])
+            kept.append(weakref.ref(workspace))
+
+    monkeypatch.setitem(sys.modules, "kept", SimpleNamespace(said=said))
+    out = Array("out", "float32", (1,))
+    record = ReplayRecord(Case("keeps", "all"), Kind.HOST, (Buffer(out, Role.OUTPUT),), (Call("work"),), (), "", seed=0)
+    arrays = share({}, {"out": np.full(1, 2.0)})
+    job = Job(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", (), arrays.expected, bench=KEEPS)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        messages.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
+        for _ in range(3):
+            messages.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
+        ours.shutdown(socket.SHUT_WR)
+        try:
+            assert main.serve(theirs) == 0
+        finally:
+            gc.unfreeze()
+            arrays.close()
+        said_of = [codec.decode(Reply, messages.receive(ours).text).body for _ in range(4)][1:]
+    assert all(isinstance(one, Measured) and one.measurement.status is Status.OK for one in said_of)
+    assert alive == [[], [False], [False, False]]

@@ -1,0 +1,300 @@
+"""One case on one device: check, sample, check again."""
+
+import statistics
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from perfsvc.device.memory import HostMemory
+from perfsvc.errors import LaunchError
+from perfsvc.measure.protocol.messages import Job, Known
+from perfsvc.measure.worker import main as measuring
+from perfsvc.measure.worker.main import measure
+from perfsvc.measure.worker.memory import Vault
+from perfsvc.measure.worker.sampling import auxiliary
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import (
+    Array,
+    Batch,
+    Buffer,
+    BufferArg,
+    CacheState,
+    Call,
+    Case,
+    Conditions,
+    DeviceInfo,
+    Error,
+    HostFinish,
+    HostMetric,
+    Kind,
+    Launch,
+    Memset,
+    ReplayRecord,
+    Role,
+    Status,
+    Tolerance,
+)
+
+BUFFERS = (Buffer(Array("a", "float32", (4,)), Role.INPUT), Buffer(Array("out", "float32", (4,)), Role.OUTPUT))
+INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
+EXPECTED = {"out": 2.0 * INPUTS["a"].astype(np.float64)}
+DOUBLE = Launch(0, "double", (1, 1, 1), (32, 1, 1), (BufferArg("out"), BufferArg("a")))
+
+
+@dataclass
+class Given:
+    """Inputs and references, as ``Mapped`` has them."""
+
+    inputs: dict = field(default_factory=lambda: INPUTS)
+    expected: dict = field(default_factory=lambda: EXPECTED)
+    fresh_inputs: dict = field(default_factory=dict)
+    fresh_expected: dict = field(default_factory=dict)
+
+
+class Doubling(HostMemory):
+    """Doubles ``a`` into ``out``; from launch ``spoiled`` on it does something else, or raises it."""
+
+    stream = 0
+    queue_depth = 0
+    info = DeviceInfo("fake", "fake:", "FAKE-1", "Fake GPU", "fake", l2_bytes=100)
+
+    def __init__(self, spoiled=10**9, does=None):
+        super().__init__()
+        self.spoiled, self.does = spoiled, does
+        self.launches, self.downloads, self.timed = 0, 0, []
+
+    def measuring(self, record, replica):
+        return nullcontext()
+
+    def expect(self, expected):
+        pass
+
+    def load(self, code):
+        return code
+
+    def launch(self, module, launch, args):
+        self.launches += 1
+        out, a = (self.view(int(arg), "float32", (4,)) for arg in args)
+        if self.launches >= self.spoiled:
+            self.does(out)
+        else:
+            out[...] = 2 * a
+
+    def synchronize(self):
+        pass
+
+    def download(self, address, out):
+        self.downloads += 1
+        super().download(address, out)
+
+    def finds_errors(self, dtype, reference_dtype):
+        return False
+
+    def works_elsewhere(self, sample, seconds, watched):
+        self.patience_s = seconds
+        return False
+
+    def now(self):
+        return 1e-3 * sum(count for *_, count in self.timed)
+
+    def batch(self, sample, count, *, clock, evict_bytes, blocked):
+        before = self.downloads
+        sample()
+        self.timed.append((clock, blocked, evict_bytes, self.downloads - before, count))
+        taken = sum(count for *_, count in self.timed)
+        samples_s = tuple(1e-3 * (1 + 1e-3 * (number % 7) ** 2) for number in range(taken - count, taken))
+        return Batch(samples_s, blocked, blocked or None, busy_s=count * 2e-3, conditions=Conditions(sm_clock_hz=1e9))
+
+
+def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFERS, known=None):
+    record = ReplayRecord(Case("double", "plain"), kind, buffers, steps or (DOUBLE,), ("1",), "", seed=0)
+    sampling = Sampling(samples=20, least=10, precision=1e-9)
+    return Job(record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", (), (), bench=bench, known=known)
+
+
+def measured(device, one, expected=EXPECTED):
+    return measure(device, one, [b""], Given(expected=expected), Vault(device, 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cache", "timed"),
+    [
+        (Kind.KERNEL, CacheState.COLD, ("device", True, 200)),
+        (Kind.KERNEL, CacheState.WARM, ("device", True, 0)),
+        (Kind.PIPELINE, CacheState.COLD, ("host", False, 200)),
+        (Kind.PIPELINE, CacheState.WARM, ("host", False, 0)),
+    ],
+)
+def test_a_right_case_has_samples_on_the_clock_of_its_kind_in_its_mode(kind, cache, timed):
+    device = Doubling()
+    found = measured(device, job(kind=kind, cache=cache))
+    measurement = found.measurement
+    assert found.usable
+    assert (measurement.status, measurement.cache) == (Status.OK, cache)
+    assert (measurement.replica, measurement.device) == (2, "FAKE-1")
+    assert (measurement.max_error, measurement.mean_error) == (0, 0)
+    assert {tuple(each[:3]) for each in device.timed} == {timed}
+
+
+def test_all_that_sampling_found_is_in_the_measurement():
+    device = Doubling()
+    found = measured(device, job()).measurement
+    taken = sum(count for *_, count in device.timed)
+    assert found.stopped == "sample cap of 20"
+    assert len(found.samples_s) == 20
+    assert found.samples_s == tuple(seconds for batch in found.batches for seconds in batch.samples_s)
+    assert found.warmup == taken - 20 > 0
+    assert found.busy_s == pytest.approx(2e-3 * taken)
+    assert found.metrics == {"sm_cycles": pytest.approx(1e9 * statistics.median(found.samples_s))}
+
+
+def test_the_time_of_a_case_is_told_from_that_of_its_checks_and_its_samples(monkeypatch):
+    class Ticking(Doubling):
+        passed = 0.0
+
+        def launch(self, module, launch, args):
+            self.passed += 1.0
+            super().launch(module, launch, args)
+
+        def load(self, code):
+            self.passed += 0.25
+            return code
+
+    device = Ticking()
+    monkeypatch.setattr(measuring.time, "monotonic", lambda: device.passed)
+    found = measured(device, job()).measurement
+    assert found.check_s == 2.0
+    assert found.sampling_s == len(device.timed)
+    assert found.wall_s == 0.25 + found.check_s + found.sampling_s
+
+
+def test_a_pipeline_is_timed_with_its_host_steps_and_a_kernel_without():
+    total = Buffer(Array("total", "float32", (1,)), Role.OUTPUT)
+    steps = (DOUBLE, HostFinish("sum", "out", "total"))
+    downloads = {}
+    for kind in (Kind.KERNEL, Kind.PIPELINE):
+        device = Doubling()
+        one = job(*steps, kind=kind, buffers=(*BUFFERS, total))
+        found = measured(device, one, {**EXPECTED, "total": np.array([20.0])})
+        assert (found.measurement.status, found.measurement.reason) == (Status.OK, "")
+        (downloads[kind],) = {each[3] for each in device.timed}
+    assert downloads == {Kind.KERNEL: 0, Kind.PIPELINE: 1}
+
+
+@pytest.mark.parametrize("kind", [Kind.KERNEL, Kind.PIPELINE])
+def test_a_metric_is_what_the_last_sample_left_and_is_read_once(kind):
+    class Counting(Doubling):
+        def launch(self, module, launch, args):
+            super().launch(module, launch, args[:2])
+            self.view(int(args[2]), "int64", (2,))[...] = 0, self.launches
+
+    count = Buffer(Array("count", "int64", (2,)), Role.SCRATCH)
+    launch = replace(DOUBLE, args=(*DOUBLE.args, BufferArg("count")))
+    device, steps = Counting(), (launch, HostMetric("launches", "sum", "count"))
+    one = job(*steps, kind=kind, buffers=(*BUFFERS, count))
+    found = measured(device, one).measurement
+    assert (found.status, found.reason) == (Status.OK, "")
+    assert found.metrics["launches"] == device.launches - 1  # all but the check after timing
+    assert {each[3] for each in device.timed} == {0}
+    assert set(found.metrics) == {"launches", "sm_cycles"}
+
+
+def test_what_was_found_right_is_handed_back_and_taken_for_right_again():
+    known = measured(Doubling(), job()).known
+    assert known.error == Error(0, 0)
+    device = Doubling()
+    again = measured(device, job(known=Known(known.digests, Error(1e-7, 1e-8)))).measurement
+    assert (again.max_error, again.mean_error, device.downloads) == (1e-7, 1e-8, 0)
+
+
+def zero(out):
+    out[...] = 0
+
+
+def refuse(out):
+    raise LaunchError("refused", cure="use fewer threads")
+
+
+def lose(out):
+    raise LaunchError("illegal address", fatal=True)
+
+
+@pytest.mark.parametrize(
+    ("does", "status", "reason", "usable"),
+    [
+        (zero, Status.WRONG, "wrong result: out[2] is 0, the reference says 6", True),
+        (lambda out: None, Status.WRONG, "wrong result: out[0] is nan", True),
+        (refuse, Status.FAILED, "refused", True),
+        (lose, Status.FAILED, "illegal address", False),
+    ],
+)
+@pytest.mark.parametrize("launch", ["the first", "the last"])
+def test_what_goes_wrong_before_or_after_timing_becomes_the_measurement(does, status, reason, usable, launch):
+    right = Doubling()
+    measured(right, job())
+    found = measured(Doubling(1 if launch == "the first" else right.launches, does), job())
+    assert (found.measurement.status, found.usable) == (status, usable)
+    assert reason in found.measurement.reason
+    assert found.measurement.samples_s == ()
+
+
+def test_a_case_without_a_reference_is_timed_and_not_judged_by_its_result():
+    found = measured(Doubling(1, zero), job(), {}).measurement
+    assert (found.status, found.max_error, len(found.samples_s)) == (Status.OK, None, 20)
+
+
+BENCH = """
+def report(arrays, stream):
+    arrays["out"][...] = 2 * arrays["a"]
+    return {value}
+"""
+
+
+def reported(value):
+    one = job(Call("report"), kind=Kind.HOST, bench=BENCH.format(value=value))
+    return measured(Doubling(), one).measurement
+
+
+def test_a_host_variant_has_metrics_and_no_samples():
+    found = reported('{"latency_s": 2, "overlap": 0.5}')
+    assert (found.status, found.samples_s, found.max_error) == (Status.OK, (), 0)
+    assert found.metrics == {"latency_s": 2.0, "overlap": 0.5}
+
+
+def test_a_host_variant_has_what_it_returns_and_what_is_read_from_its_buffers():
+    steps = (Call("report"), HostMetric("largest", "max", "out"))
+    found = measured(Doubling(), job(*steps, kind=Kind.HOST, bench=BENCH.format(value='{"latency_s": 2}'))).measurement
+    assert found.metrics == {"latency_s": 2.0, "largest": 8.0}
+
+
+@pytest.mark.parametrize("value", ["None", "{}", "3", '{"a": float("nan")}', '{"a": "quick"}', '{"a": None}'])
+def test_metrics_that_are_no_finite_numbers_fail_the_case(value):
+    found = reported(value)
+    assert found.status is Status.FAILED
+    assert "returned no usable metrics" in found.reason
+    assert found.cure
+
+
+@pytest.mark.parametrize(
+    ("bench", "reason"),
+    [("", "no function 'report'"), ("1 / 0", "raised ZeroDivisionError"), ("import no_such", "no module 'no_such'")],
+)
+def test_a_benchmark_file_that_cannot_be_read_fails_the_case_and_keeps_the_device(bench, reason):
+    found = measured(Doubling(), job(Memset("out"), Call("report"), bench=bench))
+    assert (found.measurement.status, found.usable) == (Status.FAILED, True)
+    assert reason in found.measurement.reason
+    assert found.measurement.cure
+
+
+def test_the_registers_of_the_hungriest_kernel_stand_beside_a_time(monkeypatch):
+    monkeypatch.setattr(auxiliary.elf, "kernel_registers", lambda code: {"double": 16, "other": 40, "idle": 64})
+    record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE, replace(DOUBLE, entry="other")), (), "", 0)
+    assert auxiliary.registers(record, [b"cubin"]) == {"registers": 40}
+    assert auxiliary.registers(replace(record, steps=(replace(DOUBLE, entry="unknown"),)), [b"cubin"]) == {}
+
+
+def test_a_binary_that_is_no_cubin_tells_no_registers():
+    record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE,), (), "", 0)
+    assert auxiliary.registers(record, [b"fake"]) == {}

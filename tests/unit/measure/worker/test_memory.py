@@ -1,0 +1,166 @@
+"""The buffers of a case: guard bands, poison, conversions."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from perfsvc.device.memory import HostMemory
+from perfsvc.errors import LaunchError, ResultError
+from perfsvc.measure.worker.memory import GUARD_BYTES, Memory
+from perfsvc.model import Array, Buffer, Role
+
+BUFFERS = (
+    Buffer(Array("a", "float32", (3, 5)), Role.INPUT),
+    Buffer(Array("both", "int16", (7,)), Role.INOUT),
+    Buffer(Array("out", "float64", (11,)), Role.OUTPUT),
+    Buffer(Array("spare", "int32", (2,)), Role.SCRATCH),
+)
+INPUTS = {"a": np.arange(15, dtype=np.float32).reshape(3, 5), "both": np.arange(7, dtype=np.int16)}
+
+
+class Small(HostMemory):
+    """Memory with room for some blocks; counts them."""
+
+    def __init__(self, room=100):
+        super().__init__()
+        self.room = room
+
+    def allocate(self, nbytes):
+        if len(self._blocks) == self.room:
+            raise LaunchError("out of memory", cure="run smaller points")
+        return super().allocate(nbytes)
+
+    @property
+    def held(self):
+        return len(self._blocks)
+
+
+@pytest.fixture
+def device():
+    return Small()
+
+
+def bring(device):
+    return lambda name, address: device.upload(address, INPUTS[name])
+
+
+@contextmanager
+def reset(device):
+    with Memory(device, BUFFERS) as memory:
+        memory.reset(bring(device))
+        yield memory
+
+
+def scribble(device, address, count, dtype="uint8"):
+    device.view(address, dtype, (count,))[...] = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "itemsize", "written", "elements"),
+    [("a", 4, 1, 1), ("a", 4, 4, 1), ("a", 4, 5, 2), ("both", 2, 20, 10), ("out", 8, GUARD_BYTES, GUARD_BYTES // 8)],
+)
+def test_what_is_written_past_a_buffer_is_counted_from_its_end(device, name, itemsize, written, elements):
+    with reset(device) as memory:
+        memory.require_intact_guards()
+        scribble(device, memory.address(name) + memory.nbytes(name), written)
+        with pytest.raises(ResultError) as error:
+            memory.require_intact_guards()
+    said = f"wrote past buffer {name!r}, up to {elements} elements ({written} bytes) from its end"
+    assert said in error.value.what
+    assert error.value.cure
+
+
+@pytest.mark.parametrize(("written", "elements"), [(1, 1), (8, 1), (9, 2), (GUARD_BYTES, GUARD_BYTES // 8)])
+def test_what_is_written_before_a_buffer_is_counted_from_its_start(device, written, elements):
+    with reset(device) as memory:
+        scribble(device, memory.address("out") - written, written)
+        with pytest.raises(ResultError) as error:
+            memory.require_intact_guards()
+    assert f"wrote before buffer 'out', up to {elements} elements ({written} bytes) from its start" in error.value.what
+
+
+def test_one_byte_far_past_a_buffer_is_found_at_its_distance(device):
+    with reset(device) as memory:
+        scribble(device, memory.address("spare") + memory.nbytes("spare") + 99, 1)
+        with pytest.raises(ResultError, match=r"up to 25 elements \(100 bytes\)"):
+            memory.require_intact_guards()
+
+
+def test_inputs_are_brought_and_everything_else_is_poisoned_each_time(device):
+    with reset(device) as memory:
+        for name in ("a", "both", "out", "spare"):
+            scribble(device, memory.address(name), memory.nbytes(name))
+        memory.reset(bring(device))
+        assert np.array_equal(memory.read("a"), INPUTS["a"])
+        assert np.array_equal(memory.read("both"), INPUTS["both"])
+        assert np.isnan(memory.read("out")).all()
+        assert (memory.read("spare") == -1).all()
+        memory.require_intact_guards()
+
+
+def test_buffers_are_told_apart_by_their_roles(device):
+    with reset(device) as memory:
+        assert memory.names(Role.OUTPUT, Role.INOUT) == ("both", "out")
+        assert memory.names(Role.INPUT) == ("a",)
+        assert memory.array("out") == Array("out", "float64", (11,))
+        assert set(memory.views()) == {"a", "both", "out", "spare"}
+
+
+def test_a_digest_changes_with_the_content_of_its_buffer_alone(device):
+    with reset(device) as memory:
+        before = memory.digests(Role.INPUT, Role.OUTPUT)
+        scribble(device, memory.address("out") + memory.nbytes("out") - 1, 1)
+        scribble(device, memory.address("both"), 2)
+        after = memory.digests(Role.INPUT, Role.OUTPUT)
+    assert set(before) == {"a", "out"}
+    assert {name for name in before if before[name] != after[name]} == {"out"}
+
+
+def test_a_view_is_the_memory_itself_and_a_write_converts(device):
+    with reset(device) as memory:
+        memory.views()["out"][...] = 2.5
+        assert memory.read("out").tolist() == [2.5] * 11
+        memory.write("both", np.float64(3.0))
+        assert memory.read("both").tolist() == [3] * 7
+        assert memory.read("both").dtype == np.int16
+        memory.require_intact_guards()
+
+
+def test_buffers_are_aligned_and_given_back(device):
+    with reset(device) as memory:
+        assert device.held == 4
+        assert all(memory.address(buffer.array.name) % 256 == 0 for buffer in BUFFERS)
+    assert device.held == 0
+
+
+def test_what_was_allocated_is_given_back_where_the_rest_does_not_fit():
+    device = Small(room=2)
+    with pytest.raises(LaunchError, match="out of memory"), Memory(device, BUFFERS):
+        pytest.fail("there is no room")
+    assert device.held == 0
+
+
+@pytest.mark.parametrize(("fatal", "held"), [(False, 0), (True, 4)])
+def test_a_lost_device_is_asked_for_nothing_more(device, fatal, held):
+    with pytest.raises(LaunchError), reset(device):
+        raise LaunchError("illegal address", fatal=fatal)
+    assert device.held == held
+
+
+def test_guard_bands_are_looked_at_where_they_lie():
+    class Far(Small):
+        downloads = 0
+
+        def download(self, address, out):
+            self.downloads += 1
+            super().download(address, out)
+
+    device = Far()
+    with reset(device) as memory:
+        memory.require_intact_guards()
+        assert device.downloads == 0
+        scribble(device, memory.address("out") - 1, 1)
+        with pytest.raises(ResultError):
+            memory.require_intact_guards()
+        assert device.downloads == 1

@@ -1,0 +1,201 @@
+"""A shot launches a case once where a profiler looks, told by a folder alone."""
+
+import contextlib
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsvc.build import Binary, Cache, compile_all, toolchain_for
+from perfsvc.device.find import find
+from perfsvc.measure.protocol import profiling_folder
+from perfsvc.measure.worker import profiling_launch
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    Call,
+    Case,
+    HostMetric,
+    Kind,
+    Launch,
+    Memset,
+    ReplayRecord,
+    Role,
+    ScalarArg,
+    Unit,
+    digest,
+)
+
+SOURCE = """
+extern "C" __global__ void quick(float* out, const float* a, int n) {
+  if (threadIdx.x < n) out[threadIdx.x] += a[threadIdx.x];
+}
+extern "C" __global__ void slow(float* out, const float* a, int n) {
+  float sum = 0;
+  for (int turn = 0; turn < 20000; ++turn)
+    for (int i = 0; i < n; ++i) sum += a[i] * turn;
+  if (threadIdx.x == 0) out[0] = sum;
+}
+"""
+COUNT = 64
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory):
+    """A binary of the CPU device with two kernels, of which one takes much longer."""
+    (cpu,) = find(["cpu"])
+    source = tmp_path_factory.mktemp("source") / "two.cu"
+    source.write_text(SOURCE)
+    unit = Unit(source, ("quick", "slow"))
+    built = compile_all([unit], toolchain_for(cpu.target), Cache(tmp_path_factory.mktemp("cache")))[unit]
+    assert isinstance(built, Binary), built
+    return built.code
+
+
+@pytest.fixture
+def record(code):
+    floats = {name: Array(name, "float32", (COUNT,)) for name in ("a", "out")}
+    args = (BufferArg("out"), BufferArg("a"), ScalarArg("n", "int32", COUNT))
+    launches = [Launch(0, entry, (1, 1, 1), (COUNT, 1, 1), args) for entry in ("quick", "slow", "quick")]
+    return ReplayRecord(
+        Case("two", "kernels"),
+        Kind.KERNEL,
+        (Buffer(floats["a"], Role.INPUT), Buffer(floats["out"], Role.OUTPUT)),
+        (Memset("out"), *launches),
+        (digest(code),),
+        "",
+        seed=1,
+    )
+
+
+@pytest.fixture
+def put(tmp_path, record, code):
+    """Writes the folder of a shot on the CPU device."""
+    (cpu,) = find(["cpu"])
+
+    def written(**changed):
+        given = {"launch": changed.pop("launch", None)}
+        inputs = {"a": np.arange(COUNT, dtype=np.float32)}
+        profiling_folder.put(
+            tmp_path, replace(record, **changed), cpu, modules=[code], helper_kernels=b"", inputs=inputs, **given
+        )
+        return tmp_path
+
+    return written
+
+
+@pytest.fixture
+def ranged(monkeypatch):
+    """What runs inside the range of NVTX: its name and domain, and then the launches."""
+    seen, inside = [], []
+
+    @contextlib.contextmanager
+    def annotate(name, domain):
+        seen.append((name, domain))
+        inside.append(True)
+        yield
+        inside.pop()
+
+    launch = profiling_launch.open_device
+
+    def opened(*given):
+        device = launch(*given)
+        launches = device.launch
+
+        def spied(module, step, args):
+            if inside:
+                seen.append(step.entry)
+            launches(module, step, args)
+
+        device.launch = spied
+        return device
+
+    monkeypatch.setattr(profiling_launch.nvtx, "annotate", annotate)
+    monkeypatch.setattr(profiling_launch, "open_device", opened)
+    return seen
+
+
+def test_the_longest_launch_is_put_into_the_range_and_no_other(put, ranged):
+    folder = put()
+    assert profiling_launch.main(folder) == 0
+    assert ranged == [("measure", "perfsvc"), "slow"]
+    assert profiling_folder.told(folder) == profiling_folder.Told(launch=1, kernel="slow")
+
+
+def test_or_the_one_that_was_asked_for(put, ranged):
+    folder = put(launch=2)
+    assert profiling_launch.main(folder) == 0
+    assert ranged == [("measure", "perfsvc"), "quick"]
+    assert profiling_folder.told(folder) == profiling_folder.Told(launch=2, kernel="quick")
+
+
+def test_every_run_begins_from_the_inputs(put, monkeypatch, code):
+    folder = put(launch=0)
+    results = []
+    within = profiling_launch._Run.within_range
+
+    def then_read(self, chosen):
+        self.longest()
+        within(self, chosen)
+        results.append(self._memory.read("out"))
+
+    monkeypatch.setattr(profiling_launch._Run, "within_range", then_read)
+    assert profiling_launch.main(folder) == 0
+    assert results[0][1:].tolist() == (2 * np.arange(COUNT))[1:].tolist()
+
+
+def test_as_a_process_of_its_own_it_needs_the_folder_alone(put):
+    folder = put()
+    environment = {
+        name: value for name, value in profiling_folder.environment().items() if name != "CUDA_VISIBLE_DEVICES"
+    }
+    ended = subprocess.run(
+        profiling_folder.command(folder), env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert profiling_folder.told(folder).kernel == "slow"
+    assert Path(profiling_folder.command(folder)[0]).is_absolute()
+
+
+def test_what_is_no_work_of_a_sample_is_left_out(put, record):
+    folder = put(steps=(*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out")))
+    assert profiling_folder.load(folder).shot.record.steps == record.steps
+
+
+def test_a_case_without_inputs_has_none(tmp_path, record, code):
+    (cpu,) = find(["cpu"])
+    profiling_folder.put(tmp_path, record, cpu, modules=[code], helper_kernels=b"ours", inputs={})
+    loaded = profiling_folder.load(tmp_path)
+    assert (loaded.inputs, loaded.helper_kernels, loaded.modules) == ({}, b"ours", (code,))
+
+
+def test_a_board_is_the_only_one_that_its_process_sees(tmp_path, record, code):
+    (cpu,) = find(["cpu"])
+    board = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
+    profiling_folder.put(tmp_path, record, board, modules=[code], helper_kernels=b"", inputs={})
+    assert (profiling_folder.load(tmp_path).shot.visible, profiling_folder.load(tmp_path).shot.device) == (
+        "GPU-1",
+        "cuda:GPU-1",
+    )
+
+
+def test_a_case_that_launches_nothing_says_so(put):
+    folder = put(steps=(Memset("out"),))
+    assert profiling_launch.main(folder) == 4
+    assert profiling_folder.told(folder).what == "two/kernels launches no kernel"
+
+
+def test_what_the_device_refuses_is_told_with_its_cure(put, record):
+    entry = replace(record.steps[1], entry="missing")
+    folder = put(steps=(entry,))
+    assert profiling_launch.main(folder) != 0
+    told = profiling_folder.told(folder)
+    assert "missing" in told.what
+    assert told.launch is None
+
+
+def test_one_that_ended_before_it_could_speak_told_nothing(tmp_path):
+    assert profiling_folder.told(tmp_path) is None

@@ -1,0 +1,258 @@
+"""The steps of a case as calls on a device."""
+
+import gc
+import weakref
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from perfsvc.device.memory import HostMemory
+from perfsvc.errors import LaunchError
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    Call,
+    Case,
+    HostFinish,
+    HostMetric,
+    Kind,
+    Launch,
+    Memset,
+    ReplayRecord,
+    Role,
+    ScalarArg,
+)
+
+
+class Recording(HostMemory):
+    """Host memory that notes what else it is asked to do."""
+
+    stream = 77
+
+    def __init__(self):
+        super().__init__()
+        self.log = []
+        self.loaded = []
+
+    def load(self, code):
+        self.loaded.append(code)
+        return f"module {code.decode()}"
+
+    def set_constant(self, module, symbol, address, nbytes):
+        self.log.append(("constant", module, symbol, self.view(address, "float32", (nbytes // 4,)).tolist()))
+
+    def launch(self, module, launch, args):
+        self.log.append(("launch", module, launch.entry, list(args)))
+
+    def synchronize(self):
+        self.log.append(("synchronize",))
+
+
+BUFFERS = (
+    Buffer(Array("a", "float32", (4,)), Role.INPUT),
+    Buffer(Array("total", "float32", (1,)), Role.OUTPUT),
+    Buffer(Array("count", "int32", (1,)), Role.OUTPUT),
+    Buffer(Array("parts", "float32", (3,)), Role.SCRATCH),
+    Buffer(Array("ints", "int32", (2,)), Role.SCRATCH),
+)
+INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
+
+
+@contextmanager
+def program(*steps, modules=(b"A", b"B"), **functions):
+    device = Recording()
+    record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, BUFFERS, steps, ("1", "2"), "", seed=0)
+    with Memory(device, BUFFERS) as memory:
+        memory.reset(lambda name, address: device.upload(address, INPUTS[name]))
+        yield device, memory, Program(device, record, modules, memory, functions)
+
+
+def test_a_launch_is_given_its_module_and_its_arguments_resolved():
+    args = (BufferArg("a"), ScalarArg("n", "int64", 4), ScalarArg("", "float32", 0.5))
+    with program(Launch(1, "tree", (1, 1, 1), (32, 1, 1), args)) as (device, memory, steps):
+        steps.queue()
+        ((_, module, entry, given),) = device.log
+        assert (module, entry) == ("module B", "tree")
+        assert given == [memory.address("a"), 4, 0.5]
+        assert [value.dtype.name for value in given] == ["uint64", "int64", "float32"]
+
+
+def test_constants_are_filled_from_their_buffers_in_their_modules():
+    launch = Launch(1, "tree", (1, 1, 1), (32, 1, 1), (), constants=(("weights", "a"),))
+    with program(launch, Memset("parts")) as (device, memory, steps):
+        steps.set_constants()
+        memory.write("a", np.full(4, 9.0))
+        steps.set_constants()
+        assert device.log == [
+            ("constant", "module B", "weights", [1, 2, 3, 4]),
+            ("constant", "module B", "weights", [9, 9, 9, 9]),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "calls", "operations"),
+    [
+        ((Memset("parts"), Launch(0, "tree", (1, 1, 1), (32, 1, 1), ())), False, 2),
+        ((Memset("parts"), HostFinish("sum", "parts", "total")), False, 1),
+        ((Memset("parts"), Call("work")), True, None),
+        ((Memset("parts"), Call("work", timed=False)), False, 1),
+    ],
+)
+def test_it_says_how_many_operations_it_queues_where_it_can(steps, calls, operations):
+    with program(*steps, work=lambda arrays, stream: None) as (_, _, bound):
+        assert (bound.calls, bound.operations) == (calls, operations)
+
+
+def test_only_what_the_device_does_is_queued_and_all_is_run():
+    called = []
+    steps = (Memset("parts", 0), Call("work"), HostFinish("sum", "parts", "total"))
+    with program(*steps, work=lambda arrays, stream: called.append(stream)) as (device, memory, bound):
+        bound.queue()
+        assert np.isnan(memory.read("total"))
+        assert device.log == []
+        bound.run()
+        assert memory.read("total") == 0
+        assert device.log == [("synchronize",), ("synchronize",)]
+    assert called == [77, 77]
+
+
+@pytest.mark.parametrize(("operation", "total"), [("sum", 1e8 + 2), ("min", 1.0), ("max", 1e8)])
+def test_the_host_finishes_in_float64(operation, total):
+    with program(HostFinish(operation, "parts", "total")) as (_, memory, steps):
+        memory.write("parts", np.array([1, 1e8, 1], np.float32))
+        steps.run()
+        assert memory.read("total") == np.float32(total)
+
+
+def test_the_host_finishes_integers_exactly():
+    with program(HostFinish("sum", "ints", "count")) as (_, memory, steps):
+        memory.write("ints", np.array([2**24, 1]))
+        steps.run()
+        assert memory.read("count") == 2**24 + 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "buffer", "value"),
+    [
+        ("sum", "parts", 1e8 + 2),
+        ("mean", "parts", (1e8 + 2) / 3),
+        ("min", "ints", -3.0),
+        ("max", "ints", 4.0),
+        ("mean", "ints", 0.5),
+    ],
+)
+def test_a_metric_is_read_in_float64_when_it_is_asked_for(operation, buffer, value):
+    with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (_, memory, steps):
+        steps.run()
+        memory.write("parts", np.array([1, 1e8, 1], np.float32))
+        memory.write("ints", np.array([4, -3]))
+        assert steps.metrics() == {"cost": value}
+        assert type(steps.metrics()["cost"]) is float
+
+
+def test_no_sample_reads_a_metric():
+    with program(Memset("parts"), HostMetric("cost", "sum", "parts")) as (device, _, steps):
+        device.download = None
+        steps.queue()
+        steps.run()
+        assert steps.operations == 1
+
+
+def test_a_metric_of_what_was_never_written_is_refused():
+    with (
+        program(HostMetric("cost", "max", "parts")) as (_, _, steps),
+        pytest.raises(LaunchError, match="the metric 'cost' is nan: the max of the buffer 'parts'") as error,
+    ):
+        steps.metrics()
+    assert error.value.cure
+
+
+def test_a_function_is_given_arrays_and_its_return_is_handed_on():
+    def double(arrays, stream):
+        arrays["total"][0] = 2 * arrays["a"].sum()
+        return {"seen": len(arrays)}
+
+    with program(Memset("parts"), Call("double"), double=double) as (_, memory, steps):
+        assert steps.call() == [None, {"seen": 5}]
+        assert memory.read("total") == 20
+
+
+def test_a_function_is_given_the_binary_it_names_and_that_is_not_loaded():
+    given = []
+    steps = (Launch(0, "tree", (1, 1, 1), (32, 1, 1), ()), Call("work", module=1))
+    with program(*steps, work=lambda arrays, stream, binary: given.append(binary)) as (device, _, bound):
+        bound.run()
+        assert given == [b"B"]
+        assert device.loaded == [b"A"]
+
+
+def test_what_is_not_timed_is_run_for_checks_alone():
+    called = []
+    steps = (Call("bring", timed=False), Call("work"), HostFinish("sum", "a", "total"))
+    functions = {name: lambda *_, name=name: called.append(name) for name in ("bring", "work")}
+    with program(*steps, **functions) as (device, memory, bound):
+        bound.run()
+        assert called == ["bring", "work"]
+        memory.write("total", np.zeros(1))
+        bound.sample()
+        bound.queue()
+        assert called == ["bring", "work", "work", "work"]
+        assert memory.read("total") == 10
+        assert device.log == 3 * [("synchronize",)]
+
+
+def test_functions_with_streams_of_their_own_find_the_inputs_there():
+    steps = (Call("work"),)
+    with program(*steps, work=lambda *_: device.log.append("work")) as (device, _, bound):
+        bound.run()
+        bound.sample()
+        assert device.log == [("synchronize",), "work", ("synchronize",), "work", ("synchronize",)]
+
+
+def test_what_a_function_raises_is_said_with_its_name():
+    def divide(arrays, stream):
+        return 1 / 0
+
+    with program(Call("divide"), divide=divide) as (_, _, steps):
+        with pytest.raises(LaunchError) as error:
+            steps.run()
+        assert error.value.what == "the Python step 'divide' raised ZeroDivisionError: division by zero"
+        assert not error.value.fatal
+        assert isinstance(error.value.__cause__, ZeroDivisionError)
+
+
+def test_a_program_that_is_dropped_lets_its_modules_go_at_once():
+    class Module:
+        pass
+
+    class Loading(Recording):
+        def load(self, code):
+            return Module()
+
+    device = Loading()
+    record = ReplayRecord(
+        Case("scale", "alpha"),
+        Kind.KERNEL,
+        BUFFERS,
+        (
+            Launch(0, "go", (1, 1, 1), (1, 1, 1), (BufferArg("a"),)),
+            HostFinish("sum", "parts", "total"),
+            Call("nothing"),
+        ),
+        ("m",),
+        "",
+        0,
+    )
+    gc.disable()
+    try:
+        with Memory(device, BUFFERS) as memory:
+            program = Program(device, record, [b"code"], memory, {"nothing": lambda views, stream: None})
+            module = weakref.ref(program._modules[0])
+            del program
+            assert module() is None
+    finally:
+        gc.enable()
