@@ -87,7 +87,7 @@ def test_exports_have_the_share_and_the_place(scripted):
 
 def test_the_page_has_the_share_too(scripted):
     page = scripted("report", "night", "--format", "html", code=0).out
-    assert '<td data-name="of reference variant" class="number">50 %</td>' in page
+    assert '<td data-name="of reference" class="number">50 %</td>' in page
 
 
 def test_a_case_shows_its_share_beside_its_history(scripted):

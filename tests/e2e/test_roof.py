@@ -4,7 +4,7 @@ import pytest
 
 MIB = 1 << 20
 CASE = "scale/alpha[n=100]"
-PLAUSIBLE = {"measured peak/copy": {"seconds": 2e-3}, "measured peak/read": {"seconds": 0.5e-3}}
+PLAUSIBLE = {"peak/copy": {"seconds": 2e-3}, "peak/read": {"seconds": 0.5e-3}}
 ROOF = {"device": "FAKE-0", "copy_bytes_per_s": MIB / 1e-3, "read_bytes_per_s": 2 * MIB / 1e-3}
 SLOW_MEMORY = {"peak": {"seconds": 10.0}}
 """It copies 2 MiB in 10 s."""
@@ -29,14 +29,14 @@ def test_a_case_is_shown_as_a_share_of_the_better_roof(perfsvc):
 def test_the_roof_is_measured_once_a_run_and_is_no_case_of_it(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--replicas", "2", code=0)
-    assert "measured peak/" not in ended.out
+    assert "peak/" not in ended.out
     assert perfsvc.rows("select count(*) from measured peaks") == [(1,)]
     assert perfsvc.rows("select count(*) from cases where benchmark = 'measured peak'") == [(0,)]
     assert perfsvc.rows("select count(*) from measurements") == [(6,)]
 
 
 def test_a_roof_that_cannot_be_measured_costs_the_shares_alone(perfsvc):
-    perfsvc.play({"*": {"seconds": 1e-6}, "measured peak/copy": {"fault": "refused"}})
+    perfsvc.play({"*": {"seconds": 1e-6}, "peak/copy": {"fault": "refused"}})
     ended = perfsvc.fake(code=0)
     assert "the memory of FAKE-0 could not be measured, so no share of it is shown: invalid configuration" in ended.err
     assert "of peak" not in ended.out

@@ -162,7 +162,7 @@ def _draw_bandwidth(axes: "Axes", found: Roofline) -> None:
     ends = axes.transData.transform([(x, x * found.bandwidth) for x in (first, last)])
     angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))
     middle = sqrt(first * last)
-    look = {"rotation": angle, "rotation_mode": "relative_to", "ha": "center", "va": "bottom"}
+    look = {"rotation": angle, "rotation_mode": "anchor", "ha": "center", "va": "bottom"}
     _label(axes, f"DRAM {units.rate(found.bandwidth)}", (middle, middle * found.bandwidth), (-4, 4), **look)
 
 

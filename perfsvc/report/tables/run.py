@@ -70,7 +70,7 @@ def _device_part(rows: Sequence[ResultRow], peak: Peak | None) -> list[Renderabl
     heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
     if peak:
         copied, read = units.rate(peak.copy_bytes_per_s), units.rate(peak.read_bytes_per_s)
-        heading.append(f"\nroof: copies {copied}, reads {read}", "dim")
+        heading.append(f"\nmeasured peak: copies {copied}, reads {read}", "dim")
     notes = [_failure(row) for row in rows if row.status in {Status.FAILED, Status.WRONG}]
     notes += _skips(rows)
     if first.device_kind == "cpu":

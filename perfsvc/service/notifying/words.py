@@ -103,7 +103,7 @@ def _paragraph(finding: Finding, what: str, site: str) -> str:
 def _boards(finding: Finding) -> str:
     """``NVIDIA H200``, ``3 GPUs: NVIDIA H100, NVIDIA H200``."""
     models = ", ".join(sorted(set(finding.devices.values())))
-    return models if len(finding.devices) == 1 else f"{len(finding.devices)} boards: {models}"
+    return models if len(finding.devices) == 1 else f"{len(finding.devices)} GPUs: {models}"
 
 
 def _more(finding: Finding, said: str, site: str) -> str:

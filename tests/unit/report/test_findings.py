@@ -38,7 +38,7 @@ def drawn(renderable, width=120):
 def test_every_number_says_which_runs_it_is_of():
     lines = drawn(comparison.findings_table([FOUND]))
     assert lines[:4] == [
-        "7 open  kernel, loss, slower, runs 5 to 9",
+        "7 open  kernel, regression, slower, runs 5 to 9",
         "  1a2b3c4d5..6e7f8a9b0",
         f"  on NVIDIA H100 80GB HBM3  {GPU}",
         "  in run 5: it stayed",
