@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perfsvc.build.disassembly import find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder
 
 CHANGED = "transpose/naive.cu"
 
@@ -48,7 +48,7 @@ def main() -> None:
     print(f"| | wall | processors | processors / {options.cores} |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as name:
         place = Path(name)
-        suite = Path(shutil.copytree(folder("kernels"), place / "kernels"))
+        suite = Path(shutil.copytree(data_folder("kernels"), place / "kernels"))
         environment = os.environ | {"PERFSVC_CACHE": str(place / "cache"), "PERFSVC_DB": str(place / "perfsvc.db")}
         command = [sys.executable, "-m", "perfsvc", "check", "--suite", str(suite)]
         command += [word for one in options.arch for word in ("--arch", one)]

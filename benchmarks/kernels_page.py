@@ -21,8 +21,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from perfsvc import units
 from perfsvc.model import UNJUDGED
-from perfsvc.report import units
 from perfsvc.report.export.frames import parse_point
 from perfsvc.report.facts import metric
 from perfsvc.report.tables.layout import DASH, known, spread

@@ -19,9 +19,9 @@ from workbench import Claim, finish, table
 from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.model import TIME, Bisection, CacheState, Case, Commit, DeviceInfo, Kind, Measurement, ReplayRecord, Status
-from perfsvc.service.bisecting.rebuilding import Built, Rebuilt
-from perfsvc.service.bisecting.search import Search
-from perfsvc.service.confirming.turns import Turns
+from perfsvc.service.bisect.builds import Built, Rebuilt
+from perfsvc.service.bisect.search import Search
+from perfsvc.service.confirm.pairs import Turns
 from perfsvc.service.progress import Silent
 
 CASE = Case("dot", "tree")
@@ -85,7 +85,7 @@ def build(name: str) -> Built:
 
 
 def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., Turns]:
-    """Measures two commits in turn as ``perfsvc.service.confirming.turns`` does."""
+    """Measures two commits in turn as ``perfsvc.service.confirm.pairs`` does."""
     chance = np.random.default_rng(seed)
 
     def process(built: Built) -> Measurement:

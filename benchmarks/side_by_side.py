@@ -29,7 +29,7 @@ from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, re
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.input_prefetcher import Supply
 from perfsvc.measure.plan.order import Task
-from perfsvc.service.running.planning import GPU_SAMPLING
+from perfsvc.service.run.measure import GPU_SAMPLING
 
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, flush alike", "perfsvc, first"
 TOOLS = (NVBENCH, PERFSVC, ALIKE)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from perfsvc import resources, suite
+from perfsvc import installation, suite
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS, Supply
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol import shared_arrays
@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=MOST_THREADS, help="of the several")
     parser.add_argument("--rounds", type=int, default=3, help="of one thread and of several, in turn")
-    parser.add_argument("--suite", type=Path, default=resources.folder("kernels"), help="its folder")
+    parser.add_argument("--suite", type=Path, default=installation.data_folder("kernels"), help="its folder")
     parser.add_argument("--points", choices=("smoke", "full"), default="full", help="where on the axes")
     options = parser.parse_args()
     found = suite.discover(options.suite)

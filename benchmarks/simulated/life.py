@@ -14,8 +14,8 @@ from simulated.workplace import Workplace
 
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import FindingState
-from perfsvc.service.running.request import RunRequest
-from perfsvc.service.running.run import run
+from perfsvc.service.run.request import RunRequest
+from perfsvc.service.run.run import run
 from perfsvc.store import Store
 
 

@@ -22,7 +22,7 @@ import platformdirs
 
 from perfsvc.build import cuda_text, messages, options, process, sources
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
 HEADER = Path(__file__).resolve().parent / "cuda_on_cpu" / "cuda_on_cpu.h"
@@ -82,7 +82,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
             return _known((path,), version)
     if zig := find_zig():
         return zig
-    raise NoCompilerError("no C++ compiler was found for the CPU device", cure=install("cpu"))
+    raise NoCompilerError("no C++ compiler was found for the CPU device", cure=install_command("cpu"))
 
 
 def find_zig() -> Compiler | None:

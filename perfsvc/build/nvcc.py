@@ -10,7 +10,7 @@ from pathlib import Path
 from perfsvc import elf
 from perfsvc.build import messages, options, process, ptxas, sources, tools
 from perfsvc.errors import CompileError, NoCompilerError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
 # A cubin must not depend on where its source lies: the first commit of a kernel and its last are built in different
@@ -50,7 +50,7 @@ class NvccToolchain:
         if found is None:
             raise NoCompilerError(
                 "nvcc was not found on PATH, in CUDA_HOME, in /usr/local/cuda, or as a Python package",
-                cure=f"{install('nvcc')}, or install NVIDIA's CUDA toolkit",
+                cure=f"{install_command('nvcc')}, or install NVIDIA's CUDA toolkit",
             )
         self.target = target
         self.path = found

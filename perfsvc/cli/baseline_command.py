@@ -73,7 +73,7 @@ def show(database: str, output_format: str) -> None:
 @options.formats()
 def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, output_format: str) -> None:
     """Take pins away; the last accepted level counts again."""
-    from perfsvc.report import units
+    from perfsvc import units
     from perfsvc.service import baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection

@@ -58,7 +58,7 @@ def command(
     """
     from perfsvc.model import CacheState
     from perfsvc.report.tables import bisection as report
-    from perfsvc.service.bisecting.bisect import BisectRequest, bisect, exit_code
+    from perfsvc.service.bisect.bisect import BisectRequest, bisect, exit_code
 
     request = BisectRequest(
         case,

@@ -10,7 +10,7 @@ from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
     from perfsvc.report.checks import CheckShown
-    from perfsvc.service.checking.check import CheckOutcome, CheckRequest
+    from perfsvc.service.check.check import CheckOutcome, CheckRequest
 
 Format = Literal["table", "json", "markdown", "junit", "github"]
 FORMATS: tuple[Format, ...] = ("table", "json", "markdown", "junit", "github")
@@ -88,7 +88,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
     """
     from perfsvc.report.export import check_formats
-    from perfsvc.service.checking.check import check
+    from perfsvc.service.check.check import check
 
     options.tell_suite(chosen["suite"])
     with output.progress() as progress:
@@ -106,7 +106,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
 
 def _request(chosen: Chosen) -> "CheckRequest":
-    from perfsvc.service.checking.check import ARCHITECTURES, CheckRequest
+    from perfsvc.service.check.check import ARCHITECTURES, CheckRequest
     from perfsvc.suite import Selection
 
     if chosen["base"] and chosen["accept"]:
@@ -163,9 +163,9 @@ def _written(shown: "CheckShown", output_format: Format) -> str | None:
 
 
 def _show_table(shown: "CheckShown", chosen: Chosen) -> None:
-    from perfsvc.extras import install
+    from perfsvc.installation import install_command
     from perfsvc.report.tables.check import check_table
 
     output.show(check_table(shown, everything=chosen["everything"]))
     if not shown.disassembler:
-        output.warn([f"nobody counted instructions: there is no nvdisasm\n  cure: {install('nvcc')}"])
+        output.warn([f"nobody counted instructions: there is no nvdisasm\n  cure: {install_command('nvcc')}"])

@@ -54,7 +54,7 @@ def command(
     that stays.
     """
     from perfsvc.report.tables import confirmations as report
-    from perfsvc.service.confirming.confirm_case import ConfirmRequest, confirm_case, exit_code
+    from perfsvc.service.confirm.confirm_case import ConfirmRequest, confirm_case, exit_code
 
     request = ConfirmRequest(
         database,

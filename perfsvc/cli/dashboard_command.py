@@ -30,7 +30,7 @@ def build(folder: Path, last: int, database: str, output_format: str) -> None:
     The pages need no server and no network: open DIR/index.html. What an earlier build wrote and this one does not is
     removed; files of others are left alone.
     """
-    from perfsvc.report import units
+    from perfsvc import units
     from perfsvc.service import dashboard
     from perfsvc.store import Store
 

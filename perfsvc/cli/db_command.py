@@ -80,7 +80,7 @@ def prune(
     Levels, pins, findings that are not resolved, the newest runs and what they are compared with keep all they need:
     no verdict, alert or finding of a night to come is another one for it.
     """
-    from perfsvc.report import units
+    from perfsvc import units
     from perfsvc.report.export.objects import plain
     from perfsvc.service.pruning import LEFT
     from perfsvc.service.pruning import prune as prune_store

@@ -40,8 +40,8 @@ def command(
     are reports or were profiled before.
     """
     from perfsvc.report.tables import profiles
-    from perfsvc.service.profiling import explain
-    from perfsvc.service.profiling.explain_cases import ExplainRequest, explain_two
+    from perfsvc.service.profile import explain
+    from perfsvc.service.profile.explain import ExplainRequest, explain_two
 
     if roofline:
         explain.require_drawable(roofline)

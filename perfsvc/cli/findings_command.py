@@ -135,7 +135,7 @@ def accept(number: int, reason: str, select: tuple[str, ...], database: str, out
 
     A pin goes before every level: a pinned case is still compared with its pin.
     """
-    from perfsvc.report import units
+    from perfsvc import units
 
     found = _put(database, number, "accepted", select, reason=reason)
     runs = sorted({one.last_run for one in found.standing})
@@ -231,7 +231,7 @@ def _do(database: str, select: tuple[str, ...], deed: "Callable[[Store, Selectio
 
 def _tell(found: "Finding", number: int, what: str, output_format: str) -> None:
     """Says what became of it, and under which number where it was split off."""
-    from perfsvc.report import units
+    from perfsvc import units
     from perfsvc.report.tables import comparison
 
     if output_format == "json":

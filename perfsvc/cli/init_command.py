@@ -23,10 +23,10 @@ def command(suite: Path | None, *, force: bool, output_format: str) -> None:
     Every key is in it, commented out with its default. A file that is there is left as it is.
     """
     from perfsvc.config.file import NAME
-    from perfsvc.service import initial
+    from perfsvc.service import init
 
-    found = suite or initial.suite_in(Path())
-    initial.write(Path(NAME), found, force=force)
+    found = suite or init.suite_in(Path())
+    init.write(Path(NAME), found, force=force)
     if output_format == "json":
         output.show_json({"path": NAME, "suite": str(found) if found else None})
         return

@@ -28,7 +28,7 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     What it does is in perfsvc.toml. Its log and its report lie in a folder of its own; each stage is for itself, so
     that one which fails costs none of the others.
     """
-    from perfsvc.service.running.workers import fork_servers
+    from perfsvc.service.run.workers import fork_servers
 
     settings = configuration.current().loaded.settings
     with fork_servers() as servers, ending.gently() as stopping:

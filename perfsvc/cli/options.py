@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from perfsvc import amounts
+from perfsvc import units
 from perfsvc.cli import configuration
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder
 
 MOST = 10
 """A tenfold time: a threshold above it is a slip of the finger."""
@@ -49,14 +49,14 @@ def formats() -> Decorator:
 def suite_folder() -> Path:
     """The suite where none is named: ``./kernels``, else the built-in one."""
     here = Path("kernels")
-    return here if here.is_dir() else folder("kernels")
+    return here if here.is_dir() else data_folder("kernels")
 
 
 def tell_suite(chosen: Path) -> None:
     """Says on standard error that the built-in suite is used where nobody named one and there is no ``./kernels``."""
     source = click.get_current_context().get_parameter_source("suite")
     by_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
-    if (by_file or source is ParameterSource.DEFAULT) and chosen == folder("kernels"):
+    if (by_file or source is ParameterSource.DEFAULT) and chosen == data_folder("kernels"):
         click.echo(f"there is no folder ./kernels here: this is the built-in suite, {chosen}", err=True)
 
 
@@ -118,7 +118,7 @@ class Share(_ToFloat):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The fraction."""
         try:
-            return amounts.share(str(value), below=self._below, example=self._example)
+            return units.parse_share(str(value), below=self._below, example=self._example)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -147,7 +147,7 @@ class Duration(_ToFloat):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds."""
         try:
-            return float(value) if isinstance(value, float) else amounts.duration(str(value))
+            return float(value) if isinstance(value, float) else units.parse_duration(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -53,7 +53,7 @@ def command(
     """
     from perfsvc.model import ProfileResult
     from perfsvc.report.tables import comparison, profiles
-    from perfsvc.service.profiling.profile_case import ProfileRequest, profile_case
+    from perfsvc.service.profile.profile import ProfileRequest, profile_case
 
     request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
     with output.progress() as progress:

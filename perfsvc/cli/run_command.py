@@ -9,7 +9,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
-    from perfsvc.service.running.request import RunRequest
+    from perfsvc.service.run.request import RunRequest
 
 
 Spread = Literal["each-device", "each-model"]
@@ -122,13 +122,13 @@ def command(**chosen: Unpack[Chosen]) -> None:
     """
     if chosen["profile"] and not chosen["confirm"]:
         raise click.UsageError("--profile looks at what --confirm finds slower: add --confirm")
-    from perfsvc.service.running.workers import fork_servers
+    from perfsvc.service.run.workers import fork_servers
 
     with fork_servers() as servers:  # it imports what workers need while we import the rest
         from perfsvc.report import results
         from perfsvc.report.rows import Shown
         from perfsvc.report.tables import comparison, confirmations, profiles
-        from perfsvc.service.running.run import run
+        from perfsvc.service.run.run import run
 
         options.tell_suite(chosen["suite"])
         with output.progress() as progress:
@@ -164,7 +164,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
 
 
 def _request(chosen: Chosen) -> "RunRequest":
-    from perfsvc.service.running.request import RunRequest
+    from perfsvc.service.run.request import RunRequest
     from perfsvc.suite import Selection
 
     return RunRequest(

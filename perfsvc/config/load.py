@@ -16,7 +16,7 @@ from perfsvc.config.lines import Place
 from perfsvc.config.settings import Settings
 from perfsvc.config.types import has_password
 from perfsvc.errors import ConfigError
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder
 
 DEFAULT = "default"
 _SQLITE = re.compile(r"sqlite:///(?!/)(?!:memory:)(.+)")
@@ -125,7 +125,7 @@ def _refuse_passwords(file: File) -> None:
 def _suite(file: File) -> Path:
     """The suite where none is named: ``kernels`` beside the file, else the built-in one."""
     beside = _folder(file) / "kernels"
-    return beside if beside.is_dir() else folder("kernels")
+    return beside if beside.is_dir() else data_folder("kernels")
 
 
 def _folder(file: File) -> Path:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perfsvc.amounts import duration_text
 from perfsvc.config.types import Unit
+from perfsvc.units import duration_text
 
 
 def toml(value: Any, unit: Unit | None = None) -> str:

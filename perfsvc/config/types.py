@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from perfsvc import amounts
+from perfsvc import units
 
 
 class Unit(StrEnum):
@@ -35,7 +35,7 @@ def _number(value: object, *, unit: str) -> float:
 
 def _seconds(value: object, *, zero: bool) -> float:
     if isinstance(value, str) and not _is_number(value):
-        return amounts.duration(value, zero=zero)
+        return units.parse_duration(value, zero=zero)
     seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 20m or 1h30m")
     if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
         raise ValueError(f"{value} is no time that can be spent; write 90s, 20m or 1h30m")
@@ -49,7 +49,7 @@ def _is_number(text: str) -> bool:
 def _share(below: float, example: str) -> Callable[[object], float]:
     def read(value: object) -> float:
         text = value if isinstance(value, str) else f"{_number(value, unit=f'share; write {example}'):.12g}"
-        return amounts.share(text, below=below, example=example)
+        return units.parse_share(text, below=below, example=example)
 
     return read
 

@@ -56,7 +56,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc import codec
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import (
@@ -70,6 +69,7 @@ from perfsvc.model import (
     ReplayRecord,
     Role,
     TensorMapArg,
+    codec,
 )
 
 STRICT = {"extra": "forbid"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfsvc.device.protocol import Device
 from perfsvc.errors import NoDeviceError, UsageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import DeviceInfo
 
 _ORDINAL = re.compile(r"\d+")
@@ -126,7 +126,7 @@ def _cuda() -> list[DeviceInfo]:
 
 def _unloadable(error: ImportError) -> NoDeviceError:
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] == "pycuda":
-        return NoDeviceError("CUDA devices need PyCUDA, which is not installed", cure=install("cuda"))
+        return NoDeviceError("CUDA devices need PyCUDA, which is not installed", cure=install_command("cuda"))
     if "libcuda" in str(error):
         return NoDeviceError(
             f"there is no NVIDIA driver on this machine ({error})",

@@ -11,10 +11,9 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from perfsvc import codec
 from perfsvc.device import VISIBLE, telemetry
 from perfsvc.device.telemetry import Installed
-from perfsvc.model import DeviceInfo
+from perfsvc.model import DeviceInfo, codec
 
 _LIMIT_S = 60.0  # for what takes a second, beside a driver that is just starting
 

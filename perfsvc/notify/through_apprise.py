@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perfsvc.errors import MissingPackageError, NotSentError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Message
 from perfsvc.notify.notifier import LIMIT_S
 
@@ -69,7 +69,7 @@ class AppriseNotifier:
             import apprise
         except ImportError as error:
             raise MissingPackageError(
-                "messages need the package apprise, which is not installed", cure=install("nightly")
+                "messages need the package apprise, which is not installed", cure=install_command("nightly")
             ) from error
         self._apprise: Any = apprise
         self._limit_s = limit_s

@@ -9,11 +9,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsvc import codec
 from perfsvc.build import process
 from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, ReportError
-from perfsvc.extras import install
-from perfsvc.model import Profile
+from perfsvc.installation import install_command
+from perfsvc.model import Profile, codec
 from perfsvc.profile import reading
 
 LIMIT_S = 60.0
@@ -50,7 +49,7 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
         how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.how(ended.code)})"
         raise ProfileError(
             f"the package ncu-report {how} while it read {path.name}",
-            cure=f"{install('profile')} --upgrade, with no ncu_report of Nsight Compute's own on PYTHONPATH",
+            cure=f"{install_command('profile')} --upgrade, with no ncu_report of Nsight Compute's own on PYTHONPATH",
         )
     if answer.profile is None:
         raise KINDS[answer.kind](answer.what, cure=answer.cure)

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from perfsvc import codec
 from perfsvc.build import process
 from perfsvc.device import fake
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
-from perfsvc.model import DeviceInfo, Profile, ProfilerRule, digest
+from perfsvc.model import DeviceInfo, Profile, ProfilerRule, codec, digest
 from perfsvc.profile.profiler import LIMIT_S
 
 Fault = Literal["permission", "held", "old", "hang", "nothing", "unread"]

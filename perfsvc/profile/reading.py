@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfsvc.errors import MissingPackageError, ReportError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Profile, ProfilerRule
 from perfsvc.profile.metrics import METRICS
 from perfsvc.profile.operations import operations
@@ -32,7 +32,8 @@ def require_ncu_report() -> None:
 
 def _missing() -> MissingPackageError:
     return MissingPackageError(
-        "reports of Nsight Compute are read with the package ncu-report, which is missing", cure=install("profile")
+        "reports of Nsight Compute are read with the package ncu-report, which is missing",
+        cure=install_command("profile"),
     )
 
 

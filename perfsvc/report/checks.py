@@ -28,7 +28,7 @@ BUT = ": this device"
 
 @dataclass(frozen=True, slots=True)
 class CheckShown:
-    """A static check as reports show it; the words are those of ``perfsvc.service.checking.check.CheckOutcome``."""
+    """A static check as reports show it; the words are those of ``perfsvc.service.check.check.CheckOutcome``."""
 
     check: int | None
     against: str

@@ -1,6 +1,6 @@
 """What a run tells of a case beside its time, in words and units."""
 
-from perfsvc.report import units
+from perfsvc import units
 from perfsvc.report.rows import RunDetails
 
 

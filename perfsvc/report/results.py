@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from perfsvc import units
 from perfsvc.model import (
     TIME,
     CacheState,
@@ -17,7 +18,6 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.report import units
 from perfsvc.report.rows import SEPARATOR, Key, MetricRow, ResultRow
 from perfsvc.suite import CaseSpec
 

@@ -7,8 +7,8 @@ import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import TIME, CacheState, Case, Judgement, Peak, Status
-from perfsvc.report import units
 from perfsvc.report.export.frames import METRIC, parse_point, summary
 from perfsvc.report.rows import SEPARATOR, MetricRow, ResultRow, Shown
 from perfsvc.report.tables.run import run_table

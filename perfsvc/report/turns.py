@@ -3,8 +3,8 @@
 from statistics import median
 from typing import Any
 
+from perfsvc import units
 from perfsvc.model import TIME, Measurement
-from perfsvc.report import units
 from perfsvc.report.export.objects import plain
 from perfsvc.report.tables.layout import DASH
 

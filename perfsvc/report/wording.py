@@ -5,8 +5,8 @@ from math import inf
 
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import TIME, Judgement, Verdict
-from perfsvc.report import units
 from perfsvc.report.rows import Key
 from perfsvc.report.tables.layout import DASH, cache_words, known, some, verdict_word
 

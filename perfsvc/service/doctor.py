@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
+from perfsvc import installation
 from perfsvc.build import Cache, toolchain_for
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain
@@ -23,13 +24,12 @@ from perfsvc.errors import (
     NoProfilerError,
     PerfsvcError,
 )
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import DeviceInfo
 from perfsvc.profile import counters
 from perfsvc.profile.ncu import PERMIT, NcuProfiler
 from perfsvc.profile.reading import require_ncu_report
 from perfsvc.report.rows import CheckRow
-from perfsvc.service import packages
 
 _REINSTALL = "pip install --force-reinstall perfsvc"
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -106,8 +106,8 @@ def _python() -> Iterator[CheckRow]:
 
 
 def _packages() -> Iterator[CheckRow]:
-    found = packages.versions(packages.REQUIRED)
-    missing = [package for package in packages.REQUIRED if package not in found]
+    found = installation.versions(installation.REQUIRED)
+    missing = [package for package in installation.REQUIRED if package not in found]
     if missing:
         yield CheckRow("packages", ok=False, found="missing: " + ", ".join(missing), cure=_REINSTALL)
     else:
@@ -137,18 +137,18 @@ def _driver(*, present: bool) -> Iterator[CheckRow]:
 def _nvml() -> Iterator[CheckRow]:
     if version := telemetry.driver_version():
         yield CheckRow("NVML", ok=True, found=f"answers for driver {version}")
-    elif installed := packages.version("nvidia-ml-py"):
+    elif installed := installation.version("nvidia-ml-py"):
         yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
     else:
-        cure = f"{install('cuda')}, to record driver, power limit and what a GPU is like while it is measured"
+        cure = f"{install_command('cuda')}, to record driver, power limit and what a GPU is like while it is measured"
         yield CheckRow("NVML", ok=None, found="nvidia-ml-py is not installed", cure=cure)
 
 
 def _pycuda(*, needed: bool) -> Iterator[CheckRow]:
-    if version := packages.version("pycuda"):
+    if version := installation.version("pycuda"):
         yield CheckRow("PyCUDA", ok=True, found=version)
     else:
-        yield _absent("PyCUDA", "not installed", install("cuda"), needed=needed)
+        yield _absent("PyCUDA", "not installed", install_command("cuda"), needed=needed)
 
 
 def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
@@ -168,7 +168,7 @@ def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
 
 def _nvdisasm() -> Iterator[CheckRow]:
     """The disassembler; without it nothing but the counts of instructions is lost."""
-    cure = f"to count instructions in perfsvc check: {install('nvcc')}"
+    cure = f"to count instructions in perfsvc check: {install_command('nvcc')}"
     found = find_nvdisasm()
     if found is None:
         yield CheckRow("nvdisasm", ok=None, found="not found", cure=cure)
@@ -241,10 +241,10 @@ def _cache() -> Iterator[CheckRow]:
 
 def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
     """What sends messages, and whether each target has an address: a night without news would try neither."""
-    if version := packages.version("apprise"):
+    if version := installation.version("apprise"):
         yield CheckRow("messages", ok=True, found=f"apprise {version}")
     else:
-        cure = f"to tell people of a night: {install('nightly')}"
+        cure = f"to tell people of a night: {install_command('nightly')}"
         yield _absent("messages", "apprise is not installed", cure, needed=bool(targets))
     for target, variable in targets.items():
         if not os.environ.get(variable, "").strip():
@@ -253,10 +253,10 @@ def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
 
 
 def _pages() -> Iterator[CheckRow]:
-    if version := packages.version("plotly"):
+    if version := installation.version("plotly"):
         yield CheckRow("pages", ok=True, found=f"plotly {version}")
     else:
-        cure = f"for the site of a night: {install('nightly')}"
+        cure = f"for the site of a night: {install_command('nightly')}"
         yield CheckRow("pages", ok=None, found="plotly is not installed", cure=cure)
 
 

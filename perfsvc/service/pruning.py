@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from perfsvc import units
 from perfsvc.config.settings import RetentionSettings
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.report import units
 from perfsvc.service.judging.alerts import NIGHTS
 from perfsvc.service.judging.findings import suspects_of
 from perfsvc.service.revisions import BASELINE, resolve

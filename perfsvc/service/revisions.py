@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.service.repository.git import git
+from perfsvc.service.git import git
 from perfsvc.store import RunRow, Store
 
 BASELINE = "@baseline"

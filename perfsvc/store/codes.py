@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, exists, select
 from sqlalchemy.orm import aliased
 
-from perfsvc.codec import decode
 from perfsvc.model import Environment, ReplayRecord
+from perfsvc.model.codec import decode
 from perfsvc.store.interning import lineages_of
 from perfsvc.store.naming import Place, of_cases, present_cases
 from perfsvc.store.reading import OF_PLACES, OF_RUN, by_run, damaged, places_of

@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from perfsvc.errors import DatabaseError, MissingPackageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
@@ -75,7 +75,9 @@ def connect(url: URL) -> Engine:
             return _kept(url)
         return _kept(url, path.absolute(), path.stat().st_ino) if path and path.exists() else _made(url)
     except ImportError as error:
-        raise MissingPackageError(f"{shown(url)} needs the package {error.name}", cure=install("postgresql")) from None
+        raise MissingPackageError(
+            f"{shown(url)} needs the package {error.name}", cure=install_command("postgresql")
+        ) from None
     except (NoSuchModuleError, ArgumentError) as error:
         raise DatabaseError(f"{shown(url)} cannot be opened: {error}", cure="use sqlite:/// or postgresql://") from None
 

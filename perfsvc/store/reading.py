@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, tuple_
 
-from perfsvc.codec import decode
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
 from perfsvc.model import MAX_ERROR, TIME, Case, Estimate, Judgement, Level, ReplayRecord, Series, Status, digest
+from perfsvc.model.codec import decode
 from perfsvc.store.interning import case_of, namesakes_of
 from perfsvc.store.lookup import lineage_of, run
 from perfsvc.store.naming import of_cases, present_cases

@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
 from perfsvc.errors import DatabaseError
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder
 from perfsvc.store import summaries
 from perfsvc.store.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
 from perfsvc.store.rows import SchemaState, Upgrade
@@ -30,7 +30,7 @@ _UPGRADE_LOCK = 0x7065726673766300  # "perfsvc": an advisory lock of PostgreSQL,
 
 def head() -> str:
     """The revision that this perfsvc reads and writes."""
-    return _revisions(folder("migrations"))[0]
+    return _revisions(data_folder("migrations"))[0]
 
 
 def open_at_head(engine: Engine, *, create: bool) -> None:
@@ -93,7 +93,7 @@ def _revisions(migrations: Path) -> tuple[str, ...]:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(folder("migrations")).replace("%", "%%"))
+    config.set_main_option("script_location", str(data_folder("migrations")).replace("%", "%%"))
     return config
 
 
@@ -119,7 +119,7 @@ def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
         raise DatabaseError(
             f"{shown(engine.url)} holds tables of another program", cure="name another one with --db or PERFSVC_DB"
         )
-    if revision and revision not in _revisions(folder("migrations")):
+    if revision and revision not in _revisions(data_folder("migrations")):
         raise DatabaseError(
             f"{shown(engine.url)} was written by a newer perfsvc (schema revision {revision}; this one knows {head()})",
             cure="pip install --upgrade perfsvc",

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from perfsvc.codec import encode
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Judgement, Provenance, digest
+from perfsvc.model.codec import encode
 from perfsvc.store import batches, processes, summaries
 from perfsvc.store.columntypes import number
 from perfsvc.store.interning import device_id, insert_into, insert_new, new_id

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfsvc import codec
-from perfsvc.model import Array, digest
+from perfsvc.model import Array, codec, digest
 
 Shapes = Mapping[str, Array]
 

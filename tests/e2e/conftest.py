@@ -24,9 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SUITES = Path(__file__).parent / "suites"
 FORKING = (
-    "perfsvc.service.running.workers.fork_servers",
-    "perfsvc.service.confirming.confirm_case.ForkServers",
-    "perfsvc.service.bisecting.bisect.ForkServers",
+    "perfsvc.service.run.workers.fork_servers",
+    "perfsvc.service.confirm.confirm_case.ForkServers",
+    "perfsvc.service.bisect.bisect.ForkServers",
 )
 """Where commands start the fork servers of their workers."""
 

@@ -319,7 +319,7 @@ def test_no_worktree_is_left_where_building_is_interrupted(history, monkeypatch)
         assert not history.untouched()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("perfsvc.service.bisecting.rebuilding.compile_units", interrupt)
+    monkeypatch.setattr("perfsvc.service.bisect.builds.compile_units", interrupt)
     history.bisect(good="HEAD~1", code=130)
     assert history.untouched()
 

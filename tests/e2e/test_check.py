@@ -10,8 +10,7 @@ import pytest
 from perfsvc.build import tools
 from perfsvc.build.disassembly import find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
-from perfsvc.extras import install
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder, install_command
 
 pytestmark = [
     pytest.mark.skipif(
@@ -121,7 +120,7 @@ PLANTS = [
 
 
 def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in_suite(perfsvc):
-    repository = Repository(shutil.copytree(folder("kernels"), perfsvc.folder / "kernels"))
+    repository = Repository(shutil.copytree(data_folder("kernels"), perfsvc.folder / "kernels"))
     for plant in PLANTS:
         repository.plant(*plant)
     chosen = ["--select", "matmul/registers", "--select", "transpose/naive", "--select", "transpose/tiled-*"]
@@ -348,7 +347,7 @@ def test_another_compiler_is_told_from_another_source_and_has_a_baseline_of_its_
 
 
 def test_without_a_disassembler_everything_but_instructions_is_there(check, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.checking.looker.find_nvdisasm", lambda: None)
+    monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: None)
     ended = check("--base", "HEAD")
     assert "6 unchanged" in ended.out
     assert "nobody counted instructions" in ended.err
@@ -359,7 +358,7 @@ def test_a_disassembler_that_does_not_work_costs_the_counts_alone(check, monkeyp
     program = tmp_path / "nvdisasm"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    monkeypatch.setattr("perfsvc.service.checking.looker.find_nvdisasm", lambda: program)
+    monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: program)
     ended = check("--base", "HEAD", "--format", "json")
     assert {one["found"]["instructions"] for one in ended.json["verdicts"]} == {None}
     assert "are not counted" in ended.err
@@ -369,7 +368,7 @@ def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
     monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
     ended = check(code=5)
     assert "nvcc was not found" in ended.err
-    assert install("nvcc") in ended.err
+    assert install_command("nvcc") in ended.err
 
 
 # --- what is written -------------------------------------------------------------------------------------------------

@@ -122,6 +122,6 @@ def test_a_secret_is_never_printed(perfsvc):
 @pytest.mark.parametrize(("words", "energy"), [((), True), (("--no-energy",), False)])
 def test_what_the_file_turns_on_an_option_turns_off(perfsvc, configured, words, energy):
     configured("energy = true\n")
-    with mock.patch("perfsvc.service.running.run.run", side_effect=UsageError("enough was heard")) as run:
+    with mock.patch("perfsvc.service.run.run.run", side_effect=UsageError("enough was heard")) as run:
         perfsvc("run", *words, code=2)
     assert run.call_args.args[0].energy is energy

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import make_url
 
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder
 from perfsvc.store import Store, schema
 
 NEXT = """
@@ -35,7 +35,7 @@ def database(perfsvc):
 @pytest.fixture
 def newer(tmp_path, monkeypatch):
     """A perfsvc with one more migration than this one."""
-    shutil.copytree(folder("migrations"), tmp_path / "migrations")
+    shutil.copytree(data_folder("migrations"), tmp_path / "migrations")
     (tmp_path / "migrations" / "versions" / "next.py").write_text(NEXT.format(head=schema.head()))
     monkeypatch.setattr(schema, "folder", lambda name: tmp_path / name)
 

@@ -8,8 +8,8 @@ import pytest
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.build.facts import TellingToolchain, facts_of_all, is_ptx
 from perfsvc.build.occupancy import MULTIPROCESSORS, WARP, occupancy
+from perfsvc.installation import data_folder
 from perfsvc.model import Launch
-from perfsvc.resources import folder
 from perfsvc.suite import Inputs, Selection, discover, unmet
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -68,7 +68,7 @@ class Driver:
 @pytest.fixture(scope="module")
 def cases(boards):
     """Every case of the built-in suite that the first GPU can run and that launches kernels."""
-    specs = discover(folder("kernels")).resolve(Selection(), "smoke", Inputs())
+    specs = discover(data_folder("kernels")).resolve(Selection(), "smoke", Inputs())
     return [spec for spec in specs if not unmet(spec, boards[0]) and any(isinstance(one, Launch) for one in spec.steps)]
 
 

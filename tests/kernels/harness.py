@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfsvc import build, resources
+from perfsvc import build, installation
 from perfsvc.errors import CaseError, UnsupportedError
 from perfsvc.measure.protocol.messages import Job, without_samples
 from perfsvc.measure.worker.main import measure
@@ -19,7 +19,7 @@ from perfsvc.suite.points import axes_of
 from perfsvc.suite.resolving import case_of, resolve, worth_running
 from perfsvc.suite.selection import parse
 
-SUITE = discover(resources.folder("kernels"))
+SUITE = discover(installation.data_folder("kernels"))
 
 ONCE = Sampling(samples=1, seconds=0.0, least=1, evict=0.0)
 """Between the two checks, which run the steps once or twice each."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError, MissingPackageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.store import Store
 from perfsvc.store.engine import resolve
 
@@ -188,4 +188,4 @@ def test_a_missing_driver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingPackageError) as error:
         Store.open("postgresql://localhost/perfsvc")
-    assert error.value.cure == install("postgresql")
+    assert error.value.cure == install_command("postgresql")

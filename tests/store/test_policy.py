@@ -8,7 +8,7 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, Judgement, Status, Suspect, Verdict
-from perfsvc.service.confirming.confirm import relevant
+from perfsvc.service.confirm.confirm import relevant
 from perfsvc.service.judging import findings, policy
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.store import State

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError
+from perfsvc.installation import data_folder
 from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileResult, Slowdown
-from perfsvc.resources import folder
 from perfsvc.store import Store, schema
 from perfsvc.store.engine import connect, resolve, transaction
 from perfsvc.store.tables import Base
@@ -38,9 +38,9 @@ def newer(tmp_path, monkeypatch):
 
     def switch(on, more=""):
         migrations = tmp_path / "migrations"
-        shutil.copytree(folder("migrations"), migrations, dirs_exist_ok=True)
+        shutil.copytree(data_folder("migrations"), migrations, dirs_exist_ok=True)
         (migrations / "versions" / "next.py").write_text(NEXT.format(head=head, more=more))
-        monkeypatch.setattr(schema, "folder", lambda name: tmp_path / name if on else folder(name))
+        monkeypatch.setattr(schema, "folder", lambda name: tmp_path / name if on else data_folder(name))
 
     head = schema.head()
     return switch
@@ -147,7 +147,7 @@ def test_an_upgrade_may_not_leave_rows_without_what_they_refer_to(tmp_path, newe
 
 
 def test_the_path_of_an_installation_may_hold_a_percent_sign(tmp_path, monkeypatch):
-    shutil.copytree(folder("migrations"), tmp_path / "100%s" / "migrations")
+    shutil.copytree(data_folder("migrations"), tmp_path / "100%s" / "migrations")
     monkeypatch.setattr(schema, "folder", lambda name: tmp_path / "100%s" / name)
     Store.open(tmp_path / "perfsvc.db").close()
     assert Store.check(tmp_path / "perfsvc.db").ok

@@ -6,8 +6,8 @@ import pytest
 
 from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
-from perfsvc.service.confirming.standing import told_before
-from perfsvc.service.confirming.turns import Means
+from perfsvc.service.confirm.confirm import told_before
+from perfsvc.service.confirm.pairs import Means
 from perfsvc.service.judging import findings
 from perfsvc.service.judging.compare import judge_run
 from perfsvc.store import State

@@ -12,7 +12,7 @@ from perfsvc.build import nvcc, process, ptxas, tools
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Unit
 from perfsvc.suite import Selection, discover
 
@@ -201,7 +201,7 @@ def test_a_machine_without_nvcc_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
     with pytest.raises(NoCompilerError, match="nvcc was not found") as raised:
         NvccToolchain("sm_90")
-    assert install("nvcc") in raised.value.cure
+    assert install_command("nvcc") in raised.value.cure
 
 
 def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):

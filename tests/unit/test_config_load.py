@@ -9,7 +9,7 @@ import pytest
 from perfsvc.config import Settings, load
 from perfsvc.config.shown import shown, shown_json
 from perfsvc.errors import ConfigError
-from perfsvc.resources import folder
+from perfsvc.installation import data_folder
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def write(text, path="perfsvc.toml"):
 
 def test_without_a_file_all_is_default():
     loaded = load()
-    assert (loaded.path, loaded.settings) == (None, Settings(suite=folder("kernels")))
+    assert (loaded.path, loaded.settings) == (None, Settings(suite=data_folder("kernels")))
     assert set(loaded.origins.values()) == {"default"}
 
 

@@ -10,7 +10,7 @@ import perfsvc.device
 from perfsvc.device import instances
 from perfsvc.device.find import find, open_device, why_no_gpu
 from perfsvc.errors import NoDeviceError, UsageError
-from perfsvc.extras import install as install_extra
+from perfsvc.installation import install_command as install_extra
 from perfsvc.model import DeviceInfo
 
 FIRST = DeviceInfo("cuda", "cuda:GPU-5e1a", "GPU-5e1a", "NVIDIA H100 80GB HBM3", "sm_90")
@@ -18,7 +18,7 @@ SECOND = replace(FIRST, spec="cuda:GPU-5e99", uuid="GPU-5e99")
 CPU = DeviceInfo("cpu", "cpu", "CPU-1", "a processor", "cpu-x86_64")
 
 
-def install(monkeypatch, name, **contents):
+def install_command(monkeypatch, name, **contents):
     module = types.ModuleType(f"perfsvc.device.{name}")
     vars(module).update(contents)
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -33,18 +33,18 @@ def unrestricted(monkeypatch):
 
 @pytest.fixture
 def cpu(monkeypatch):
-    install(monkeypatch, "cpu", describe=lambda: CPU, CpuDevice=lambda: "the opened CPU")
+    install_command(monkeypatch, "cpu", describe=lambda: CPU, CpuDevice=lambda: "the opened CPU")
 
 
 @pytest.fixture
 def boards(monkeypatch):
-    install(monkeypatch, "cuda.listing", devices=lambda: [FIRST, SECOND])
-    install(monkeypatch, "cuda.device", CudaDevice=lambda *what: f"opened {what}")
+    install_command(monkeypatch, "cuda.listing", devices=lambda: [FIRST, SECOND])
+    install_command(monkeypatch, "cuda.device", CudaDevice=lambda *what: f"opened {what}")
 
 
 @pytest.fixture
 def no_boards(monkeypatch):
-    install(monkeypatch, "cuda.listing", devices=list)
+    install_command(monkeypatch, "cuda.listing", devices=list)
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_opening_opens_the_one_that_was_named(boards, cpu):
 def test_a_worker_that_sees_one_gpu_opens_it_without_a_search(monkeypatch, boards, kind):
     uuid = f"{kind}-5e1a0000-1111-2222-3333-444455556666"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid)
-    install(monkeypatch, "cuda.listing")  # with nothing to search in
+    install_command(monkeypatch, "cuda.listing")  # with nothing to search in
     assert open_device(f"cuda:{uuid}", b"cubin") == f"opened ({uuid!r}, b'cubin')"
 
 

@@ -13,7 +13,7 @@ from perfsvc.build import cuda_text, host, process
 from perfsvc.build.host import Compiler, HostToolchain, find_compiler, find_zig
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
 DATA = Path(__file__).parents[1] / "data" / "cuda_on_cpu"
@@ -260,7 +260,7 @@ def test_without_a_compiler_the_cure_is_the_extra(monkeypatch):
     monkeypatch.setattr(host, "find_zig", lambda: None)
     with pytest.raises(NoCompilerError) as caught:
         find_compiler({"PATH": "/nowhere"})
-    assert caught.value.cure == install("cpu")
+    assert caught.value.cure == install_command("cpu")
 
 
 def test_without_a_compiler_of_the_system_zig_is_taken():

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from perfsvc import resources
+from perfsvc import installation
 from perfsvc.model import Kind, Launch, Role
 from perfsvc.suite import Inputs, Selection, discover, make_arrays
 
-SUITE = discover(resources.folder("kernels"))
+SUITE = discover(installation.data_folder("kernels"))
 SMOKE = SUITE.resolve(Selection(), "smoke", Inputs())
 EVERY_FILE = pytest.mark.parametrize("file", SUITE.benchmarks, ids=lambda file: file.name)
 EVERY_VARIANT = pytest.mark.parametrize("spec", SMOKE, ids=lambda spec: spec.case.id)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc import resources
+from perfsvc import installation
 from perfsvc.suite import discover
 
 ROOT = Path(__file__).parents[2]
@@ -154,4 +154,4 @@ def test_several_runs_are_refused(pages, rows, capsys):
 
 def test_the_page_has_a_place_for_every_benchmark_of_the_suite():
     places = re.findall(r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "kernels.md").read_text("utf-8"), re.MULTILINE)
-    assert sorted(places) == sorted(file.name for file in discover(resources.folder("kernels")).benchmarks)
+    assert sorted(places) == sorted(file.name for file in discover(installation.data_folder("kernels")).benchmarks)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from perfsvc.errors import MissingPackageError, ProfileError, ReportError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.profile import apart, reading
 
 ENDS = {
@@ -47,7 +47,7 @@ def test_a_library_that_ends_its_process_is_an_error_with_a_cure(ncu_report, lib
     library(ENDS[how])
     with pytest.raises(ProfileError, match=f"died \\({how}\\) while it read transpose-tiled") as raised:
         apart.read(ncu_report("transpose-tiled"))
-    assert raised.value.cure.startswith(f"{install('profile')} --upgrade")
+    assert raised.value.cure.startswith(f"{install_command('profile')} --upgrade")
 
 
 def test_one_that_does_not_come_to_an_end_is_killed(ncu_report, library, monkeypatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import MissingPackageError, ReportError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Profile
 from perfsvc.profile.metrics import METRICS, STALLS
 from perfsvc.profile.operations import OPERATIONS, operations
@@ -161,7 +161,7 @@ def test_without_the_package_the_cure_is_its_extra(monkeypatch, padded):
     monkeypatch.setitem(sys.modules, "ncu_report", None)
     with pytest.raises(MissingPackageError) as raised:
         read(padded)
-    assert raised.value.cure == install("profile")
+    assert raised.value.cure == install_command("profile")
 
 
 RAW = {

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc import codec
 from perfsvc.model import (
     Array,
     Buffer,
@@ -21,6 +20,7 @@ from perfsvc.model import (
     Tolerance,
     Unit,
     Work,
+    codec,
 )
 from perfsvc.suite import Selection, discover
 from perfsvc.suite.common import Common

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfsvc import codec
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.cuda import tensor_maps
 from perfsvc.device.cuda.arguments import packed, places
@@ -16,7 +15,19 @@ from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.measure.worker.memory import Memory
 from perfsvc.measure.worker.program import Program
-from perfsvc.model import Array, Buffer, BufferArg, Case, DeviceInfo, Kind, Launch, ReplayRecord, Role, TensorMapArg
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    Case,
+    DeviceInfo,
+    Kind,
+    Launch,
+    ReplayRecord,
+    Role,
+    TensorMapArg,
+    codec,
+)
 from perfsvc.suite import Selection, discover, unmet
 from perfsvc.suite.tensor_maps import ELEMENTS, SWIZZLES
 

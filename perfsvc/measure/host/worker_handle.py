@@ -11,14 +11,13 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from perfsvc import codec
 from perfsvc.errors import CrashError
 from perfsvc.measure.host.fork_servers import ForkServer, ForkServers
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import messages
 from perfsvc.measure.protocol.messages import Job, Known, Measured, Open, Ready, Refused, Reply, Request
 from perfsvc.measure.protocol.shared_arrays import Lent
-from perfsvc.model import DeviceInfo
+from perfsvc.model import DeviceInfo, codec
 
 END_LIMIT_S = 10.0
 """Seconds a worker may take to end by itself before it is killed."""

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from perfsvc import codec
 from perfsvc.build.process import python_module
 from perfsvc.measure.host.fork_servers import QUIET
 from perfsvc.measure.protocol.messages import Placed
 from perfsvc.measure.protocol.shared_arrays import Arrays, share
-from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord
+from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord, codec
 
 SHOT, TOLD, ARRAYS, HELPER_KERNELS, MODULE = "shot.json", "told.json", "arrays", "helper kernels", "module-{}"
 """The files of the folder."""

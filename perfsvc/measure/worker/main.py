@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from perfsvc import codec
 from perfsvc.device import VISIBLE
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
@@ -24,7 +23,7 @@ from perfsvc.measure.worker.check import Check
 from perfsvc.measure.worker.memory import Memory, Vault
 from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary, sampler
-from perfsvc.model import Call, Kind, Measurement, Status
+from perfsvc.model import Call, Kind, Measurement, Status, codec
 
 KEPT_SHARE = 0.25
 """Of a device's memory: inputs and references that its cases share."""

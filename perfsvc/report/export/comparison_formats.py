@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from xml.etree import ElementTree as ET
 
+from perfsvc import units
 from perfsvc.model import Judgement, Verdict
-from perfsvc.report import units
 from perfsvc.report.export.markup import cell, code, fail, printable, prose
 from perfsvc.report.rows import ComparedRun
 from perfsvc.report.tables.layout import counts

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from perfsvc.errors import MissingPackageError, UsageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Status, Value
 from perfsvc.report.export.objects import plain
 from perfsvc.report.rows import SEPARATOR, RunDetails
@@ -258,7 +258,7 @@ def _put_binary(table: pd.DataFrame, fmt: str, destination: Path | None) -> None
         import_module(package)
     except ImportError as error:
         raise MissingPackageError(
-            f"{fmt} needs the package {package}, which is not installed", cure=install("export")
+            f"{fmt} needs the package {package}, which is not installed", cure=install_command("export")
         ) from error
     writer(table, destination)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from perfsvc.report import units
+from perfsvc import units
+from perfsvc.installation import data_folder
 from perfsvc.report.pages import views, words
 from perfsvc.report.pages.site import Chronicle, FindingShown, Site
 from perfsvc.report.tables.layout import moment
-from perfsvc.resources import folder
 
 NIGHTS = 30
 """The newest nights that stand in the table of a series; all are in its chart."""
@@ -23,7 +23,7 @@ INDEX = "index.html"
 def assets() -> Iterator[tuple[str, str]]:
     """The path and the text of each style and script of ours."""
     for name in ASSETS:
-        yield f"assets/{name}", (folder("dashboards") / "site" / name).read_text(encoding="utf-8")
+        yield f"assets/{name}", (data_folder("dashboards") / "site" / name).read_text(encoding="utf-8")
 
 
 def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
@@ -47,7 +47,7 @@ class _Renderer:
     """The templates with all that they share."""
 
     def __init__(self, of: views.Views, plotly: str) -> None:
-        loader = FileSystemLoader(folder("dashboards") / "site")
+        loader = FileSystemLoader(data_folder("dashboards") / "site")
         self._templates = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )

@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from perfsvc import units
+from perfsvc.installation import data_folder
 from perfsvc.model import AUXILIARY, CacheState, Status, Verdict
-from perfsvc.report import units
 from perfsvc.report.export.frames import details
 from perfsvc.report.facts import facts, metric
 from perfsvc.report.tables.layout import cache_words, known, spread
-from perfsvc.resources import folder
 
 MOVED = (Verdict.REGRESSION.value, Verdict.IMPROVEMENT.value)
 
@@ -77,7 +77,9 @@ def page(summary: pd.DataFrame) -> str:
     Args:
         summary: what ``perfsvc.report.export.frames.summary`` returns.
     """
-    environment = Environment(loader=FileSystemLoader(folder("dashboards")), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=FileSystemLoader(data_folder("dashboards")), autoescape=True, undefined=StrictUndefined
+    )
     groups = summary.sort_values("run", ascending=False, kind="stable").groupby(["run", "device"], sort=False)
     return environment.get_template("report.html.j2").render(parts=[_part(rows) for _, rows in groups])
 

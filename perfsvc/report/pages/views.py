@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from perfsvc import units
 from perfsvc.model import Environment, EventKind, Finding, FindingState, Judgement, MovedSeries, Series, Status, Verdict
-from perfsvc.report import units
 from perfsvc.report.pages import words
 from perfsvc.report.pages.site import (
     BoardShown,

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from statistics import median
 
+from perfsvc import units
 from perfsvc.model import ENERGY, TIME, CacheState, Finding, MovedSeries, Series
-from perfsvc.report import units
 from perfsvc.report.facts import metric
 from perfsvc.report.pages.site import Chronicle, RunShown, Seen
 from perfsvc.report.tables.layout import DASH

@@ -11,9 +11,9 @@ from math import atan2, degrees, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfsvc import units
 from perfsvc.errors import ReportError
 from perfsvc.model import Profile
-from perfsvc.report import units
 from perfsvc.report.plots import variants
 from perfsvc.report.plots.variants import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pandas as pd
 
+from perfsvc import units
 from perfsvc.errors import MissingPackageError, UsageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import CacheState, Status
-from perfsvc.report import units
 from perfsvc.report.tables.layout import known
 from perfsvc.report.tables.run import RIDGE
 
@@ -147,7 +147,7 @@ def require_matplotlib() -> None:
         import_module("matplotlib")
     except ImportError as error:
         raise MissingPackageError(
-            "a plot needs the package matplotlib, which is missing", cure=install("plot")
+            "a plot needs the package matplotlib, which is missing", cure=install_command("plot")
         ) from error
 
 

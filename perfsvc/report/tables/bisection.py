@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import TIME, Bisection, Commit, Trial, Verdict
-from perfsvc.report import units
 from perfsvc.report.export.objects import plain
 from perfsvc.report.tables.layout import VERDICT_STYLES, grid, known, moment, some, verdict_word
 from perfsvc.report.turns import interval_text, moved_word, turn_json

@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import CheckedKernel, CheckVerdict, StaticFacts, Verdict
-from perfsvc.report import units
 from perfsvc.report.checks import (
     SHOWN,
     CheckShown,

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import TIME, Confirmation, Verdict
-from perfsvc.report import units
 from perfsvc.report.export.objects import plain
 from perfsvc.report.tables.layout import VERDICT_STYLES, cache_words, grid, known
 from perfsvc.report.turns import interval_text, turn_json

@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import TIME, Finding, FindingEvent, FindingState, MovedSeries
-from perfsvc.report import units
 from perfsvc.report.tables.layout import Responsive, cache_words, grid, known, moment
 
 SHOWN = 10

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import CacheState
-from perfsvc.report import units
 from perfsvc.report.facts import facts
 from perfsvc.report.rows import HistoryRow
 from perfsvc.report.tables.layout import DASH, cache_words, commit_text, grid, known, mark, moment, spread

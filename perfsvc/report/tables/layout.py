@@ -12,8 +12,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.model import CacheState, CheckVerdict, Judgement, Status, Verdict
-from perfsvc.report import units
 from perfsvc.report.rows import Key
 
 DASH = "–"

@@ -8,11 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
+from perfsvc.installation import data_folder
 from perfsvc.model import CaseExplanation, Evidence, Explanation, Profile, ProfileResult, ProfilerRule, Reason
-from perfsvc.report import units
 from perfsvc.report.export.objects import plain
 from perfsvc.report.tables.layout import DASH, grid
-from perfsvc.resources import folder
 
 WRITTEN: Mapping[str, Callable[[float], str]] = {
     "_bytes_per_s": units.rate,
@@ -112,7 +112,9 @@ def explanation_page(before: Profile, after: Profile, found: Explanation, drawn:
         found: what ``perfsvc.profile.explain`` made of them.
         drawn: the roofline as an SVG element.
     """
-    environment = Environment(loader=FileSystemLoader(folder("dashboards")), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=FileSystemLoader(data_folder("dashboards")), autoescape=True, undefined=StrictUndefined
+    )
     return environment.get_template("explanation.html.j2").render(
         heading=_heading(before, after).plain.splitlines(),
         sentence=found.sentence,

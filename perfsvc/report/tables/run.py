@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from perfsvc import units
 from perfsvc.errors import SuiteError
 from perfsvc.model import AUXILIARY, Judgement, Peak, Status
-from perfsvc.report import units
 from perfsvc.report.rows import Doubt, MetricRow, OverBudgetLike, ResultRow, Shown
 from perfsvc.report.tables.layout import (
     DASH,

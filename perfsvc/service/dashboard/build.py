@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from perfsvc.errors import MissingPackageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.report.pages import render
 from perfsvc.service.dashboard import folder as folders
 from perfsvc.service.dashboard.gather import gather
@@ -50,6 +50,6 @@ def _plotly() -> bytes:
     script = Path(package.origin or "").parent / "package_data" / "plotly.min.js" if package else None
     if script is None or not script.is_file():
         raise MissingPackageError(
-            "the pages need plotly.js, and the package plotly is not installed", cure=install("nightly")
+            "the pages need plotly.js, and the package plotly is not installed", cure=install_command("nightly")
         )
     return script.read_bytes()

@@ -7,10 +7,9 @@ from math import log, log1p
 
 import numpy as np
 
-from perfsvc import judge
+from perfsvc import judge, units
 from perfsvc.judge.shifts import Floats, Ints
 from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Direction, Finding, Judgement, Series, Suspect, Verdict
-from perfsvc.report import units
 from perfsvc.service.judging.changes import Change
 from perfsvc.service.judging.sides import SidesOf
 from perfsvc.store import Nights, Place, Store

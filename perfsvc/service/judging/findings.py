@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, log
 
-from perfsvc import judge
+from perfsvc import judge, units
 from perfsvc.judge import MOVES
 from perfsvc.model import (
     Cause,
@@ -19,7 +19,6 @@ from perfsvc.model import (
     Series,
     Suspect,
 )
-from perfsvc.report import units
 from perfsvc.service.judging.compare import judge_quiet
 from perfsvc.service.judging.origins import Origins
 from perfsvc.service.judging.recovery import OPPOSITE, recovered

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from perfsvc import judge
+from perfsvc import judge, units
 from perfsvc.model import Cause, ChangeKind, Direction, Judgement, Series, Suspect
-from perfsvc.report import units
 from perfsvc.service.judging.alerts import alerts
 from perfsvc.service.judging.clocks import cycles_of
 from perfsvc.service.judging.sides import SidesOf

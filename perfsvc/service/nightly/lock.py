@@ -5,11 +5,11 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 
-from perfsvc.amounts import duration_text
 from perfsvc.errors import InfrastructureError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.store import NightRow, StageState, Store
+from perfsvc.units import duration_text
 
 LOOK_S = 0.2
 """Seconds between two looks at a lock that another night holds."""

@@ -8,7 +8,7 @@ from typing import Any
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
 from perfsvc.service.judging.policy import thresholds
-from perfsvc.service.running.request import RunRequest
+from perfsvc.service.run.request import RunRequest
 from perfsvc.suite import Selection
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.errors import UsageError
-from perfsvc.service.running.provenance import Revision, revision_of
+from perfsvc.service.run.provenance import Revision, revision_of
 from perfsvc.store import NightRow
 
 

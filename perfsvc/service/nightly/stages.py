@@ -6,28 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from perfsvc import units
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import Confirmation, Judgement, Status, Verdict
-from perfsvc.report import units
 from perfsvc.service import doctor as doctors
 from perfsvc.service import pruning
-from perfsvc.service.checking import check as checks
-from perfsvc.service.checking.check import CheckRequest
+from perfsvc.service.check import check as checks
+from perfsvc.service.check.check import CheckRequest
 from perfsvc.service.judging import findings as judged_findings
 from perfsvc.service.nightly.snapshot import refuse_changed, snapshot_of
 from perfsvc.service.nightly.tonight import Said, ToldToStopError, Tonight
-from perfsvc.service.profiling.profile import Under
-from perfsvc.service.running.afterwards import (
+from perfsvc.service.profile.profile import Under
+from perfsvc.service.run.judge import (
     confirm_suspects,
     exit_code_of,
     explain_regressed,
     judge_measured,
     means_of,
 )
-from perfsvc.service.running.beginning import begin, go_on
-from perfsvc.service.running.measuring import measure
-from perfsvc.service.running.resolving import Resolved, resolve
-from perfsvc.service.running.targets import compile_helper_kernels, compile_units
+from perfsvc.service.run.measure import measure
+from perfsvc.service.run.prepare import Resolved, compile_helper_kernels, compile_units, resolve
+from perfsvc.service.run.provenance import begin, go_on
 from perfsvc.store import State
 
 REPORT = "report.html"

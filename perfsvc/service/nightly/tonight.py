@@ -12,8 +12,8 @@ from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import DeviceInfo
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request
-from perfsvc.service.running.measuring import Workers
-from perfsvc.service.running.request import RunRequest
+from perfsvc.service.run.measure import Workers
+from perfsvc.service.run.request import RunRequest
 from perfsvc.store import NightRow, Store
 
 

@@ -7,8 +7,8 @@ with its worst cases and how to look further.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from perfsvc import units
 from perfsvc.model import TIME, Cause, Direction, Finding, Judgement, MovedSeries
-from perfsvc.report import units
 from perfsvc.report.pages.words import finding_page, named
 from perfsvc.report.pages.words import title as title_of_finding
 from perfsvc.service.notifying.news import News

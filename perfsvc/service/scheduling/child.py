@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from perfsvc.amounts import duration_text
 from perfsvc.service.scheduling.job import STOP_S
+from perfsvc.units import duration_text
 
 AT_ONCE_S = 10.0
 """Seconds that a night may take which is to end at once: its workers and compilers are ended first."""

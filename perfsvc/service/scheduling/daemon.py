@@ -11,7 +11,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from perfsvc.errors import MissingPackageError, PerfsvcError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.service.scheduling.child import Child
 from perfsvc.service.scheduling.clock import due_after, due_before
@@ -25,7 +25,7 @@ try:
     from apscheduler.schedulers.background import BackgroundScheduler
     from apscheduler.triggers.base import BaseTrigger
 except ImportError as error:
-    raise MissingPackageError(f"schedule run needs the package {error.name}", cure=install("nightly")) from None
+    raise MissingPackageError(f"schedule run needs the package {error.name}", cure=install_command("nightly")) from None
 
 LOOK_S = 0.5
 """Seconds between two looks at the clock and at whether to stop."""

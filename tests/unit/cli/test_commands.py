@@ -9,12 +9,13 @@ from typing import Any, get_type_hints
 import click
 import pytest
 
+from perfsvc import installation
 from perfsvc.cli import cli, main, options, report_command, run_command
 from perfsvc.errors import UsageError
-from perfsvc.resources import folder
-from perfsvc.service import doctor, packages
-from perfsvc.service.running import provenance
-from perfsvc.service.running.request import RunRequest
+from perfsvc.installation import data_folder
+from perfsvc.service import doctor
+from perfsvc.service.run import provenance
+from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 
 SUITE = Path(__file__).parents[1] / "e2e" / "suites"
@@ -172,10 +173,10 @@ def test_a_file_of_no_format_is_refused(chosen, said):
 
 
 def test_the_built_in_suite_is_named_where_nobody_chose_it(typed, tmp_path):
-    said = f"there is no folder ./kernels here: this is the built-in suite, {folder('kernels')}\n"
+    said = f"there is no folder ./kernels here: this is the built-in suite, {data_folder('kernels')}\n"
     assert typed("list", "--select", "dot")[2] == said
     assert typed("run", "--device", "cpu", "--select", "nothing", "--db", "none.db")[2].startswith(said)
-    assert typed("list", "--suite", folder("kernels"))[2] == ""
+    assert typed("list", "--suite", data_folder("kernels"))[2] == ""
     (tmp_path / "kernels").symlink_to(GOOD)
     assert typed("list")[2] == ""
 
@@ -210,7 +211,7 @@ def test_the_options_of_a_run_have_types_and_all_of_them_count():
 
 def test_a_request_holds_what_was_typed(monkeypatch):
     seen = []
-    monkeypatch.setattr("perfsvc.service.running.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
+    monkeypatch.setattr("perfsvc.service.run.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
     arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
     numbers = ("--replicas", "5", "--samples", "7", "--limit", "9.5", "--seed", "11", "--threshold", "4%")
     how = ("--precision", "1%", "--seconds", "0.5", "--energy", "--spread", "each-model", "--budget", "1h30m")
@@ -261,5 +262,5 @@ def test_a_value_that_cannot_be_is_a_usage_error_that_says_what_can(typed, optio
 
 def test_the_doctor_and_a_runs_memory_share_one_list_of_packages():
     assert [module for module in (doctor, provenance) if '"alembic"' in inspect.getsource(module)] == []
-    installed = packages.versions((*packages.REQUIRED, *packages.OPTIONAL, "no-such-package"))
-    assert set(packages.REQUIRED) <= set(installed) <= {*packages.REQUIRED, *packages.OPTIONAL}
+    installed = installation.versions((*installation.REQUIRED, *installation.OPTIONAL, "no-such-package"))
+    assert set(installation.REQUIRED) <= set(installed) <= {*installation.REQUIRED, *installation.OPTIONAL}

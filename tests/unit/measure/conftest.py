@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-from perfsvc import codec
+from perfsvc.model import codec
 from perfsvc.device.find import find
 from perfsvc.measure.protocol import messages
 from perfsvc.measure.protocol.messages import Known, Measured, Ready, Refused, Reply, Request

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from perfsvc.errors import MissingPackageError, UsageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.judge import estimate_level
 from perfsvc.report.export.frames import FORMATS, details, frame, parse_point, summary, write
 
@@ -248,7 +248,7 @@ def test_a_missing_package_is_named_with_its_cure(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=package) as raised:
         write(frame(columns()), fmt, tmp_path / "report")
-    assert raised.value.cure == install("export")
+    assert raised.value.cure == install_command("export")
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

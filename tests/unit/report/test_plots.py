@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from perfsvc.errors import MissingPackageError, UsageError
-from perfsvc.extras import install
+from perfsvc.installation import install_command
 from perfsvc.model import Status
 from perfsvc.report.export.frames import frame, summary
 from perfsvc.report.plots import variants
@@ -237,5 +237,5 @@ def test_without_matplotlib_the_cure_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingPackageError, match="matplotlib") as refused:
         variants.write([MATMUL], *TITLES, tmp_path / "x.svg")
-    assert refused.value.cure == install("plot")
+    assert refused.value.cure == install_command("plot")
     assert not (tmp_path / "x.svg").exists()

@@ -20,7 +20,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.results import rows
 from perfsvc.report.rows import ResultRow
-from perfsvc.service.running.levels import levels
+from perfsvc.service.run.record import levels
 from perfsvc.suite import CaseSpec
 
 DEVICE = DeviceInfo("fake", "fake:script.json", "FAKE-1", "Fake GPU", "fake")

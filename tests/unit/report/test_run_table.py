@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
+from perfsvc import units
 from perfsvc.model import Batch, CacheState, Case, DeviceInfo, Estimate, Measurement, Noise, Peak, Status
-from perfsvc.report import results, units
+from perfsvc.report import results
 from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, Shown
 from perfsvc.report.tables.comparison import history_table, run_json, run_table
 from perfsvc.report.tables.layout import cache_words, some

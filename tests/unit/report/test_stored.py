@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from perfsvc import units
 from perfsvc.judge import estimate_level
 from perfsvc.model import Case, Judgement, Series, Verdict
-from perfsvc.report import units
 from perfsvc.report.export.frames import frame
 from perfsvc.report.stored import stored_table
 from perfsvc.report.tables.layout import spread

@@ -10,13 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfsvc import codec
 from perfsvc.measure.protocol import messages
 from perfsvc.measure.protocol.messages import Frame, Job, Measured, Open, Reply, Request
 from perfsvc.measure.protocol.shared_arrays import share
 from perfsvc.measure.worker import main
 from perfsvc.measure.worker.sampling.sampler import Sampling
-from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance
+from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance, codec
 
 KEEPS = """
 import kept

@@ -1,1 +1,0 @@
-"""Naming the commit that made a case slower."""

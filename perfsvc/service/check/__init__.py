@@ -1,0 +1,1 @@
+"""Check the binaries of a suite without a GPU."""

@@ -1,1 +1,0 @@
-"""What compilers made of a suite, without a GPU."""

@@ -1,0 +1,1 @@
+"""Confirm before alarm: measure a suspect again, baseline and candidate in A/B pairs."""

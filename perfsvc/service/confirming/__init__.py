@@ -1,1 +1,0 @@
-"""Measuring a suspect again, baseline and candidate in turn."""

@@ -1,0 +1,1 @@
+"""Profile stored binaries, and explain why one of two is slower."""

@@ -1,1 +1,0 @@
-"""Profiles of stored binaries, and why one of two is slower."""

@@ -1,1 +1,0 @@
-"""What git says, and other revisions of a suite."""

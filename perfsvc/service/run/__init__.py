@@ -1,0 +1,1 @@
+"""Measure a suite: perfsvc run, and the run of a night."""

@@ -1,0 +1,160 @@
+"""The measured peak: what a GPU's memory moves at most, measured at the start of a run through the same machinery as all else.
+
+Cases are shown as shares of it, and what a case declares that its launch moves is held against it.
+"""
+
+from collections.abc import Callable, Mapping
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from perfsvc import judge
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    CacheState,
+    Case,
+    DeviceInfo,
+    Kind,
+    Launch,
+    Measurement,
+    Peak,
+    Role,
+    Status,
+    Tolerance,
+    Unit,
+    Work,
+)
+from perfsvc.report.rows import Doubt
+from perfsvc.suite import CaseSpec
+
+BENCHMARK = "peak"
+OURS = 0
+"""The version of the cases: the suite's own count from 1, so that none is taken for one of these."""
+
+SOURCE = Path(__file__).with_name("peaks.cu")
+COPY, READ = "perfsvc_roof_copy", "perfsvc_roof_read"
+BLOCK = 256
+ACCESS_BYTES = 16
+UNDER_WAY = 4
+"""Accesses of a thread, as in ``peaks.cu``."""
+TILE_BYTES = BLOCK * ACCESS_BYTES * UNDER_WAY
+
+BEYOND_L2 = 4
+"""A footprint of so many times the L2 cache is the memory's business."""
+LEAST_BYTES = 512 << 20
+"""Of a buffer: short launches do not reach the memory's full rate."""
+SHARE = 8
+"""A buffer takes at most one part in so many of the GPU's memory."""
+UNKNOWN_BYTES = 1 << 20
+"""Of a buffer where a device does not say how much memory it has, as the fake device does not."""
+
+SAMPLING = Sampling(samples=100, seconds=0.5, least=20)
+"""Launches this long differ little: the measured peak is known before the first case could wait for it."""
+
+TOLERATED = 1.05
+"""More than this of the measured peak no case can move: the noise of both and the last per cent that our kernels leave."""
+NOTE = "its work is declared as more than the GPU's memory can move in that time"
+
+
+def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
+    """The cases that measure a device's measured peak; none for the CPU device, whose times say nothing of it."""
+    if device.kind == "cpu":
+        return ()
+    nbytes = _buffer_bytes(device)
+    return (
+        _spec("copy", COPY, nbytes, Array("to", "uint32", (nbytes // 4,)), Work(nbytes, nbytes)),
+        _spec("read", READ, nbytes, Array("sink", "uint32", (1,)), Work(nbytes)),
+    )
+
+
+def _buffer_bytes(device: DeviceInfo) -> int:
+    wanted = max(BEYOND_L2 * device.l2_bytes, LEAST_BYTES)
+    most = device.memory_bytes // SHARE or UNKNOWN_BYTES
+    return max(min(wanted, most) // TILE_BYTES, 1) * TILE_BYTES
+
+
+def _spec(variant: str, entry: str, nbytes: int, target: Array, work: Work) -> CaseSpec:
+    source = Array("from", "uint32", (nbytes // 4,))
+    launch = Launch(0, entry, (nbytes // TILE_BYTES, 1, 1), (BLOCK, 1, 1), (BufferArg(target.name), BufferArg("from")))
+    return CaseSpec(
+        case=Case(BENCHMARK, variant, version=OURS),
+        kind=Kind.KERNEL,
+        cache=CacheState.COLD,
+        requires=(),
+        units=(Unit(SOURCE, (COPY, READ)),),
+        buffers=(Buffer(target, Role.SCRATCH), Buffer(source, Role.SCRATCH)),
+        steps=(launch,),
+        work=work,
+        tolerance=Tolerance(max=0.0, mean=0.0),
+        bench=SOURCE,
+        bench_text="",
+        seed=0,
+    )
+
+
+class Peaks:
+    """The measured peaks of a run's GPUs, as their measurements come in.
+
+    Args:
+        devices: those of the run.
+        say: is told of a GPU whose measured peak is not known.
+        known: what was measured already, by UUID.
+
+    Attributes:
+        found: by UUID.
+    """
+
+    def __init__(
+        self,
+        devices: tuple[DeviceInfo, ...],
+        say: Callable[[str], object],
+        known: Mapping[str, Peak] = MappingProxyType({}),
+    ) -> None:
+        self.found = dict(known)
+        self._say = say
+        self._failed: set[str] = set()
+        self._work = {device.uuid: {spec.case: spec.work for spec in specs(device)} for device in devices}
+        self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
+
+    def take(self, measurement: Measurement) -> bool:
+        """Takes a measurement, if it is of a measured peak; what cannot be measured is said, and fails nothing."""
+        uuid, case = measurement.device, measurement.case
+        work = self._work[uuid].get(case)
+        if work is None:
+            return False
+        if measurement.status is not Status.OK:
+            self.fail(uuid, measurement.reason)
+            return True
+        rates = self._rates[uuid]
+        rates[case.variant] = work.bytes / judge.estimate(measurement.samples_s).median_s
+        if len(rates) == len(self._work[uuid]):
+            self.found[uuid] = Peak(copy_bytes_per_s=rates["copy"], read_bytes_per_s=rates["read"])
+        return True
+
+    def fail(self, device: str, reason: str) -> None:
+        """Says, once for both of its cases, that a GPU's measured peak will not be known."""
+        if device in self._failed:
+            return
+        self._failed.add(device)
+        self._say(f"the memory of {device} could not be measured, so no share of it is shown: {reason}")
+
+
+def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, peak: Peak | None) -> Doubt | None:
+    """What a case declares where no memory could have moved it in the time it took; None where that is plausible.
+
+    Only what cannot lie in the L2 cache has to come from memory: a footprint of several times its size.
+    """
+    if peak is None or not device.l2_bytes:
+        return None
+    footprint = sum(prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize for buffer in spec.buffers)
+    if footprint < BEYOND_L2 * device.l2_bytes:
+        return None
+    rate = spec.work.bytes / median_s
+    if rate <= TOLERATED * peak.best_bytes_per_s:
+        return None
+    return Doubt(spec.case, device.uuid, spec.cache, spec.work.bytes, rate, peak.best_bytes_per_s)

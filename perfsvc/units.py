@@ -1,0 +1,118 @@
+"""Numbers, durations and shares as people read and write them."""
+
+import math
+import re
+
+_AMOUNT = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(rf"(?:{_AMOUNT}d)?(?:{_AMOUNT}h)?(?:{_AMOUNT}m)?(?:{_AMOUNT}s)?", re.ASCII)
+_SCALES = (86400, 3600, 60, 1)
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+def parse_duration(text: str, *, zero: bool = False) -> float:
+    """``90s``, ``20m``, ``1h30m`` or ``90d`` as seconds: above zero, or from zero on."""
+    found = _DURATION.fullmatch(text.strip())
+    if not found or not any(found.groups()):
+        raise ValueError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    seconds = sum(float(amount or 0) * scale for amount, scale in zip(found.groups(), _SCALES, strict=True))
+    if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
+        raise ValueError(f"{text!r} is no time that can be spent; write 90s, 20m or 1h30m")
+    return seconds
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds as ``parse_duration`` reads them: ``1h30m``; what is no whole number of seconds keeps its fraction."""
+    text, left = "", seconds
+    for scale, unit in _UNITS:
+        if left >= scale:
+            text += f"{left // scale:.0f}{unit}"
+            left %= scale
+    return f"{text}{left:.12g}s" if left or not text else text
+
+
+def parse_share(text: str, *, below: float, example: str = "1%") -> float:
+    """``3%`` or ``0.03`` as a fraction above zero and under ``below``."""
+    written = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
+    try:
+        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number; {written}") from None
+    if not 0 < fraction < below:
+        raise ValueError(f"{text!r} is not between 0 and {below:.0%}; {written}")
+    return fraction
+
+
+SMALL = {-9: "n", -6: "µ", -3: "m", 0: ""}
+LARGE = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+A_PERCENT = 0.01
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def seconds(value: float) -> str:
+    """Seconds with four digits: ``12.34 µs``."""
+    return _scaled(value, 4, SMALL, "s")
+
+
+def rate(bytes_per_s: float) -> str:
+    """Bytes a second with three digits: ``2.99 TB/s``."""
+    return _scaled(bytes_per_s, 3, LARGE, "B/s")
+
+
+def flop_rate(flops_per_s: float) -> str:
+    """Floating-point operations a second with three digits: ``51.2 TFLOP/s``."""
+    return _scaled(flops_per_s, 3, LARGE, "FLOP/s")
+
+
+def frequency(hertz: float) -> str:
+    """Hertz with four digits: ``1.980 GHz``."""
+    return _scaled(hertz, 4, LARGE, "Hz")
+
+
+def size(nbytes: int) -> str:
+    """A size of memory in binary units, exact where it is a whole number of them: ``228 KiB``, ``79.65 GiB``."""
+    amount, step = float(nbytes), 0
+    while amount >= 1024 and step < len(BINARY) - 1:  # noqa: PLR2004 - the base of binary units
+        amount, step = amount / 1024, step + 1
+    return f"{amount:.4g} {BINARY[step]}"
+
+
+def percent(ratio: float) -> str:
+    """What a ratio changes by: ``+5.0 %`` of 1.05, ``0.0 %`` of 1."""
+    text = f"{100 * (ratio - 1):+.1f} %"
+    return text if text not in {"+0.0 %", "-0.0 %"} else "0.0 %"
+
+
+_DOUBLE = 0.995
+"""What rounds to a change by 100 %."""
+
+
+def change(fraction: float) -> str:
+    """The size of a change with two digits: ``3.1 %``; ``a factor of 12`` where it at least doubles."""
+    return f"{100 * fraction:.2g} %" if fraction < _DOUBLE else f"a factor of {1 + fraction:.2g}"
+
+
+def share(fraction: float) -> str:
+    """A share of a whole in per cent: ``93 %``; ``<1 %`` of what is less than one."""
+    return f"{100 * fraction:.0f} %" if fraction >= A_PERCENT else "<1 %"
+
+
+def error(value: float) -> str:
+    """A relative error with two digits: ``2.1e-07``; ``0`` where results are equal to the last bit."""
+    return f"{value:.1e}" if value else "0"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number of things: ``1 regression``, ``0 regressions``; ``plural`` where adding an s does not make it."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> str:
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    if not power or not float(mantissa):  # nan, inf and zero have no prefix
+        return f"{float(value):g} {unit}"
+    exponent = int(power)
+    prefix = min(max(3 * (exponent // 3), min(prefixes)), max(prefixes))
+    whole_digits = exponent - prefix + 1
+    # The rounded value is scaled as text, so that no digit changes by a division.
+    scaled = float(f"{mantissa}e{exponent - prefix}")
+    return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefixes[prefix]}{unit}"

@@ -1,0 +1,172 @@
+"""The search for a commit on simulated processes: what it asks, what it says, and how often that is right."""
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from perfsvc import judge
+from perfsvc.errors import CaseError, CompileError
+from perfsvc.model import (
+    TIME,
+    Bisection,
+    CacheState,
+    Case,
+    Commit,
+    DeviceInfo,
+    Kind,
+    Measurement,
+    ReplayRecord,
+    Status,
+    Verdict,
+)
+from perfsvc.service.bisect.builds import Built, Rebuilt, Unbuilt
+from perfsvc.service.bisect.search import Search
+from perfsvc.service.confirm.pairs import Turns
+from perfsvc.service.progress import Silent
+
+CASE = Case("dot", "tree")
+DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
+
+
+class Board:
+    """Measures builds whose only module says how long they take; processes differ by ``between``."""
+
+    def __init__(self, between=0.0, seed=0, pairs=judge.LOOKS[-1], faulty=()):
+        self.chance = np.random.default_rng(seed)
+        self.between = between
+        self.pairs = pairs
+        self.faulty = faulty
+        self.asked = []
+
+    def __call__(self, sides, *, threshold, enough):
+        self.asked.append(tuple(side.code[1][0] for side in sides))
+        turns = Turns()
+        for look, pairs in enumerate(judge.LOOKS, start=1):
+            while turns.pairs < min(pairs, self.pairs):
+                turns.baseline.append(self.process(sides[0]))
+                turns.candidate.append(self.process(sides[1]))
+            if turns.fault[0] or turns.pairs < pairs:
+                break
+            before, after = ([one.samples_s for one in side] for side in (turns.baseline, turns.candidate))
+            turns.looks = look
+            turns.found = judge.interim(before, after, look=look, looks=len(judge.LOOKS), threshold=threshold)
+            if enough(turns.found):
+                break
+        return turns
+
+    def process(self, built):
+        (module,) = built.code[1]
+        level, _ = module.split()
+        status = Status.WRONG if module in self.faulty else Status.OK
+        between = 0.3 if level == "wild" else self.between
+        time = (1.0 if level == "wild" else float(level)) * math.exp(self.chance.normal(0, between))
+        return Measurement(CASE, "GPU-1", 0, status, reason="off by 1", samples_s=(time,) * 20)
+
+
+def build(module):
+    """The case with a module; a text after the time makes another code of it, and ``!`` one that does not compile."""
+    if module.startswith("!"):
+        return Unbuilt(CompileError(module), module)
+    return Built(None, (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "bench", 0), (module,)), ())
+
+
+def search(modules, board, threshold=0.03, metric=TIME):
+    """What is found in a line of commits with these modules."""
+    date = datetime(2026, 11, 21, tzinfo=UTC)
+    commits = [
+        Commit(f"c{place}", module, "Ada", date, (f"c{place - 1}",) if place else ())
+        for place, module in enumerate(modules)
+    ]
+    ends = (commits[0], commits[-1])
+    counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
+    asked = Bisection(CASE, DEVICE, CacheState.COLD, *ends, threshold, seed=1, metric=metric, **counts)
+    rebuilt = Rebuilt({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
+    return Search(asked, commits, rebuilt, board, Silent()).answer()
+
+
+def names(found):
+    return [commit.hash for commit in found.culprits]
+
+
+def test_each_code_is_measured_once_and_the_ends_are_known_from_their_comparison():
+    board = Board()
+    found = search(["1.0 a", "1.0 b", "1.0 b", "1.0 b", "1.1 c", "1.1 c", "1.1 d", "1.1 e"], board)
+    assert (names(found), found.proven) == (["c4"], True)
+    assert len(board.asked) == len(set(board.asked)) == len(found.trials)
+    assert found.codes == 5
+    assert board.asked[-1] == ("1.0 b", "1.1 c")
+    assert (found.proof.before.hash, found.proof.after.hash) == ("c3", "c4")
+
+
+def test_a_proof_that_was_measured_at_other_commits_of_the_same_codes_names_the_culprit():
+    found = search(["1.0 a", "1.0 a", "1.1 b", "1.1 b"], Board())
+    (trial,) = found.trials
+    assert (trial.before.hash, trial.after.hash) == ("c0", "c3")
+    assert (found.proof.before.hash, found.proof.after.hash) == ("c1", "c2")
+    assert found.proof.ratio == trial.ratio
+
+
+def test_of_two_equal_steps_the_level_between_them_has_moved():
+    found = search(["1.0 a", "1.0 b", "1.03 c", "1.03 d", "1.0609 e"], Board(between=0.003), threshold=0.01)
+    assert names(found) == ["c2"]
+    assert found.reason.endswith("there is more to the change: look for the rest from here on")
+
+
+def test_of_two_steps_the_larger_is_named():
+    assert names(search(["1.0 a", "1.02 b", "1.02 c", "1.1 d", "1.1 e"], Board(), threshold=0.01)) == ["c3"]
+
+
+def test_commits_that_noise_leaves_open_are_skipped_with_the_reason():
+    found = search(["1.0 a", "1.0 b", "wild c", "1.06 d"], Board(between=0.001), threshold=0.03)
+    assert names(found) == ["c2", "c3"]
+    (skipped,) = found.skipped
+    assert (skipped.commit.hash, found.proven) == ("c2", False)
+    assert skipped.reason.startswith("noise hides a change")
+    assert found.reason == "one of 2 commits, which cannot be told apart: all but the last were skipped"
+
+
+def test_a_commit_of_which_nothing_is_right_is_skipped():
+    found = search(["1.0 a", "1.0 b", "1.0 c", "1.06 d"], Board(faulty=("1.0 c",)), threshold=0.03)
+    assert names(found) == ["c2", "c3"]
+    assert found.skipped[0].reason == "at c2 it has no right result: off by 1"
+
+
+def test_an_end_without_a_right_result_ends_it():
+    with pytest.raises(CaseError, match="at c2 it has no right result: off by 1"):
+        search(["1.0 a", "1.0 b", "1.1 c"], Board(faulty=("1.1 c",)))
+
+
+def test_an_end_without_the_metric_ends_it():
+    with pytest.raises(CaseError, match="at c0 it has no energy_j"):
+        search(["1.0 a", "1.1 b"], Board(), metric="energy_j")
+
+
+def test_where_the_budget_ends_before_the_first_look_nothing_is_known():
+    found = search(["1.0 a", "1.1 b"], Board(pairs=2))
+    assert (found.verdict, found.culprits) == (Verdict.INCONCLUSIVE, ())
+    assert "the budget ended after 2 pairs" in found.reason
+
+
+@pytest.mark.parametrize(("last", "slower"), [(1.1, "slower"), (0.9, "faster")])
+def test_the_reason_says_how_much_and_beside_what(last, slower):
+    found = search(["1.0 a", f"{last} b"], Board())
+    assert found.reason == f"beside the commit below it, c0, it is 10 % {slower}"
+
+
+def test_the_right_commit_is_mostly_named_and_a_wrong_one_hardly_ever():
+    right = wrong = 0
+    for seed in range(100):
+        place = 1 + seed % 15
+        modules = [f"{1.05 if at >= place else 1.0} {at}" for at in range(16)]
+        found = search(modules, Board(between=0.01, seed=seed), threshold=0.03)
+        right += names(found) == [f"c{place}"]
+        wrong += bool(found.culprits) and f"c{place}" not in names(found)
+    assert right >= 95
+    assert wrong <= 2
+
+
+def test_commits_that_do_not_differ_are_hardly_ever_searched():
+    blamed = sum(bool(search(["1.0 a", "1.0 b"], Board(between=0.01, seed=seed)).culprits) for seed in range(200))
+    assert blamed <= 2

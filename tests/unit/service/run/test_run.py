@@ -1,0 +1,65 @@
+"""The exit code of a run whose suspects were measured again."""
+
+import pytest
+
+from perfsvc.model import (
+    Case,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    Judgement,
+    Measurement,
+    Series,
+    Status,
+    Suspect,
+    Verdict,
+)
+from perfsvc.service.run.run import RunOutcome
+
+CASE = Case("dot", "tree")
+SERIES = Series(CASE, "GPU-1", "NVIDIA H100")
+
+
+def outcome(night, cause, found, status=Status.OK):
+    """A run with one case: what its verdict said, and what measuring it again did."""
+    judged = Judgement(SERIES, night, ratio=1.05, baseline_run=1, candidate_run=2)
+    suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)
+    again = Confirmation(suspect, cause, "", threshold=0.03, seed=1, budget_s=20.0, verdict=found)
+    return RunOutcome(
+        run=2,
+        devices=(),
+        measurements=(Measurement(CASE, "GPU-1", 0, status),),
+        noises={},
+        peaks={},
+        over_budget=(),
+        doubts=(),
+        judgements=(judged,),
+        confirmations=(again,) if cause else (),
+        explained=(),
+        problems=(),
+        warnings=(),
+        specs={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("night", "cause", "found", "code"),
+    [
+        (Verdict.REGRESSION, None, None, 1),
+        (Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION, 1),
+        (Verdict.REGRESSION, Cause.UNCONFIRMED, None, 1),
+        (Verdict.REGRESSION, Cause.NOISE, Verdict.UNCHANGED, 0),
+        (Verdict.REGRESSION, Cause.ENVIRONMENT, Verdict.UNCHANGED, 0),
+        (Verdict.UNCHANGED, Cause.KERNEL, Verdict.REGRESSION, 1),  # an alert of its history
+        (Verdict.UNCHANGED, Cause.KERNEL, Verdict.IMPROVEMENT, 0),
+        (Verdict.UNCHANGED, Cause.NOISE, Verdict.UNCHANGED, 0),
+    ],
+)
+def test_what_is_confirmed_counts_and_what_is_cleared_does_not(night, cause, found, code):
+    assert outcome(night, cause, found).exit_code(strict=False) == code
+
+
+def test_a_failure_comes_before_what_is_confirmed():
+    failed = outcome(Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION, Status.FAILED)
+    assert failed.exit_code(strict=False) == 4

@@ -1,0 +1,259 @@
+import os
+import re
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from perfsvc import installation
+from perfsvc.device import telemetry
+from perfsvc.errors import NoCompilerError, NoDeviceError
+from perfsvc.installation import install_command
+from perfsvc.model import DeviceInfo
+from perfsvc.profile import counters, reading
+from perfsvc.service import doctor
+from perfsvc.store import Store
+
+CPU = DeviceInfo("cpu", "cpu", "CPU-1", "a processor", "cpu-x86_64")
+BOARD = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100 80GB HBM3", "sm_90", compute_capability="9.0")
+
+
+class Compiler:
+    version, path, targets = "nvcc 13.0.88", "/opt/nvcc", ("sm_80", "sm_90")
+
+    def __init__(self, target):
+        self.target = target
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine with everything, whose parts a test may take away."""
+    gpus = [BOARD]
+    monkeypatch.setattr(doctor, "find", lambda specs: list(gpus) if specs == ["cuda"] else [CPU])
+    monkeypatch.setattr(doctor, "toolchain_for", Compiler)
+    monkeypatch.setattr(doctor, "NvccToolchain", Compiler)
+    monkeypatch.setattr(doctor, "_has_driver", lambda: True)
+    monkeypatch.setattr(telemetry, "driver_version", lambda: "580.159.04")
+    monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": True, "energy": True})
+    monkeypatch.setattr(installation, "version", lambda package: "1.2.3")
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
+    return gpus
+
+
+def raising(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+def rows(database=None):
+    return {row.check: row for row in doctor.checkup(database)}
+
+
+def test_a_machine_with_everything_has_nothing_to_cure(machine, tmp_path):
+    place = tmp_path / "perfsvc.db"
+    Store.open(place).close()
+    checked = rows(str(place))
+    assert [name for name, row in checked.items() if row.ok is False] == []
+    assert [name for name, row in checked.items() if row.ok and row.cure] == []
+    assert "9.0" in checked["GPU"].found
+    assert "--device cuda:GPU-1" in checked["GPU"].found
+    assert checked["CUDA driver"].found == "580.159.04"
+    assert checked["nvcc for sm_90"].ok
+    assert checked["build cache"].found == str(tmp_path / "cache")
+    assert "schema" in checked["database"].found
+
+
+def test_a_gpu_that_nvcc_does_not_know_is_found(machine):
+    machine.append(replace(BOARD, target="sm_120"))
+    checked = rows()
+    assert (checked["nvcc for sm_90"].ok, checked["nvcc for sm_120"].ok) == (True, False)
+    assert "toolkit" in checked["nvcc for sm_120"].cure
+
+
+@pytest.mark.parametrize(("driver", "expected"), [(True, False), (False, None)])
+def test_what_only_a_gpu_needs_is_optional_where_there_is_no_driver(machine, monkeypatch, driver, expected):
+    monkeypatch.setattr(doctor, "_has_driver", lambda: driver)
+    monkeypatch.setattr(installation, "version", lambda package: "" if package == "pycuda" else "1.2.3")
+    monkeypatch.setattr(doctor, "NvccToolchain", raising(NoCompilerError("no nvcc", cure="get it")))
+    monkeypatch.setattr(
+        doctor,
+        "find",
+        lambda specs: [CPU] if specs == ["cpu"] else raising(NoDeviceError("none", cure="plug one in"))(),
+    )
+    checked = rows()
+    assert [checked[name].ok for name in ("PyCUDA", "nvcc", "GPUs")] == [expected] * 3
+    assert [checked[name].cure for name in ("PyCUDA", "nvcc", "GPUs")] == [
+        install_command("cuda"),
+        "get it",
+        "plug one in",
+    ]
+
+
+def test_a_missing_package_is_named(machine, monkeypatch):
+    monkeypatch.setattr(installation, "version", lambda package: "" if package == "scipy" else "1.2.3")
+    assert (rows()["packages"].ok, rows()["packages"].found) == (False, "missing: scipy")
+
+
+def test_a_check_that_breaks_is_a_finding_and_stops_no_other(machine, monkeypatch):
+    monkeypatch.setattr(doctor, "find", raising(RuntimeError("the driver is upset")))
+    monkeypatch.setattr(doctor, "toolchain_for", raising(NoCompilerError("no compiler", cure="install g++")))
+    checked = rows()
+    assert checked["CPU device"].found == "RuntimeError: the driver is upset"
+    assert (checked["C++ compiler"].ok, checked["C++ compiler"].cure) == (False, "install g++")
+    assert checked["git"].ok is not False
+
+
+def test_a_cache_that_cannot_be_written_is_found(machine, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "file" / "cache"))
+    assert rows()["build cache"].ok is False
+
+
+def test_programs_that_are_not_there_are_optional(machine, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    checked = rows()
+    assert (checked["git"].ok, checked["Nsight Compute"].ok) == (None, None)
+
+
+def test_a_database_that_is_not_made_yet_is_no_fault(machine, tmp_path):
+    row = rows(str(tmp_path / "none.db"))["database"]
+    assert (row.ok, row.cure) == (None, "perfsvc run makes it")
+
+
+@pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be looked at" * 40])
+def test_a_database_that_cannot_be_used_is_found_with_its_cure(machine, tmp_path, content):
+    place = tmp_path / "bad.db"
+    place.write_bytes(content)
+    row = rows(str(place))["database"]
+    assert row.ok is False
+    assert row.cure
+
+
+def test_no_nvml_is_told_with_what_installs_it(machine, monkeypatch):
+    monkeypatch.setattr(telemetry, "driver_version", lambda: "")
+    assert rows()["NVML"].ok is None
+    monkeypatch.setattr(installation, "version", lambda package: "")
+    assert install_command("cuda") in rows()["NVML"].cure
+
+
+def test_what_nvml_tells_of_each_gpu_is_found(machine, monkeypatch):
+    second = replace(BOARD, spec="cuda:MIG-2", uuid="MIG-2")
+    machine.append(second)
+    answers = {
+        BOARD.uuid: {"clocks": True, "power": True, "energy": True},
+        second.uuid: {"clocks": True, "power": True, "energy": False},
+    }
+    monkeypatch.setattr(telemetry, "tells", answers.get)
+    first, instance = (row for row in doctor.checkup(None) if row.check == "telemetry")
+    assert (first.ok, first.found, first.cure) == (True, "cuda:GPU-1 tells clocks, power, energy", "")
+    assert (instance.ok, instance.found) == (None, "cuda:MIG-2 tells clocks, power; it does not tell energy")
+    assert "utility" in instance.cure
+
+
+def test_a_gpu_of_which_nvml_tells_nothing_can_be_measured_all_the_same(machine, monkeypatch):
+    monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": False})
+    assert (rows()["telemetry"].ok, rows()["telemetry"].found) == (
+        None,
+        "cuda:GPU-1 tells nothing; it does not tell clocks",
+    )
+
+
+def test_where_there_is_no_gpu_nothing_is_said_of_what_nvml_tells(machine):
+    machine.clear()
+    assert "telemetry" not in rows()
+
+
+def test_devices_are_the_gpus_and_the_cpu(machine):
+    assert doctor.devices() == [BOARD, CPU]
+    assert doctor.toolkit(BOARD) == "nvcc 13.0.88"
+
+
+def test_a_machine_without_gpus_has_the_cpu_and_says_nothing_of_a_toolkit(machine, monkeypatch):
+    monkeypatch.setattr(doctor, "find", lambda specs: [CPU] if specs == ["cpu"] else raising(NoDeviceError("none"))())
+    monkeypatch.setattr(doctor, "toolchain_for", raising(NoCompilerError("none")))
+    assert doctor.devices() == [CPU]
+    assert doctor.toolkit(BOARD) == ""
+
+
+def test_every_package_that_perfsvc_requires_is_looked_for():
+    required = {re.match(r"[\w.-]+", text)[0] for text in metadata.requires("perfsvc") if "extra ==" not in text}
+    assert required == set(installation.REQUIRED)
+
+
+@pytest.fixture
+def stand_in(machine, monkeypatch):
+    """Nsight Compute's stand-in on PATH."""
+    folder = Path(__file__).parents[2] / "data" / "ncu_stand_in"
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_nsight_compute_is_found_with_its_version(stand_in):
+    row = rows()["Nsight Compute"]
+    assert (row.ok, row.found) == (True, f"2025.3.1.0 ({stand_in / 'ncu'})")
+
+
+def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkeypatch):
+    monkeypatch.setattr(reading, "find_spec", lambda _: None)
+    row = rows()["Nsight Compute"]
+    assert row.ok is None
+    assert install_command("profile") in row.cure
+
+
+@pytest.mark.parametrize(
+    ("restricted", "capabilities", "ok"),
+    [
+        ("0", "0000000000000000", True),
+        ("1", "0000000000200000", True),
+        ("1", "0000004000000000", True),
+        ("1", "00000000a80425fb", None),
+    ],
+)
+def test_whether_this_user_may_read_counters(  # noqa: PLR0917 - a row of the table above
+    stand_in, monkeypatch, tmp_path, restricted, capabilities, ok
+):
+    (tmp_path / "params").write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\nDmaRemapPeerMmio: 1\n")
+    (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n")
+    monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
+    monkeypatch.setattr(counters, "STATUS", tmp_path / "status")
+    row = rows()["GPU counters"]
+    assert row.ok is ok
+    assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in row.cure
+
+
+def test_where_nobody_can_tell_about_counters_nothing_is_said(stand_in, monkeypatch, tmp_path):
+    monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
+    assert counters.readable() is None
+    assert "GPU counters" not in rows()
+
+
+def test_a_disassembler_is_found_and_nobody_needs_one(machine, monkeypatch, tmp_path):
+    program = tmp_path / "nvdisasm"
+    program.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.5, V13.5.37'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(doctor, "find_nvdisasm", lambda: program)
+    assert (rows()["nvdisasm"].ok, rows()["nvdisasm"].found) == (True, f"nvdisasm 13.5.37 ({program})")
+    monkeypatch.setattr(doctor, "find_nvdisasm", lambda: None)
+    assert rows()["nvdisasm"].ok is None
+    assert install_command("nvcc") in rows()["nvdisasm"].cure
+
+
+def test_a_target_without_an_address_is_missing_before_there_is_any_news(machine, monkeypatch):
+    monkeypatch.setenv("TEAM_URL", "json://user:hunter2@localhost")
+    monkeypatch.delenv("MY_URL", raising=False)
+    found = {row.check: row for row in doctor.checkup(None, {"team": "TEAM_URL", "me": "MY_URL"})}
+    assert "messages to team" not in found
+    assert (found["messages to me"].ok, found["messages to me"].cure) == (False, "set MY_URL where nights begin")
+    assert "hunter2" not in str(found)
+
+
+def test_what_sends_messages_is_needed_only_where_somebody_is_told(machine, monkeypatch):
+    monkeypatch.setattr(installation, "version", lambda package: "")
+    monkeypatch.setenv("TEAM_URL", "json://localhost")
+    (told,) = (row for row in doctor.checkup(None, {"team": "TEAM_URL"}) if row.check == "messages")
+    assert (rows()["messages"].ok, told.ok, rows()["pages"].ok) == (None, False, None)
+    assert install_command("nightly") in told.cure
+    assert install_command("nightly") in rows()["pages"].cure

@@ -1,0 +1,105 @@
+import subprocess
+
+import pytest
+
+from perfsvc.errors import UsageError
+from perfsvc.service.git import checked_out, moved
+
+
+def git(folder, *arguments):
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    return subprocess.run(
+        ["git", "-C", folder, *who, *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A suite in a folder of its repository, whose first commit lacks it, and whose second differs from the third."""
+    folder = tmp_path / "repository" / "kernels"
+    folder.mkdir(parents=True)
+    git(folder.parent, "init", "-q", "-b", "main")
+    (folder.parent / "beside.cuh").write_text("// beside\n")
+    commit(folder.parent, "no suite yet")
+    for text in ("old", "new"):
+        (folder / "k.cu").write_text(text)
+        commit(folder.parent, text)
+    return folder
+
+
+def commit(repository, message):
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", message)
+
+
+def worktrees(suite):
+    return git(suite, "worktree", "list", "--porcelain").count("worktree ")
+
+
+def test_the_suite_is_as_it_was_with_all_that_lies_beside_it(suite):
+    (suite / "k.cu").write_text("being edited")
+    with checked_out(suite, "HEAD~1") as tree:
+        assert (tree.suite / "k.cu").read_text() == "old"
+        assert (tree.suite.parent / "beside.cuh").exists()
+        assert tree.commit == git(suite, "rev-parse", "HEAD~1")
+    assert (suite / "k.cu").read_text() == "being edited"
+
+
+def test_a_worktree_moves_to_where_the_suite_was_not_and_back(suite):
+    with checked_out(suite, "main") as tree:
+        assert not moved(tree, git(suite, "rev-parse", "HEAD~2")).suite.exists()
+        assert (moved(tree, git(suite, "rev-parse", "HEAD~1")).suite / "k.cu").read_text() == "old"
+    assert (suite / "k.cu").read_text() == "new"
+
+
+def test_a_hook_that_asks_has_its_own_index_untouched(suite, monkeypatch):
+    index = suite.parent / ".git" / "index"
+    before = index.read_bytes()
+    monkeypatch.setenv("GIT_DIR", str(suite.parent / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(index))
+    with checked_out(suite, "HEAD~1") as tree:
+        assert (tree.suite / "k.cu").read_text() == "old"
+    assert index.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError])
+def test_nothing_of_it_is_left_however_its_user_ends(suite, ending):
+    seen = []
+
+    def use():
+        with checked_out(suite, "main") as tree:
+            seen.append((tree.suite, worktrees(suite)))
+            raise ending
+
+    with pytest.raises(ending):
+        use()
+    ((folder, during),) = seen
+    assert during == 2
+    assert not folder.exists()
+    assert worktrees(suite) == 1
+
+
+def test_a_hook_of_the_repository_does_not_run(suite):
+    hook = suite.parent / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {suite.parent}/ran\n")
+    hook.chmod(0o755)
+    with checked_out(suite, "main"):
+        assert not (suite.parent / "ran").exists()
+
+
+@pytest.mark.parametrize("revision", ["nowhere", "--force", ""])
+def test_a_revision_that_is_none_is_named(suite, revision):
+    with pytest.raises(UsageError, match="is no revision"), checked_out(suite, revision):
+        pass
+
+
+def test_a_revision_without_the_suite_says_so_and_leaves_nothing(suite):
+    with pytest.raises(UsageError, match="there was no folder kernels/"), checked_out(suite, "HEAD~2"):
+        pass
+    assert worktrees(suite) == 1
+
+
+def test_a_folder_outside_a_repository_has_no_revisions(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(UsageError, match="is no revision"), checked_out(tmp_path, "HEAD"):
+        pass

@@ -1,0 +1,89 @@
+"""The first perfsvc.toml: it loads, every key is in it, and nothing is written over."""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from perfsvc.config import Settings, load
+from perfsvc.config.keys import KEYS, RULE
+from perfsvc.errors import ConfigError
+from perfsvc.service import init
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("PERFSVC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def uncommented(text):
+    """The text with every key in force."""
+    return re.sub(r"^# (?=[\w\"]+ = |\[\[)", "", text, flags=re.MULTILINE)
+
+
+def test_what_is_written_loads_as_the_defaults():
+    init.write(Path("perfsvc.toml"), Path("mine"), force=False)
+    loaded = load()
+    assert loaded.settings == Settings(suite=Path("mine"))
+    assert [key for key in KEYS if loaded.given(key)] == ["suite"]
+
+
+def test_every_key_is_in_it_commented_with_its_default_or_an_example():
+    text = init.text(None)
+    found = tomllib.loads(uncommented(text))
+    written = {f"{table}.{key}" for table, keys in found.items() if isinstance(keys, dict) for key in keys}
+    assert written | set(found) - {table.partition(".")[0] for table in written} == set(KEYS)
+    assert set(found["thresholds"][0]) == set(RULE)
+    assert not [line for line in text.splitlines() if line and not line.startswith(("#", "["))]
+
+
+def test_every_default_in_it_is_the_default_and_every_example_is_one(place):
+    Path("perfsvc.toml").write_text(uncommented(init.text(Path("kernels"))))
+    settings = load().settings
+    assert settings.thresholds[0].cases == "*"
+    for key in [key for key in KEYS.values() if key.dotted != "thresholds"]:
+        value = getattr(getattr(settings, key.table), key.name) if key.table else getattr(settings, key.name)
+        assert (value == key.default) is (key.example is None), key.dotted
+
+
+def test_a_file_that_is_there_is_left_as_it_is(place):
+    path = Path("perfsvc.toml")
+    path.write_text("# mine")
+    with pytest.raises(ConfigError, match="it is there already, and is left as it is"):
+        init.write(path, None, force=False)
+    assert path.read_text() == "# mine"
+    init.write(path, None, force=True)
+    assert path.read_text() == init.text(None)
+    assert [one.name for one in place.iterdir()] == ["perfsvc.toml"]
+
+
+def test_a_folder_that_is_not_there_is_told():
+    with pytest.raises(ConfigError, match="cannot be written: No such file"):
+        init.write(Path("nowhere/perfsvc.toml"), None, force=False)
+
+
+@pytest.mark.parametrize(
+    ("files", "suite"),
+    [
+        (["kernels/dot/bench.py", "benchmarks/dot/bench.py"], "kernels"),
+        (["benchmarks/dot/bench.py", "kernels/readme"], "benchmarks"),
+        (["mine/dot/bench.py"], "mine"),
+        (["dot/bench.py"], "."),
+        (["readme"], None),
+    ],
+)
+def test_the_suite_that_is_here_is_found(place, files, suite):
+    for file in files:
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).touch()
+    assert init.suite_in(place) == (None if suite is None else Path(suite))
+
+
+def test_a_suite_with_a_name_full_of_quotes_is_written_so_that_it_loads():
+    init.write(Path("perfsvc.toml"), Path('a "b" \\ c'), force=False)
+    assert load().settings.suite == Path('a "b" \\ c')

@@ -1,0 +1,46 @@
+"""Durations and shares as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.units import duration_text, parse_duration, parse_share
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("20m", 1200), ("1h30m", 5400), ("90d", 7776000), ("1d2h3m4.5s", 93784.5), ("0.25s", 0.25)],
+)
+def test_a_duration_is_seconds(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1m1h", "1 s", "1e3s", "1S", "٣s", "0s", f"{'9' * 400}s"])
+def test_what_is_no_duration_is_refused_with_how_to_write_one(text):
+    with pytest.raises(ValueError, match="write 90s, 20m or 1h30m"):
+        parse_duration(text)
+
+
+def test_no_time_at_all_is_one_where_it_may_be():
+    assert parse_duration("0s", zero=True) == 0
+
+
+@given(st.integers(min_value=1, max_value=10**9))
+def test_a_duration_that_is_written_reads_the_same(seconds):
+    assert parse_duration(duration_text(seconds)) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (60, "1m"), (90, "1m30s"), (7776000, "90d"), (0.15, "0.15s")])
+def test_a_duration_is_written_as_people_do(seconds, text):
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("3%", 0.03), ("0.03", 0.03), ("250%", 2.5)])
+def test_a_share_is_a_fraction(text, fraction):
+    assert parse_share(text, below=10) == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("text", ["0", "1001%", "-1%", "much", "nan", "inf", ""])
+def test_what_is_no_share_is_refused_with_how_to_write_one(text):
+    with pytest.raises(ValueError, match=r"write 1% or 0\.01"):
+        parse_share(text, below=10)
