@@ -162,7 +162,7 @@ def few_columns(row: Row) -> dict[str, str]:
 
 def named(row: Row) -> str:
     """The variant, and its cache state where that is not the usual one."""
-    return f"`{row['variant']}`" + (f" {row['mode']}" if row["cache"] != "cold" else "")
+    return f"`{row['variant']}`" + (f" {row['cache']}" if row["cache"] != "cold" else "")
 
 
 def metrics(row: Row) -> dict[str, str]:

@@ -33,4 +33,4 @@ def unit(kind: str) -> Unit | None:
     pairs += [(dtype, "int64") for dtype in INTEGERS if dtype != "int64"]
     squares = {squares_entry(reference): None for _, reference in pairs}
     entries = (GATE, STAMP, EVICT, DIGEST, *squares, *(error_entry(*pair) for pair in pairs))
-    return Unit(Path(__file__).with_name("helper kernels.cu"), entries)
+    return Unit(Path(__file__).with_name("helper_kernels.cu"), entries)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(scope="module")
 def ours(helper_kernels, tmp_path_factory):
     """The path of the helper kernels' binary."""
-    path = tmp_path_factory.mktemp("helper kernels") / "helper kernels.cubin"
+    path = tmp_path_factory.mktemp("helper kernels") / "helper_kernels.cubin"
     path.write_bytes(helper_kernels)
     return path
 

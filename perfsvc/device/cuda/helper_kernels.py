@@ -1,4 +1,4 @@
-"""The kernels of ``perfsvc/device/helper kernels.cu``, loaded."""
+"""The kernels of ``perfsvc/device/helper_kernels.cu``, loaded."""
 
 import struct
 from typing import Any
@@ -13,7 +13,7 @@ class HelperKernels:
     """Launches kernels of our own by name.
 
     Args:
-        code: the compiled ``helper kernels.cu``.
+        code: the compiled ``helper_kernels.cu``.
         multiprocessors: of the device, for kernels that fill it.
     """
 

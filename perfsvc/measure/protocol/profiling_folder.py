@@ -19,7 +19,7 @@ from perfsvc.measure.protocol.messages import Placed
 from perfsvc.measure.protocol.shared_arrays import Arrays, share
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord, codec
 
-SHOT, TOLD, ARRAYS, HELPER_KERNELS, MODULE = "shot.json", "told.json", "arrays", "helper kernels", "module-{}"
+SHOT, TOLD, ARRAYS, HELPER_KERNELS, MODULE = "shot.json", "told.json", "arrays", "helper_kernels", "module-{}"
 """The files of the folder."""
 
 

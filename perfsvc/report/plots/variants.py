@@ -284,7 +284,7 @@ def _draw_lines(axes: "Axes", ladder: Ladder) -> None:
             axes.axvline(ladder.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=ladder.relative_to)
         )
     if ladder.peak:
-        label = f"measured peak, {units.rate(ladder.peak)}"
+        label = f"peak, {units.rate(ladder.peak)}"
         lines.append(axes.axvline(ladder.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
     if lines:
         axes.legend(

@@ -84,7 +84,7 @@ def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not
     (heading,) = [line for line in lines if "of reference" in line]
     first, second = [line for line in lines if line.startswith("✓")]
     at = heading.index("of reference")
-    assert first[at : at + len("of reference")] == "     96 %"
+    assert first[at : at + len("of reference")] == "        96 %"
     assert not second[at : at + len("of reference")].strip()
 
 
