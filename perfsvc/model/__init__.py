@@ -5,9 +5,10 @@ Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
 
 import hashlib
 
-from perfsvc.model.bisected import Bisection, Commit, SkippedCommit, Trial
-from perfsvc.model.confirmed import Confirmation
-from perfsvc.model.facts import CheckedKernel, CheckVerdict, FactChange, Limiter, Occupancy, StaticBaseline, StaticFacts
+from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
+from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
+from perfsvc.model.confirmations import Confirmation
+from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
 from perfsvc.model.findings import (
     ChangeKind,
     Direction,
@@ -20,8 +21,7 @@ from perfsvc.model.findings import (
     RootCause,
     Suspect,
 )
-from perfsvc.model.judged import Cause, Judgement, Level, Series, Verdict
-from perfsvc.model.measured import (
+from perfsvc.model.measurements import (
     AUXILIARY,
     ENERGY,
     MAX_ERROR,
@@ -34,9 +34,25 @@ from perfsvc.model.measured import (
     Status,
 )
 from perfsvc.model.messages import Message
-from perfsvc.model.places import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
-from perfsvc.model.profiled import CaseExplanation, ProfileResult
-from perfsvc.model.profiles import Evidence, Explanation, Profile, ProfilerRule, Reason, ReasonKind
+from perfsvc.model.profiles import (
+    CaseExplanation,
+    Evidence,
+    Explanation,
+    Profile,
+    ProfileResult,
+    ProfilerRule,
+    Reason,
+    ReasonKind,
+)
+from perfsvc.model.static import (
+    CheckedKernel,
+    CheckVerdict,
+    FactChange,
+    Limiter,
+    Occupancy,
+    StaticBaseline,
+    StaticFacts,
+)
 from perfsvc.model.steps import (
     Arg,
     BufferArg,
@@ -51,7 +67,7 @@ from perfsvc.model.steps import (
     Step,
     TensorMapArg,
 )
-from perfsvc.model.timed import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
+from perfsvc.model.verdicts import Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
     "AUXILIARY",

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from math import inf, log
 
-from perfsvc.model.judged import Cause, Judgement, Series
+from perfsvc.model.verdicts import Cause, Judgement, Series
 
 
 class ChangeKind(StrEnum):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from perfsvc.model.timed import Buffer, Case, Kind
+from perfsvc.model.cases import Buffer, Case, Kind
 
 Dim3 = tuple[int, int, int]
 

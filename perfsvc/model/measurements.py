@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from perfsvc.model.places import Conditions
-from perfsvc.model.timed import CacheState, Case
+from perfsvc.model.cases import CacheState, Case
+from perfsvc.model.devices import Conditions
 
 TIME: Final = "time"
 """The metric of a case's samples."""

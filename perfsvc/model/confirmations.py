@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from perfsvc.model.findings import Suspect
-from perfsvc.model.judged import Cause, Verdict
-from perfsvc.model.measured import Measurement, Status
+from perfsvc.model.measurements import Measurement, Status
+from perfsvc.model.verdicts import Cause, Verdict
 
 
 @dataclass(frozen=True, slots=True)

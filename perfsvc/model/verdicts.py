@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perfsvc.model.measured import TIME, Status
-from perfsvc.model.timed import CacheState, Case
+from perfsvc.model.cases import CacheState, Case
+from perfsvc.model.measurements import TIME, Status
 
 
 class Verdict(StrEnum):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perfsvc.model.judged import Cause, Verdict
-from perfsvc.model.measured import Status
-from perfsvc.model.timed import Case
+from perfsvc.model.cases import Case
+from perfsvc.model.measurements import Status
+from perfsvc.model.verdicts import Cause, Verdict
 
 
 class Limiter(StrEnum):

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from perfsvc.model.judged import Verdict
-from perfsvc.model.measured import Measurement
-from perfsvc.model.places import DeviceInfo
-from perfsvc.model.timed import CacheState, Case
+from perfsvc.model.cases import CacheState, Case
+from perfsvc.model.devices import DeviceInfo
+from perfsvc.model.measurements import Measurement
+from perfsvc.model.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
