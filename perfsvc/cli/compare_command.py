@@ -9,7 +9,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
-    from perfsvc.service.judging.compare import Comparison
+    from perfsvc.service.compare.compare import RunComparison
 
 Format = Literal["table", "json", "github", "junit"]
 
@@ -37,7 +37,7 @@ def command(
     Each is a run's number, a label, latest, latest~1, or a git revision of the suite's repository. BASE may be
     @baseline: each series is then compared with its own baseline.
     """
-    from perfsvc.service.judging.compare import compare
+    from perfsvc.service.compare.compare import compare
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
@@ -53,7 +53,7 @@ def command(
     sys.exit(comparison.exit_code(strict=strict))
 
 
-def _show(comparison: "Comparison", output_format: Format) -> None:
+def _show(comparison: "RunComparison", output_format: Format) -> None:
     from perfsvc.report.export import comparison_formats
     from perfsvc.report.export.objects import comparison_json
     from perfsvc.report.tables.comparison import comparison_table

@@ -20,11 +20,11 @@ def show(output_format: str) -> None:
 
     Secrets are never shown: of the variables that hold targets' addresses, whether they are set.
     """
-    from perfsvc.config import shown
+    from perfsvc.config.load import shown, shown_json
     from perfsvc.report.tables.lists import settings_table
 
     loaded = configuration.current().loaded
     if output_format == "json":
-        output.show_json(shown.shown_json(loaded))
+        output.show_json(shown_json(loaded))
     else:
-        output.show(settings_table(shown.shown(loaded), str(loaded.path or "")))
+        output.show(settings_table(shown(loaded), str(loaded.path or "")))

@@ -117,7 +117,7 @@ def thresholds(asked: float | None) -> "Thresholds | float | None":
     configuration = current()
     if configuration.silent:
         return asked
-    from perfsvc.service.judging.policy import thresholds as laid_down
+    from perfsvc.service.compare.compare import thresholds as laid_down
 
     found = laid_down(configuration.loaded.settings, asked)
     return found if found.rules else asked
@@ -131,6 +131,6 @@ def against() -> str:
 
 def typed() -> str:
     """The command as it was typed, to be stored: without the password that the URL of a database may carry."""
-    from perfsvc.config.types import without_password
+    from perfsvc.config.settings import without_password
 
     return without_password(shlex.join(["perfsvc", *sys.argv[1:]]))

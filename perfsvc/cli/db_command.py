@@ -82,8 +82,8 @@ def prune(
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
-    from perfsvc.service.pruning import LEFT
-    from perfsvc.service.pruning import prune as prune_store
+    from perfsvc.service.retention import LEFT
+    from perfsvc.service.retention import prune as prune_store
     from perfsvc.store import Store
 
     settings = configuration.current().loaded.settings

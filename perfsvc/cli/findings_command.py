@@ -191,9 +191,9 @@ def reopen(number: int, select: tuple[str, ...], reason: str, database: str, out
 @options.formats()
 def assign(number: int, owner: str | None, select: tuple[str, ...], database: str, output_format: str) -> None:
     """Give finding ID to OWNER: to yourself where none is named, with '' to nobody."""
-    from perfsvc.service.judging import life
+    from perfsvc.service.findings import actions
 
-    found = _do(database, select, lambda store, only: life.assign(store, number, owner, selection=only))
+    found = _do(database, select, lambda store, only: actions.assign(store, number, owner, selection=only))
     _tell(found, number, f"{found.owner}'s" if found.owner else "nobody's", output_format)
 
 
@@ -205,18 +205,18 @@ def assign(number: int, owner: str | None, select: tuple[str, ...], database: st
 @options.formats()
 def comment(number: int, text: str, select: tuple[str, ...], database: str, output_format: str) -> None:
     """Add TEXT to the history of finding ID."""
-    from perfsvc.service.judging import life
+    from perfsvc.service.findings import actions
 
-    found = _do(database, select, lambda store, only: life.comment(store, number, text, selection=only))
+    found = _do(database, select, lambda store, only: actions.comment(store, number, text, selection=only))
     _tell(found, number, "commented", output_format)
 
 
 def _put(database: str, number: int, state: str, select: tuple[str, ...], **how: Any) -> "Finding":
     from perfsvc.model import FindingState
-    from perfsvc.service.judging import life
+    from perfsvc.service.findings import actions
 
     return _do(
-        database, select, lambda store, only: life.put(store, number, FindingState(state), selection=only, **how)
+        database, select, lambda store, only: actions.put(store, number, FindingState(state), selection=only, **how)
     )
 
 

@@ -11,9 +11,6 @@ import click
 from perfsvc.cli import configuration, ending, options
 
 if TYPE_CHECKING:
-    from perfsvc.service.scheduling.job import Job
-    from perfsvc.service.scheduling.printed import Files
-
     _ToTime = click.ParamType[time]
     _ToZone = click.ParamType[ZoneInfo]
 else:
@@ -118,26 +115,22 @@ def print_(
 
     Variables of the environment that the settings need are named, and their values are not.
     """
-    from perfsvc.service.scheduling.job import job_of
+    from perfsvc.service.schedule.printed import printed
+    from perfsvc.service.schedule.scheduled_night import scheduled_night
 
     loaded = configuration.current().loaded
-    job = job_of(loaded, at=at, zone=timezone, gpus=gpus, limit_s=limit, user=getpass.getuser())
-    files = _printed(kind, job, image=image, claim=claim)
+    night = scheduled_night(loaded, at=at, zone=timezone, gpus=gpus, limit_s=limit, user=getpass.getuser())
+    files = printed(kind, night, image=image, claim=claim)
     for name, text in files.items():
         if folder:
             (folder / name).write_text(text)
             click.echo(f"{folder / name} is written", err=True)
         else:
             click.echo((f"# {name}\n" if len(files) > 1 else "") + text, nl=len(files) > 1)
-    if job.secret and kind != "kubernetes" and not job.variables.exists():
-        missing = f"there is no {job.variables} yet, and no night begins without it: it sets {', '.join(job.secret)}"
+    if night.secret and kind != "kubernetes" and not night.variables_file.exists():
+        secret = ", ".join(night.secret)
+        missing = f"there is no {night.variables_file} yet, and no night begins without it: it sets {secret}"
         click.echo(missing, err=True)
-
-
-def _printed(kind: str, job: "Job", *, image: str, claim: str) -> "Files":
-    from perfsvc.service.scheduling import printed
-
-    return printed.kubernetes(job, image=image, claim=claim) if kind == "kubernetes" else printed.KINDS[kind](job)
 
 
 @command.command("run")
@@ -153,25 +146,24 @@ def _printed(kind: str, job: "Job", *, image: str, claim: str) -> "Files":
 )
 @options.database
 def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database: str) -> None:
-    """Hold a night every day, until it is told to stop.
+    """Run a night every day, until you stop it.
 
-    Each night is a process of its own: `perfsvc nightly`. SIGTERM has the night that is under way finish the case in
-    hand and ends it; a second one ends it at once.
+    Each night is a process of its own: `perfsvc nightly`. SIGTERM lets the current night finish its case and exit; a
+    second SIGTERM ends it at once.
     """
     import platform
     from functools import partial
 
-    from perfsvc.service.scheduling.child import Child
-    from perfsvc.service.scheduling.daemon import missed, serve
-    from perfsvc.service.scheduling.job import job_of
+    from perfsvc.service.schedule.daemon import NightRunner, missed, serve
+    from perfsvc.service.schedule.scheduled_night import scheduled_night
 
     loaded = configuration.current().loaded
-    job = job_of(loaded, at=at, zone=timezone, gpus=None, limit_s=limit, user=getpass.getuser())
-    child = Child(job.command, job.folder, limit, _say)
+    night = scheduled_night(loaded, at=at, zone=timezone, gpus=None, limit_s=limit, user=getpass.getuser())
+    nights = NightRunner(night.command, night.folder, limit, _report)
     look_back = partial(missed, database, platform.node(), late_s=late)
     with ending.gently() as stopping:
-        serve(child, at, timezone, look_back=look_back, late_s=late, stopping=stopping, say=_say)
+        serve(nights, at, timezone, look_back=look_back, late_s=late, stopping=stopping, report=_report)
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     click.echo(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}", err=True)

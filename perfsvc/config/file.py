@@ -1,126 +1,113 @@
-"""``perfsvc.toml``: where it is found, and what it says on which line."""
+"""Find and read ``perfsvc.toml``, with the line of each key."""
 
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfsvc.config.lines import Place, lines_of
 from perfsvc.errors import ConfigError
 
 NAME = "perfsvc.toml"
 VARIABLE = "PERFSVC_CONFIG"
-_AT = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
-_TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate inline table key")
+
+KeyPath = tuple[str | int, ...]
+"""The path of a value in the parsed file: keys, and indices of array elements."""
+
+_POSITION = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+_DUPLICATE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate inline table key")
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file that was read; none has no path and says nothing."""
+class ConfigFile:
+    """A configuration file that was read; without a path, an empty one."""
 
     path: Path | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
-    lines: Mapping[Place, int] = field(default_factory=dict)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
 
-def find(asked: Path | None = None) -> Path | None:
-    """The file that is in force: the one asked for, ``PERFSVC_CONFIG``, the one here, or the nearest in a parent.
+def find(requested: Path | None = None) -> Path | None:
+    """Return the configuration file in force, or None.
 
-    ``/dev/null`` asks for none. The search ends at the top of a git repository.
+    That is the requested file, else the file that ``PERFSVC_CONFIG`` names, else ``perfsvc.toml`` in the current folder
+    or in the nearest parent. ``/dev/null`` requests no file. The search ends at the top of a git repository.
 
     Raises:
-        ConfigError: the nearest one is another user's, who would decide whose code is run here.
+        ConfigError: the nearest file belongs to another user, who would decide whose code runs here.
     """
-    named = asked or Path(os.environ.get(VARIABLE, ""))
+    named = requested or Path(os.environ.get(VARIABLE, ""))
     if named != Path():
         return None if named == Path(os.devnull) else named
     try:
         here = Path.cwd()
-    except FileNotFoundError:  # somebody removed it
+    except FileNotFoundError:  # the folder was removed
         return None
     for folder in (here, *here.parents):
         path = folder / NAME
-        if os.path.exists(path):  # noqa: PTH110 - what may not be looked at is not there
-            return Path(NAME) if folder == here else _trusted(path)
+        if os.path.exists(path):  # noqa: PTH110 - False, not an error, if the folder may not be read
+            return Path(NAME) if folder == here else _require_own(path)
         if (folder / ".git").exists():
             break
     return None
 
 
-def _trusted(path: Path) -> Path:
+def _require_own(path: Path) -> Path:
     if path.stat().st_uid in {os.getuid(), 0} or os.getuid() == 0:
         return path
     cure = f"if you trust it, name it: --config {path}; --config {os.devnull} does without any"
     raise ConfigError("it belongs to another user, and was not asked for", path=str(path), cure=cure)
 
 
-def read(path: Path | None) -> File:
-    """What a file says.
+def read(path: Path | None) -> ConfigFile:
+    """Read and parse a configuration file.
 
     Raises:
-        ConfigError: it cannot be read, is no UTF-8, or is no TOML.
+        ConfigError: the file cannot be read, is not UTF-8, or is not TOML.
     """
     if path is None:
-        return File()
+        return ConfigFile()
     text = _text(path)
     try:
-        return File(path, tomllib.loads(text), lines_of(text))
+        return ConfigFile(path, tomllib.loads(text), lines_of(text))
     except RecursionError:
-        raise ConfigError("its arrays lie too deep in one another", path=str(path), cure="write flat ones") from None
+        raise ConfigError("its arrays are nested too deeply", path=str(path), cure="write flat ones") from None
     except ValueError as error:
-        raise _malformed(str(error), text, path) from None
+        raise _not_toml(str(error), text, path) from None
 
 
 def _text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        cure = "see that it exists and that you may read it, or make one: perfsvc init"
+        cure = "check that it exists and that you may read it, or create one: perfsvc init"
         raise ConfigError(f"cannot be read: {error.strerror}", path=str(path), cure=cure) from None
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        cure = "save the file as UTF-8"
-        raise ConfigError(
-            "it is not written in UTF-8, as TOML has to be", path=str(path), line=line, cure=cure
-        ) from None
+        what = "it is not written in UTF-8, as TOML has to be"
+        raise ConfigError(what, path=str(path), line=line, cure="save the file as UTF-8") from None
 
 
-def _malformed(message: str, text: str, path: Path) -> ConfigError:
-    """What ``tomllib`` says, with the line, and for a key that is there twice with the line of the first."""
-    found = _AT.search(message)
-    what = message[: found.start()] if found else message
+def _not_toml(message: str, text: str, path: Path) -> ConfigError:
+    """Word an error of ``tomllib``. For a duplicate key, name the line of the first."""
+    position = _POSITION.search(message)
+    what = message[: position.start()] if position else message
     rows = text.split("\n")
-    line = (int(found["line"]) if found["line"] else len(rows)) if found else 0
-    if not what.startswith(_TWICE):
-        return ConfigError(f"it is no TOML: {_lowered(what)}", path=str(path), line=line, cure=_cure(rows, line))
-    first = _first(rows, line)
-    where = f" on line {first}" if first else ""
+    line = (int(position["line"]) if position["line"] else len(rows)) if position else 0
+    if not what.startswith(_DUPLICATE):
+        what = f"it is not TOML: {what[:1].lower()}{what[1:]}"
+        return ConfigError(what, path=str(path), line=line, cure=_cure(rows, line))
+    *earlier, (line, duplicate) = _statements("\n".join(rows[:line]))
+    first = {key: number for _, lines in reversed(earlier) for key, number in lines.items()}
+    number = next((first[key] for key in reversed(duplicate) if key in first and isinstance(key[-1], str)), 0)
+    where = f" on line {number}" if number else ""
     what = f"{rows[line - 1].partition('=')[0].strip()} is there already{where}"
     return ConfigError(what, path=str(path), line=line, cure="keep one of the two")
-
-
-def _first(rows: list[str], line: int) -> int:
-    """The line of what the statement on another line says again; 0 where it cannot be told."""
-    before, upto = (lines_of("\n".join(rows[:end])) for end in (line - 1, line))
-    mark = lines_of(f"{_last_header(rows, line)}\n{rows[line - 1]}")
-    known = [before[place] for place in reversed(list(mark)) if place in before and upto[place] != line]
-    return known[0] if known else 0
-
-
-def _last_header(rows: list[str], line: int) -> str:
-    """The header of the table that a line is in; empty at the top, and where the line is a header itself."""
-    if rows[line - 1].lstrip().startswith("["):
-        return ""
-    return next((row for row in reversed(rows[: line - 1]) if row.lstrip().startswith("[")), "")
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _cure(rows: list[str], line: int) -> str:
@@ -128,3 +115,73 @@ def _cure(rows: list[str], line: int) -> str:
     if re.fullmatch(r"[\w.-]+\s*=\s*[A-Za-z_./][^\"']*", row):
         return "write text between quotes"
     return "write key = value, and text between quotes"
+
+
+def lines_of(text: str) -> dict[KeyPath, int]:
+    """Return the line, counted from 1, of each key, table and array element of a TOML file."""
+    lines: dict[KeyPath, int] = {}
+    for _, of_statement in _statements(text):
+        lines = of_statement | lines  # an array of tables counts from its first table
+    return lines
+
+
+def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
+    """Yield the first line of each statement, also of a last one that is not valid, and the line of each value it sets.
+
+    ``tomllib`` reports no positions, so each statement is parsed alone. If a statement does not parse, it continues in
+    the next line; an array is then parsed up to here, to learn the lines of its elements.
+    """
+    table: KeyPath = ()
+    tables: Counter[KeyPath] = Counter()
+    statement, first, lines = "", 0, dict[KeyPath, int]()
+    for number, row in enumerate(text.split("\n"), start=1):
+        if not statement:
+            first, lines = number, {}
+        statement += f"{row}\n"
+        complete = _parsed(statement)
+        if complete and row.lstrip().startswith("[") and first == number:
+            table, lines = _header(complete, tables, number)
+        else:
+            values = complete if complete is not None else _parsed(f"{statement}]")
+            for key in _key_paths(values or {}):
+                inside_array = any(isinstance(part, int) for part in key)
+                lines.setdefault((*table, *key), number if inside_array else first)
+        if complete is not None:
+            statement = ""
+            if lines:
+                yield first, lines
+    if statement:
+        yield first, lines
+
+
+def _parsed(statement: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(statement)
+    except ValueError:
+        return None
+
+
+def _header(parsed: dict[str, Any], tables: Counter[KeyPath], line: int) -> tuple[KeyPath, dict[KeyPath, int]]:
+    """Return the path of a ``[table]`` or ``[[array of tables]]``, and the lines of all on the way to it."""
+    path: KeyPath = ()
+    lines: dict[KeyPath, int] = {}
+    value: Any = parsed
+    while value:
+        ((key, value),) = value.items()
+        path = (*path, key)
+        lines[path] = line
+        if isinstance(value, list):
+            tables[path] += 1
+            value = {}
+        if path in tables:
+            path = (*path, tables[path] - 1)
+            lines[path] = line
+    return path, lines
+
+
+def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the path of every value inside a parsed one."""
+    children: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, child in children:
+        yield (*path, part)
+        yield from _key_paths(child, (*path, part))

@@ -1,8 +1,11 @@
-"""The keys there are: what a mistyped one is compared with, and what ``init`` and ``config show`` list."""
+"""The keys of ``perfsvc.toml``: for ``init`` and ``config show``, and to suggest the right key for a mistyped one."""
 
 import difflib
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -10,23 +13,22 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from perfsvc.config.settings import Settings, ThresholdSettings
-from perfsvc.config.toml import toml
-from perfsvc.config.types import Unit
+from perfsvc.config.settings import Settings, ThresholdSettings, Unit
+from perfsvc.units import duration_text
 
-_NOTHING: tuple[Any, ...] = (None, (), {}, "", PydanticUndefined)
+_UNSET: tuple[Any, ...] = (None, (), {}, "", PydanticUndefined)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """One key.
+class SettingKey:
+    """A key of the file.
 
     Attributes:
-        table: the table that it is in; empty at the top.
-        name: its own name.
-        default: what holds where nobody sets it.
-        meaning: in a sentence or two.
-        example: a value as it may be written, where the default is none.
+        table: the table that holds it; empty at the top.
+        name: its name in the table.
+        default: its value if it is not set.
+        meaning: what it does, in a sentence or two.
+        example: a value, if the default is unset.
         unit: what a number counts.
     """
 
@@ -43,52 +45,81 @@ class Key:
         return f"{self.table}.{self.name}" if self.table else self.name
 
     def written(self, value: Any) -> str:
-        """A value of it as TOML; where there is none, an example."""
-        return toml(self.example if value in _NOTHING and self.example is not None else value, self.unit)
+        """Return a value as TOML; the example if the value is unset."""
+        return toml(self.example if value in _UNSET and self.example is not None else value, self.unit)
 
 
-def _keys(model: type[BaseModel], table: str = "") -> Iterator[Key]:
+def toml(value: Any, unit: Unit | None = None) -> str:
+    """Return a value as TOML; None is ``""``."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return _number(value, unit)
+        case str() | Path():
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        case Mapping():
+            pairs = ", ".join(f"{_bare_or_quoted(str(key))} = {toml(item)}" for key, item in value.items())
+            return f"{{ {pairs} }}" if pairs else "{}"
+        case None:
+            return '""'
+        case _:
+            return f"[{', '.join(map(toml, value))}]"
+
+
+def _number(value: float, unit: Unit | None) -> str:
+    if unit is Unit.DURATION:
+        return f'"{duration_text(value)}"'
+    if unit is Unit.SHARE:
+        return f'"{value * 100:.12g}%"'
+    return f"{value:d}" if isinstance(value, int) else f"{value:.12g}"
+
+
+def _bare_or_quoted(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml(key)
+
+
+def _keys(model: type[BaseModel], table: str = "") -> Iterator[SettingKey]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _keys(field.annotation, name)
         else:
-            yield Key(table, name, field.default, _meaning(field), *_written(field))
+            example = next(iter(field.examples or ()), None)
+            yield SettingKey(table, name, field.default, _one_line(field.description), example, _unit(field))
 
 
-def _written(field: FieldInfo) -> tuple[Any, Unit | None]:
-    """An example of a key, and the unit of its numbers."""
-    marks = (
-        *field.metadata,
-        *(mark for one in get_args(field.annotation) for mark in getattr(one, "__metadata__", ())),
-    )
-    unit = next((mark for mark in marks if isinstance(mark, Unit)), None)
-    return next(iter(field.examples or ()), None), unit
+def _unit(field: FieldInfo) -> Unit | None:
+    members = (mark for member in get_args(field.annotation) for mark in getattr(member, "__metadata__", ()))
+    return next((mark for mark in (*field.metadata, *members) if isinstance(mark, Unit)), None)
 
 
-def _meaning(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split())
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
 
 
-KEYS: Mapping[str, Key] = MappingProxyType({key.dotted: key for key in _keys(Settings)})
+KEYS: Mapping[str, SettingKey] = MappingProxyType({key.dotted: key for key in _keys(Settings)})
 """Every key of ``Settings`` by its dotted name, in the order of the file."""
 
-RULE: Mapping[str, Key] = MappingProxyType({key.name: key for key in _keys(ThresholdSettings, "thresholds")})
+RULE: Mapping[str, SettingKey] = MappingProxyType({key.name: key for key in _keys(ThresholdSettings, "thresholds")})
 """The keys of one rule of ``thresholds``."""
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
-        name: " ".join((field.annotation.__doc__ or "").split())
+        name: _one_line(field.annotation.__doc__)
         for name, field in Settings.model_fields.items()
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
     }
 )
-"""Every table, with what it is about."""
+"""Every table, with its meaning."""
+
+_HEADERS = {name: f"[{name}]" for name in TABLES} | {"thresholds": "[[thresholds]]"}
 
 
 def nearest(name: str, table: str) -> str:
-    """The right key that a wrong one is most like, as it has to be written; empty where none is at all alike.
+    """Return the key most similar to a mistyped one, as it has to be written; empty if none is similar.
 
-    The same word in another table goes before a like one in its own, and that before a like one elsewhere.
+    The same name in another table takes precedence over a similar name in the same table, and that over a similar name
+    elsewhere.
     """
     elsewhere: dict[str, str] = {}
     for key in KEYS.values():
@@ -96,18 +127,15 @@ def nearest(name: str, table: str) -> str:
             elsewhere[key.name] = f"{elsewhere[key.name]} or {key.dotted}" if key.name in elsewhere else key.dotted
     if name in elsewhere:
         return elsewhere[name]
-    for known in (_own(table), elsewhere | _HEADERS):
+    for known in (_allowed_in(table), elsewhere | _HEADERS):
         if close := difflib.get_close_matches(name.lower(), known, n=1):
             return known[close[0]]
     return ""
 
 
-_HEADERS = {name: f"[{name}]" for name in TABLES} | {"thresholds": "[[thresholds]]"}
-
-
-def _own(table: str) -> dict[str, str]:
-    """What may stand in a table: its keys, and at the top the tables as well."""
+def _allowed_in(table: str) -> dict[str, str]:
+    """Return what a table may hold: its keys, and at the top the tables as well."""
     if table == "thresholds":
         return {name: name for name in RULE}
-    own = {key.name: key.name for key in KEYS.values() if key.table == table}
-    return own if table else own | _HEADERS
+    keys = {key.name: key.name for key in KEYS.values() if key.table == table}
+    return keys if table else keys | _HEADERS

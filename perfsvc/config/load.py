@@ -1,24 +1,38 @@
-"""What is in force: the environment before the file, the file before the defaults."""
+"""What is in force and where each value comes from: a variable, else the file, else the default.
 
+``PERFSVC_RUN__REPLICAS`` sets ``replicas`` of the table ``run``.
+"""
+
+import difflib
+import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import EnvSettingsSource
 
 from perfsvc.config import file as files
-from perfsvc.config import mistakes, variables
-from perfsvc.config.file import File
-from perfsvc.config.keys import KEYS
-from perfsvc.config.lines import Place
-from perfsvc.config.settings import Settings
-from perfsvc.config.types import has_password
+from perfsvc.config.file import ConfigFile, KeyPath
+from perfsvc.config.keys import KEYS, RULE, TABLES, toml
+from perfsvc.config.problems import config_error
+from perfsvc.config.settings import BETWEEN, PREFIX, Settings, has_password
 from perfsvc.errors import ConfigError
 from perfsvc.installation import data_folder
 
 DEFAULT = "default"
+"""The origin of a value that is not set."""
+
+SHORT_VARIABLES = {"database": f"{PREFIX}DB"}
+"""Keys whose variable is not named after the key."""
+
+SIMILAR = 0.8
+"""How similar a variable has to be to a known one to be suggested, from 0 to 1 (``difflib``)."""
+
 _SQLITE = re.compile(r"sqlite:///(?!/)(?!:memory:)(.+)")
 
 
@@ -27,10 +41,10 @@ class Loaded:
     """What is in force, and where it comes from.
 
     Attributes:
-        settings: paths of the file count from its folder.
-        path: the file; None where there is none.
-        origins: by dotted key, ``perfsvc.toml:12``, a variable's name, or ``default``; of each rule
-            (``thresholds.0``) and each target as well.
+        settings: the settings; relative paths of the file count from its folder.
+        path: the file; None without a file.
+        origins: by dotted key, ``perfsvc.toml:12``, a variable, or ``default``; also by rule (``thresholds.0``) and by
+            target (``notify.targets.team``).
     """
 
     settings: Settings
@@ -38,36 +52,52 @@ class Loaded:
     origins: Mapping[str, str]
 
     def given(self, key: str) -> bool:
-        """Whether somebody set a key, in the file or the environment."""
+        """Return whether the file or a variable sets a key."""
         return self.origins[key] != DEFAULT
 
 
+class ShownSetting(NamedTuple):
+    """A setting as ``config show`` prints it.
+
+    Attributes:
+        key: the dotted key; rules are numbered from 1.
+        value: as in the file; empty if it is not set.
+        origin: ``perfsvc.toml:12``, a variable, or ``default``.
+    """
+
+    key: str
+    value: str
+    origin: str
+
+
 def load(path: Path | None = None) -> Loaded:
-    """Reads what is in force.
+    """Read what is in force.
 
     Args:
-        path: the file; None for that of ``PERFSVC_CONFIG``, the one here, or the nearest in a parent.
+        path: the file; None for the one that ``perfsvc.config.file.find`` finds.
 
     Raises:
-        ConfigError: the file or a variable cannot be used; all that is wrong is told at once.
+        ConfigError: the file or a variable cannot be used; it lists everything that is wrong.
     """
     file = files.read(files.find(path))
     _refuse_passwords(file)
-    environment = variables.read()
-    values = _merged(_placed(file), environment)
+    environment = _read_environment()
+    values = _merged(_with_absolute_paths(file), environment)
     if "suite" not in values:
-        values["suite"] = str(_suite(file))
+        kernels = _home(file) / "kernels"
+        values["suite"] = str(kernels if kernels.is_dir() else data_folder("kernels"))
 
-    def where(place: Place) -> tuple[str, int]:
-        if name := _variable(place, environment):
-            return name, 0
-        known = next((file.lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in file.lines), 0)
-        return str(file.path or files.NAME), known
+    def source(key_path: KeyPath) -> tuple[str, int]:
+        if variable := _variable_that_sets(key_path, environment):
+            return variable, 0
+        prefixes = (key_path[:end] for end in range(len(key_path), 0, -1))
+        line = next((file.lines[prefix] for prefix in prefixes if prefix in file.lines), 0)
+        return str(file.path or files.NAME), line
 
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise mistakes.told(error, where) from None
+        raise config_error(error, source) from None
     rules = [f"thresholds.{number}" for number in range(len(settings.thresholds))]
     targets = [f"notify.targets.{name}" for name in settings.notify.targets]
     origins = {key: _origin(key, file, environment) for key in (*KEYS, *rules, *targets)}
@@ -75,7 +105,7 @@ def load(path: Path | None = None) -> Loaded:
 
 
 def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the file with those of the environment in their place, table by table."""
+    """Return the values of the file, overridden by those of the environment, table by table."""
     merged = dict(file)
     for key, value in environment.items():
         below = merged.get(key)
@@ -83,73 +113,162 @@ def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str
     return merged
 
 
-def _origin(key: str, file: File, environment: Mapping[str, Any]) -> str:
+def _origin(key: str, file: ConfigFile, environment: Mapping[str, Any]) -> str:
     table, _, rest = key.partition(".")
-    place: Place = (table, int(rest)) if rest.isdecimal() else (table, *key.split(".", 2)[1:])
-    if name := _variable(place, environment):
-        return name
-    return f"{file.path}:{file.lines[place]}" if place in file.lines else DEFAULT
+    key_path: KeyPath = (table, int(rest)) if rest.isdecimal() else (table, *key.split(".", 2)[1:])
+    if variable := _variable_that_sets(key_path, environment):
+        return variable
+    return f"{file.path}:{file.lines[key_path]}" if key_path in file.lines else DEFAULT
 
 
-def _variable(place: Place, environment: Mapping[str, Any]) -> str:
-    """The variable that a value comes from; empty where it comes from none."""
-    value: Any = environment
-    keys = list(_keys(place))
-    for key in keys:
-        if not isinstance(value, Mapping) or key not in value:
-            return ""
-        value = value[key]
-    return variables.name_of(".".join(keys))
+# --- the file --------------------------------------------------------------------------------------------------------
 
 
-def _keys(place: Place) -> Iterator[str]:
-    """The keys of a place, up to the first array."""
-    for part in place:
-        if isinstance(part, int):
-            return
-        yield part
-
-
-def _refuse_passwords(file: File) -> None:
-    """A file is committed, copied and read by others."""
-    for place in (("database",), ("notify", "page")):
+def _refuse_passwords(file: ConfigFile) -> None:
+    """Raise ``ConfigError`` if the file holds a password: files are committed, copied and read by others."""
+    for key_path in (("database",), ("notify", "page")):
         value: Any = file.values
-        for key in place:
+        for key in key_path:
             value = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(value, str) and has_password(value):
-            key, line = ".".join(place), file.lines.get(place, 0)
-            cure = "take it out here, and set PERFSVC_DB" if key == "database" else "take it out"
-            raise ConfigError(f"{key} holds a password", path=str(file.path), line=line, cure=cure)
+            dotted, line = ".".join(key_path), file.lines.get(key_path, 0)
+            cure = "take it out here, and set PERFSVC_DB" if dotted == "database" else "take it out"
+            raise ConfigError(f"{dotted} holds a password", path=str(file.path), line=line, cure=cure)
 
 
-def _suite(file: File) -> Path:
-    """The suite where none is named: ``kernels`` beside the file, else the built-in one."""
-    beside = _folder(file) / "kernels"
-    return beside if beside.is_dir() else data_folder("kernels")
-
-
-def _folder(file: File) -> Path:
+def _home(file: ConfigFile) -> Path:
     return file.path.parent if file.path else Path()
 
 
-def _placed(file: File) -> dict[str, Any]:
-    """The file's values, with relative paths from its folder on; defaults of paths lie there as well."""
-    values, home = dict(file.values), _folder(file)
+def _with_absolute_paths(file: ConfigFile) -> dict[str, Any]:
+    """Return the values of the file, with relative paths, and default paths, counted from its folder."""
+    values, home = dict(file.values), _home(file)
     if home == Path():
         return values
     for table, key in (("", "suite"), ("", "database"), ("nightly", "folder"), ("dashboard", "folder")):
         inside = values.get(table, {}) if table else values
         if not isinstance(inside, Mapping):
             continue
-        written = inside.get(key, KEYS[f"{table}.{key}" if table else key].default if key != "suite" else None)
+        default = None if key == "suite" else KEYS[f"{table}.{key}" if table else key].default
+        written = inside.get(key, default)
         if isinstance(written, str | Path) and str(written):
-            placed = {**inside, key: _beside(home, str(written))}
-            values = {**values, table: placed} if table else placed
+            absolute = {**inside, key: _from_home(home, str(written))}
+            values = {**values, table: absolute} if table else absolute
     return values
 
 
-def _beside(home: Path, written: str) -> str:
-    """A path or a SQLite file's URL as it is seen from here."""
-    if found := _SQLITE.fullmatch(written):
-        return f"sqlite:///{home / found[1]}"
+def _from_home(home: Path, written: str) -> str:
+    """Return a path, or the URL of a SQLite file, counted from a folder."""
+    if sqlite := _SQLITE.fullmatch(written):
+        return f"sqlite:///{home / sqlite[1]}"
     return written if "://" in written or written == ":memory:" else str(home / Path(written).expanduser())
+
+
+# --- the environment -------------------------------------------------------------------------------------------------
+
+
+class _Variables(EnvSettingsSource):
+    """pydantic's reader of the environment, with arrays as words between blanks or as TOML."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002
+        """Decode an array. Text that is not TOML stays text, so that it is refused with its key."""
+        if not isinstance(value, str):
+            return value
+        if not value.lstrip().startswith(("[", "{")):
+            return value.split()
+        try:
+            return tomllib.loads(f"value = {value}")["value"]
+        except ValueError:
+            return value
+
+
+def variable_of(key: str) -> str:
+    """Return the variable that sets a dotted key."""
+    return SHORT_VARIABLES.get(key, PREFIX + key.replace(".", BETWEEN).upper())
+
+
+def _read_environment() -> dict[str, Any]:
+    """Return what the environment sets, nested as the values of the file."""
+    if mistyped := tuple(_mistyped_variables()):
+        first, *others = mistyped
+        first.others = tuple(others)
+        raise first
+    values = _Variables(Settings)()
+    for key, variable in SHORT_VARIABLES.items():
+        if os.environ.get(variable):
+            values[key] = os.environ[variable]
+    return values
+
+
+def _mistyped_variables() -> Iterator[ConfigError]:
+    """Yield an error for each variable that is meant for a key and names none."""
+    known = {variable_of(key): key for key in KEYS}
+    plain = {name.replace("_", ""): name for name in known}
+    for name in sorted(os.environ):
+        if not name.startswith(PREFIX) or name in known or not os.environ[name]:
+            continue
+        table, nested, _ = name.removeprefix(PREFIX).partition(BETWEEN)
+        if name.startswith(variable_of("notify.targets") + BETWEEN):
+            continue
+        meant = plain.get(name.replace("_", "")) or SHORT_VARIABLES.get(name.removeprefix(PREFIX).lower())
+        if table.lower() in TABLES and not nested:
+            cure = f"name one of its keys: {name}{BETWEEN}KEY=…"
+            yield ConfigError(f"{table.lower()} is a table", path=name, cure=cure)
+        elif nested or meant:
+            nearest = meant or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)), "")
+            cure = f"write {nearest}" if nearest else "see which there are: perfsvc config show"
+            yield ConfigError("no key has this variable", path=name, nearest=nearest, cure=cure)
+
+
+def _variable_that_sets(key_path: KeyPath, environment: Mapping[str, Any]) -> str:
+    """Return the variable that a value comes from; empty if it does not come from the environment."""
+    array = next((at for at, part in enumerate(key_path) if isinstance(part, int)), len(key_path))
+    keys = [str(part) for part in key_path[:array]]
+    value: Any = environment
+    for key in keys:
+        if not isinstance(value, Mapping) or key not in value:
+            return ""
+        value = value[key]
+    return variable_of(".".join(keys))
+
+
+# --- to show ---------------------------------------------------------------------------------------------------------
+
+
+def shown(loaded: Loaded) -> Iterator[ShownSetting]:
+    """Yield every setting in the order of the file, without secrets: for targets, whether their variable is set."""
+    public = loaded.settings.public()
+    for key in KEYS.values():
+        origin = loaded.origins[key.dotted]
+        value: Any = public
+        for part in key.dotted.split("."):
+            value = value[part]
+        if key.dotted == "thresholds" and value:
+            for number, rule in enumerate(value):
+                written = ", ".join(f"{name} = {RULE[name].written(item)}" for name, item in rule.items())
+                yield ShownSetting(
+                    f"thresholds[{number + 1}]", written, loaded.origins.get(f"thresholds.{number}", origin)
+                )
+        elif key.dotted == "notify.targets" and value:
+            is_set = _set_variables(loaded)
+            for name, variable in value.items():
+                written = f"{variable} ({'set' if is_set[variable] else 'not set'})"
+                target = f"notify.targets.{name}"
+                yield ShownSetting(target, written, loaded.origins.get(target, origin))
+        else:
+            yield ShownSetting(key.dotted, "" if value is None or value == "" else toml(value, key.unit), origin)
+
+
+def shown_json(loaded: Loaded) -> dict[str, Any]:
+    """Return every setting for programs, without secrets."""
+    return {
+        "path": str(loaded.path) if loaded.path else None,
+        "settings": loaded.settings.public(),
+        "origins": dict(loaded.origins),
+        "variables": _set_variables(loaded),
+    }
+
+
+def _set_variables(loaded: Loaded) -> dict[str, bool]:
+    """Return the variables that hold the targets' addresses, and whether each is set."""
+    return {name: bool(os.environ.get(name)) for name in loaded.settings.notify.targets.values()}

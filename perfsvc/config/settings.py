@@ -1,158 +1,284 @@
-"""What can be set, with its default and what it means; ``docs/configuration.md`` has every key."""
+"""Every setting, with its type, its default and its meaning; ``docs/configuration.md`` lists them.
 
+A ``ValueError`` of a type says what is wrong with a value and how to write it; the caller puts the key before it.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from perfsvc.config import types
+from perfsvc import units
 
 PREFIX = "PERFSVC_"
 BETWEEN = "__"
 BASELINE = "@baseline"
 
+LARGEST_CHANGE = 10
+"""The largest threshold, a tenfold time: a larger one is a typing error."""
+
+
+class Unit(StrEnum):
+    """What a number counts, so that it is written as people write it."""
+
+    DURATION = "duration"
+    SHARE = "share"
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+def has_password(url: str) -> bool:
+    """Return whether a URL carries a password, also in the forms that databases accept beyond RFC 3986."""
+    return without_password(url) != url
+
+
+def without_password(text: str) -> str:
+    """Return a URL, or a text that holds URLs, with the passwords replaced by ``***``."""
+    hidden = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", r"\1***@", text)
+    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", hidden)
+
+
+def _number(value: object, *, unit: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no {unit}")  # noqa: TRY004 - pydantic catches ValueError only
+    return float(value)
+
+
+def _seconds(value: object, *, zero: bool) -> float:
+    if isinstance(value, str) and not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", value.strip(), re.ASCII):
+        return units.parse_duration(value, zero=zero)
+    seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 20m or 1h30m")
+    if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
+        raise ValueError(f"{value} is no time that can be spent; write 90s, 20m or 1h30m")
+    return seconds
+
+
+def _share(below: float, example: str) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        text = value if isinstance(value, str) else f"{_number(value, unit=f'share; write {example}'):.12g}"
+        return units.parse_share(text, below=below, example=example)
+
+    return read
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _path(value: object) -> object:
+    if isinstance(value, str) and not value:
+        raise ValueError("it is empty; write a path")
+    return Path(value).expanduser() if isinstance(value, str) else value
+
+
+def _glob(text: str) -> str:
+    from perfsvc.errors import UsageError
+    from perfsvc.suite.selection import parse
+
+    try:
+        parse(text)
+    except UsageError as error:
+        raise ValueError(f"{error.what}; {error.cure}") from None
+    return text
+
+
+def _device(text: str) -> str:
+    kind, colon, names = text.partition(":")
+    if text in {"auto", "cpu", "cuda"} or (kind in {"cuda", "fake"} and colon and names):
+        return text
+    shown = without_password(text)
+    raise ValueError(f"{shown!r} is no device; write auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-…")
+
+
+def _architecture(text: str) -> str:
+    if not re.fullmatch(r"sm_\d+[af]?", text, re.ASCII):
+        raise ValueError(f"{text!r} is no architecture; write sm_90")
+    return text
+
+
+def _page(url: str) -> str:
+    if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc):
+        raise ValueError(f"{without_password(url)!r} is no address of a page; write https://host/path/")
+    return url
+
+
+def _variable(name: str) -> str:
+    """Return the name of an environment variable. A wrong value may be a secret, so the error does not repeat it."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("it is no name of an environment variable; write one here, and the Apprise URL into that")
+    return name
+
+
+def _run(value: object) -> object:
+    """Return the name of a run; a run number may be written as a number."""
+    if isinstance(value, str) and value.startswith("latest"):
+        raise ValueError(
+            f"{value!r} moves every night, so a regression would be the baseline of the next; write @baseline"
+        )
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Count = Annotated[int, Field(ge=1)]
+Folder = Annotated[Path, BeforeValidator(_path)]
+Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=False)), Unit.DURATION]
+SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), Unit.DURATION]
+Precision = Annotated[float, BeforeValidator(_share(1, "0.2%")), Unit.SHARE]
+Threshold = Annotated[float, BeforeValidator(_share(LARGEST_CHANGE, "1%")), Unit.SHARE]
+Glob = Annotated[str, AfterValidator(_glob)]
+Globs = Annotated[tuple[Glob, ...], BeforeValidator(_tuple)]
+Devices = Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], BeforeValidator(_tuple), Field(min_length=1)]
+Architectures = Annotated[tuple[Annotated[str, AfterValidator(_architecture)], ...], BeforeValidator(_tuple)]
+Run = Annotated[str, BeforeValidator(_run), Field(min_length=1)]
+Page = Annotated[str, AfterValidator(_page)]
+Variable = Annotated[str, AfterValidator(_variable)]
 About = Literal["new", "resolved", "failed"]
 
 
-class Table(BaseModel):
-    """A table of the file: its values never change, and it has no other keys."""
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+class SettingsTable(BaseModel):
+    """A table of the file: immutable, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
-class RunSettings(Table):
-    """What a run measures and how, as the options of `perfsvc run` say it."""
+class RunSettings(SettingsTable):
+    """What a run measures and how, as the options of `perfsvc run`."""
 
-    devices: types.Devices = ("auto",)
+    devices: Devices = ("auto",)
     """Where to measure: auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-…"""
-    select: types.Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
-    """Only these cases, by glob; all where there is none."""
-    exclude: types.Globs = Field(default=(), examples=[["*[n=16384]"]])
+    select: Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
+    """Only these cases, by glob; by default all."""
+    exclude: Globs = Field(default=(), examples=[["*[n=16384]"]])
     """Not these cases, by glob."""
     points: Literal["smoke", "full"] | None = Field(default=None, examples=["full"])
     """The small smoke point of each benchmark, or its full points; by default full on a GPU, smoke elsewhere."""
-    replicas: types.Count = 3
+    replicas: Count = 3
     """Fresh processes that measure each case."""
-    precision: types.Precision | None = Field(default=None, examples=["0.2%"])
-    """How narrow the 95 % interval of a case's median is to be, to each side; by default 0.2%."""
-    samples: types.Count | None = Field(default=None, examples=[1000])
-    """Or until a case has so many samples in a replica; by default 1000 on a GPU, 20 on the CPU device."""
-    seconds: types.Seconds | None = Field(default=None, examples=["2s"])
-    """Or until it was sampled for so long in a replica; by default 2s on a GPU, 0.15s on the CPU device."""
+    precision: Precision | None = Field(default=None, examples=["0.2%"])
+    """Stop sampling a case when the 95 % interval of its median is this narrow, to each side; by default 0.2%."""
+    samples: Count | None = Field(default=None, examples=[1000])
+    """Or when a case has this many samples in a replica; by default 1000 on a GPU, 20 on the CPU device."""
+    seconds: Seconds | None = Field(default=None, examples=["2s"])
+    """Or when it was sampled this long in a replica; by default 2s on a GPU, 0.15s on the CPU device."""
     energy: bool = False
     """Measure the energy of a launch too: a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"
     """Measure every case on each GPU, or on one GPU of each model, the same one every night."""
-    budget: types.Seconds | None = Field(default=None, examples=["1h30m"])
+    budget: Seconds | None = Field(default=None, examples=["1h30m"])
     """What a run may take on each device; by default as long as it needs."""
-    limit: types.Seconds = 60.0
+    limit: Seconds = 60.0
     """What a case may take in a replica before its worker is killed."""
 
 
-class ThresholdSettings(Table):
-    """The smallest relevant change of some cases and metrics. The last rule that takes a series decides."""
+class ThresholdSettings(SettingsTable):
+    """The smallest relevant change of some cases and metrics. The last rule that matches a series decides."""
 
-    cases: types.Glob = "*"
-    """Of which cases, by glob."""
+    cases: Glob = "*"
+    """For which cases, by glob."""
     metric: Annotated[str, Field(min_length=1)] = "*"
-    """Of which metric, by glob: time, energy_j or one that a variant returns; * is all but max_error."""
-    change: types.Change = Field(examples=["3%"])
+    """For which metric, by glob: time, energy_j or one that a variant returns; * is all but max_error."""
+    change: Threshold = Field(examples=["3%"])
     """The smallest change that matters, as a share of the baseline."""
 
 
-def _each_once(rules: tuple[ThresholdSettings, ...]) -> tuple[ThresholdSettings, ...]:
-    places: dict[tuple[str, str], int] = {}
-    for place, rule in enumerate(rules, start=1):
-        first = places.setdefault((rule.cases, rule.metric), place)
-        if first != place:
+def _without_duplicates(rules: tuple[ThresholdSettings, ...]) -> tuple[ThresholdSettings, ...]:
+    numbers: dict[tuple[str, str], int] = {}
+    for number, rule in enumerate(rules, start=1):
+        first = numbers.setdefault((rule.cases, rule.metric), number)
+        if first != number:
             what = f"the cases {rule.cases!r} and the metric {rule.metric!r}"
-            raise ValueError(f"rules {first} and {place} are both of {what}; keep one")
+            raise ValueError(f"rules {first} and {number} are both for {what}; keep one")
     return rules
 
 
-class BaselineSettings(Table):
+class BaselineSettings(SettingsTable):
     """What verdicts compare with."""
 
-    against: types.Run = BASELINE
+    against: Run = BASELINE
     """@baseline: each series with its own last accepted level; or a run (its number, its label, a git revision).
-    A pin (`perfsvc baseline set`) goes before both."""
+    A pin (`perfsvc baseline set`) takes precedence over both."""
 
 
-class CheckSettings(Table):
+class CheckSettings(SettingsTable):
     """The static check of a night."""
 
     enabled: bool = True
     """Whether a night checks the kernels' binaries."""
-    architectures: types.Architectures = Field(default=(), examples=[["sm_90"]])
+    architectures: Architectures = Field(default=(), examples=[["sm_90"]])
     """What to compile for, also for `perfsvc check`; by default a night takes those of its devices."""
 
 
-class ConfirmSettings(Table):
-    """Measuring suspects again before anybody is told of them."""
+class ConfirmSettings(SettingsTable):
+    """Measuring suspects again before anyone is notified."""
 
     enabled: bool = True
-    """Whether a night measures its suspects again; without it, it raises no finding of the code."""
-    budget: types.Seconds = 20.0
-    """What one answer may take on a device."""
+    """Whether a night measures its suspects again; without it, a night raises no finding about the code."""
+    budget: Seconds = 20.0
+    """What one confirmation may take on a device."""
 
 
-class ProfileSettings(Table):
-    """Having Nsight Compute say why."""
+class ProfileSettings(SettingsTable):
+    """Explaining regressions with Nsight Compute."""
 
     enabled: bool = True
-    """Whether a night profiles what is confirmed to be slower, where Nsight Compute is there."""
+    """Whether a night profiles confirmed regressions, if Nsight Compute is installed."""
 
 
-class NightlySettings(Table):
-    """How a night goes."""
+class NightlySettings(SettingsTable):
+    """How a night proceeds."""
 
-    folder: types.Folder = Path("nights")
+    folder: Folder = Path("nights")
     """Where each night has a folder with its log and its report."""
-    wait: types.Waiting = 0.0
-    """How long a night waits for another one on this host to end; 0s: it leaves at once."""
+    wait: SecondsOrZero = 0.0
+    """How long a night waits for another one on this host to end; 0s: it exits at once."""
     label: str = "nightly"
     """The label of its run."""
 
 
-class NotifySettings(Table):
-    """Who is told."""
+class NotifySettings(SettingsTable):
+    """Who is notified."""
 
-    targets: dict[str, types.Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
-    """Who is told: a name, and the environment variable that holds the Apprise URL. Never the URL itself."""
-    about: Annotated[tuple[About, ...], BeforeValidator(types.sequence)] = ("new", "resolved", "failed")
-    """Of what: new findings, resolved ones, cases and stages that failed."""
-    page: types.Page = Field(default="", examples=["https://perf.example.org/"])
-    """Where the site is served, for the links of a message."""
+    targets: dict[str, Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
+    """Who is notified: a name, and the environment variable that holds the Apprise URL. Never the URL itself."""
+    about: Annotated[tuple[About, ...], BeforeValidator(_tuple)] = ("new", "resolved", "failed")
+    """About what: new findings, resolved findings, cases and stages that failed."""
+    page: Page = Field(default="", examples=["https://perf.example.org/"])
+    """Where the site is served, for the links in a message."""
 
 
-class DashboardSettings(Table):
+class DashboardSettings(SettingsTable):
     """The site."""
 
     enabled: bool = True
     """Whether a night builds it."""
-    folder: types.Folder = Path("site")
-    """Where it lies."""
+    folder: Folder = Path("site")
+    """Where it is written."""
 
 
-class RetentionSettings(Table):
-    """For how long things are kept that nothing needs any more; by default for ever."""
+class RetentionSettings(SettingsTable):
+    """How long things are kept that nothing needs any more; by default for ever."""
 
-    samples: types.Seconds | None = Field(default=None, examples=["90d"])
+    samples: Seconds | None = Field(default=None, examples=["90d"])
     """The samples of measurements; their levels stay."""
-    binaries: types.Seconds | None = Field(default=None, examples=["365d"])
+    binaries: Seconds | None = Field(default=None, examples=["365d"])
     """Binaries and what is needed to run them again."""
-    profiles: types.Seconds | None = Field(default=None, examples=["365d"])
+    profiles: Seconds | None = Field(default=None, examples=["365d"])
     """Reports of Nsight Compute."""
-    nights: types.Seconds | None = Field(default=None, examples=["365d"])
+    nights: Seconds | None = Field(default=None, examples=["365d"])
     """The files of nights, and what is known of their stages and messages."""
 
 
 class Settings(BaseSettings):
-    """All that can be set.
-
-    Made from values alone; ``perfsvc.config.load`` is what reads the file and the environment.
-    """
+    """All settings. ``perfsvc.config.load`` reads the file and the environment; the constructor reads neither."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -164,15 +290,15 @@ class Settings(BaseSettings):
         env_ignore_empty=True,
     )
 
-    suite: types.Folder = Path("kernels")
+    suite: Folder = Path("kernels")
     """The folder of benchmarks; by default ./kernels, else the built-in suite."""
     database: Annotated[str, Field(min_length=1, repr=False)] = "perfsvc.db"
     """A SQLite file, or the URL of a PostgreSQL server; one with a password only in PERFSVC_DB."""
     run: RunSettings = RunSettings()
     thresholds: Annotated[
-        tuple[ThresholdSettings, ...], BeforeValidator(types.sequence), AfterValidator(_each_once)
+        tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)
     ] = ()
-    """The smallest change that matters of some cases and metrics, a table for each rule; the last rule that takes a
+    """The smallest change that matters of some cases and metrics, a table for each rule; the last rule that matches a
     series decides. Without one it is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
     check: CheckSettings = CheckSettings()
@@ -191,9 +317,9 @@ class Settings(BaseSettings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The values it is made from: nothing is read behind anybody's back."""
+        """Use the arguments of the constructor only."""
         return (init_settings,)
 
     def public(self) -> dict[str, Any]:
-        """All of it as JSON knows it, to be stored and shown: without the password of the database."""
-        return self.model_dump(mode="json") | {"database": types.without_password(self.database)}
+        """Return all settings as JSON values, without the password of the database."""
+        return self.model_dump(mode="json") | {"database": without_password(self.database)}

@@ -1,4 +1,4 @@
-"""A notifier of the tests: it keeps what it is sent, and fails as it is told."""
+"""A notifier for tests: it keeps messages, and fails as scripted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ FAULTS: Mapping[str, NotSentError] = {
     "hang": NotSentError("the target did not answer in time", again=True),
     "refuse": NotSentError("the target answered 404 Not Found", again=False),
 }
-"""What can be scripted, and what comes of it."""
+"""The faults that can be scripted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,8 @@ class FakeNotifier:
     """Keeps messages by address.
 
     Attributes:
-        faults: of an address, what its attempts come to, one after the other: a fault, or ``""`` for none; once they
-            are used up all arrives.
-        sent: the messages that arrived, each with its address.
+        faults: by address, the result of each attempt: a fault, or ``""`` for none; later attempts succeed.
+        sent: the messages that arrived, with their addresses.
         tried: the addresses of all attempts.
     """
 
@@ -30,7 +29,7 @@ class FakeNotifier:
     tried: list[str] = field(default_factory=list)
 
     def send(self, message: Message, address: str) -> None:
-        """Keeps it, or fails."""
+        """Keep the message, or fail."""
         attempt = self.tried.count(address)
         self.tried.append(address)
         script = self.faults.get(address, ())

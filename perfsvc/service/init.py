@@ -1,4 +1,4 @@
-"""The first ``perfsvc.toml``: every key that there is, commented with its default, and the suite that is here."""
+"""Write the first ``perfsvc.toml``: every key, commented out with its default, and the suite that is here."""
 
 import os
 from collections.abc import Iterator
@@ -6,28 +6,28 @@ from pathlib import Path
 from textwrap import wrap
 
 from perfsvc.config.file import NAME
-from perfsvc.config.keys import KEYS, RULE, TABLES, Key
-from perfsvc.config.toml import toml
-from perfsvc.config.variables import name_of
+from perfsvc.config.keys import KEYS, RULE, TABLES, SettingKey, toml
+from perfsvc.config.load import variable_of
 from perfsvc.errors import ConfigError
 
 WIDTH = 100
 SUITES = ("kernels", "benchmarks", "suite")
-"""Folders that a suite may lie in, the usual one first."""
+"""Folders that may hold a suite, the usual one first."""
 
 _HEAD = f"""\
 # {NAME}: what `perfsvc nightly` does, and what other commands do unless an option says otherwise.
 #
-# Every key is here. One that is commented out has the default that it shows, or an example where it has none.
-# A command's option goes before a variable ({name_of("run.replicas")}=5), that before this file, and this file before
-# the default. Paths count from the folder of this file. Durations: 90s, 20m, 1h30m, 90d; shares: 2% or 0.02.
-# What is in force, and where it comes from: perfsvc config show
+# Every key is here. A key that is commented out shows its default, or an example if it has no default.
+# An option of a command takes precedence over a variable ({variable_of("run.replicas")}=5), a variable over this file,
+# and this file over the default. Paths count from the folder of this file. Durations: 90s, 20m, 1h30m, 90d; shares: 2%
+# or 0.02. To see what is in force, and where each value comes from: perfsvc config show
+#
+# Write no secrets here: set PERFSVC_DB for a database with a password, and name the variable of a target.
 """
-_SECRETS = "# Secrets never stand here: a database with a password is named in PERFSVC_DB, a target by its variable."
 
 
 def suite_in(folder: Path) -> Path | None:
-    """The suite that lies in a folder, relative to it: one with benchmark files below it; None where there is none."""
+    """Return the suite in a folder, relative to it: a folder with benchmark files; None without one."""
     for name in SUITES:
         if (folder / name).is_dir() and any((folder / name).glob("**/bench.py")):
             return Path(name)
@@ -38,44 +38,44 @@ def suite_in(folder: Path) -> Path | None:
 
 
 def text(suite: Path | None) -> str:
-    """The file's text.
+    """Return the text of the file.
 
     Args:
-        suite: the suite that it names, relative to the file; None leaves the default in force.
+        suite: the suite to name, relative to the file; None leaves the default in force.
     """
-    tables: dict[str, list[Key]] = {}
+    tables: dict[str, list[SettingKey]] = {}
     for key in KEYS.values():
         tables.setdefault(key.table, []).append(key)
-    parts = [_HEAD + _SECRETS, *_keys(tables.pop(""), suite)]
+    parts = [_HEAD.rstrip("\n"), *_keys(tables.pop(""), suite)]
     for table, keys in tables.items():
         parts += ["", *_comment(TABLES[table]), f"[{table}]", *_keys(keys, None)]
     return "\n".join([*parts, "", *_rules()]) + "\n"
 
 
 def write(path: Path, suite: Path | None, *, force: bool) -> None:
-    """Writes the file, whole or not at all.
+    """Write the file, whole or not at all.
 
     Raises:
-        ConfigError: it is there already, and ``force`` does not say to write over it; or it cannot be written.
+        ConfigError: the file exists and ``force`` is not set, or it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(text(suite), encoding="utf-8")
+        temporary.write_text(text(suite), encoding="utf-8")
         if force:
-            beside.replace(path)
+            temporary.replace(path)
         else:
-            path.hardlink_to(beside)  # which writes over nothing, unlike a renaming
+            path.hardlink_to(temporary)  # fails if the file exists, unlike a rename
     except FileExistsError:
         cure = "edit it, or write over it: perfsvc init --force"
         raise ConfigError("it is there already, and is left as it is", path=str(path), cure=cure) from None
     except OSError as error:
-        cure = "see that the folder is there and that you may write to it"
+        cure = "check that the folder exists and that you may write to it"
         raise ConfigError(f"cannot be written: {error.strerror}", path=str(path), cure=cure) from None
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _keys(keys: list[Key], suite: Path | None) -> Iterator[str]:
+def _keys(keys: list[SettingKey], suite: Path | None) -> Iterator[str]:
     for key in keys:
         if key.dotted == "thresholds":
             continue
@@ -85,7 +85,7 @@ def _keys(keys: list[Key], suite: Path | None) -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    """An example of a rule, which has no default."""
+    """Yield an example of a rule; rules have no default."""
     yield from _comment(KEYS["thresholds"].meaning)
     yield "# [[thresholds]]"
     for key in RULE.values():

@@ -13,7 +13,7 @@ from apprise.plugins.discord import NotifyDiscord
 from perfsvc.errors import NotSentError
 from perfsvc.model import Message
 from perfsvc.notify.fake import FakeNotifier
-from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
+from perfsvc.notify.notifier import HEADER, AppriseNotifier
 
 SECRET = "a-secret-token"  # noqa: S105 - of no one
 MESSAGE = Message(
@@ -190,7 +190,7 @@ def test_what_the_target_does_is_put_into_words(sending, receiver, answer, what,
 @pytest.mark.parametrize(
     ("address", "what", "again"),
     [
-        ("json://127.0.0.1:1/a-secret-token", "nobody listens at the target", True),
+        ("json://127.0.0.1:1/a-secret-token", "nothing listens at the target", True),
         ("nosuch://a-secret-token", "its address is none that Apprise understands", False),
         ("a-secret-token", "its address is none that Apprise understands", False),
     ],

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from perfsvc.notify.through_apprise import HEADER
+from perfsvc.notify.notifier import HEADER
 from tests.conftest import receiving
 from tests.e2e.nights import Nights, copied
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from perfsvc.config import Settings
-from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
-from perfsvc.service.notifying import notify
-from perfsvc.service.notifying.notify import Means
+from perfsvc.notify.notifier import HEADER, AppriseNotifier
+from perfsvc.service.notify import notify
+from perfsvc.service.notify.notify import Means
 from perfsvc.store import StageRow, StageState, State, Store, nightly
 from perfsvc.store.engine import transaction
 

@@ -11,7 +11,7 @@ from perfsvc.model import Environment, Verdict
 from perfsvc.report.pages import views, words
 from perfsvc.report.pages.spark import HEIGHT, NIGHTS, spark
 from perfsvc.service import dashboard
-from perfsvc.service.dashboard.gather import gather
+from perfsvc.service.dashboard.build import gather
 from perfsvc.store import StageRow, StageState, State
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)

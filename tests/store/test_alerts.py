@@ -17,8 +17,8 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.service.judging import findings, life, suspects
-from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings import actions, suspects, update
 from perfsvc.store import State
 
 OTHER = b"other"
@@ -49,8 +49,8 @@ def night(story, rng):
         judgements = judge_run(story.store, number, threshold=None)
         story.store.put_verdicts(number, judgements)
         found = suspects.doubts(story.store, number, story.store.verdicts(number))
-        raised = findings.suspects_of(story.store, number, found=found)
-        findings.update_findings(story.store, number, found=found)
+        raised = update.suspects_of(story.store, number, found=found)
+        update.update_findings(story.store, number, found=found)
         return raised
 
     return run
@@ -106,20 +106,20 @@ def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
     (suspect,) = nights(1.1, OTHER)
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
-    (number,) = findings.update_findings(story.store, 26).raised
-    life.put(story.store, number, FindingState.ACCEPTED, reason="wanted")
+    (number,) = update.update_findings(story.store, 26).raised
+    actions.put(story.store, number, FindingState.ACCEPTED, reason="wanted")
     assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
 
 
 def test_doubts_that_were_worked_out_before_serve_as_well_after_measuring_again(story, nights):
     (suspect,) = nights(1.1, OTHER)
     found = suspects.doubts(story.store, 26, story.store.verdicts(26))
-    assert findings.suspects_of(story.store, 26, found=found) == [suspect]
+    assert update.suspects_of(story.store, 26, found=found) == [suspect]
     nothing = replace(found, to_confirm=())
-    assert findings.suspects_of(story.store, 26, found=nothing) == []
+    assert update.suspects_of(story.store, 26, found=nothing) == []
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
-    assert findings.update_findings(story.store, 26, found=found).raised == (1,)
+    assert update.update_findings(story.store, 26, found=found).raised == (1,)
 
 
 def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):

@@ -21,9 +21,9 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.service.judging import findings, life, recovery
-from perfsvc.service.judging.compare import judge_run
-from perfsvc.service.judging.suspects import doubts
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings import actions, recovery, update
+from perfsvc.service.findings.suspects import doubts
 from perfsvc.store import State
 
 BENCH = b"# bench.py"
@@ -65,8 +65,8 @@ def night(story):
         judgements = judge_run(story.store, number, threshold=threshold)
         story.store.put_verdicts(number, judgements)
         found = doubts(story.store, number, story.store.verdicts(number))
-        suspects = findings.suspects_of(story.store, number, found=found)
-        findings.update_findings(story.store, number, found=found)
+        suspects = update.suspects_of(story.store, number, found=found)
+        update.update_findings(story.store, number, found=found)
         return {one.series.case.variant: one for one in judgements}, suspects
 
     return run
@@ -166,7 +166,7 @@ def updates(story, run, suspects, cause=Cause.KERNEL):
     """Stores what came of suspects, settles their run, and returns the findings that it raised."""
     for one in suspects:
         story.store.put_confirmation(answer(one, cause, "the old one is faster"))
-    return list(findings.update_findings(story.store, run).raised)
+    return list(update.update_findings(story.store, run).raised)
 
 
 def answer(suspect, cause, reason):
@@ -274,7 +274,7 @@ def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, nig
 
 
 def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases, found):
-    accepted = life.put(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
+    accepted = actions.put(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
     assert (accepted.state, accepted.reason, bool(accepted.by)) == (
         FindingState.ACCEPTED,
         "exact results cost that",
@@ -283,7 +283,7 @@ def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases,
     judged, _ = night(times(cases, "v0"), code=b"other", source=b"edited")
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
     with pytest.raises(UsageError, match="accepted already"):
-        life.put(story.store, 1, FindingState.ACCEPTED, reason="again")
+        actions.put(story.store, 1, FindingState.ACCEPTED, reason="again")
 
 
 @pytest.fixture

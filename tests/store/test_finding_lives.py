@@ -22,7 +22,7 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.judging import findings, life
+from perfsvc.service.findings import actions, update
 from perfsvc.suite import Selection
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -147,7 +147,7 @@ def test_what_a_finding_cannot_become_is_refused_and_changes_nothing(story, foun
 
 def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
     story.store.assign_finding(1, "bob")
-    one = life.put(story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",)))
+    one = actions.put(story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",)))
     assert (one.id, [moved.series for moved in one.moved], one.root_cause, one.owner) == (2, [tiled], "abc..def", "bob")
     left = story.store.finding(1)
     assert ([moved.series for moved in left.moved], left.state) == ([naive], FindingState.OPEN)
@@ -157,12 +157,12 @@ def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
 
 
 def test_a_selection_of_all_splits_nothing_and_one_of_none_is_refused(story, found):
-    assert life.comment(story.store, 1, "both", selection=Selection(("transpose",))).id == 1
+    assert actions.comment(story.store, 1, "both", selection=Selection(("transpose",))).id == 1
     with pytest.raises(UsageError, match="finding 1 has no such case"):
-        life.comment(story.store, 1, "none", selection=Selection(("dot",)))
+        actions.comment(story.store, 1, "none", selection=Selection(("dot",)))
     assert len(story.store.findings()) == 1
     with pytest.raises(NotMeasuredError, match="there is no finding 7"):
-        life.comment(story.store, 7, "of which", selection=Selection(("dot",)))
+        actions.comment(story.store, 7, "of which", selection=Selection(("dot",)))
 
 
 def test_what_somebody_resolved_is_open_again_once_a_run_still_shows_it(story, found, tiled):
@@ -207,7 +207,7 @@ def test_an_ignored_finding_whose_cases_are_back_is_resolved(story, found, tiled
 def test_ignored_is_what_moved_in_that_direction(story, found, tiled, naive):
     story.store.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
     story.store.put_finding_state(1, FindingState.IGNORED)
-    assert findings.ignored(story.store.findings()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
+    assert update.ignored(story.store.findings()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
 
 
 # --- killed, done again, done late -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import CacheState, Status, Verdict
-from perfsvc.service.judging.compare import compare, judge_run
+from perfsvc.service.compare.compare import compare, judge_run
 from perfsvc.store import State
 
 

@@ -8,12 +8,13 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, Judgement, Status, Suspect, Verdict
+from perfsvc.service.compare import compare
+from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import relevant
-from perfsvc.service.judging import findings, policy
-from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.findings import update
 from perfsvc.store import State
 
-FIVE_PERCENT = policy.thresholds(Settings(thresholds=[{"cases": "*/tiled", "change": "5%"}]))
+FIVE_PERCENT = compare.thresholds(Settings(thresholds=[{"cases": "*/tiled", "change": "5%"}]))
 
 
 def night(story, seconds, *, threshold=None, against=None, **origin):
@@ -36,14 +37,14 @@ def test_a_rule_is_of_its_cases_alone(story):
 
 def test_a_command_that_asks_for_a_threshold_goes_before_the_rules(story):
     night(story, {story.tiled: 1e-4})
-    asked = policy.thresholds(Settings(thresholds=[{"change": "5%"}]), 0.02)
+    asked = compare.thresholds(Settings(thresholds=[{"change": "5%"}]), 0.02)
     assert night(story, {story.tiled: 1.03e-4}, threshold=asked)["tiled"][0] is Verdict.REGRESSION
 
 
 def test_all_is_compared_with_the_run_that_is_named(story, tmp_path):
     night(story, {story.tiled: 1e-4, story.naive: 1e-4}, label="v1")
     night(story, {story.tiled: 0.9e-4, story.naive: 1e-4})
-    named = policy.against(story.store, "v1", 3, tmp_path)
+    named = compare.baseline_run(story.store, "v1", 3, tmp_path)
     judged = night(story, {story.tiled: 1e-4, story.naive: 1e-4}, against=named)
     assert judged == {"tiled": (Verdict.UNCHANGED, 1), "naive": (Verdict.UNCHANGED, 1)}
     own = night(story, {story.tiled: 1e-4})
@@ -60,7 +61,7 @@ def test_a_pin_goes_before_the_run_that_is_named_and_what_that_lacks_has_its_own
 
 def test_a_run_is_not_compared_with_itself_nor_with_one_that_is_not_there(story, tmp_path):
     night(story, {story.tiled: 1e-4}, label="nightly")
-    name = partial(policy.against, story.store, run=1, folder=tmp_path)
+    name = partial(compare.baseline_run, story.store, run=1, folder=tmp_path)
     assert name("@baseline") is None
     with pytest.raises(UsageError, match="which is itself"):
         name("nightly")
@@ -87,8 +88,8 @@ def stepped(story, by):
 @pytest.mark.parametrize(("by", "alerted"), [(1.007, False), (1.08, True)])
 def test_a_history_alerts_of_nothing_smaller_than_a_rule(story, by, alerted):
     run = stepped(story, by)
-    assert findings.suspects_of(story.store, run)
-    assert bool(findings.suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
+    assert update.suspects_of(story.store, run)
+    assert bool(update.suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
 
 
 def suspect(story, change, ratio):
@@ -106,11 +107,11 @@ def test_measuring_again_looks_for_no_less_than_a_rule_says(story, change, ratio
 def test_a_finding_is_over_when_its_case_is_back_within_its_rule(story):
     night(story, {story.tiled: 1e-4})
     night(story, {story.tiled: 1.2e-4}, threshold=FIVE_PERCENT)
-    (found,) = findings.suspects_of(story.store, 2, threshold=FIVE_PERCENT)
+    (found,) = update.suspects_of(story.store, 2, threshold=FIVE_PERCENT)
     story.store.put_confirmation(
         Confirmation(found, Cause.KERNEL, "slower", 0.05, seed=1, budget_s=20.0, ratio=1.2, low=1.19, high=1.21)
     )
-    (number,) = findings.update_findings(story.store, 2, threshold=FIVE_PERCENT).raised
+    (number,) = update.update_findings(story.store, 2, threshold=FIVE_PERCENT).raised
     night(story, {story.tiled: 1.03e-4}, threshold=FIVE_PERCENT)
-    assert findings.update_findings(story.store, 3).resolved == ()
-    assert findings.update_findings(story.store, 3, threshold=FIVE_PERCENT).resolved == (number,)
+    assert update.update_findings(story.store, 3).resolved == ()
+    assert update.update_findings(story.store, 3, threshold=FIVE_PERCENT).resolved == (number,)

@@ -30,9 +30,9 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.service import pruning
-from perfsvc.service.judging import findings
-from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings import update
+from perfsvc.service.retention import prune as prune_store
 from perfsvc.store import State, Store
 
 DAY = timedelta(days=1)
@@ -62,7 +62,7 @@ def night(story, number, *cases, scope="all", **given):
 
 
 def prune(store, retention=SHORT, **given):
-    return pruning.prune(store, retention, AFTER, **given)
+    return prune_store(store, retention, AFTER, **given)
 
 
 def with_samples(story):
@@ -233,7 +233,7 @@ def codes(story):
 
 
 def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(story, monkeypatch):
-    monkeypatch.setattr(pruning, "NIGHTS", 3)
+    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 3)
     for number, code in enumerate([b"level", b"old", b"older", b"back", b"new", b"new", b"back"]):
         coded(story, number, code)
     pruned = prune(story.store)
@@ -245,7 +245,7 @@ def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(sto
 
 
 def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
-    monkeypatch.setattr(pruning, "NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 1)
     for number, code in enumerate([b"level", b"old", b"tried"]):
         coded(story, number, code)
     coded(story, 399, b"young", dirty=True)
@@ -255,7 +255,7 @@ def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
 
 
 def test_code_stays_while_a_run_is_under_way_that_may_be_about_to_run_it(story, monkeypatch):
-    monkeypatch.setattr(pruning, "NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 1)
     for number in range(3):
         coded(story, number, b"%d" % number)
     under_way = story.begin(started=AFTER)
@@ -331,7 +331,7 @@ def test_old_nights_are_forgotten_with_their_files_but_for_the_last_of_each_host
     assert pruned.nights == tried.nights == (1, 3)
     assert {night.id for night in story.store.nights_held()} == {2, 4, 5}
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "3", "3000", "4", "5", "7x", "notes"]
-    later = pruning.prune(story.store, retention, datetime.now(UTC) + 31 * DAY, nights=folder)
+    later = prune_store(story.store, retention, datetime.now(UTC) + 31 * DAY, nights=folder)
     assert later.files.count == 3  # their own files were young a moment ago
     assert sorted(path.name for path in folder.iterdir()) == ["2", "3000", "5", "7x", "notes"]
 
@@ -342,7 +342,7 @@ def test_a_folder_of_a_number_that_no_night_came_to_is_somebody_elses(story, tmp
     for name in ("1", "3", "2024"):
         (tmp_path / name).mkdir()
     later = datetime.now(UTC) + 400 * DAY
-    pruned = pruning.prune(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path)
+    pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path)
     assert pruned.files.count == 1
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
 
@@ -362,7 +362,7 @@ def test_a_night_of_which_somebody_is_still_to_be_told_stays(story):
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(story, monkeypatch):
-    monkeypatch.setattr(pruning, "NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 1)
     for number in range(5):
         coded(story, number, b"%d" % number)
         held(story, number)
@@ -404,16 +404,16 @@ class Twin:
                 story.put(run, case, replica=replica, samples=samples, binary=binary)
         story.store.end_run(run, State.FINISHED)
         story.store.put_verdicts(run, judge_run(story.store, run, threshold=None))
-        suspects = findings.suspects_of(story.store, run)
+        suspects = update.suspects_of(story.store, run)
         for suspect in suspects:
             story.store.put_confirmation(confirmed(suspect))
-        findings.update_findings(story.store, run)
+        update.update_findings(story.store, run)
         if number == 8:
             story.store.put_finding_state(
                 story.store.findings()[-1].id, FindingState.ACCEPTED, reason="meant", by="ann"
             )
         if self.prunes:
-            pruning.prune(story.store, SHORT, BEGAN + (number + 1) * DAY)
+            prune_store(story.store, SHORT, BEGAN + (number + 1) * DAY)
         return run, [(one.series.case.variant, one.judgement.baseline_run, one.evidence) for one in suspects]
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
+from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import told_before
 from perfsvc.service.confirm.pairs import Means
-from perfsvc.service.judging import findings
-from perfsvc.service.judging.compare import judge_run
+from perfsvc.service.findings import update
 from perfsvc.store import State
 
 THRESHOLD = 0.01
@@ -46,13 +46,13 @@ def slowed(story, night):
     """After a night that was measured again: its code takes a tenth more, as a finding says."""
     night(1e-4)
     run = night(1.1e-4, SLOW)
-    (suspect,) = findings.suspects_of(story.store, run, threshold=THRESHOLD)
+    (suspect,) = update.suspects_of(story.store, run, threshold=THRESHOLD)
     old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
     told = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
     why = "measured in turn, its code is 10.0 % slower than the baseline's"
     answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **told, baseline=(old,), candidate=(new,))
     story.store.put_confirmation(answer)
-    findings.update_findings(story.store, run, threshold=THRESHOLD)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
     return run
 
 
@@ -61,7 +61,7 @@ def told(story, means):
     """The answers to the suspects of a run that an earlier night gave."""
 
     def of(run, means=means):
-        suspects = findings.suspects_of(story.store, run, threshold=THRESHOLD)
+        suspects = update.suspects_of(story.store, run, threshold=THRESHOLD)
         assert len(suspects) == 1
         return list(told_before(story.store, suspects, means))
 
@@ -77,7 +77,7 @@ def test_the_answer_of_the_first_night_holds_for_the_next_ones(story, slowed, ni
         )
         assert (answer.carried_over, answer.regressed, answer.pairs, answer.looks) == (True, True, 0, 0)
         story.store.put_confirmation(answer)
-        findings.update_findings(story.store, run, threshold=THRESHOLD)
+        update.update_findings(story.store, run, threshold=THRESHOLD)
         (finding,) = story.store.findings()
         assert (finding.first_run, finding.last_run) == (slowed, run)
 
@@ -107,10 +107,10 @@ def test_a_board_that_is_not_here_answers_nothing(slowed, night, told, means):
 def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cause):
     night(1e-4)
     run = night(1.1e-4, SLOW)
-    (suspect,) = findings.suspects_of(story.store, run, threshold=THRESHOLD)
+    (suspect,) = update.suspects_of(story.store, run, threshold=THRESHOLD)
     answer = Confirmation(suspect, cause, "nothing of it stays", THRESHOLD, seed=1, budget_s=20.0)
     story.store.put_confirmation(answer)
-    findings.update_findings(story.store, run, threshold=THRESHOLD)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
     assert told(night(1.1e-4, SLOW)) == []
 
 
@@ -124,13 +124,13 @@ def test_a_series_is_back_though_noise_makes_it_a_loss(story, slowed, night):
     run = night(1.02e-4)
     (judged,) = (one for one in story.store.verdicts(run) if one.series.metric == "time")
     assert (judged.verdict, judged.cause) == (Verdict.REGRESSION, Cause.NOISE)
-    findings.update_findings(story.store, run, threshold=THRESHOLD)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
     (finding,) = story.store.findings(every=True)
     assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, run)
 
 
 def test_a_series_is_not_back_where_what_is_left_of_its_loss_may_be_its_code(story, slowed, night):
     run = night(1.02e-4, b"mended")
-    findings.update_findings(story.store, run, threshold=THRESHOLD)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
     (finding,) = story.store.findings()
     assert finding.moved[0].recovered_run is None

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from perfsvc.config import Settings
-from perfsvc.config.keys import KEYS, RULE, TABLES, Key
+from perfsvc.config.keys import KEYS, RULE, TABLES, SettingKey
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
-def row(key: Key) -> str:
+def row(key: SettingKey) -> str:
     """A key as the page has it."""
     written = key.written(key.default)
     default = "e.g. " if key.example is not None else ""

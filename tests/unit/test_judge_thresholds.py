@@ -5,7 +5,7 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.judge import lasting, threshold_of
 from perfsvc.model import Case
-from perfsvc.service.judging.policy import idle, thresholds
+from perfsvc.service.compare.compare import idle, thresholds
 
 NAIVE = Case("transpose", "naive", (("n", 64),))
 TILED = Case("transpose", "tiled", (("n", 64),))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfsvc.judge import Alert, may_begin, watch
-from perfsvc.service.judging.changes import Change
+from perfsvc.service.findings.changes import Change
 
 ONE = np.zeros(60, dtype=np.int64)
 

@@ -29,9 +29,9 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.notify.fake import FakeNotifier
-from perfsvc.notify.through_apprise import HEADER, AppriseNotifier
-from perfsvc.service.notifying import notify
-from perfsvc.service.notifying.notify import PAUSES_S, Means
+from perfsvc.notify.notifier import HEADER, AppriseNotifier
+from perfsvc.service.notify import notify
+from perfsvc.service.notify.notify import PAUSES_S, Means
 from perfsvc.store import Entry, StageRow, StageState, State, Store
 from perfsvc.store.engine import transaction
 
@@ -324,9 +324,9 @@ def test_a_target_that_never_takes_it_is_told_the_next_night(nights, receiver, w
 KILLED = """
     import os, signal, sys
     from perfsvc.config import Settings
-    from perfsvc.notify.through_apprise import AppriseNotifier
-    from perfsvc.service.notifying import notify
-    from perfsvc.service.notifying.notify import Means
+    from perfsvc.notify.notifier import AppriseNotifier
+    from perfsvc.service.notify import notify
+    from perfsvc.service.notify.notify import Means
     from perfsvc.store import Store
 
     class Deadly(AppriseNotifier):

@@ -7,8 +7,8 @@ import pytest
 
 from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
 from perfsvc.report.pages.words import title as title_of_finding
-from perfsvc.service.notifying.news import Joined, News
-from perfsvc.service.notifying.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
+from perfsvc.service.notify.news import Joined, News
+from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
 from perfsvc.store import NightRow, StageRow, StageState, State
 
 NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)

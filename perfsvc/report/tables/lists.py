@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -125,39 +125,20 @@ def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
 DEFAULT = "default"
 
 
-class ShownLike(Protocol):
-    """A value with its key and where it comes from (``perfsvc.config.shown.Shown``)."""
-
-    @property
-    def key(self) -> str:
-        """Dotted."""
-        ...
-
-    @property
-    def value(self) -> str:
-        """As the file would have it."""
-        ...
-
-    @property
-    def root_cause(self) -> str:
-        """Where it comes from."""
-        ...
-
-
-def settings_table(rows: Sequence[ShownLike], path: str) -> RenderableType:
-    """All values in the order of the file; what nobody set is dim.
+def settings_table(settings: Iterable[tuple[str, str, str]], path: str) -> RenderableType:
+    """Return all settings in the order of the file; those that are not set are dim.
 
     Args:
-        rows: the values.
-        path: the file that is in force; empty where there is none.
+        settings: key, value and origin of each.
+        path: the file in force; empty without a file.
     """
     table = grid()
     table.add_column("key", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("from", overflow="fold")
-    for row in rows:
-        style = "dim" if row.root_cause == DEFAULT else ""
-        table.add_row(*(Text(cell or DASH, style) for cell in (row.key, row.value, row.root_cause)))
+    for key, value, origin in settings:
+        style = "dim" if origin == DEFAULT else ""
+        table.add_row(*(Text(cell or DASH, style) for cell in (key, value, origin)))
     file = f"in force: {path}" if path else "there is no perfsvc.toml here or in a parent: perfsvc init writes one"
     return Group(table, Text(), Text(file))
 

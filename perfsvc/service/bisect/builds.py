@@ -12,8 +12,8 @@ from perfsvc.build import Binary
 from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
 from perfsvc.model import TIME, CacheState, DeviceInfo, Kind, ReplayRecord
+from perfsvc.service.compare.code import launch_of
 from perfsvc.service.git import Tree, checked_out, git, moved, objects
-from perfsvc.service.judging.sides import launch_of
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.prepare import Binaries, Runnable, Target, compile_units, prepare
 from perfsvc.suite import CaseSpec, Inputs, Selection

@@ -13,8 +13,8 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, FindingState, Judgement, Suspect
 from perfsvc.service import replay
+from perfsvc.service.compare.code import SidesOf, sides_of
 from perfsvc.service.confirm.pairs import Means, Turns, take_turns
-from perfsvc.service.judging.sides import SidesOf, sides_of
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 

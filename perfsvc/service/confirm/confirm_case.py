@@ -11,7 +11,7 @@ from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
 from perfsvc.service.confirm.confirm import confirm_all
 from perfsvc.service.confirm.pairs import BUDGET_S, Means
-from perfsvc.service.judging import findings
+from perfsvc.service.findings import update
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.measure import usual_sampling
@@ -69,7 +69,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
             say=progress.say,
         )
         confirmations = confirm_all(store, suspects, means, progress)
-        findings.update_findings(store, run, threshold=request.threshold)
+        update.update_findings(store, run, threshold=request.threshold)
         return confirmations
 
 

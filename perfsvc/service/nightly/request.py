@@ -7,7 +7,7 @@ from typing import Any
 
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
-from perfsvc.service.judging.policy import thresholds
+from perfsvc.service.compare.compare import thresholds
 from perfsvc.service.run.request import RunRequest
 from perfsvc.suite import Selection
 

@@ -1,21 +1,27 @@
-"""The stages of a night, a function each. What they need they read from the store, so that each can be done again."""
+"""The stages of a night, a function each. Each reads what it needs from the store, so that it can be repeated."""
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from perfsvc import units
+from perfsvc.config import Settings
+from perfsvc.device.find import find
 from perfsvc.errors import InfrastructureError
-from perfsvc.model import Confirmation, Judgement, Status, Verdict
+from perfsvc.measure.host.device_queue import Stopping
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.model import Confirmation, DeviceInfo, Judgement, Status, Verdict
 from perfsvc.service import doctor as doctors
-from perfsvc.service import pruning
+from perfsvc.service import retention
 from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
-from perfsvc.service.judging import findings as judged_findings
-from perfsvc.service.nightly.snapshot import refuse_changed, snapshot_of
-from perfsvc.service.nightly.tonight import Said, ToldToStopError, Tonight
+from perfsvc.service.findings import update as judged_findings
+from perfsvc.service.nightly.log import NightLog
+from perfsvc.service.nightly.request import folder_of, log_of, run_request
+from perfsvc.service.nightly.resume import refuse_changed, snapshot_of
 from perfsvc.service.profile.profile import Under
 from perfsvc.service.run.judge import (
     confirm_suspects,
@@ -24,10 +30,89 @@ from perfsvc.service.run.judge import (
     judge_measured,
     means_of,
 )
-from perfsvc.service.run.measure import measure
+from perfsvc.service.run.measure import Workers, measure
 from perfsvc.service.run.prepare import Resolved, compile_helper_kernels, compile_units, resolve
 from perfsvc.service.run.provenance import begin, go_on
-from perfsvc.store import State
+from perfsvc.service.run.request import RunRequest
+from perfsvc.store import NightRow, State, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came of a stage.
+
+    Attributes:
+        text: in a line.
+        exit_code: of a command that does no more than this.
+        skipped: there was nothing for it to do.
+    """
+
+    text: str
+    exit_code: int = 0
+    skipped: bool = False
+
+
+class ToldToStopError(Exception):
+    """A stage left off before its end, for the night was told to stop; whoever goes on with it does it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tonight:
+    """A night that is under way; all that its stages know of each other is in the store.
+
+    Attributes:
+        number: of the night.
+        settings: what it began with.
+        command_line: the same.
+        lock: what it took to get the lock, in words.
+        stopping: whether it is to stop.
+    """
+
+    store: Store
+    number: int
+    settings: Settings
+    command_line: str
+    lock: str
+    log: NightLog
+    servers: ForkServers
+    stopping: Stopping
+
+    @property
+    def row(self) -> NightRow:
+        """The night as it is stored now."""
+        return self.store.night(self.number)
+
+    @property
+    def run(self) -> int:
+        """The number of its run, for the stages that need one."""
+        run = self.row.run
+        if run is None:
+            raise LookupError(f"night {self.number} has no run")
+        return run
+
+    @property
+    def request(self) -> RunRequest:
+        """What its run is asked for."""
+        return run_request(self.settings, self.command_line)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return folder_of(self.settings, self.number)
+
+    @property
+    def log_file(self) -> Path:
+        """Its log."""
+        return log_of(self.settings, self.number)
+
+    def devices(self) -> Mapping[str, DeviceInfo]:
+        """The devices that it measures on, by UUID; raises as ``perfsvc.device.find`` does."""
+        return {device.uuid: device for device in find(self.settings.run.devices)}
+
+    def workers(self, ended: contextlib.ExitStack) -> Workers:
+        """What it measures with."""
+        return Workers(self.servers, ended, self.stopping)
+
 
 REPORT = "report.html"
 FAILED = 4
@@ -188,7 +273,7 @@ def page(tonight: Tonight) -> Said:
 
 def notify(tonight: Tonight) -> Said:
     """Tells people what is new."""
-    from perfsvc.service.notifying import notify as tell
+    from perfsvc.service.notify import notify as tell
 
     return Said(tell(tonight.store, tonight.number, tonight.settings, tonight.log.say))
 
@@ -196,7 +281,7 @@ def notify(tonight: Tonight) -> Said:
 def prune(tonight: Tonight) -> Said:
     """Removes what nobody wants to keep any more and nothing needs."""
     settings = tonight.settings
-    pruned = pruning.prune(
+    pruned = retention.prune(
         tonight.store,
         settings.retention,
         datetime.now(UTC),

@@ -11,13 +11,13 @@ from perfsvc import judge
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import CaseExplanation, Confirmation, DeviceInfo, Direction, Judgement, Series, Verdict
+from perfsvc.service.compare import compare
+from perfsvc.service.compare.code import SidesOf
+from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import confirm_all, told_before, with_causes
 from perfsvc.service.confirm.pairs import Means
-from perfsvc.service.judging import policy
-from perfsvc.service.judging.compare import judge_run
-from perfsvc.service.judging.findings import suspects_of
-from perfsvc.service.judging.sides import SidesOf
-from perfsvc.service.judging.suspects import Doubts
+from perfsvc.service.findings.suspects import Doubts
+from perfsvc.service.findings.update import suspects_of
 from perfsvc.service.profile.profile import Under
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
@@ -28,7 +28,7 @@ from perfsvc.store import Store
 
 def judge_measured(store: Store, run: int, request: RunRequest, sides_of: SidesOf | None = None) -> list[Judgement]:
     """The verdicts on a run, in place of what was stored of it before."""
-    against = policy.against(store, request.against, run, request.suite)
+    against = compare.baseline_run(store, request.against, run, request.suite)
     judgements = judge_run(store, run, threshold=request.threshold, against=against, sides_of=sides_of)
     store.put_verdicts(run, judgements)
     return judgements

@@ -13,7 +13,7 @@ from perfsvc.errors import CaseError, InfrastructureError, UnsupportedError
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS
 from perfsvc.measure.protocol import shared_arrays
 from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
-from perfsvc.service.judging import policy
+from perfsvc.service.compare import compare
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import peaks
 from perfsvc.service.run.request import RunRequest
@@ -175,7 +175,7 @@ def resolve(request: RunRequest, progress: Progress) -> Resolved:
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     found = suite.discover(request.suite)
     if not found.problems:  # what cannot be read may well have the cases
-        for rule in policy.idle(request.threshold, [listed.case for listed in found.cases]):
+        for rule in compare.idle(request.threshold, [listed.case for listed in found.cases]):
             progress.say(f"{rule} takes no case of the suite: see perfsvc list")
     known = KnownShapes(build.default_folder() / "shapes")
     inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known)

@@ -21,10 +21,10 @@ from perfsvc.model import (
     Status,
 )
 from perfsvc.report.rows import Doubt, Key
+from perfsvc.service.compare.code import SidesOf
 from perfsvc.service.confirm.confirm import with_causes
-from perfsvc.service.judging.findings import ignored, update_findings
-from perfsvc.service.judging.sides import SidesOf
-from perfsvc.service.judging.suspects import doubts
+from perfsvc.service.findings.suspects import doubts
+from perfsvc.service.findings.update import ignored, update_findings
 from perfsvc.service.profile.profile import Under
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run.judge import (

@@ -1,4 +1,4 @@
-"""The first perfsvc.toml: it loads, every key is in it, and nothing is written over."""
+"""The first perfsvc.toml: it loads, it holds every key, and an existing file is kept."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from perfsvc.service import init
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     for name in [name for name in os.environ if name.startswith("PERFSVC_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -22,18 +22,18 @@ def place(tmp_path, monkeypatch):
 
 
 def uncommented(text):
-    """The text with every key in force."""
+    """Return the text with every key set."""
     return re.sub(r"^# (?=[\w\"]+ = |\[\[)", "", text, flags=re.MULTILINE)
 
 
-def test_what_is_written_loads_as_the_defaults():
+def test_the_written_file_loads_as_the_defaults():
     init.write(Path("perfsvc.toml"), Path("mine"), force=False)
     loaded = load()
     assert loaded.settings == Settings(suite=Path("mine"))
     assert [key for key in KEYS if loaded.given(key)] == ["suite"]
 
 
-def test_every_key_is_in_it_commented_with_its_default_or_an_example():
+def test_every_key_is_written_as_a_comment_with_its_default_or_an_example():
     text = init.text(None)
     found = tomllib.loads(uncommented(text))
     written = {f"{table}.{key}" for table, keys in found.items() if isinstance(keys, dict) for key in keys}
@@ -42,8 +42,8 @@ def test_every_key_is_in_it_commented_with_its_default_or_an_example():
     assert not [line for line in text.splitlines() if line and not line.startswith(("#", "["))]
 
 
-def test_every_default_in_it_is_the_default_and_every_example_is_one(place):
-    Path("perfsvc.toml").write_text(uncommented(init.text(Path("kernels"))))
+def test_a_key_with_its_comment_removed_has_its_default_or_an_example(folder):
+    (folder / "perfsvc.toml").write_text(uncommented(init.text(Path("kernels"))))
     settings = load().settings
     assert settings.thresholds[0].cases == "*"
     for key in [key for key in KEYS.values() if key.dotted != "thresholds"]:
@@ -51,7 +51,7 @@ def test_every_default_in_it_is_the_default_and_every_example_is_one(place):
         assert (value == key.default) is (key.example is None), key.dotted
 
 
-def test_a_file_that_is_there_is_left_as_it_is(place):
+def test_an_existing_file_is_kept(folder):
     path = Path("perfsvc.toml")
     path.write_text("# mine")
     with pytest.raises(ConfigError, match="it is there already, and is left as it is"):
@@ -59,10 +59,10 @@ def test_a_file_that_is_there_is_left_as_it_is(place):
     assert path.read_text() == "# mine"
     init.write(path, None, force=True)
     assert path.read_text() == init.text(None)
-    assert [one.name for one in place.iterdir()] == ["perfsvc.toml"]
+    assert [path.name for path in folder.iterdir()] == ["perfsvc.toml"]
 
 
-def test_a_folder_that_is_not_there_is_told():
+def test_a_missing_folder_is_reported():
     with pytest.raises(ConfigError, match="cannot be written: No such file"):
         init.write(Path("nowhere/perfsvc.toml"), None, force=False)
 
@@ -77,13 +77,13 @@ def test_a_folder_that_is_not_there_is_told():
         (["readme"], None),
     ],
 )
-def test_the_suite_that_is_here_is_found(place, files, suite):
+def test_the_suite_in_the_folder_is_found(folder, files, suite):
     for file in files:
-        (place / file).parent.mkdir(parents=True, exist_ok=True)
-        (place / file).touch()
-    assert init.suite_in(place) == (None if suite is None else Path(suite))
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
+    assert init.suite_in(folder) == (None if suite is None else Path(suite))
 
 
-def test_a_suite_with_a_name_full_of_quotes_is_written_so_that_it_loads():
+def test_a_suite_name_with_quotes_is_written_so_that_it_loads():
     init.write(Path("perfsvc.toml"), Path('a "b" \\ c'), force=False)
     assert load().settings.suite == Path('a "b" \\ c')

@@ -1,0 +1,1 @@
+"""Compare a run with another run, or with the baseline of each series."""

@@ -1,5 +1,0 @@
-"""Telling people of a night: what is new, in words, delivered until it has arrived."""
-
-from perfsvc.service.notifying.notify import notify
-
-__all__ = ["notify"]

@@ -1,0 +1,1 @@
+"""Start a night every day: files for cron, systemd, Kubernetes and Slurm, and a daemon."""

@@ -1,0 +1,297 @@
+"""The daemon of ``perfsvc schedule run``: starts a night every day, catches up on a missed night, and stops on request.
+
+It opens no database and reads no settings: each night is a process of its own that does. APScheduler decides when; the
+daemon checks its plan twice a second, because a clock may be set and a machine may sleep.
+"""
+
+import logging
+import signal
+import subprocess
+import threading
+import time as clocks
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from perfsvc.errors import MissingPackageError, PerfsvcError
+from perfsvc.installation import install_command
+from perfsvc.measure.host.device_queue import Stopping
+from perfsvc.service.schedule.scheduled_night import STOP_S
+from perfsvc.store import NightRow, Store
+from perfsvc.units import duration_text
+
+try:
+    from apscheduler.events import EVENT_JOB_MISSED, JobExecutionEvent
+    from apscheduler.executors.pool import ThreadPoolExecutor
+    from apscheduler.job import Job
+    from apscheduler.schedulers.background import BackgroundScheduler
+    from apscheduler.triggers.base import BaseTrigger
+except ImportError as error:
+    raise MissingPackageError(f"schedule run needs the package {error.name}", cure=install_command("nightly")) from None
+
+POLL_S = 0.5
+"""Seconds between two checks of the clock and of the request to stop."""
+
+KILL_S = 10.0
+"""Seconds that a night may take to terminate at once: it ends its workers and compilers first."""
+
+FARTHEST = timedelta(hours=26)
+"""The farthest next night, with summer time and small steps of a clock. If the planned one is farther away, the clock
+was set back since."""
+
+DAY = timedelta(days=1)
+
+
+# --- when ------------------------------------------------------------------------------------------------------------
+
+
+def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
+    """Return the last moment a night was due, ``now`` included; in UTC.
+
+    On a day without that time of day (summer time begins), a night is due as long after midnight as ever. On a day that
+    has it twice, the first counts.
+
+    Args:
+        at: the time of day.
+        zone: its time zone; None for this machine's.
+        now: the current time, with its zone.
+    """
+    return max(due for due in _due_around(at, zone, now) if due <= now)
+
+
+def due_after(at: time, zone: tzinfo | None, now: datetime) -> datetime:
+    """Return the next moment a night is due, ``now`` excluded; in UTC."""
+    return min(due for due in _due_around(at, zone, now) if due > now)
+
+
+def _due_around(at: time, zone: tzinfo | None, now: datetime) -> Iterator[datetime]:
+    today = now.astimezone(zone).date()
+    return (_due_on(today + days * DAY, at, zone) for days in range(-2, 3))
+
+
+def _due_on(day: date, at: time, zone: tzinfo | None) -> datetime:
+    wall = datetime.combine(day, at)
+    return (wall.replace(tzinfo=zone) if zone else wall.astimezone()).astimezone(UTC)
+
+
+class DailyTrigger(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
+    """An APScheduler trigger that fires once a day at a time of day."""
+
+    def __init__(self, at: time, zone: tzinfo | None) -> None:
+        self._at, self._zone = at, zone
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
+        """Return when it fires next."""
+        return due_after(self._at, self._zone, previous_fire_time or now)
+
+
+# --- what was missed -------------------------------------------------------------------------------------------------
+
+
+class CatchUp(StrEnum):
+    """What a daemon that starts has to do at once."""
+
+    NOTHING = "nothing"
+    START = "start"
+    RESUME = "resume"
+
+
+def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None, stopped: NightRow | None) -> CatchUp:
+    """Return what has to begin at once, because a night was missed or stopped while no daemon ran.
+
+    Without any earlier night nothing was missed: the first night begins when it is due.
+
+    Args:
+        due: when the last night was due.
+        now: the current time.
+        late_s: how late a night may begin.
+        last: the last night of this host.
+        stopped: the last night of this host, if it was stopped before its end.
+    """
+    if last is None or (now - due).total_seconds() > late_s:
+        return CatchUp.NOTHING
+    if last.started < due:
+        return CatchUp.START
+    return CatchUp.RESUME if stopped else CatchUp.NOTHING
+
+
+def missed(database: str, host: str, due: datetime, now: datetime, late_s: float) -> CatchUp:
+    """Return what a host has to catch up on, by the nights in a database; raises ``DatabaseError``."""
+    with Store.open(database) as store:
+        last = next((night for night in store.nights_held() if night.host == host), None)
+        return catch_up(due, now, late_s, last, store.unfinished_night(host))
+
+
+# --- nights as child processes ---------------------------------------------------------------------------------------
+
+
+class NightRunner:
+    """Starts nights, one at a time, each as a child process, and ends them.
+
+    Args:
+        command: the command of a night.
+        folder: its working directory.
+        limit_s: seconds after which a night is terminated.
+        report: receives a sentence about each event.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path, limit_s: float, report: Callable[[str], object]) -> None:
+        self._command = list(command)
+        self._folder = folder
+        self._limit_s = limit_s
+        self._report = report
+        self._running = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+
+    def run(self, *, resume: bool = False) -> None:
+        """Run a night, or resume one, and wait for its end. Do nothing if the night before still runs."""
+        if not self._running.acquire(blocking=False):
+            self._report("the night before is still at work: this one is skipped")
+            return
+        try:
+            if not self._stopping.is_set():
+                self._run([*self._command, "--resume"] if resume else self._command)
+        finally:
+            self._running.release()
+
+    def stop(self) -> None:
+        """Let the night finish the current case, commit it and exit; start no other night."""
+        self._stopping.set()
+        self._signal(signal.SIGTERM)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the night to end, and return whether no night runs."""
+        if self._running.acquire(timeout=seconds):
+            self._running.release()
+            return True
+        return False
+
+    def end(self) -> None:
+        """End the night at once."""
+        if self.wait(0):
+            return
+        if not self._stopping.is_set():
+            self.stop()
+        self._signal(signal.SIGTERM)  # the second SIGTERM
+        if not self.wait(KILL_S):
+            self._signal(signal.SIGKILL)
+            self.wait(KILL_S)
+
+    def _run(self, command: Sequence[str]) -> None:
+        try:
+            # A session of its own: the daemon passes on the signals of a terminal.
+            process = subprocess.Popen(command, cwd=self._folder, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            self._report(f"the night could not be started: {error}")
+            return
+        self._process = process
+        if self._stopping.is_set():  # since before the process was known
+            self._signal(signal.SIGTERM)
+        self._report(f"a night begins (pid {process.pid})")
+        status = self._exit_status(process)
+        ended = f"exit code {status}" if status >= 0 else signal.Signals(-status).name
+        self._report(f"the night ended with {ended}")
+
+    def _exit_status(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for a night, terminate it if it takes too long, and return its exit status."""
+        try:
+            return process.wait(self._limit_s)
+        except subprocess.TimeoutExpired:
+            self._report(f"the night is told to end, after {duration_text(self._limit_s)}")
+            self._signal(signal.SIGTERM)
+        try:
+            return process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._report("the night does not end, and is killed")
+            self._signal(signal.SIGKILL)
+        return process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process:
+            self._process.send_signal(number)
+
+
+# --- the daemon ------------------------------------------------------------------------------------------------------
+
+
+def serve(
+    nights: NightRunner,
+    at: time,
+    zone: tzinfo | None,
+    *,
+    look_back: Callable[[datetime, datetime], CatchUp],
+    late_s: float,
+    stopping: Stopping,
+    report: Callable[[str], object],
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> None:
+    """Start nights until ``stopping``; then let the current night finish its case, and wait for it.
+
+    An exception, as on a second signal, ends the night at once.
+
+    Args:
+        nights: starts them.
+        at: the time of day.
+        zone: its time zone; None for this machine's.
+        look_back: returns what was missed, given when a night was due and the current time.
+        late_s: how late a night may begin.
+        stopping: returns whether to stop.
+        report: receives a sentence about each event.
+        now: returns the current time, with its zone.
+    """
+    scheduler = _scheduler(late_s, report)
+    planned = scheduler.add_job(nights.run, DailyTrigger(at, zone))
+    try:
+        due = due_before(at, zone, now())
+        try:
+            to_catch_up = look_back(due, now())
+        except PerfsvcError as error:
+            report(f"it is unknown whether a night was missed: {error.what}")
+            to_catch_up = CatchUp.NOTHING
+        if to_catch_up is not CatchUp.NOTHING:
+            resumes = to_catch_up is CatchUp.RESUME
+            done = "was stopped, and is resumed" if resumes else "was missed, and begins now"
+            report(f"the night of {due:%Y-%m-%d %H:%M} UTC {done}")
+            scheduler.add_job(nights.run, kwargs={"resume": resumes})
+        scheduler.start()
+        report(f"the next night begins at {planned.next_run_time.astimezone(zone):%Y-%m-%d %H:%M %Z}")
+        while not stopping():
+            clocks.sleep(POLL_S)
+            _follow_the_clock(scheduler, planned, at, zone, now())
+        scheduler.shutdown(wait=False)
+        nights.stop()
+        if not nights.wait(0):
+            report("told to stop: the night finishes the current case first")
+        while not nights.wait(POLL_S):
+            pass
+    finally:
+        if scheduler.running:
+            scheduler.shutdown(wait=False)
+        nights.end()
+
+
+def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
+    """Return an APScheduler that reports a night that is too late, and logs nothing."""
+    logging.getLogger("apscheduler").addHandler(logging.NullHandler())
+    scheduler = BackgroundScheduler(
+        executors={"default": ThreadPoolExecutor(2)},  # a thread runs a night, the other finds that it still runs
+        job_defaults={"coalesce": True, "max_instances": 2, "misfire_grace_time": max(1, round(late_s))},
+        timezone=UTC,
+    )
+
+    def report_missed(event: JobExecutionEvent) -> None:
+        report(f"the night of {event.scheduled_run_time:%Y-%m-%d %H:%M} UTC is skipped: it is too late for it")
+
+    scheduler.add_listener(report_missed, EVENT_JOB_MISSED)
+    return scheduler
+
+
+def _follow_the_clock(scheduler: Any, planned: Job, at: time, zone: tzinfo | None, now: datetime) -> None:
+    """Wake the scheduler, or plan anew, if the clock was set while the scheduler slept."""
+    if planned.next_run_time <= now:
+        scheduler.wakeup()
+    elif planned.next_run_time - now > FARTHEST:
+        planned.modify(next_run_time=due_after(at, zone, now))

@@ -1,0 +1,112 @@
+"""The night that a scheduler starts: its command, folder and environment."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import time
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from perfsvc.config import Loaded
+from perfsvc.config.file import NAME as CONFIG
+from perfsvc.config.file import VARIABLE
+from perfsvc.errors import UsageError
+
+NAME = "perfsvc-nightly"
+"""The name that schedulers show."""
+
+VARIABLES_FILE = "perfsvc.env"
+"""A file beside perfsvc.toml with a line NAME='value' for each secret variable; only its owner may read it."""
+
+STOP_S = 90
+"""Seconds from SIGTERM to SIGKILL: more than a night needs to finish the current case and to commit it."""
+
+LATE_S = 6 * 3600
+"""How late a missed night may still begin, in seconds: GPUs are needed by day."""
+
+TOOLS = ("CUDA_HOME", "CUDA_PATH", "PERFSVC_CACHE", "PERFSVC_LOCKS")
+"""Variables that are not secret and that choose compilers, caches and locks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledNight:
+    """A night as a scheduler starts it.
+
+    Attributes:
+        at: the time of day.
+        zone: its time zone; None for the scheduler's own.
+        command: the interpreter and its arguments, with absolute paths.
+        folder: the working directory, that of perfsvc.toml.
+        path: ``PATH``, for compilers, Nsight Compute and git.
+        plain: variables that are not secret, with their values.
+        secret: the names of variables whose values are not printed.
+        gpus: how many GPUs to request.
+        limit_s: seconds after which the night is terminated.
+        user: who runs it.
+    """
+
+    at: time
+    zone: ZoneInfo | None
+    command: tuple[str, ...]
+    folder: Path
+    path: str
+    plain: Mapping[str, str]
+    secret: tuple[str, ...]
+    gpus: int
+    limit_s: float
+    user: str
+
+    @property
+    def variables_file(self) -> Path:
+        """The file that sets the secret variables."""
+        return self.folder / VARIABLES_FILE
+
+
+def scheduled_night(
+    loaded: Loaded, *, at: time, zone: ZoneInfo | None, gpus: int | None, limit_s: float, user: str
+) -> ScheduledNight:
+    """Return the night that runs with what is in force here and now.
+
+    It needs the variables that set a value here, and the variables that the targets of messages name.
+
+    Args:
+        loaded: the settings, and where each came from.
+        at: the time of day.
+        zone: its time zone.
+        gpus: how many GPUs to request; None to count those of the settings.
+        limit_s: how long a night may take.
+        user: who runs it.
+
+    Raises:
+        UsageError: a path holds a control character, which no scheduler accepts.
+    """
+    file = (loaded.path or Path(CONFIG)).resolve()
+    config = ["--config", str(file)] if loaded.path and file.name != CONFIG else []
+    command = (sys.executable, "-m", "perfsvc", *config, "nightly")
+    plain = {name: os.environ[name] for name in TOOLS if os.environ.get(name)}
+    path = ":".join(dict.fromkeys(os.environ.get("PATH", os.defpath).split(":")))  # once each: cron's lines are short
+    for text in (*command, str(file.parent), path, *plain.values()):
+        if re.search(r"[\x00-\x1f\x7f]", text):
+            raise UsageError(f"{text!r} holds a line break or the like, which no scheduler takes", cure="rename it")
+    used = {origin for origin in loaded.origins.values() if origin.startswith("PERFSVC_")}
+    secret = (used | set(loaded.settings.notify.targets.values())) - plain.keys() - {VARIABLE}
+    return ScheduledNight(
+        at=at,
+        zone=zone,
+        command=command,
+        folder=file.parent,
+        path=path,
+        plain=plain,
+        secret=tuple(sorted(secret)),
+        gpus=_gpus(loaded.settings.run.devices) if gpus is None else gpus,
+        limit_s=limit_s,
+        user=user,
+    )
+
+
+def _gpus(devices: tuple[str, ...]) -> int:
+    """Count the GPUs that devices name; ``auto`` and ``cuda`` count as one."""
+    named = [name for device in devices if device.startswith("cuda:") for name in device[5:].split(",")]
+    return max(len(set(named)), int(any(device in {"auto", "cuda"} for device in devices)))

@@ -1,0 +1,79 @@
+"""The line of each key of a TOML file, however the file is written."""
+
+import tomllib
+
+from perfsvc.config.file import lines_of
+
+TEXT = '''# a comment with key = 1
+suite = "x # no comment" # one
+"quo.ted" = """
+multi = 1
+[not]
+"""
+[run]
+devices = [
+  "a",  # one
+  'b]', "c",
+]
+a.b = {x = 1, y = [1, {z = 3.5}]}
+[[thresholds]]
+change = 1979-05-27T07:32:00Z
+[[thresholds]]
+
+change = """a"""""
+[thresholds.sub]
+k = [[1],
+ [2, [3]]]
+[notify . "targets"]
+ t = '\\'
+last = true'''
+
+LINES = {
+    ("suite",): 2,
+    ("quo.ted",): 3,
+    ("run",): 7,
+    ("run", "devices"): 8,
+    ("run", "devices", 0): 9,
+    ("run", "devices", 1): 10,
+    ("run", "devices", 2): 10,
+    ("run", "a"): 12,
+    ("run", "a", "b"): 12,
+    ("run", "a", "b", "x"): 12,
+    ("run", "a", "b", "y"): 12,
+    ("run", "a", "b", "y", 0): 12,
+    ("run", "a", "b", "y", 1): 12,
+    ("run", "a", "b", "y", 1, "z"): 12,
+    ("thresholds",): 13,
+    ("thresholds", 0): 13,
+    ("thresholds", 0, "change"): 14,
+    ("thresholds", 1): 15,
+    ("thresholds", 1, "change"): 17,
+    ("thresholds", 1, "sub"): 18,
+    ("thresholds", 1, "sub", "k"): 19,
+    ("thresholds", 1, "sub", "k", 0): 19,
+    ("thresholds", 1, "sub", "k", 0, 0): 19,
+    ("thresholds", 1, "sub", "k", 1): 20,
+    ("thresholds", 1, "sub", "k", 1, 0): 20,
+    ("thresholds", 1, "sub", "k", 1, 1): 20,
+    ("thresholds", 1, "sub", "k", 1, 1, 0): 20,
+    ("notify",): 21,
+    ("notify", "targets"): 21,
+    ("notify", "targets", "t"): 22,
+    ("notify", "targets", "last"): 23,
+}
+
+
+def key_paths(value, path=()):
+    """The path of every value inside a parsed one."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return {path} - {()} | {inner for key, child in children for inner in key_paths(child, (*path, key))}
+
+
+def test_every_key_has_its_line():
+    assert dict(lines_of(TEXT)) == LINES
+    assert key_paths(tomllib.loads(TEXT)) == set(LINES)
+
+
+def test_text_that_is_not_toml_raises_nothing():
+    for text in ("", "x", "= 3", "x = [1,", "]]]", "a = }", "a = {,\n]", "x = [ }", '"'):
+        assert len(lines_of(text)) < 4

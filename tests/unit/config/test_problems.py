@@ -1,0 +1,256 @@
+"""Every way in which perfsvc.toml and its variables may be wrong: the message, its line and its cure."""
+
+import os
+
+import pytest
+
+from perfsvc.config import load
+from perfsvc.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder, without PERFSVC_ variables."""
+    for name in [name for name in os.environ if name.startswith("PERFSVC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def error_of(folder):
+    """Return the error that a file with this content raises."""
+
+    def error(content="") -> ConfigError:
+        path = folder / "perfsvc.toml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(ConfigError) as raised:
+            load()
+        assert raised.value.exit_code == 2
+        return raised.value
+
+    return error
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what", "cure"),
+    [
+        ("suite = kernels", 1, "it is not TOML: invalid value", "write text between quotes"),
+        ("\nreplicas 3", 2, "it is not TOML: expected '='", "write key = value"),
+        ("[run\n", 1, "it is not TOML: expected ']'", "write key = value"),
+        ("a = [1,\n2", 2, "it is not TOML: unclosed array", "write key = value"),
+        ("a = " + "[" * 3000, 0, "its arrays are nested too deeply", "write flat ones"),
+        ("a = " + "1" * 5000, 0, "it is not TOML: ", "write key = value"),
+        (b'suite = "x"\ndatabase = "\xff"', 2, "it is not written in UTF-8", "save the file as UTF-8"),
+        ("suite = 'x'".encode("utf-16"), 1, "it is not written in UTF-8", "save the file as UTF-8"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_reported_with_the_line(error_of, content, line, what, cure):
+    error = error_of(content)
+    assert error.what.startswith(what)
+    assert (error.path, error.line) == ("perfsvc.toml", line)
+    assert error.cure.startswith(cure)
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what"),
+    [
+        ("suite = 'a'\n\nsuite = 'b'", 3, "suite is there already on line 1"),
+        ("[run]\nreplicas = 1\n# more\nreplicas = 2", 4, "replicas is there already on line 2"),
+        ("[run]\nreplicas = 1\n[run]", 3, "[run] is there already on line 1"),
+        ("[run]\nselect = [\n 'a',\n]\nselect = [\n 'b',\n]", 5, "select is there already on line 2"),
+        (
+            "[[thresholds]]\nchange = '1%'\n[[thresholds]]\nchange = '2%'\nchange = '3%'",
+            5,
+            "change is there already on line 4",
+        ),
+    ],
+)
+def test_a_duplicate_key_is_reported_with_both_lines(error_of, content, line, what):
+    error = error_of(content)
+    assert (error.line, error.cure) == (line, "keep one of the two")
+    assert error.what.startswith(what)
+
+
+def test_the_error_of_a_duplicate_line_does_not_show_its_password(error_of):
+    line = "database = 'postgresql://me:secret@host/db'"
+    assert "secret" not in str(error_of(f"{line}\n{line}"))
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "expected"),
+    [
+        ("[rnu]\nreplicas = 1", 1, ("there is no key or table 'rnu'", "[run]", "write [run]")),
+        ("[threshold]", 1, ("there is no key or table 'threshold'", "[[thresholds]]", "write [[thresholds]]")),
+        ("databse = 'x'", 1, ("there is no key or table 'databse'", "database", "write database")),
+        ("[run]\n\nreplcas = 1", 3, ("[run] has no key 'replcas'", "replicas", "write replicas")),
+        ("[run]\nqqq = 1", 2, ("[run] has no key 'qqq'", "", "see which keys there are: perfsvc config show")),
+        ("spread = 3", 1, ("there is no key or table 'spread'", "run.spread", "write it in [run]: run.spread")),
+        ("[check]\nspread = 3", 2, ("[check] has no key 'spread'", "run.spread", "write it in [run]: run.spread")),
+        (
+            "[check]\nbudget = '3s'",
+            2,
+            (
+                "[check] has no key 'budget'",
+                "run.budget or confirm.budget",
+                "write it in [run] or [confirm]: run.budget or confirm.budget",
+            ),
+        ),
+        ("[[thresholds]]\nchnge = '1%'", 2, ("thresholds[1] has no key 'chnge'", "change", "write change")),
+        ("run = {replicas = 1, smples = 3}", 1, ("[run] has no key 'smples'", "samples", "write samples")),
+    ],
+)
+def test_an_unknown_key_is_reported_with_the_nearest_known_one(error_of, content, line, expected):
+    error = error_of(content)
+    assert (error.what, error.nearest, error.cure) == expected
+    assert error.line == line
+    assert error.others == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what", "cure"),
+    [
+        ("[run]\nreplicas = '3'", 2, "run.replicas: '3' is not a whole number", "write replicas = 3"),
+        ("[run]\nreplicas = 3.0", 2, "run.replicas: 3.0 is not a whole number", "write replicas = 3"),
+        ("[run]\nreplicas = true", 2, "run.replicas: true is not a whole number", "write replicas = 3"),
+        ("[run]\nreplicas = 0", 2, "run.replicas: 0 is less than 1", "write replicas = 3"),
+        ("[run]\nenergy = 1", 2, "run.energy: 1 is not true or false", "write energy = false"),
+        ("[run]\nenergy = 'yes'", 2, "run.energy: 'yes' is not true or false", "write energy = false"),
+        ("[run]\ndevices = 'cpu'", 2, "run.devices: 'cpu' is not an array", 'write devices = ["cpu"]'),
+        ("[run]\ndevices = []", 2, "run.devices: [] names nothing", 'write devices = ["auto"]'),
+        ("[run]\ndevices = ['cpu',\n'gpu']", 3, "run.devices[2]: 'gpu' is no device", "write auto, cpu, cuda"),
+        ("[run]\ndevices = [1]", 2, "run.devices[1]: 1 is not text between quotes", 'write devices = ["auto"]'),
+        ("[run]\nselect = ['///']", 2, "run.select[1]: '///' selects nothing that could exist", "write benchmark"),
+        ("[run]\npoints = 'all'", 2, "run.points: 'all' is not 'smoke' or 'full'", 'write points = "full"'),
+        ("[run]\nbudget = '5 hours'", 2, "run.budget: '5 hours' is no duration", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = 0", 2, "run.budget: 0 is no time that can be spent", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = inf", 2, "run.budget: inf is no time that can be spent", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = nan", 2, "run.budget: nan is no time that can be spent", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = true", 2, "run.budget: True is no duration", "write 90s, 20m or 1h30m"),
+        ("[run.budget]\nx = 1", 1, "run.budget: {'x': 1} is no duration", "write 90s, 20m or 1h30m"),
+        ("[nightly]\nwait = '-1s'", 2, "nightly.wait: '-1s' is no duration", "write 90s, 20m or 1h30m"),
+        ("[run]\nprecision = 3", 2, "run.precision: '3' is not between 0 and 100%", "write 0.2% or 0.002"),
+        ("[run]\nprecision = []", 2, "run.precision: [] is no share", "write 0.2%"),
+        (
+            "[nightly]\nlabel = 1979-05-27",
+            2,
+            "nightly.label: datetime.date(1979, 5, 27) is not text between",
+            "write label",
+        ),
+        ("suite = ''", 1, "suite: it is empty", "write a path"),
+        ("suite = 3", 1, "suite: 3 is not text between quotes", 'write suite = "kernels"'),
+        ("run = 3", 1, "run: 3 is not a table", "write [run]"),
+        ("[[run]]\nreplicas = 3", 1, "run: [{'replicas': 3}] is not a table", "write [run]"),
+        ("[thresholds]\nchange = 0.1", 1, "thresholds: {'change': 0.1} is not an array", "write [[thresholds]]"),
+        ("[[thresholds]]\ncases = 'a'", 1, "thresholds[1].change is missing", 'write one: write change = "3%"'),
+        ("[check]\narchitectures = ['h100']", 2, "check.architectures[1]: 'h100' is no architecture", "write sm_90"),
+        ("[notify]\nabout = ['old']", 2, "notify.about[1]: 'old' is not 'new', 'resolved' or 'failed'", "write about"),
+        ("[notify]\npage = 'x'", 2, "notify.page: 'x' is no address of a page", "write https://host/path/"),
+        ("[baseline]\nagainst = 'latest~1'", 2, "baseline.against: 'latest~1' moves every night", "write @baseline"),
+        ("[baseline]\nagainst = ''", 2, "baseline.against: '' names nothing", 'write against = "@baseline"'),
+    ],
+)
+def test_a_wrong_value_is_reported_with_its_line_and_how_to_write_it(error_of, content, line, what, cure):
+    error = error_of(content)
+    assert error.what.startswith(what)
+    assert error.line == line
+    assert error.cure.startswith(cure)
+    assert error.others == ()
+
+
+def test_the_wrong_table_of_an_array_of_tables_is_named(error_of):
+    error = error_of("[[thresholds]]\nchange = '1%'\n\n[[thresholds]]\ncases = 'a'\nchange = '1000%'\n")
+    assert (error.line, error.what) == (6, "thresholds[2].change: '1000%' is not between 0 and 1000%")
+
+
+def test_two_rules_for_the_same_cases_and_metric_are_refused(error_of):
+    error = error_of("[[thresholds]]\nchange = '1%'\n[[thresholds]]\nmetric = '*'\nchange = '2%'")
+    assert error.what == "thresholds: rules 1 and 2 are both for the cases '*' and the metric '*'"
+
+
+def test_all_problems_are_reported_at_once_in_the_order_of_the_lines(error_of):
+    error = error_of("[run]\nenergy = 1\n[confirm]\nenabld = true\nbudget = 'x'")
+    assert str(error).splitlines() == [
+        "perfsvc.toml:2: run.energy: 1 is not true or false",
+        "  cure: write energy = false",
+        "perfsvc.toml:4: [confirm] has no key 'enabld'",
+        "  cure: write enabled",
+        "perfsvc.toml:5: confirm.budget: 'x' is no duration",
+        "  cure: write 90s, 20m or 1h30m",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "database = 'postgresql://me:secret@host/db'",
+        "database = 'postgresql://host/db?user=me&password=secret'",
+        "database = 'postgresql://me:an/ugly:secret@host/db'",
+        "[notify]\npage = 'https://me:secret@host/'",
+        "[notify]\npage = 'ftp://me:secret@host/'",
+        "[notify.targets]\nteam = 'slack://secret'",
+        "[notify.targets]\nteam = ['secret']",
+        "database = ['postgresql://me:secret@host/db']",
+        "[run]\ndevices = ['postgresql://me:secret@host/db']",
+        "[run]\npoints = 'postgresql://me:secret@host/db'",
+    ],
+)
+def test_a_secret_in_the_file_is_refused_and_not_repeated(error_of, content):
+    error = error_of(content)
+    assert error.line == content.count("\n") + 1
+    assert "secret" not in str(error)
+
+
+def test_a_folder_and_a_missing_or_unreadable_file_are_reported(folder, monkeypatch):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read: No such file"):
+        load(folder / "nowhere.toml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(folder)
+    monkeypatch.setattr(
+        "pathlib.Path.read_bytes", lambda _: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+    )
+    (folder / "perfsvc.toml").touch()
+    with pytest.raises(ConfigError, match=r"perfsvc\.toml: cannot be read: Permission denied"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what", "cure"),
+    [
+        ("PERFSVC_RUN__REPLICSA", "3", "no key has this variable", "write PERFSVC_RUN__REPLICAS"),
+        ("PERFSVC_RUN_REPLICAS", "3", "no key has this variable", "write PERFSVC_RUN__REPLICAS"),
+        ("PERFSVC_DATABASE", "x", "no key has this variable", "write PERFSVC_DB"),
+        ("PERFSVC_X__Y", "x", "no key has this variable", "see which there are: perfsvc config show"),
+        ("PERFSVC_RUN", "{}", "run is a table", "name one of its keys: PERFSVC_RUN__KEY=…"),
+        (
+            "PERFSVC_RUN__REPLICAS",
+            "three",
+            "run.replicas: 'three' is not a whole number",
+            "set PERFSVC_RUN__REPLICAS=3",
+        ),
+        ("PERFSVC_RUN__REPLICAS", "0", "run.replicas: 0 is less than 1", "set PERFSVC_RUN__REPLICAS=3"),
+        (
+            "PERFSVC_RUN__ENERGY",
+            "perhaps",
+            "run.energy: 'perhaps' is not true or false",
+            "set PERFSVC_RUN__ENERGY=false",
+        ),
+        ("PERFSVC_RUN__SELECT", "[a", "run.select: '[a' is not an array", "set PERFSVC_RUN__SELECT="),
+        ("PERFSVC_RUN__BUDGET", "x", "run.budget: 'x' is no duration", "write 90s, 20m or 1h30m"),
+        ("PERFSVC_THRESHOLDS", '[{chnge = "1%"}]', "thresholds[1] has no key 'chnge'", "write change"),
+        ("PERFSVC_NOTIFY__TARGETS__TEAM", "a b", "notify.targets.team: it is no name", "write one here"),
+    ],
+)
+def test_a_wrong_variable_is_reported_by_its_name(monkeypatch, name, value, what, cure):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as raised:
+        load()
+    assert raised.value.what.startswith(what)
+    assert (raised.value.path, raised.value.line) == (name, 0)
+    assert raised.value.cure.startswith(cure)
+
+
+def test_variables_that_are_not_settings_are_ignored(monkeypatch):
+    for name in ("PERFSVC_CACHE", "PERFSVC_LOCKS", "PERFSVC_TEST_POSTGRESQL", "PERFSVC_SLACK_URL"):
+        monkeypatch.setenv(name, "x")
+    assert set(load().origins.values()) == {"default"}
