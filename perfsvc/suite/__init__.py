@@ -1,10 +1,10 @@
-"""A folder of benchmarks → cases.
+"""A folder of benchmarks, read into cases.
 
-The first names are what a bench.py is written with (docs/authoring.md); the others are what the service asks for.
+bench.py files are written with the names from ``authoring`` (docs/authoring.md); the service uses the others.
 """
 
 from perfsvc.model import Tolerance, Work
-from perfsvc.suite.arrays import replay_arrays, replay_inputs
+from perfsvc.suite.arrays import Inputs, KnownShapes, make_arrays, make_fresh, replay_arrays, replay_inputs
 from perfsvc.suite.authoring import (
     Benchmark,
     Variant,
@@ -24,12 +24,9 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile, functions, load, load_text
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.case_arrays import make_arrays, make_fresh
-from perfsvc.suite.common import replay_tolerance
-from perfsvc.suite.discovery import Listed, Suite, discover
-from perfsvc.suite.inputs import Inputs
-from perfsvc.suite.known_shapes import KnownShapes
+from perfsvc.suite.discovery import ListedCase, Suite, discover
 from perfsvc.suite.requirements import unmet
+from perfsvc.suite.resolving import replay_tolerance
 from perfsvc.suite.selection import Selection
 
 __all__ = [
@@ -38,7 +35,7 @@ __all__ = [
     "CaseSpec",
     "Inputs",
     "KnownShapes",
-    "Listed",
+    "ListedCase",
     "Selection",
     "Suite",
     "Tolerance",

@@ -1,102 +1,100 @@
-"""The inputs of a point and the results that the reference says they have.
+"""The arrays of cases: their inputs, the results that the reference expects, and fresh ones for the second check.
 
-Arrays are handed on as the author's functions made them, contiguous or not: whoever lays them out copies them anyway.
+Arrays are returned as the author's functions made them, contiguous or not: copying them to a device lays them out.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+import math
+import platform
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.model import Array
+from perfsvc.model import Array, Role, codec, digest
 from perfsvc.suite.authoring import Benchmark, Function, Output
-from perfsvc.suite.benchfile import BenchFile
-from perfsvc.suite.expansion import reference_of
-from perfsvc.suite.extents import shape_of
-from perfsvc.suite.functions import invoke, line_of
-from perfsvc.suite.points import Point
-from perfsvc.suite.problem import Problem
+from perfsvc.suite.benchfile import BenchFile, load_again
+from perfsvc.suite.case import CaseSpec, arrays_key
+from perfsvc.suite.points import Point, reference_of, smoke_point
+from perfsvc.suite.values import Problem, invoke, line_of, shape_of
 
 Arrays = dict[str, NDArray[Any]]
+Shapes = Mapping[str, Array]
 
 NUMBERS = "biufc"
 """The kinds of NumPy dtypes that a buffer can have."""
+SMALL_RESULT_BYTES = 1 << 20
+"""A result below this size may stay the same by chance or by its nature, so its fresh reference is computed."""
+SMALL_CASE_BYTES = 16 << 20
+"""If inputs and results are smaller than this together, the fresh reference costs next to nothing."""
+ELEMENTS_COMPARED_AT_ONCE = 1 << 16
+"""Arrays are compared in pieces of this size, because different arrays usually differ in the first few elements."""
+
+
+# --- one point -------------------------------------------------------------------------------------------------------
 
 
 def seed_of(benchmark: str, version: int, point: Point) -> int:
-    """The seed of a point's inputs: the same on every night and machine, and for all variants."""
+    """Return the seed of a point's inputs, which is the same in every run, on every machine and for all variants."""
     text = "\n".join([benchmark, str(version), *(f"{axis}={value}" for axis, value in sorted(point))])
+    return _as_seed(text)
+
+
+def fresh_seed(seed: int) -> int:
+    """Return the seed of the fresh inputs of a case with this seed."""
+    return _as_seed(f"fresh\n{seed}")
+
+
+def _as_seed(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1  # databases count to 2**63 - 1
 
 
-def replay_arrays(file: BenchFile, point: Point, seed: int, variant: str = "") -> tuple[Arrays, Arrays]:
-    """The inputs and expected results of any benchmark file at any point, as from a record of an earlier night.
-
-    Args:
-        file: the benchmark.
-        point: where on the axes.
-        seed: of the inputs.
-        variant: by its full name, where it may have a reference of its own.
-
-    Raises:
-        SuiteError: its functions failed or made something else than they declare.
-    """
-    try:
-        inputs = make_inputs(file.benchmark, point, seed)
-        return inputs, make_expected(file.benchmark, point, inputs, reference_of(file.benchmark, variant))
-    except Problem as problem:
-        raise problem.at(file.path) from problem
-
-
-def replay_inputs(file: BenchFile, point: Point, seed: int) -> Arrays:
-    """The inputs of ``replay_arrays`` alone, for who does not look at results; raises ``SuiteError`` likewise."""
-    try:
-        return make_inputs(file.benchmark, point, seed)
-    except Problem as problem:
-        raise problem.at(file.path) from problem
-
-
 def shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
-    """Arrays without their elements."""
+    """Return the names, dtypes and shapes of arrays."""
     return {name: Array(name, array.dtype.name, array.shape) for name, array in arrays.items()}
 
 
 def make_inputs(benchmark: Benchmark, point: Point, seed: int) -> Arrays:
-    """The inputs at a point; raises ``Problem`` where they are no arrays by name."""
+    """Return the inputs at a point; raises ``Problem`` if the author's function fails or returns no arrays by name."""
     if benchmark.inputs is None:
         return {}
     line = line_of(benchmark.inputs, benchmark.line)
     rng = np.random.Generator(np.random.PCG64(seed))
     made = invoke(benchmark.inputs, dict(point), "inputs", benchmark.line, rng)
     if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
-        raise Problem(f"inputs returned {_said(made)}", line, 'return a dict of arrays: {"a": ...}')
+        raise Problem(f"inputs returned {_described(made)}", line, 'return a dict of arrays: {"a": ...}')
     for name, array in made.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
-            raise Problem(f"input {name!r} is {_said(array)}", line, "make it a NumPy array of numbers")
+            raise Problem(f"input {name!r} is {_described(array)}", line, "make it a NumPy array of numbers")
         if array.size == 0 or array.ndim == 0:
             raise Problem(f"input {name!r} has the shape {array.shape}", line, "give it at least one element")
         if name in benchmark.outputs:
-            _require_same(name, array, benchmark, point)
+            _require_same_as_output(name, array, benchmark, point)
     return dict(made)
 
 
-def _require_same(name: str, array: NDArray[Any], benchmark: Benchmark, point: Point) -> None:
+def _require_same_as_output(name: str, array: NDArray[Any], benchmark: Benchmark, point: Point) -> None:
     declared = benchmark.outputs[name]
     shape = shape_of(declared.shape, dict(point), name, benchmark.line)
     if (array.dtype, array.shape) != (np.dtype(declared.dtype), shape):
         raise Problem(
             f"{name!r} is {array.dtype}{list(array.shape)} as an input and {declared.dtype}{list(shape)} as an output",
             benchmark.line,
-            "what is changed in place has one dtype and shape",
+            "an array that is changed in place has one dtype and one shape",
         )
 
 
 def make_expected(
     benchmark: Benchmark, point: Point, inputs: Mapping[str, NDArray[Any]], reference: Function | None
 ) -> Arrays:
-    """The results at a point by a reference; raises ``Problem`` where they are not what the outputs declare."""
+    """Return the results of a reference at a point; raises ``Problem`` if they do not fit the declared outputs."""
     if reference is None:
         return {}
     line = line_of(reference, benchmark.line)
@@ -105,9 +103,9 @@ def make_expected(
     if not isinstance(made, Mapping) and len(benchmark.outputs) == 1:
         made = dict.fromkeys(benchmark.outputs, made)
     if not isinstance(made, Mapping) or set(made) != set(benchmark.outputs):
-        got = ", ".join(map(str, made)) if isinstance(made, Mapping) else _said(made)
+        returned = ", ".join(map(str, made)) if isinstance(made, Mapping) else _described(made)
         raise Problem(
-            f"reference returned {got}, the outputs are {', '.join(benchmark.outputs)}",
+            f"reference returned {returned}, the outputs are {', '.join(benchmark.outputs)}",
             line,
             'return a dict with one array for each output: {"c": ...}',
         )
@@ -120,7 +118,7 @@ def make_expected(
 def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...], line: int) -> NDArray[Any]:
     array = np.asarray(made)
     if array.dtype.kind not in NUMBERS:
-        raise Problem(f"reference of {name!r} is {_said(made)}", line, "return an array of numbers")
+        raise Problem(f"reference of {name!r} is {_described(made)}", line, "return an array of numbers")
     if array.ndim == 0 and np.prod(shape) == 1:
         array = array.reshape(shape)
     if array.shape != shape:
@@ -129,27 +127,265 @@ def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...],
             line,
             "make the two agree",
         )
-    if array.dtype.kind in "fc":
-        _require_precision(name, array, line)
-    elif np.dtype(declared.dtype).kind in "fc":
+    if array.dtype.kind in "fc" and array.dtype.name not in {"float64", "complex128"}:
+        raise Problem(
+            f"reference of {name!r} is {array.dtype.name}: no more precise than the results it is compared with",
+            line,
+            "compute it in float64; floating inputs are passed in float64 already",
+        )
+    if array.dtype.kind not in "fc" and np.dtype(declared.dtype).kind in "fc":
         array = array.astype(np.float64)
     return array
 
 
-def _require_precision(name: str, array: NDArray[Any], line: int) -> None:
-    if array.dtype.name not in {"float64", "complex128"}:
-        raise Problem(
-            f"reference of {name!r} is {array.dtype.name}: no more precise than what it is to judge",
-            line,
-            "compute it in float64; floating inputs are handed over in float64 already",
-        )
-
-
 def _in_float64(array: NDArray[Any]) -> NDArray[Any]:
     precise = {"f": np.float64, "c": np.complex128}.get(array.dtype.kind)
-    # A copy in any case: a reference that works in place must not change what the variants are given.
+    # Always a copy: a reference that works in place must not change the inputs of the variants.
     return array.astype(precise) if precise else array.copy()
 
 
-def _said(value: object) -> str:
+def _described(value: object) -> str:
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{type(value).__name__} {value!r:.60}"
+
+
+# --- inputs that are kept between resolving and measuring ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredShapes:
+    """The shapes of one point's inputs, as stored in a file."""
+
+    arrays: tuple[Array, ...]
+
+
+class KnownShapes:
+    """A folder with the shapes of inputs that earlier runs made, so that resolving a suite need not make the inputs.
+
+    A key is that of the inputs (``CaseSpec.inputs``) with the versions of Python and NumPy. Any number of processes may
+    use the folder at once. Files that cannot be read or written count as missing.
+
+    Args:
+        folder: created if it is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> Shapes | None:
+        """Return the shapes of the inputs with this key; None if they are unknown."""
+        try:
+            stored = codec.decode(_StoredShapes, self._path(key).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return {array.name: array for array in stored.arrays}
+
+    def put(self, key: str, shapes: Shapes) -> None:
+        """Store the shapes of inputs."""
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-", delete=False) as file:
+                file.write(codec.encode(_StoredShapes(tuple(shapes.values()))))
+            Path(file.name).replace(self._path(key))
+
+    def forget(self, key: str) -> None:
+        """Delete the shapes of the inputs with this key."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: str) -> Path:
+        return self._folder / digest(f"{key}\n{platform.python_version()}\n{np.__version__}".encode())
+
+
+class Inputs:
+    """Makes the inputs of points, several at once, and keeps them until they are taken.
+
+    Args:
+        keep_bytes: how many bytes are kept at most; inputs beyond that are made again when they are needed.
+        threads: how many points are made at once.
+        known: the shapes of earlier runs; inputs of known shapes are made only when they are measured.
+    """
+
+    def __init__(self, keep_bytes: int = 0, threads: int = 1, known: KnownShapes | None = None) -> None:
+        self._free_bytes = keep_bytes
+        self._threads = threads
+        self._known = known
+        self._lock = threading.Lock()
+        self._shapes: dict[str, Shapes] = {}
+        self._kept: dict[str, Arrays] = {}
+
+    def shapes(self, points: Iterable[tuple[BenchFile, Point]]) -> dict[tuple[BenchFile, Point], Shapes]:
+        """Return the shapes of the inputs at points; each point's inputs are made at most once."""
+        known = {at: self._known_at(*at) for at in dict.fromkeys(points)}
+        unknown = [at for at, shapes in known.items() if shapes is None]
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="perfsvc-inputs") as threads:
+            made = dict(zip(unknown, threads.map(lambda at: self._made_at(*at), unknown), strict=True))
+        return {at: made[at] if shapes is None else shapes for at, shapes in known.items()}
+
+    def take(self, spec: CaseSpec) -> Arrays | None:
+        """Return the inputs of a case and keep them no longer; None if they are not kept."""
+        with self._lock:
+            inputs = self._kept.pop(spec.inputs, None)
+            self._free_bytes += _total_bytes(inputs or {})
+        return inputs
+
+    def forget_shapes(self, spec: CaseSpec) -> None:
+        """Delete the known shapes of a case's inputs, because its inputs turned out to have others."""
+        if self._known:
+            self._known.forget(spec.inputs)
+
+    def _known_at(self, file: BenchFile, point: Point) -> Shapes | None:
+        key = arrays_key(file.text, seed_of(file.name, file.benchmark.version, point))
+        if key not in self._shapes and self._known and (known := self._known.get(key)) is not None:
+            self._shapes[key] = known
+        return self._shapes.get(key)
+
+    def _made_at(self, file: BenchFile, point: Point) -> Shapes:
+        seed = seed_of(file.name, file.benchmark.version, point)
+        try:
+            made = make_inputs(file.benchmark, point, seed)
+        except Problem:
+            # make_arrays meets the same problem before a case of this point is measured, and fails only that case.
+            smoke = smoke_point(file.benchmark)
+            return shapes(make_inputs(file.benchmark, smoke, seed_of(file.name, file.benchmark.version, smoke)))
+        key = arrays_key(file.text, seed)
+        with self._lock:
+            if _total_bytes(made) <= self._free_bytes:
+                self._kept[key] = made
+                self._free_bytes -= _total_bytes(made)
+        self._shapes[key] = shapes(made)
+        if self._known:
+            self._known.put(key, self._shapes[key])
+        return self._shapes[key]
+
+
+def _total_bytes(arrays: Arrays) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+# --- the arrays of a case --------------------------------------------------------------------------------------------
+
+
+def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, Arrays]:
+    """Return the inputs and expected results of a case, by name; variants with the same reference share them.
+
+    Args:
+        spec: the case.
+        inputs: may hold the case's inputs, which are then taken from there.
+
+    Raises:
+        SuiteError: the benchmark's functions failed, or made something else than they declare.
+    """
+    file = load_again(spec.bench, spec.bench_text)
+    with _reporting(file):
+        kept = inputs.take(spec) if inputs else None
+        made = make_inputs(file.benchmark, spec.case.point, spec.seed) if kept is None else kept
+        made_shapes = shapes(made)
+        for buffer in spec.buffers:
+            if buffer.role in {Role.INPUT, Role.INOUT} and made_shapes.get(buffer.array.name) != buffer.array:
+                if inputs:
+                    inputs.forget_shapes(spec)
+                raise Problem(
+                    f"inputs made {buffer.array.name!r} of another shape or dtype than before",
+                    file.benchmark.line,
+                    "let inputs depend on rng and the axes alone; if a package that they use has changed, run again",
+                )
+        return made, _expected_results(file, spec, made)
+
+
+def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:
+    """Return other inputs for the check after timing, and the results expected of them, by name.
+
+    They come from another seed, which is derived from the case's. The reference is computed if the result or the whole
+    case is small, or if some output has the same reference for both seeds at the smoke point. Otherwise the expected
+    results are empty: it is enough that every output changes, which saves the host the largest references.
+
+    Both are empty if nothing is checked (no outputs), or if the other inputs cannot show anything because they are
+    equal to the first or do not fit the buffers.
+
+    Args:
+        spec: the case.
+        first: returns its inputs from its own seed; may wait until they are made.
+
+    Raises:
+        SuiteError: the benchmark's functions failed, or made something else than they declare.
+    """
+    file = load_again(spec.bench, spec.bench_text)
+    if not file.benchmark.outputs:
+        return {}, {}
+    with _reporting(file):
+        inputs = make_inputs(file.benchmark, spec.case.point, fresh_seed(spec.seed))
+        first_inputs = first()
+        if shapes(inputs) != shapes(first_inputs) or all(_equal(inputs[name], first_inputs[name]) for name in inputs):
+            return {}, {}
+        if not _is_small(spec, inputs) and _every_output_changes(file, spec):
+            return inputs, {}
+        return inputs, _expected_results(file, spec, inputs)
+
+
+def replay_arrays(file: BenchFile, point: Point, seed: int, variant: str = "") -> tuple[Arrays, Arrays]:
+    """Return the inputs and expected results of a benchmark file at any point, as recorded in an earlier run.
+
+    Args:
+        file: the benchmark.
+        point: where on the axes.
+        seed: of the inputs.
+        variant: its full name, if it may have a reference of its own.
+
+    Raises:
+        SuiteError: its functions failed, or made something else than they declare.
+    """
+    with _reporting(file):
+        inputs = make_inputs(file.benchmark, point, seed)
+        return inputs, make_expected(file.benchmark, point, inputs, reference_of(file.benchmark, variant))
+
+
+def replay_inputs(file: BenchFile, point: Point, seed: int) -> Arrays:
+    """Return only the inputs of ``replay_arrays``; raises ``SuiteError`` in the same way."""
+    with _reporting(file):
+        return make_inputs(file.benchmark, point, seed)
+
+
+def _expected_results(file: BenchFile, spec: CaseSpec, inputs: Arrays) -> Arrays:
+    return make_expected(file.benchmark, spec.case.point, inputs, reference_of(file.benchmark, spec.case.variant))
+
+
+@contextlib.contextmanager
+def _reporting(file: BenchFile) -> Iterator[None]:
+    """Turn a problem in the block, or a lack of memory, into a ``SuiteError`` of the file."""
+    try:
+        yield
+    except Problem as problem:
+        raise problem.at(file.path) from problem
+    except MemoryError as error:
+        raise Problem(
+            "its arrays do not fit into this machine's memory", file.benchmark.line, "give it smaller points"
+        ).at(file.path) from error
+
+
+def _is_small(spec: CaseSpec, inputs: Arrays) -> bool:
+    outputs = [buffer.array for buffer in spec.buffers if buffer.role in {Role.OUTPUT, Role.INOUT}]
+    result_bytes = sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in outputs)
+    return result_bytes < SMALL_RESULT_BYTES or result_bytes + _total_bytes(inputs) < SMALL_CASE_BYTES
+
+
+def _every_output_changes(file: BenchFile, spec: CaseSpec) -> bool:
+    """Return whether other inputs change every output of the reference at the smoke point."""
+    benchmark, point = file.benchmark, smoke_point(file.benchmark)
+    seed, reference = seed_of(file.name, benchmark.version, point), reference_of(benchmark, spec.case.variant)
+    first, fresh = (
+        make_expected(benchmark, point, make_inputs(benchmark, point, either), reference)
+        for either in (seed, fresh_seed(seed))
+    )
+    return not any(
+        np.array_equal(first[name].astype(output.dtype), fresh[name].astype(output.dtype), equal_nan=True)
+        for name, output in benchmark.outputs.items()
+    )
+
+
+def _equal(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Return whether two arrays of one shape are equal, NaN counting as equal to NaN."""
+    rows = max(1, ELEMENTS_COMPARED_AT_ONCE * len(first) // first.size)
+    return all(
+        np.array_equal(first[row : row + rows], second[row : row + rows], equal_nan=True)
+        for row in range(0, len(first), rows)
+    )

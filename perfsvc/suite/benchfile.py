@@ -1,7 +1,7 @@
-"""Reading a bench.py: its text runs in a module of its own, and nothing is left behind.
+"""Read a bench.py: its text runs in a module of its own, which leaves nothing behind.
 
-No bytecode is written into the author's folder, and the module is known to the interpreter only while its text runs.
-The same way reads the text of an earlier night from the store, so a bench.py is one self-contained file.
+No bytecode is written into the author's folder, and ``sys.modules`` holds the module only while its text runs. The text
+of an earlier run is read from the store in the same way, so a bench.py is one self-contained file.
 """
 
 import linecache
@@ -17,18 +17,17 @@ from typing import Any
 from perfsvc.errors import SuiteError
 from perfsvc.model import digest
 from perfsvc.suite.authoring import Benchmark, Function
-from perfsvc.suite.functions import last_line_in
-from perfsvc.suite.problem import Problem
+from perfsvc.suite.values import Problem, last_line_in
 
 FILE_NAME = "bench.py"
 _MODULE = "perfsvc_bench"
-_ONE_AT_A_TIME = threading.RLock()
-"""Held while a text runs, for all have the same module name; a text that reads another one holds it twice."""
+_MODULE_LOCK = threading.RLock()
+"""Held while a text runs, because all texts use the same module name; reentrant, because a text may read another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BenchFile:
-    """A benchmark file that has been read, and the names that it defines."""
+    """A benchmark file that was read, and the names that it defines."""
 
     path: Path
     text: str
@@ -38,31 +37,31 @@ class BenchFile:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text, by which a replay record knows it."""
+        """SHA-256 of the text, by which a replay record refers to it."""
         return digest(self.text.encode())
 
 
 def load(path: Path) -> BenchFile:
-    """Reads the benchmark file at ``path``; raises ``SuiteError`` with the line that is wrong."""
-    return _load(_read(path), path, path.absolute().parent.name)
+    """Read the benchmark file at ``path``; raises ``SuiteError`` with the line that is wrong."""
+    return load_again(path, _read(path))
 
 
 def load_again(path: Path, text: str) -> BenchFile:
-    """Reads what a benchmark file said earlier in this run; raises ``SuiteError`` as ``load`` does."""
+    """Read the text that a benchmark file had earlier in this run; raises ``SuiteError`` as ``load`` does."""
     return _load(text, path, path.absolute().parent.name)
 
 
 def load_text(text: str, name: str) -> BenchFile:
-    """Reads the stored text of the benchmark ``name``, to replay a case of an earlier night.
+    """Read the stored text of the benchmark ``name`` to replay a case of an earlier run.
 
     Raises:
-        SuiteError: this perfsvc or its packages cannot run that text any more.
+        SuiteError: this perfsvc, or its packages, can no longer run the text.
     """
     return _load(text, Path(name) / FILE_NAME, name)
 
 
 def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
-    """The functions that ``call`` steps name; all are of one reading, so that they share what the file keeps.
+    """Return the functions that ``call`` steps name. The file runs once, so they share its module-level state.
 
     Args:
         source: the benchmark file's path, or its text.
@@ -73,17 +72,14 @@ def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
     """
     path = source if isinstance(source, Path) else Path(FILE_NAME)
     text = _read(source) if isinstance(source, Path) else source
-    try:
-        there = _run(text, str(path))
-    except Problem as problem:
-        raise problem.at(path) from problem
-    found = {name: there.get(name) for name in names}
-    for name, function in found.items():
+    defined = _run(text, path)
+    named = {name: defined.get(name) for name in names}
+    for name, function in named.items():
         if not callable(function):
             raise SuiteError(
                 f"no function {name!r}", path=str(path), cure=f"define it at the top level: def {name}(...)"
             )
-    return found  # type: ignore[return-value] # each was asked
+    return named  # type: ignore[return-value] # each was checked
 
 
 def _read(path: Path) -> str:
@@ -94,33 +90,29 @@ def _read(path: Path) -> str:
 
 
 def _load(text: str, path: Path, name: str) -> BenchFile:
-    try:
-        names = _run(text, str(path))
-    except Problem as problem:
-        raise problem.at(path) from problem
+    names = _run(text, path)
     benchmark = names.get("benchmark")
     if not isinstance(benchmark, Benchmark):
         what = "no benchmark" if benchmark is None else f"'benchmark' is a {type(benchmark).__name__}"
         raise SuiteError(what, path=str(path), cure="assign one: benchmark = Benchmark(...)")
-    return BenchFile(path, text, _own_name(benchmark) or name, benchmark, names)
+    own_name = benchmark.name if isinstance(benchmark.name, str) else ""  # checking reports any other type
+    return BenchFile(path, text, own_name or name, benchmark, names)
 
 
-def _own_name(benchmark: Benchmark) -> str:
-    return benchmark.name if isinstance(benchmark.name, str) else ""  # anything else is reported with all other fields
-
-
-def _run(text: str, filename: str) -> dict[str, Any]:
+def _run(text: str, path: Path) -> dict[str, Any]:
+    """Run a text and return the names that it defines; raises ``SuiteError``."""
+    filename = str(path)
     module = ModuleType(_MODULE)
     module.__file__ = filename
-    # Tracebacks and compilers of Python (Triton) look for the lines of a function, and the text need not be in a file.
+    # Tracebacks and Python compilers (Triton) read the source lines of a function, and the text may be in no file.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    with _ONE_AT_A_TIME:
+    with _MODULE_LOCK:
         before = sys.modules.get(_MODULE)
-        sys.modules[_MODULE] = module  # dataclasses in the file look their module up
+        sys.modules[_MODULE] = module  # dataclasses in the file look up their module
         try:
             exec(_compiled(text, filename), module.__dict__)  # noqa: S102 - the user's own program
         except (Exception, SystemExit) as error:
-            raise _problem(error, filename) from error
+            raise _problem(error, filename).at(path) from error
         finally:
             del sys.modules[_MODULE]
             if before is not None:
@@ -128,7 +120,7 @@ def _run(text: str, filename: str) -> dict[str, Any]:
     return module.__dict__
 
 
-@lru_cache  # what was read for its cases is read again for their inputs, and once more for the fresh ones
+@lru_cache  # a text is run again for the inputs of each case, and once more for its fresh inputs
 def _compiled(text: str, filename: str) -> CodeType:
     return compile(text, filename, "exec", dont_inherit=True)
 

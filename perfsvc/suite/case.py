@@ -7,20 +7,26 @@ from pathlib import Path
 from perfsvc.model import Buffer, CacheState, Case, Kind, ReplayRecord, Step, Tolerance, Unit, Work, digest
 
 
-def name_of_arrays(bench_text: str, seed: int, reference: int = 0) -> str:
-    """The name of what a benchmark file makes from a seed, which is another one at each point, with a reference."""
+def arrays_key(bench_text: str, seed: int, reference: int = 0) -> str:
+    """Return a key of the arrays that a benchmark file makes from a seed (one per point) with a reference."""
     return digest(f"{seed}{f' {reference}' * bool(reference)}\n{bench_text}".encode())
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSpec:
-    """A case in one cache state, resolved: no function of the benchmark file is left in it.
+    """A case in one cache state, with every function of the benchmark file evaluated.
 
-    ``units`` are compiled once each; ``Launch.module`` counts through them. ``buffers`` are those that the steps use.
-    ``requires`` are the author's words (``sm_90``, ``n % 4 == 0``). ``bench`` is the benchmark file and ``bench_text``
-    what it said when it was read: inputs, reference and Python steps come from that, whatever becomes of the file.
-    ``reference`` is equal for the variants that are compared with the same one: 0 for the benchmark's own. ``variant_index``
-    is the variant's place on its benchmark's ladder, and ``relative_to`` the variant that it is held against there.
+    Attributes:
+        requires: the author's words (``sm_90``, ``n % 4 == 0``).
+        units: compiled once each; ``Launch.module`` is an index into them.
+        buffers: those that the steps use.
+        bench: the benchmark file.
+        bench_text: its text when it was read. Inputs, reference and Python steps come from this text, even if the file
+            changes later.
+        seed: of the inputs.
+        reference: equal for variants with the same reference; 0 for the benchmark's own.
+        variant_index: the variant's position in its benchmark.
+        relative_to: the variant that the benchmark compares it with; empty if there is none.
     """
 
     case: Case
@@ -41,23 +47,23 @@ class CaseSpec:
 
     @property
     def inputs(self) -> str:
-        """The name of its inputs: equal for the cases that have them in common."""
-        return name_of_arrays(self.bench_text, self.seed)
+        """A key that is equal for cases with the same inputs."""
+        return arrays_key(self.bench_text, self.seed)
 
     @property
     def arrays(self) -> str:
-        """The name of its inputs and expected results: equal for the cases that have both in common."""
-        return name_of_arrays(self.bench_text, self.seed, self.reference)
+        """A key that is equal for cases with the same inputs and the same expected results."""
+        return arrays_key(self.bench_text, self.seed, self.reference)
 
     def record(self, modules: Sequence[str], bench_digest: str) -> ReplayRecord:
-        """What is kept so that the case can be run again on a later night.
+        """Return what is stored so that the case can be run again later.
 
         Args:
-            modules: SHA-256 digests of the binaries, one a unit, in the order of ``units``.
+            modules: SHA-256 digests of the binaries, one for each unit, in the order of ``units``.
             bench_digest: SHA-256 digest of the benchmark file's text.
 
         Raises:
-            ValueError: there is not one module for each unit.
+            ValueError: the number of modules differs from the number of units.
         """
         if len(modules) != len(self.units):
             raise ValueError(f"{self.case}: {len(self.units)} units, but {len(modules)} modules")

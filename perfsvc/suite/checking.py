@@ -1,83 +1,98 @@
-"""All that can be found wrong with a benchmark file without running a kernel.
+"""Find all problems of a benchmark file without running a kernel.
 
-Everything is looked at, however much is wrong; only what cannot be judged sensibly any more is left out (the steps of
-a variant whose fields are of the wrong kind, the names in a benchmark whose inputs cannot be made).
+Everything is checked, however much is wrong. Only checks that make no sense after an earlier problem are skipped: the
+steps of a variant whose fields have wrong types, and names in a benchmark whose inputs cannot be made.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfsvc.model import Array
-from perfsvc.suite.arrays import Arrays, make_expected, make_inputs, seed_of, shapes
-from perfsvc.suite.authoring import Benchmark, Output, Variant
+import numpy as np
+
+from perfsvc.model import AUXILIARY, TIME, Kind
+from perfsvc.suite.arrays import NUMBERS, Arrays, Shapes, make_expected, make_inputs, seed_of, shapes
+from perfsvc.suite.authoring import (
+    BOTH,
+    Argument,
+    Benchmark,
+    CallStep,
+    FinishStep,
+    LaunchStep,
+    MemsetStep,
+    MetricStep,
+    Output,
+    Scalar,
+    StepWritten,
+    TensorMap,
+    Variant,
+    words,
+)
 from perfsvc.suite.benchfile import BenchFile
-from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.check_variant import problems_of_output, problems_of_variant
-from perfsvc.suite.common import Common
-from perfsvc.suite.expansion import Expansion, expand, ladder
-from perfsvc.suite.fields import misfits_of_benchmark
-from perfsvc.suite.functions import nearest, unknown_names
-from perfsvc.suite.points import axes_of, fits_in_an_id, full_points, problems_of_points, smoke_point
-from perfsvc.suite.problem import Problem
-from perfsvc.suite.resolving import resolve, worth_running
+from perfsvc.suite.fields import misfits_of_benchmark, misfits_of_step, misfits_of_variant
+from perfsvc.suite.points import (
+    Expansion,
+    axes_of,
+    expand,
+    expansions_of,
+    fits_in_an_id,
+    full_points,
+    problems_of_params,
+    problems_of_points,
+    smoke_point,
+)
+from perfsvc.suite.requirements import problems_of_requirement, problems_of_tensor_maps
+from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
+from perfsvc.suite.steps import buffers_of, problems_of_form, problems_of_sources, steps_of
+from perfsvc.suite.values import Problem, nearest, unknown_names
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What came of a benchmark file.
-
-    Attributes:
-        variants: those that can be used.
-        problems: everything that is wrong.
-        inputs: the arrays that the rehearsal made.
-        rehearsed: what each variant came to with them at the smoke point, if it is worth running there.
-    """
+class CheckedBenchmark:
+    """The usable variants of a benchmark file, and all of its problems."""
 
     variants: tuple[Expansion, ...]
     problems: tuple[Problem, ...]
-    inputs: Mapping[str, Array]
-    rehearsed: Mapping[Expansion, tuple[CaseSpec, ...]]
 
 
-def check(file: BenchFile) -> Checked:
-    """Judges a file and rehearses its inputs and reference at the smoke point.
+def check(file: BenchFile) -> CheckedBenchmark:
+    """Check a file, and run its inputs and references at the smoke point.
 
-    A problem of the benchmark makes all of its variants unusable; a problem of a variant that one alone.
+    A problem of the benchmark makes all variants unusable; a problem of a variant only that variant.
     """
     misfits = tuple(misfits_of_benchmark(file.benchmark))
     if misfits:
-        return Checked((), misfits, {}, {})
+        return CheckedBenchmark((), misfits)
     problems = list(_problems_of_benchmark(file.benchmark, file.name))
-    made = None if problems else _rehearse(file, problems)
+    made = None if problems else _smoke_inputs(file, problems)
     inputs = None if made is None else shapes(made)
     points = () if inputs is None else _points(file, inputs)
-    rehearsed: dict[Expansion, tuple[CaseSpec, ...]] = {}
     usable = not problems
     variants: dict[str, Expansion] = {}
     for variant in file.benchmark.variants:
-        found = tuple(problems_of_variant(file, variant, inputs))
-        expansions = () if found else expand(variant)
-        found += tuple(_taken(expansions, variants))
-        if made is not None and usable and not found:
-            found = tuple(_unresolvable(expansions, points, rehearsed)) or tuple(_unreferenced(file, variant, made))
-        problems += found
-        if not found:
+        variant_problems = tuple(_problems_of_variant(file, variant, inputs))
+        expansions = () if variant_problems else expand(variant)
+        variant_problems += tuple(_problems_of_taken_names(expansions, variants))
+        if made is not None and usable and not variant_problems:
+            variant_problems = tuple(_first_problem_of_resolving(expansions, points)) or tuple(
+                _problems_of_own_reference(file, variant, made)
+            )
+        problems += variant_problems
+        if not variant_problems:
             variants |= {expansion.name: expansion for expansion in expansions}
-    claims = {
-        expansion.name: problem for expansion in variants.values() for problem in _still_there(expansion, variants)
+    still_variants = {
+        expansion.name: problem
+        for expansion in variants.values()
+        for problem in _problems_of_former_names(expansion, variants)
     }
-    return Checked(
-        variants=tuple(variants[name] for name in variants if usable and name not in claims),
-        problems=_each_once([*problems, *claims.values()]),
-        inputs=inputs or {},
-        rehearsed=rehearsed,
+    # A problem of the work, for example, is met in every variant: report it once.
+    distinct = {(problem.line, problem.what): problem for problem in [*problems, *still_variants.values()]}
+    return CheckedBenchmark(
+        variants=tuple(variants[name] for name in variants if usable and name not in still_variants),
+        problems=tuple(sorted(distinct.values(), key=lambda problem: problem.line)),
     )
 
 
-def _each_once(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Problems in the order of their lines; what is wrong with the work, say, is met in every variant."""
-    once = {(problem.line, problem.what): problem for problem in problems}
-    return tuple(sorted(once.values(), key=lambda problem: problem.line))
+# --- the benchmark ---------------------------------------------------------------------------------------------------
 
 
 def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]:
@@ -98,76 +113,74 @@ def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]
         )
     if benchmark.reference is not None and not benchmark.outputs:
         yield Problem("no outputs", line, 'declare what the reference computes: outputs={"c": output("float32", ...)}')
-    names = [variant_index.name for variant_index in ladder(benchmark)]
+    names = [expansion.name for expansion in expansions_of(benchmark)]
     if benchmark.relative_to and benchmark.relative_to not in names:
         yield Problem(
-            f"the reference variant {benchmark.relative_to!r} is no variant",
+            f"relative_to is {benchmark.relative_to!r}, which is no variant",
             line,
             nearest(benchmark.relative_to, names),
         )
     yield from problems_of_points(benchmark)
-    yield from _problems_of_outputs(benchmark.outputs, axes, line)
+    yield from _problems_of_outputs(benchmark, axes)
     for field in ("work", "tolerance"):
         written = getattr(benchmark, field)
         if callable(written):
             yield from unknown_names(written, axes, field, line)
 
 
-def _problems_of_outputs(outputs: Mapping[str, Output], axes: Sequence[str], line: int) -> Iterator[Problem]:
-    for name, declared in outputs.items():
+def _problems_of_outputs(benchmark: Benchmark, axes: Sequence[str]) -> Iterator[Problem]:
+    for name, declared in benchmark.outputs.items():
         if name in axes:
-            yield Problem(f"{name!r} is an axis and an output", line, "rename one of them")
-        yield from problems_of_output(name, declared, axes, line)
+            yield Problem(f"{name!r} is an axis and an output", benchmark.line, "rename one of them")
+        yield from _problems_of_output(name, declared, axes, benchmark.line)
 
 
-def _rehearse(file: BenchFile, problems: list[Problem]) -> Arrays | None:
-    """Makes the arrays of the smoke point; the inputs, or None where they could not be made."""
-    benchmark, point = file.benchmark, smoke_point(file.benchmark)
-    made = None
+def _problems_of_output(name: str, declared: Output, names: Sequence[str], line: int) -> Iterator[Problem]:
+    """Yield the problems of the dtype and the shape of an output or scratch array."""
     try:
-        made = make_inputs(benchmark, point, seed_of(file.name, benchmark.version, point))
-        make_expected(benchmark, point, made, benchmark.reference)
+        is_number = np.dtype(declared.dtype).kind in NUMBERS
+    except TypeError:
+        is_number = False
+    if not is_number:
+        yield Problem(f"{name!r} has the dtype {declared.dtype!r}", line, "name a NumPy dtype, such as float32")
+    if callable(declared.shape):
+        yield from unknown_names(declared.shape, names, f"shape of {name!r}", line)
+
+
+def _smoke_inputs(file: BenchFile, problems: list[Problem]) -> Arrays | None:
+    """Make the inputs and the reference of the smoke point; return the inputs, or None if they cannot be made."""
+    benchmark, point = file.benchmark, smoke_point(file.benchmark)
+    inputs = None
+    try:
+        inputs = make_inputs(benchmark, point, seed_of(file.name, benchmark.version, point))
+        make_expected(benchmark, point, inputs, benchmark.reference)
     except Problem as problem:
         problems.append(problem)
-    if made is None:
-        return None
-    for name in made.keys() & set(axes_of(benchmark)):
+    for name in (inputs or {}).keys() & set(axes_of(benchmark)):
         problems.append(Problem(f"{name!r} is an axis and an input", benchmark.line, "rename one of them"))
-    return made
+    return inputs
 
 
-def _points(file: BenchFile, inputs: Mapping[str, Array]) -> tuple[Common, ...]:
-    """The smoke point and then every other one, all with the inputs of the rehearsal."""
+def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
+    """Return the smoke point and then all other points, each with the input shapes of the smoke point."""
     points = (smoke_point(file.benchmark), *full_points(file.benchmark))
-    once = {str(point): point for point in points}  # as text, for a point of 64 is another one than that of 64.0
-    return tuple(Common(file, point, inputs) for point in once.values())
+    distinct = {str(point): point for point in points}  # as text, because 64 == 64.0 and yet only one fits a grid
+    return tuple(BenchmarkPoint(file, point, inputs) for point in distinct.values())
 
 
-def _unresolvable(
-    expansions: Sequence[Expansion], points: Sequence[Common], rehearsed: dict[Expansion, tuple[CaseSpec, ...]]
-) -> Iterator[Problem]:
-    """The first problem that a variant has at one of its points; ``rehearsed`` takes what it comes to at the first."""
-    for expansion in expansions:
-        for place, common in enumerate(points):
-            try:
-                specs = resolve(expansion, common) if worth_running(expansion, common.point) else ()
-            except Problem as problem:
-                yield problem
-                return
-            if place == 0:
-                rehearsed[expansion] = specs
+# --- a variant -------------------------------------------------------------------------------------------------------
 
 
-def _unreferenced(file: BenchFile, variant: Variant, inputs: Arrays) -> Iterator[Problem]:
-    """What is wrong with a variant's own reference at the smoke point."""
-    try:
-        make_expected(file.benchmark, smoke_point(file.benchmark), inputs, variant.reference)
-    except Problem as problem:
-        yield problem
+def _problems_of_variant(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
+    """Yield the problems of a variant; ``inputs`` is None if the inputs are unknown."""
+    problems = tuple(misfits_of_variant(variant)) or tuple(problems_of_form(variant))
+    if not problems and variant.steps:
+        problems = tuple(problem for step in steps_of(variant) for problem in misfits_of_step(step, variant.name))
+    yield from problems or _problems_of_content(file, variant, inputs)
 
 
-def _taken(expansions: Sequence[Expansion], variants: Mapping[str, Expansion]) -> Iterator[Problem]:
-    """The variants whose name an earlier one has."""
+def _problems_of_taken_names(expansions: Sequence[Expansion], variants: Mapping[str, Expansion]) -> Iterator[Problem]:
+    """Yield a problem for each expansion with the name of an earlier one."""
     seen = dict(variants)
     for expansion in expansions:
         first = seen.setdefault(expansion.name, expansion)
@@ -179,8 +192,27 @@ def _taken(expansions: Sequence[Expansion], variants: Mapping[str, Expansion]) -
             )
 
 
-def _still_there(expansion: Expansion, variants: Mapping[str, Expansion]) -> Iterator[Problem]:
-    """Each history that a variant claims while another is still measured under that name."""
+def _first_problem_of_resolving(expansions: Sequence[Expansion], points: Sequence[BenchmarkPoint]) -> Iterator[Problem]:
+    """Yield the first problem that a variant has at one of its points."""
+    for expansion in expansions:
+        for at in points:
+            try:
+                if worth_running(expansion, at.point):
+                    resolve(expansion, at)
+            except Problem as problem:
+                yield problem
+                return
+
+
+def _problems_of_own_reference(file: BenchFile, variant: Variant, inputs: Arrays) -> Iterator[Problem]:
+    try:
+        make_expected(file.benchmark, smoke_point(file.benchmark), inputs, variant.reference)
+    except Problem as problem:
+        yield problem
+
+
+def _problems_of_former_names(expansion: Expansion, variants: Mapping[str, Expansion]) -> Iterator[Problem]:
+    """Yield a problem for each former name that is still the name of a variant."""
     for name in expansion.formerly:
         if name in variants:
             yield Problem(
@@ -188,3 +220,181 @@ def _still_there(expansion: Expansion, variants: Mapping[str, Expansion]) -> Ite
                 expansion.variant.line,
                 "leave formerly out, or remove the old variant",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _VariantNames:
+    """The names that a variant may use."""
+
+    axes: tuple[str, ...]
+    params: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    scratch: tuple[str, ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names with a value, which functions may ask for."""
+        return self.axes + self.params
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names with an address."""
+        return tuple(dict.fromkeys(self.inputs + self.outputs + self.scratch))
+
+
+def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
+    """Yield the problems of a variant whose fields have the right types."""
+    if Kind(variant.kind) is Kind.HOST and variant.cache == BOTH:
+        yield Problem(
+            f"variant {variant.name!r} is of the kind host and has the cache state both",
+            variant.line,
+            "leave cache= out: its functions measure their own times, so both would be the same",
+        )
+    if variant.reference is not None and not file.benchmark.outputs:
+        yield Problem(
+            f"variant {variant.name!r} has a reference, and the benchmark has no outputs",
+            variant.line,
+            'declare what the reference computes: outputs={"c": output("float32", ...)}',
+        )
+    yield from _problems_of_metrics(variant)
+    yield from problems_of_params(variant)
+    yield from problems_of_sources(variant, file.path.parent)
+    names = _VariantNames(
+        axes=axes_of(file.benchmark),
+        params=tuple(variant.params),
+        inputs=tuple(inputs or ()),
+        outputs=tuple(file.benchmark.outputs),
+        scratch=tuple(variant.scratch),
+    )
+    yield from _problems_of_own_names(variant, names)
+    yield from _problems_of_functions(variant, names)
+    for step in steps_of(variant):
+        if isinstance(step, LaunchStep):
+            yield from _problems_of_launch(step, variant, names)
+        if isinstance(step, CallStep):
+            yield from _problems_of_call(step, variant, file)
+    if inputs is not None:
+        yield from _problems_of_buffers(variant, names)
+
+
+def _problems_of_own_names(variant: Variant, names: _VariantNames) -> Iterator[Problem]:
+    """Yield the problems of the names that a variant defines."""
+    for what, given_names in (("name", (variant.name,)), ("former name", words(variant.formerly))):
+        for name in given_names:
+            if not fits_in_an_id(name):
+                yield Problem(
+                    f"variant {variant.name!r} has the {what} {name!r}", variant.line, "use letters, digits and _ . + -"
+                )
+    for name in (*names.params, *names.scratch):
+        if name in {*names.axes, *names.inputs, *names.outputs}:
+            yield Problem(
+                f"variant {variant.name!r}: {name!r} is an axis, input or output already", variant.line, "rename it"
+            )
+
+
+def _problems_of_functions(variant: Variant, names: _VariantNames) -> Iterator[Problem]:
+    """Yield the problems of scratch arrays, requirements and functions that use names of axes and parameters."""
+    for name, declared in variant.scratch.items():
+        yield from _problems_of_output(name, declared, names.values, variant.line)
+    for requirement in words(variant.requires):
+        yield from problems_of_requirement(requirement, names.values, variant.line)
+    for name, value in variant.params.items():
+        if callable(value):
+            what = f"parameter {name!r} of variant {variant.name!r}"
+            yield from unknown_names(value, names.axes, what, variant.line)
+    if variant.only is not None:
+        yield from unknown_names(variant.only, names.values, f"only of variant {variant.name!r}", variant.line)
+
+
+def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
+    taken = dict.fromkeys((TIME, *AUXILIARY), "is measured of every case")
+    for step in steps_of(variant):
+        if not isinstance(step, MetricStep):
+            continue
+        if not fits_in_an_id(step.name):
+            yield Problem(
+                f"variant {variant.name!r} has the metric {step.name!r}", step.line, "use letters, digits and _ . + -"
+            )
+        if step.name in taken:
+            yield Problem(
+                f"variant {variant.name!r}: the metric {step.name!r} {taken[step.name]}", step.line, "rename it"
+            )
+        taken[step.name] = "is there already"
+
+
+def _problems_of_launch(step: LaunchStep, variant: Variant, names: _VariantNames) -> Iterator[Problem]:
+    fields: dict[str, object] = {"grid": step.grid, "block": step.block, "shared_bytes": step.shared_bytes}
+    for position, arg in enumerate(step.args, 1):
+        if isinstance(arg, Scalar):
+            fields[f"argument {position}"] = arg.value
+        if isinstance(arg, TensorMap):
+            fields[f"box of the tensor map of {arg.buffer!r},"] = arg.box
+            fields[f"swizzle of the tensor map of {arg.buffer!r},"] = arg.swizzle
+    for field, value in fields.items():
+        if callable(value):
+            yield from unknown_names(value, names.values, f"{field} of variant {variant.name!r}", step.line)
+    if not step.entry.isidentifier():
+        yield Problem(
+            f"variant {variant.name!r}: the entry is {step.entry!r}",
+            step.line,
+            'name an extern "C" __global__ function, which has a plain name',
+        )
+    yield from problems_of_tensor_maps(step.args, step.line)
+
+
+def _problems_of_call(step: CallStep, variant: Variant, file: BenchFile) -> Iterator[Problem]:
+    name = getattr(step.function, "__name__", "")
+    if file.names.get(name) is not step.function:
+        yield Problem(
+            f"variant {variant.name!r} calls {name or step.function!r}, which is no function of this file",
+            step.line,
+            "define it at the top level with def: a worker process finds it there by its name",
+        )
+
+
+def _problems_of_buffers(variant: Variant, names: _VariantNames) -> Iterator[Problem]:
+    steps = steps_of(variant)
+    for step in steps:
+        for use, name, known in _uses(step, names):
+            if name not in known:
+                yield Problem(f"variant {variant.name!r}: {use} {name!r} is not known", step.line, nearest(name, known))
+        written = step.buffer if isinstance(step, MemsetStep) else step.target if isinstance(step, FinishStep) else ""
+        if written in names.inputs and written not in names.outputs:
+            yield Problem(
+                f"variant {variant.name!r} writes the input {written!r}",
+                step.line,
+                "write an output or scratch; declare an input that is changed in place in outputs too",
+            )
+    used = {name for step in steps if not isinstance(step, MetricStep) for name in buffers_of(step, names.buffers)}
+    for name in names.outputs:
+        if name not in used:
+            yield Problem(
+                f"variant {variant.name!r} has no step that uses the output {name!r}", variant.line, "pass it in args"
+            )
+
+
+def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield each name that a step uses: what it is used as, the name, and the names it may be."""
+    match step:
+        case LaunchStep():
+            for arg in step.args:
+                yield from _uses_of_argument(arg, names)
+            for symbol, buffer in step.constants.items():
+                yield f"the buffer of the constant {symbol!r},", buffer, names.buffers
+        case MemsetStep():
+            yield "the buffer of memset,", step.buffer, names.buffers
+        case FinishStep():
+            yield "the source of finish,", step.source, names.buffers
+            yield "the target of finish,", step.target, names.buffers
+        case MetricStep():
+            yield "the buffer of metric,", step.buffer, names.buffers
+
+
+def _uses_of_argument(arg: Argument, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    if isinstance(arg, str):
+        yield "argument", arg, names.buffers + names.values
+    elif isinstance(arg, TensorMap):
+        yield "the buffer of tensor_map,", arg.buffer, names.buffers
+    elif isinstance(arg.value, str):
+        yield "argument", arg.value, names.values

@@ -1,7 +1,8 @@
-"""A variant at a point → a case with nothing left to decide."""
+"""Resolve a variant at a point into a case: every function evaluated, nothing left to decide."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,12 @@ from perfsvc.model import (
     Role,
     ScalarArg,
     Step,
+    Tolerance,
     Unit,
     Value,
+    Work,
 )
+from perfsvc.suite.arrays import Shapes, seed_of
 from perfsvc.suite.authoring import (
     Argument,
     CallStep,
@@ -41,39 +45,21 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.common import Common
-from perfsvc.suite.expansion import Expansion, owner_of_reference
-from perfsvc.suite.extents import block_of, grid_of, integer, shape_of
-from perfsvc.suite.functions import evaluate
-from perfsvc.suite.points import Point, is_value, plain
-from perfsvc.suite.problem import Problem
-from perfsvc.suite.requirements import exact_architecture
-from perfsvc.suite.steps import buffers_of, compiled, steps_of
-from perfsvc.suite.tensor_maps import tensor_map_arg
+from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
+from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
+from perfsvc.suite.steps import buffers_of, compiled_steps, steps_of
+from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
 
 _ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """All that the functions and arguments of a variant may ask for at one point."""
-
-    folder: Path
-    expansion: Expansion
-    values: Mapping[str, Value]  # axes and parameters
-    buffers: Mapping[str, Buffer]
-
-    def said(self, field: str) -> str:
-        return f"{field} of variant {self.expansion.variant.name!r}"
-
-
 def case_of(file: BenchFile, expansion: Expansion, point: Point) -> Case:
-    """The case of a variant at a point."""
+    """Return the case of a variant at a point."""
     return Case(file.name, expansion.name, point, file.benchmark.version, expansion.formerly)
 
 
 def params_at(expansion: Expansion, point: Point) -> dict[str, Value]:
-    """The values of a variant's parameters at a point."""
+    """Return the values of a variant's parameters at a point."""
     variant = expansion.variant
     params: dict[str, Value] = {}
     for name, written in expansion.params.items():
@@ -81,12 +67,12 @@ def params_at(expansion: Expansion, point: Point) -> dict[str, Value]:
         value = plain(evaluate(written, dict(point), what, variant.line))
         if not is_value(value):
             raise Problem(f"{what} is {value!r}", variant.line, "make it an integer, a float or text")
-        params[name] = value  # type: ignore[assignment] # is_value says so
+        params[name] = value  # type: ignore[assignment] # is_value has checked it
     return params
 
 
 def worth_running(expansion: Expansion, point: Point) -> bool:
-    """Whether the author wants the variant to run at a point."""
+    """Return whether the variant runs at a point, as its ``only`` decides."""
     variant = expansion.variant
     if variant.only is None:
         return True
@@ -94,120 +80,190 @@ def worth_running(expansion: Expansion, point: Point) -> bool:
     return bool(evaluate(variant.only, values, f"only of variant {variant.name!r}", variant.line))
 
 
-def resolve(expansion: Expansion, common: Common) -> tuple[CaseSpec, ...]:
-    """A case with its buffers, units, steps and work, once for each of its cache states.
+@dataclass(frozen=True, eq=False)
+class BenchmarkPoint:
+    """A benchmark at one point. Values that are equal for all variants are computed when the first variant needs them.
+
+    Each attribute raises ``Problem`` if one of the author's functions fails or returns an unusable value.
+
+    Attributes:
+        inputs: the shapes of the input arrays.
+    """
+
+    file: BenchFile
+    point: Point
+    inputs: Shapes
+
+    @cached_property
+    def path(self) -> Path:
+        """The absolute path of the benchmark file."""
+        return self.file.path.absolute()
+
+    @cached_property
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The inputs, and then the outputs that are not inputs too."""
+        outputs = _arrays(self.file.benchmark.outputs, dict(self.point), self.file.benchmark.line)
+        return {
+            name: Buffer(array, Role.INOUT if name in outputs else Role.INPUT) for name, array in self.inputs.items()
+        } | {name: Buffer(array, Role.OUTPUT) for name, array in outputs.items() if name not in self.inputs}
+
+    @cached_property
+    def work(self) -> Work:
+        """The work of one run of a variant."""
+        line = self.file.benchmark.line
+        work = evaluate(self.file.benchmark.work, dict(self.point), "work", line)
+        if not isinstance(work, Work):
+            raise Problem(f"work is {work!r}", line, "return Work(read_bytes=..., written_bytes=..., flops=...)")
+        counts = (integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops"))
+        return Work(*counts)
+
+    @cached_property
+    def tolerance(self) -> Tolerance:
+        """The largest error of a right result; zero if the benchmark has no outputs."""
+        benchmark = self.file.benchmark
+        if not benchmark.outputs:
+            return Tolerance(max=0.0, mean=0.0)
+        tolerance = evaluate(benchmark.tolerance, dict(self.point), "tolerance", benchmark.line)
+        if not isinstance(tolerance, Tolerance) or not (tolerance.max >= 0 and tolerance.mean >= 0):
+            raise Problem(
+                f"tolerance is {tolerance!r}", benchmark.line, "return Tolerance(max=..., mean=...), none negative"
+            )
+        return tolerance
+
+
+def replay_tolerance(file: BenchFile, point: Point) -> Tolerance:
+    """Return the tolerance of a benchmark file at any point of an earlier run; raises ``SuiteError``."""
+    try:
+        return BenchmarkPoint(file, point, {}).tolerance
+    except Problem as problem:
+        raise problem.at(file.path) from problem
+
+
+def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
+    """Return the case of a variant with its buffers, units, steps and work, once for each of its cache states.
 
     Raises:
-        Problem: one of the author's functions failed at this point, or gave what cannot be launched.
+        Problem: one of the author's functions failed at this point, or returned something that cannot be launched.
     """
-    file, variant, case = common.file, expansion.variant, case_of(common.file, expansion, common.point)
-    params = params_at(expansion, common.point)
-    values = {**dict(common.point), **params}
-    scene = _Scene(common.folder, expansion, values, {**common.buffers, **_scratch(variant, values)})
-    written = steps_of(variant)
-    units = _units(common.folder, written, params, _options(variant))
-    used = {name for step in written for name in buffers_of(step, tuple(scene.buffers))} | set(file.benchmark.outputs)
-    cache, *others = cache_states_of(variant)
+    benchmark, variant = at.file.benchmark, expansion.variant
+    params = params_at(expansion, at.point)
+    values = {**dict(at.point), **params}
+    scratch = _arrays(variant.scratch, values, variant.line)
+    buffers = {**at.buffers, **{name: Buffer(array, Role.SCRATCH) for name, array in scratch.items()}}
+    steps = steps_of(variant)
+    units = _units(at.path.parent, steps, params, _options(variant))
+    resolver = _StepResolver(at.path.parent, variant, values, buffers, units)
+    used = {name for step in steps for name in buffers_of(step, tuple(buffers))} | set(benchmark.outputs)
+    cache, *other_caches = cache_states_of(variant)
     spec = CaseSpec(
-        case=case,
+        case=case_of(at.file, expansion, at.point),
         kind=Kind(variant.kind),
         cache=cache,
         requires=words(variant.requires),
         units=units,
-        buffers=tuple(buffer for name, buffer in scene.buffers.items() if name in used),
-        steps=tuple(_step(step, units, scene) for step in written),
-        work=common.work,
-        tolerance=common.tolerance,
-        bench=common.path,
-        bench_text=file.text,
-        seed=common.seed,
-        reference=owner_of_reference(file.benchmark, variant),
-        variant_index=common.names.index(expansion.name),
-        relative_to=file.benchmark.relative_to,
+        buffers=tuple(buffer for name, buffer in buffers.items() if name in used),
+        steps=tuple(resolver.step(step) for step in steps),
+        work=at.work,
+        tolerance=at.tolerance,
+        bench=at.path,
+        bench_text=at.file.text,
+        seed=seed_of(at.file.name, benchmark.version, at.point),
+        reference=reference_index(benchmark, variant),
+        variant_index=[other.name for other in expansions_of(benchmark)].index(expansion.name),
+        relative_to=benchmark.relative_to,
     )
-    return (spec, *(replace(spec, cache=other) for other in others))
+    return (spec, *(replace(spec, cache=other) for other in other_caches))
 
 
 def _options(variant: Variant) -> tuple[str, ...]:
-    """The author's compile options word by word, with the architecture that ``requires`` names if they name none."""
-    written = option_words(variant.options)
-    chosen = any(option.startswith(_ARCHITECTURE_OPTIONS) for option in written)
-    return written if chosen else (*exact_architecture(words(variant.requires)), *written)
+    """Return the author's compile options; if they name no architecture, add the exact one that ``requires`` names."""
+    options = option_words(variant.options)
+    if any(option.startswith(_ARCHITECTURE_OPTIONS) for option in options):
+        return options
+    return (*exact_architecture(words(variant.requires)), *options)
 
 
-def _scratch(variant: Variant, values: Mapping[str, Value]) -> dict[str, Buffer]:
-    own = {
-        name: Array(name, np.dtype(made.dtype).name, shape_of(made.shape, values, name, variant.line))
-        for name, made in variant.scratch.items()
+def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int) -> dict[str, Array]:
+    return {
+        name: Array(name, np.dtype(output.dtype).name, shape_of(output.shape, values, name, line))
+        for name, output in declared.items()
     }
-    return {name: Buffer(array, Role.SCRATCH) for name, array in own.items()}
-
-
-def _array(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)}"
 
 
 def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
+    """Return one unit for each source, with all entries that are launched from it."""
     entries: dict[str, dict[str, None]] = {}
-    for step in compiled(steps):
+    for step in compiled_steps(steps):
         entries.setdefault(step.source, {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})
     defines = tuple(sorted(params.items()))
     return tuple(Unit(folder / source, tuple(names), defines, options) for source, names in entries.items())
 
 
-def _step(step: StepWritten, units: tuple[Unit, ...], scene: _Scene) -> Step:
-    match step:
-        case LaunchStep():
-            return _launch(step, units, scene)
-        case MemsetStep():
-            return Memset(step.buffer, step.byte)
-        case FinishStep():
-            target = scene.buffers[step.target].array
-            if target.shape != (1,) * len(target.shape):
-                raise Problem(
-                    f"finish writes {step.target!r}, which is {_array(target)}", step.line, "reduce into one element"
-                )
-            return HostFinish(step.operation, step.source, step.target)
-        case MetricStep():
-            return HostMetric(step.name, step.operation, step.buffer)
-        case CallStep():
-            return Call(step.function.__name__, _module(step.source, units, scene) if step.source else None, step.timed)
+@dataclass(frozen=True, slots=True)
+class _StepResolver:
+    """Resolves the steps of a variant at one point; ``values`` are those of axes and parameters."""
 
+    folder: Path
+    variant: Variant
+    values: Mapping[str, Value]
+    buffers: Mapping[str, Buffer]
+    units: tuple[Unit, ...]
 
-def _launch(step: LaunchStep, units: tuple[Unit, ...], scene: _Scene) -> Launch:
-    values = scene.values
-    what = scene.said("shared_bytes")
-    shared = integer(evaluate(step.shared_bytes, values, what, step.line), what, step.line)
-    if shared < 0:
-        raise Problem(f"{what} is {shared}", step.line, "make it 0 or more")
-    return Launch(
-        module=_module(step.source, units, scene),
-        entry=step.entry,
-        grid=grid_of(step.grid, values, scene.said("grid"), step.line),
-        block=block_of(step.block, values, scene.said("block"), step.line),
-        args=tuple(_argument(arg, step.line, scene) for arg in step.args),
-        shared_bytes=shared,
-        constants=tuple(step.constants.items()),
-    )
+    def step(self, step: StepWritten) -> Step:
+        match step:
+            case LaunchStep():
+                return self._launch(step)
+            case MemsetStep():
+                return Memset(step.buffer, step.byte)
+            case FinishStep():
+                target = self.buffers[step.target].array
+                if target.shape != (1,) * len(target.shape):
+                    raise Problem(
+                        f"finish writes {step.target!r}, which is {target.dtype}{list(target.shape)}",
+                        step.line,
+                        "reduce into one element",
+                    )
+                return HostFinish(step.operation, step.source, step.target)
+            case MetricStep():
+                return HostMetric(step.name, step.operation, step.buffer)
+            case CallStep():
+                module = self._module(step.source) if step.source else None
+                return Call(step.function.__name__, module, step.timed)
 
+    def _launch(self, step: LaunchStep) -> Launch:
+        what = self._field("shared_bytes")
+        shared_bytes = integer(evaluate(step.shared_bytes, self.values, what, step.line), what, step.line)
+        if shared_bytes < 0:
+            raise Problem(f"{what} is {shared_bytes}", step.line, "make it 0 or more")
+        return Launch(
+            module=self._module(step.source),
+            entry=step.entry,
+            grid=grid_of(step.grid, self.values, self._field("grid"), step.line),
+            block=block_of(step.block, self.values, self._field("block"), step.line),
+            args=tuple(self._argument(arg, step.line) for arg in step.args),
+            shared_bytes=shared_bytes,
+            constants=tuple(step.constants.items()),
+        )
 
-def _module(source: str, units: tuple[Unit, ...], scene: _Scene) -> int:
-    return [unit.source for unit in units].index(scene.folder / source)
+    def _field(self, name: str) -> str:
+        return f"{name} of variant {self.variant.name!r}"
 
+    def _module(self, source: str) -> int:
+        return [unit.source for unit in self.units].index(self.folder / source)
 
-def _argument(arg: Argument, line: int, scene: _Scene) -> Arg:
-    if isinstance(arg, str) and arg in scene.buffers:
-        return BufferArg(arg)
-    if isinstance(arg, TensorMap):
-        return tensor_map_arg(arg, scene.buffers[arg.buffer].array, scene.values, line)
-    if isinstance(arg, str):
-        value = scene.values[arg]
-        return _scalar(arg, "float32" if isinstance(value, float) else "int32", value, line)
-    name = arg.value if isinstance(arg.value, str) else ""
-    value = scene.values[name] if name else evaluate(arg.value, scene.values, scene.said("an argument"), line)
-    return _scalar(name, arg.dtype, plain(value), line)
+    def _argument(self, arg: Argument, line: int) -> Arg:
+        if isinstance(arg, str) and arg in self.buffers:
+            return BufferArg(arg)
+        if isinstance(arg, TensorMap):
+            return tensor_map_arg(arg, self.buffers[arg.buffer].array, self.values, line)
+        if isinstance(arg, str):
+            value = self.values[arg]
+            return _scalar(arg, "float32" if isinstance(value, float) else "int32", value, line)
+        if isinstance(arg.value, str):
+            return _scalar(arg.value, arg.dtype, self.values[arg.value], line)
+        return _scalar("", arg.dtype, plain(evaluate(arg.value, self.values, self._field("an argument"), line)), line)
 
 
 def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
@@ -220,10 +276,10 @@ def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
         return ScalarArg(name, dtype, float(value))
     number, limits = integer(value, what, line), np.iinfo(dtype)
     if not limits.min <= number <= limits.max:
-        cure = (
-            f"pass it by i64({repr(name) if name else '...'}) to a long long"
-            if dtype == "int32"
-            else "pass a smaller number"
+        long_long = f"pass it by i64({repr(name) if name else '...'}) to a long long"
+        raise Problem(
+            f"{what} is {number}: too large for {dtype}",
+            line,
+            long_long if dtype == "int32" else "pass a smaller number",
         )
-        raise Problem(f"{what} is {number}: too large for {dtype}", line, cure)
     return ScalarArg(name, dtype, number)

@@ -1,7 +1,7 @@
-"""Choosing cases by glob: ``transpose``, ``transpose/tiled*``, ``*/naive[n=4096]``, ``*[n=4*]``.
+"""Select cases by glob: ``transpose``, ``transpose/tiled*``, ``*/naive[n=4096]``, ``*[n=4*]``.
 
-``*`` stands for any text and ``?`` for one character. A glob without a slash names benchmarks; ``[...]`` holds globs
-for the values of axes, and an axis that it does not name may have any value. A case's id selects that case.
+``*`` stands for any text and ``?`` for one character. A glob without a slash names benchmarks. ``[...]`` holds globs
+for the values of axes; an axis that it does not name may have any value. A case's id selects that case.
 """
 
 import difflib
@@ -12,44 +12,41 @@ from dataclasses import dataclass
 from perfsvc.errors import UsageError
 from perfsvc.model import Case
 
-_SHAPE = re.compile(r"(?P<benchmark>[^/\[\]]+)(/(?P<variant>[^/\[\]]+))?(\[(?P<axes>[^\[\]]*)\])?")
-_SHOWN = 5
+_FORM = re.compile(r"(?P<benchmark>[^/\[\]]+)(/(?P<variant>[^/\[\]]+))?(\[(?P<axes>[^\[\]]*)\])?")
+_MOST_SUGGESTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The cases that some glob of ``select`` takes (all where there is none) and no glob of ``exclude`` does."""
+    """The cases that match a glob of ``select`` (all cases if it is empty) and no glob of ``exclude``."""
 
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
     def filter(self, cases: Iterable[Case]) -> set[Case]:
-        """Those of some cases that are selected, which may be none.
-
-        Raises ``UsageError`` where a glob cannot be understood.
-        """
-        wanted, unwanted = [parse(text) for text in self.select], [parse(text) for text in self.exclude]
+        """Return the selected cases, possibly none; raises ``UsageError`` if a glob cannot be parsed."""
+        select, exclude = self._globs()
         return {
             case
             for case in cases
-            if (not wanted or any(glob.takes(case) for glob in wanted))
-            and not any(glob.takes(case) for glob in unwanted)
+            if (not select or any(glob.matches(case) for glob in select))
+            and not any(glob.matches(case) for glob in exclude)
         }
 
     def reaches(self, benchmark: str) -> bool:
-        """Whether some case of a benchmark could be selected, whatever its cases are.
-
-        Raises ``UsageError`` where a glob cannot be understood.
-        """
-        wanted, unwanted = [parse(text) for text in self.select], [parse(text) for text in self.exclude]
-        return (not wanted or any(glob.benchmark.fullmatch(benchmark) for glob in wanted)) and not any(
-            glob.whole and glob.benchmark.fullmatch(benchmark) for glob in unwanted
+        """Return whether any case of a benchmark could be selected; raises ``UsageError`` if a glob cannot be parsed."""
+        select, exclude = self._globs()
+        return (not select or any(glob.benchmark.fullmatch(benchmark) for glob in select)) and not any(
+            glob.takes_whole_benchmarks and glob.benchmark.fullmatch(benchmark) for glob in exclude
         )
+
+    def _globs(self) -> tuple[list["Glob"], list["Glob"]]:
+        return [parse(text) for text in self.select], [parse(text) for text in self.exclude]
 
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """One glob, understood."""
+    """A parsed glob."""
 
     text: str
     benchmark: re.Pattern[str]
@@ -57,12 +54,12 @@ class Glob:
     axes: tuple[tuple[str, re.Pattern[str]], ...]
 
     @property
-    def whole(self) -> bool:
-        """Whether it takes all cases of the benchmarks that it names."""
+    def takes_whole_benchmarks(self) -> bool:
+        """Whether it matches all cases of the benchmarks that it names."""
         return not self.axes and self.variant == _pattern("*")
 
-    def takes(self, case: Case) -> bool:
-        """Whether a case is selected."""
+    def matches(self, case: Case) -> bool:
+        """Return whether the glob matches a case."""
         values = dict(case.point)
         return bool(
             self.benchmark.fullmatch(case.benchmark)
@@ -72,18 +69,18 @@ class Glob:
 
 
 def parse(text: str) -> Glob:
-    """Understands a glob; raises ``UsageError`` where there is nothing to understand."""
-    shape = _SHAPE.fullmatch(text)
-    axes = [item.strip().partition("=") for item in (shape["axes"] or "").split(",")] if shape and shape["axes"] else []
-    if shape is None or not all(axis and equals and value for axis, equals, value in axes):
+    """Parse a glob; raises ``UsageError`` if no case could ever match it."""
+    form = _FORM.fullmatch(text)
+    axes = [item.strip().partition("=") for item in (form["axes"] or "").split(",")] if form and form["axes"] else []
+    if form is None or not all(axis and equals and value for axis, equals, value in axes):
         raise UsageError(
             f"{text!r} selects nothing that could exist",
             cure="write benchmark, benchmark/variant or benchmark/variant[axis=value,...], with * and ? as you like",
         )
     return Glob(
         text=text,
-        benchmark=_pattern(shape["benchmark"]),
-        variant=_pattern(shape["variant"] or "*"),
+        benchmark=_pattern(form["benchmark"]),
+        variant=_pattern(form["variant"] or "*"),
         axes=tuple((axis, _pattern(value)) for axis, _, value in axes),
     )
 
@@ -95,32 +92,30 @@ def _pattern(glob: str) -> re.Pattern[str]:
 def choose(
     selection: Selection, cases: Sequence[Case], others: Collection[Case], broken: Iterable[str]
 ) -> tuple[Case, ...]:
-    """The selected cases, in the order they came.
+    """Return the selected cases in their order.
 
     Args:
         selection: the globs.
-        cases: what there is to select from.
-        others: cases of points that are not measured now, for a better message.
-        broken: names of benchmarks with problems: a glob that names one is not at fault where it takes nothing.
+        cases: the cases to select from.
+        others: cases of points that are not measured now; they only improve the error message.
+        broken: names of benchmarks with problems: a glob that names one may match no case.
 
     Raises:
-        UsageError: a glob cannot be understood or takes no case, or nothing is left.
+        UsageError: a glob cannot be parsed or matches no case, or nothing is left.
     """
-    wanted, unwanted = [parse(text) for text in selection.select], [parse(text) for text in selection.exclude]
-    for glob in wanted:
-        if not any(glob.takes(case) for case in cases) and not any(map(glob.benchmark.fullmatch, broken)):
+    for glob in map(parse, selection.select):
+        if not any(glob.matches(case) for case in cases) and not any(map(glob.benchmark.fullmatch, broken)):
             raise UsageError(f"{glob.text!r} selects no case", cure=_cure(glob, cases, others))
-    selected = tuple(case for case in cases if not wanted or any(glob.takes(case) for glob in wanted))
-    left = tuple(case for case in selected if not any(glob.takes(case) for glob in unwanted))
-    if selected and not left:
+    left = selection.filter(cases)
+    if not left and Selection(selection.select).filter(cases):
         raise UsageError("every selected case is excluded", cure="exclude less, or select more")
-    return left
+    return tuple(case for case in cases if case in left)
 
 
 def _cure(glob: Glob, cases: Sequence[Case], others: Collection[Case]) -> str:
-    elsewhere = [case.id for case in others if glob.takes(case)]
+    elsewhere = [case.id for case in others if glob.matches(case)]
     if elsewhere:
-        return f"it takes {elsewhere[0]}, whose point is not among those measured here: ask for the others (--points)"
+        return f"it matches {elsewhere[0]}, whose point is not measured here: ask for the other points (--points)"
     names = [name for case in cases for name in (case.benchmark, f"{case.benchmark}/{case.variant}", case.id)]
-    close = difflib.get_close_matches(glob.text, list(dict.fromkeys(names)), n=_SHOWN, cutoff=0.4)
+    close = difflib.get_close_matches(glob.text, list(dict.fromkeys(names)), n=_MOST_SUGGESTIONS, cutoff=0.4)
     return f"the nearest are {', '.join(close)}" if close else "list what there is: perfsvc list"

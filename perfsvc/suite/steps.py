@@ -1,7 +1,7 @@
-"""The steps of a variant however they were written: one launch in short, a list, or a Python function."""
+"""The steps of a variant, whether written as one launch, as a list, or as a Python function."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
 
 from perfsvc.suite.authoring import (
@@ -14,82 +14,76 @@ from perfsvc.suite.authoring import (
     TensorMap,
     Variant,
 )
-from perfsvc.suite.problem import Problem
+from perfsvc.suite.values import Problem
 
-_OF_A_LAUNCH = ("entry", "grid", "block", "args", "shared_bytes", "constants")
+_LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 
-@lru_cache(maxsize=16)  # each that looks at a variant asks for them
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
-    """The steps, each launch with its source."""
+    """Return the steps of a variant; every launch has a source if the variant has one."""
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:
-        return tuple(_with_source(step, variant.source) for step in variant.steps)
-    return (_short(variant),)
-
-
-def _with_source(step: StepWritten, source: str) -> StepWritten:
-    if not isinstance(step, LaunchStep) or step.source:
-        return step
-    return LaunchStep(
-        entry=step.entry,
-        grid=step.grid,
-        block=step.block,
-        args=step.args,
-        source=source,
-        shared_bytes=step.shared_bytes,
-        constants=step.constants,
-        line=step.line,
+        return tuple(
+            replace(step, source=variant.source) if isinstance(step, LaunchStep) and not step.source else step
+            for step in variant.steps
+        )
+    return (
+        LaunchStep(
+            entry=variant.entry,
+            grid=variant.grid if variant.grid is not None else (),
+            block=variant.block if variant.block is not None else (),
+            args=variant.args,
+            source=variant.source,
+            shared_bytes=variant.shared_bytes,
+            constants=variant.constants,
+            line=variant.line,
+        ),
     )
 
 
-def _short(variant: Variant) -> LaunchStep:
-    return LaunchStep(
-        entry=variant.entry,
-        grid=variant.grid if variant.grid is not None else (),
-        block=variant.block if variant.block is not None else (),
-        args=variant.args,
-        source=variant.source,
-        shared_bytes=variant.shared_bytes,
-        constants=variant.constants,
-        line=variant.line,
-    )
-
-
-def problems_of_form(variant: Variant) -> Iterator[Problem]:
-    """What is wrong with the way a variant's steps are written."""
-    launch = _given(variant, _OF_A_LAUNCH)
-    if variant.steps and variant.run is not None:
-        yield _of(variant, "has both steps and run", "put call(...) among the steps")
-    elif variant.steps or variant.run is not None:
-        other = "steps" if variant.steps else "run"
-        if launch:
-            yield _of(variant, f"has {other} beside {', '.join(launch)}", "move them into a launch(...) among steps")
-        if not variant.steps and variant.options and not variant.source:
-            yield _of(variant, "has options, and no source to compile", "leave them out, or name a source")
-    else:
-        missing = [field for field in ("source", "entry", "grid", "block") if getattr(variant, field) in ("", None)]
-        if missing:
-            yield _of(variant, f"has no {', '.join(missing)}", "give what a launch needs, or steps=[...], or run=")
-
-
-def _given(variant: Variant, fields: tuple[str, ...]) -> list[str]:
-    return [field for field in fields if getattr(variant, field) not in ("", None, 0, (), [], {})]
-
-
-def _of(variant: Variant, what: str, cure: str) -> Problem:
-    return Problem(f"variant {variant.name!r} {what}", variant.line, cure)
-
-
-def compiled(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep, ...]:
-    """The steps that need a binary: every launch, and each call that is given one."""
+def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep, ...]:
+    """Return the steps that need a binary: every launch, and each call with a source."""
     return tuple(step for step in steps if isinstance(step, LaunchStep) or (isinstance(step, CallStep) and step.source))
 
 
-def problems_of_source(variant: Variant, folder: Path) -> Iterator[Problem]:
-    """A launch without a source, or a source that is not there, once each."""
-    for source, line in {step.source: step.line for step in reversed(compiled(steps_of(variant)))}.items():
+def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of the buffers a step uses; a Python function gets all of them."""
+    match step:
+        case LaunchStep():
+            args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in step.args]
+            named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
+        case MemsetStep() | MetricStep():
+            named = [step.buffer]
+        case FinishStep():
+            named = [step.source, step.target]
+        case CallStep():
+            return buffers
+    return tuple(name for name in named if name in buffers)
+
+
+def problems_of_form(variant: Variant) -> Iterator[Problem]:
+    """Yield the problems of how a variant's steps are written: fields that exclude each other or are missing."""
+    if variant.steps and variant.run is not None:
+        yield _problem(variant, "has both steps and run", "put call(...) among the steps")
+    elif variant.steps or variant.run is not None:
+        given = [field for field in _LAUNCH_FIELDS if getattr(variant, field) not in ("", None, 0, (), [], {})]
+        if given:
+            form = "steps" if variant.steps else "run"
+            cure = "move them into a launch(...) among steps"
+            yield _problem(variant, f"has {form} beside {', '.join(given)}", cure)
+        if not variant.steps and variant.options and not variant.source:
+            yield _problem(variant, "has options, and no source to compile", "leave them out, or name a source")
+    else:
+        missing = [field for field in ("source", "entry", "grid", "block") if getattr(variant, field) in ("", None)]
+        if missing:
+            cure = "give what a launch needs, or steps=[...], or run="
+            yield _problem(variant, f"has no {', '.join(missing)}", cure)
+
+
+def problems_of_sources(variant: Variant, folder: Path) -> Iterator[Problem]:
+    """Yield a problem for launches without a source, and for each source file that does not exist."""
+    for source, line in {step.source: step.line for step in reversed(compiled_steps(steps_of(variant)))}.items():
         if not source:
             yield Problem(f"variant {variant.name!r}: a launch has no source", line, 'give it one: source="kernel.cu"')
         elif not (folder / source).is_file():
@@ -100,18 +94,5 @@ def problems_of_source(variant: Variant, folder: Path) -> Iterator[Problem]:
             )
 
 
-def buffers_of(step: StepWritten, every: tuple[str, ...]) -> tuple[str, ...]:
-    """The buffers, out of ``every`` one, that a step uses; a Python function is given them all."""
-    match step:
-        case LaunchStep():
-            args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in step.args]
-            named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
-        case MemsetStep():
-            named = [step.buffer]
-        case FinishStep():
-            named = [step.source, step.target]
-        case MetricStep():
-            named = [step.buffer]
-        case CallStep():
-            return every
-    return tuple(name for name in named if name in every)
+def _problem(variant: Variant, what: str, cure: str) -> Problem:
+    return Problem(f"variant {variant.name!r} {what}", variant.line, cure)

@@ -14,9 +14,8 @@ from perfsvc.measure.worker.memory import Vault
 from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Call, Status
 from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
-from perfsvc.suite.common import Common
 from perfsvc.suite.points import axes_of
-from perfsvc.suite.resolving import case_of, resolve, worth_running
+from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
 from perfsvc.suite.selection import parse
 
 SUITE = discover(installation.data_folder("kernels"))
@@ -66,7 +65,7 @@ class Kernels:
         specs, found = {}, {}
         for name, expansion in expansions.items():
             if worth_running(expansion, place):
-                specs[name] = resolve(expansion, Common(file, place, shapes))[0]
+                specs[name] = resolve(expansion, BenchmarkPoint(file, place, shapes))[0]
             else:
                 case = case_of(file, expansion, place)
                 found[name] = self._without_samples(case, UnsupportedError("not worth running at this point"))

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from perfsvc.model import Launch, Status
 from perfsvc.suite import Inputs
-from perfsvc.suite.common import Common
 from perfsvc.suite.points import smoke_point
-from perfsvc.suite.resolving import resolve, worth_running
+from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191)
 EXAMPLES = 10
@@ -103,7 +102,7 @@ def launches(listed, axis, value):
     point = tuple((one, value if one == axis else other) for one, other in smoke)
     if not worth_running(listed.expansion, point):
         return []
-    (spec, *_) = resolve(listed.expansion, Common(listed.file, point, buffers(listed.file, smoke)))
+    (spec, *_) = resolve(listed.expansion, BenchmarkPoint(listed.file, point, buffers(listed.file, smoke)))
     return [step for step in spec.steps if isinstance(step, Launch)]
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from perfsvc.model import DeviceInfo, Launch
 from perfsvc.suite import Inputs, make_arrays, unmet
-from perfsvc.suite.common import Common
 from perfsvc.suite.points import smoke_point
-from perfsvc.suite.resolving import resolve
+from perfsvc.suite.resolving import BenchmarkPoint, resolve
 
 PRECISIONS = pytest.mark.parametrize("name", ["matmul_bf16", "matmul_tf32"])
 HOPPER = DeviceInfo(
@@ -32,7 +31,7 @@ def specs(suite, name, **point):
     place = tuple(point.items()) if point else smoke_point(file.benchmark)
     shapes = Inputs().shapes([(file, place)])[file, place]
     listed = [one for one in suite.cases if one.file is file and one.points == "smoke"]
-    return [resolve(one.expansion, Common(file, place, shapes))[0] for one in listed]
+    return [resolve(one.expansion, BenchmarkPoint(file, place, shapes))[0] for one in listed]
 
 
 def of_allowed(spec, found, expected):

@@ -29,7 +29,7 @@ from perfsvc.model import (
     codec,
 )
 from perfsvc.suite import Selection, discover, unmet
-from perfsvc.suite.tensor_maps import ELEMENTS, SWIZZLES
+from perfsvc.suite.requirements import ELEMENTS, SWIZZLES
 
 TEMPLATE = """
 from perfsvc.suite import *

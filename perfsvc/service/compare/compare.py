@@ -19,7 +19,7 @@ from perfsvc.suite.selection import parse
 
 def thresholds(settings: Settings, asked: float | None = None) -> Thresholds:
     """The rules of the settings, and before them what a command is asked for."""
-    rules = (Rule(parse(rule.cases).takes, rule.metric, rule.change) for rule in settings.thresholds)
+    rules = (Rule(parse(rule.cases).matches, rule.metric, rule.change) for rule in settings.thresholds)
     return Thresholds(tuple(rules), asked)
 
 

@@ -5,7 +5,7 @@ def inputs(rng, n):
     return {"x": rng.random(n)}
 
 
-benchmark = Benchmark(  # problem: reference does not say what its parameters are called
+benchmark = Benchmark(  # problem: reference has parameters whose names cannot be read
     axes={"n": (256, 1000)},
     smoke={"n": 10},
     inputs=inputs,

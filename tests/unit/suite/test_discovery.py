@@ -6,7 +6,7 @@ from perfsvc.errors import UsageError
 from perfsvc.model import CacheState, Kind
 from perfsvc.suite import Selection, discover
 
-SUITES = Path(__file__).parents[1] / "data" / "suites"
+SUITES = Path(__file__).parents[2] / "data" / "suites"
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@ import functools
 
 import pytest
 
-from perfsvc.suite.functions import evaluate, invoke, line_of, nearest, unknown_names
-from perfsvc.suite.problem import Problem
+from perfsvc.suite.values import Problem, evaluate, invoke, line_of, nearest, unknown_names
 
 NAMES = {"n": 8, "TILE": 4}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import SuiteError
-from perfsvc.suite import Selection, case_arrays, discover, make_arrays, make_fresh, replay_arrays
+from perfsvc.suite import Selection, arrays, discover, make_arrays, make_fresh, replay_arrays
+from perfsvc.suite.arrays import ELEMENTS_COMPARED_AT_ONCE, SMALL_CASE_BYTES, SMALL_RESULT_BYTES, fresh_seed
 from perfsvc.suite.benchfile import load
-from perfsvc.suite.case_arrays import COMPARED_AT_ONCE, SMALL_CASE_BYTES, SMALL_RESULT_BYTES, fresh_seed
 
 LARGE = SMALL_CASE_BYTES // 8
 """Elements of a float64 array that is no longer small."""
@@ -115,7 +115,7 @@ def test_inputs_that_are_the_same_or_do_not_fit_are_not_fresh(fresh, inputs):
 
 
 def test_a_difference_at_the_very_end_is_seen(fresh):
-    inputs, _ = fresh(inputs="np.append(np.zeros(n - 1), rng.random(1))", n=2 * COMPARED_AT_ONCE + 1)
+    inputs, _ = fresh(inputs="np.append(np.zeros(n - 1), rng.random(1))", n=2 * ELEMENTS_COMPARED_AT_ONCE + 1)
     assert set(inputs) == {"x"}
 
 
@@ -152,7 +152,7 @@ def test_arrays_that_do_not_fit_into_memory_cost_their_case_alone(cases, monkeyp
         raise MemoryError
 
     spec, _ = cases()
-    monkeypatch.setattr(case_arrays, "make_expected", refuse)
+    monkeypatch.setattr(arrays, "make_expected", refuse)
     with pytest.raises(SuiteError, match="do not fit into this machine's memory") as caught:
         make_arrays(spec)
     assert caught.value.cure == "give it smaller points"

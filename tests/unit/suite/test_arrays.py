@@ -7,7 +7,7 @@ from perfsvc.errors import SuiteError
 from perfsvc.suite import Selection, discover, load, load_text, make_arrays, replay_arrays
 from perfsvc.suite.arrays import seed_of
 
-GOOD = Path(__file__).parents[1] / "data" / "suites" / "good"
+GOOD = Path(__file__).parents[2] / "data" / "suites" / "good"
 TEMPLATE = """
 from perfsvc.suite import *
 import numpy as np

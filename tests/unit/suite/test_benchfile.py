@@ -9,7 +9,7 @@ from perfsvc.errors import SuiteError
 from perfsvc.model import digest
 from perfsvc.suite import functions, load, load_text
 
-PYTHON = Path(__file__).parents[1] / "data" / "suites" / "good" / "python" / "bench.py"
+PYTHON = Path(__file__).parents[2] / "data" / "suites" / "good" / "python" / "bench.py"
 
 
 def test_a_file_is_named_by_its_folder():

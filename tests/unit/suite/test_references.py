@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfsvc.suite import Inputs, Selection, discover, load_text, make_arrays, make_fresh, replay_arrays
-from perfsvc.suite.case_arrays import SMALL_CASE_BYTES
+from perfsvc.suite.arrays import SMALL_CASE_BYTES
 
 LARGE = SMALL_CASE_BYTES // 8
 """Elements of a float64 array that is no longer small."""

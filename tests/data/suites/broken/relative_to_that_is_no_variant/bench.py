@@ -5,7 +5,7 @@ def inputs(rng, n):
     return {"x": rng.random(n)}
 
 
-benchmark = Benchmark(  # problem: the reference variant 'plain' is no variant
+benchmark = Benchmark(  # problem: relative_to is 'plain', which is no variant
     axes={"n": (256, 1000)},
     smoke={"n": 10},
     inputs=inputs,

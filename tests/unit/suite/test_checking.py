@@ -11,7 +11,7 @@ import pytest
 
 from perfsvc.suite import Selection, discover
 
-BROKEN = Path(__file__).parents[1] / "data" / "suites" / "broken"
+BROKEN = Path(__file__).parents[2] / "data" / "suites" / "broken"
 NAMES = sorted(path.parent.name for path in BROKEN.glob("*/bench.py"))
 
 
@@ -96,12 +96,12 @@ def test_problems_that_hold_only_at_a_full_point_are_found_too(tmp_path):
 
 
 def test_an_anchor_by_half_its_name_is_told_the_nearest(suite):
-    (problem,) = problems_of(suite, "anchor_that_is_no_variant")
+    (problem,) = problems_of(suite, "relative_to_that_is_no_variant")
     assert problem.cure == "did you mean 'plain-T2'?"
 
 
 def test_an_anchor_that_cannot_be_used_leaves_its_siblings(tmp_path):
-    text = (BROKEN / "anchor_that_is_no_variant" / "bench.py").read_text().replace("../scale.cu", "scale.cu")
+    text = (BROKEN / "relative_to_that_is_no_variant" / "bench.py").read_text().replace("../scale.cu", "scale.cu")
     start, end = text.index("        Variant("), text.index("    ],\n")
     copy = text[start:end].replace('"plain"', '"copy"').replace("scale.cu", "copy.cu")
     (tmp_path / "scale.cu").write_text("")

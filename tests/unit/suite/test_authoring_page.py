@@ -10,7 +10,7 @@ from perfsvc.build.host import HostToolchain
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
 
-PAGE = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "authoring.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
