@@ -1,6 +1,6 @@
-"""The words of perfsvc as frozen dataclasses (docs/glossary.md). Imports nothing of ours.
+"""The words of the glossary as frozen dataclasses. Imports no other part of perfsvc.
 
-Times are seconds, sizes are bytes, clocks are hertz, timestamps are UTC.
+Times are in seconds, sizes in bytes, clocks in hertz, timestamps in UTC.
 """
 
 import hashlib
@@ -150,5 +150,5 @@ __all__ = [
 
 
 def digest(content: bytes) -> str:
-    """The SHA-256 hex digest by which artifacts are known."""
+    """Return the SHA-256 hex digest that names an artifact."""
     return hashlib.sha256(content).hexdigest()

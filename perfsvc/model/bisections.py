@@ -1,4 +1,4 @@
-"""What came of looking for the commit that moved a case."""
+"""The result of searching for the commit that moved a case."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ class Commit:
     Attributes:
         author: name and address.
         date: when it was written.
-        parents: their hashes; several of a merge.
+        parents: their hashes; several for a merge.
     """
 
     hash: str
@@ -27,7 +27,7 @@ class Commit:
 
     @property
     def short(self) -> str:
-        """As many digits of its hash as people are shown."""
+        """The abbreviated hash that people see."""
         return self.hash[:10]
 
     def __str__(self) -> str:
@@ -36,17 +36,17 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Two commits of a case measured in turn.
+    """A case at two commits, measured in A/B pairs.
 
     Attributes:
-        before: the earlier one.
-        after: the later one.
-        verdict: of the later one against the earlier; None where they were not both measured.
-        reason: why, as a sentence without its full stop.
-        ratio: later over earlier, with its confidence interval over all looks together.
-        looks: how often the two were compared.
-        baseline: what each process measured of the earlier one; their replicas count through both sides.
-        candidate: likewise of the later one.
+        before: the earlier commit.
+        after: the later commit.
+        verdict: of the later commit against the earlier; None if one of them was not measured.
+        reason: why, without a full stop.
+        ratio: later over earlier; ``low`` and ``high`` are its confidence interval over all looks together.
+        looks: how often both were compared.
+        baseline: one measurement of the earlier commit for each process, with replicas numbered over both sides.
+        candidate: the same for the later commit.
     """
 
     before: Commit
@@ -62,13 +62,13 @@ class Trial:
 
     @property
     def pairs(self) -> int:
-        """How many times both were measured."""
+        """The number of A/B pairs."""
         return min(len(self.baseline), len(self.candidate))
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedCommit:
-    """A commit of which nobody can say whether the case is as in the good one, and why."""
+    """A commit at which the case cannot be told to be good or bad, and why."""
 
     commit: Commit
     reason: str
@@ -76,30 +76,30 @@ class SkippedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """The search between two commits for the one that moved a case.
+    """The search between a good and a bad commit for the commit that moved a case.
 
     Attributes:
-        good: where it was as it should be.
-        bad: a descendant, where it is not.
+        good: a commit at which the case is as it should be.
+        bad: a descendant of it at which it is not.
         threshold: the smallest relevant change, as a fraction.
-        seed: decided the order of the processes.
+        seed: decides the order of the processes.
         metric: what was compared.
-        commits: how many there are after the good one, up to the bad one.
-        builds: at how many of all of them the case was built, the others having the same files.
-        compiled: how many binaries the compiler made for that, the others being in the cache.
-        codes: how many different codes that gave.
-        boundary: the ratio to the good one that is half the way to the bad one, of logarithms; None where the two do
-            not differ.
-        verdict: of the bad one against the good one.
-        reason: what came of it, as a sentence without its full stop.
-        culprits: the commit that moved it; several where skipped ones hide which, oldest first; none where the two do
-            not differ.
-        proof: the newest culprit against the newest good commit below it.
-        changed: what is different between those two: ``binary``, ``launch``, ``benchmark file``.
-        files: which of the case's files, by their paths in the repository.
-        trials: all that was measured, in its order.
-        skipped: the commits that could not be told, oldest first.
-        wall_s: how long it took.
+        commits: number of commits after the good one, up to the bad one.
+        builds: number of commits at which the case was built; the others have the same files.
+        compiled: number of binaries that were compiled for this; the others came from the cache.
+        codes: number of different codes.
+        boundary: the ratio to the good commit that lies halfway to the bad one, on a logarithmic scale; None if the two
+            do not differ.
+        verdict: of the bad commit against the good one.
+        reason: the result, without a full stop.
+        culprits: the commit that moved the case; several, oldest first, if skipped commits hide which; none if the ends
+            do not differ.
+        proof: the newest culprit measured against the newest good commit below it.
+        changed: what differs between these two: ``binary``, ``launch``, ``benchmark file``.
+        files: the case's files that differ, as paths in the repository.
+        trials: everything that was measured, in order.
+        skipped: the skipped commits, oldest first.
+        wall_s: seconds that the search took.
     """
 
     case: Case
@@ -127,5 +127,5 @@ class Bisection:
 
     @property
     def proven(self) -> bool:
-        """Whether one commit is named, and beside the one below it moves the case as the bad one does."""
+        """True if there is one culprit and the case moves between it and the commit below as it does at the bad one."""
         return len(self.culprits) == 1 and self.proof is not None and self.proof.verdict is self.verdict

@@ -1,25 +1,26 @@
-"""What is timed: cases, the work they do, the arrays and sources they are made of."""
+"""What is timed: cases, the work they do, and the arrays and sources they need."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 Value = int | float | str
+"""The value of an axis or of a ``-D`` parameter."""
 
 
 class Kind(StrEnum):
     """How a variant is timed."""
 
-    KERNEL = "kernel"  # one stream, timed launch by launch by the device
-    PIPELINE = "pipeline"  # its own streams, timed end to end by the host
-    HOST = "host"  # returns its own metrics
+    KERNEL = "kernel"  # one stream, timed launch by launch on the device
+    PIPELINE = "pipeline"  # its own streams, timed end to end on the host
+    HOST = "host"  # measures itself and returns its own metrics
 
 
 class Role(StrEnum):
-    """What a buffer is to a case."""
+    """How a case uses a buffer."""
 
-    INPUT = "input"  # uploaded, must not change
-    OUTPUT = "output"  # poisoned before the check, compared with the reference after it
+    INPUT = "input"  # uploaded; must not change
+    OUTPUT = "output"  # poisoned before the check, then compared with the reference
     INOUT = "inout"  # uploaded and compared
     SCRATCH = "scratch"  # poisoned, never compared
 
@@ -33,9 +34,10 @@ class CacheState(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Case:
-    """A benchmark's variant at one point of its axes: the thing timed.
+    """A variant of a benchmark at one point of its axes: the unit that is timed.
 
-    ``version`` breaks history on purpose and is no part of the id; ``formerly`` are the variant's earlier names.
+    Raising ``version`` breaks the history on purpose; the version is not part of the id. ``formerly`` lists the
+    variant's earlier names.
     """
 
     benchmark: str
@@ -46,12 +48,12 @@ class Case:
 
     @property
     def id(self) -> str:
-        """``transpose/tiled-TILE32-PAD1[n=4096]``."""
+        """The id that people read and type: ``transpose/tiled-TILE32-PAD1[n=4096]``."""
         return f"{self.benchmark}/{self.variant}" + (f"[{self.point_text}]" if self.point else "")
 
     @property
     def point_text(self) -> str:
-        """``n=4096,dtype=f32``."""
+        """The point as text: ``n=4096,dtype=f32``."""
         return ",".join(f"{axis}={value}" for axis, value in self.point)
 
     def __str__(self) -> str:
@@ -60,7 +62,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one launch has to do, by the problem and not by the implementation."""
+    """The work of one launch as the problem defines it, independent of the implementation."""
 
     read_bytes: int = 0
     written_bytes: int = 0
@@ -74,7 +76,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The largest error a right result may have: |out - ref| / max(|ref|, rms(ref)), maximum and mean."""
+    """The largest error that a correct result may have, as maximum and mean of |out - ref| / max(|ref|, rms(ref))."""
 
     max: float
     mean: float
@@ -82,7 +84,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The error of a result: |out - ref| / max(|ref|, rms(ref)), its maximum and its mean."""
+    """The error of a result: maximum and mean of |out - ref| / max(|ref|, rms(ref))."""
 
     max: float
     mean: float
@@ -90,7 +92,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array by its name, NumPy dtype name and shape."""
+    """An array: its name, NumPy dtype name and shape."""
 
     name: str
     dtype: str
@@ -107,9 +109,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One compilation: a source file with the ``-D`` parameters and options it is compiled with.
+    """One compilation: a source file with its ``-D`` parameters and compiler options.
 
-    Two cases with equal units share one binary file.
+    Cases with equal units share one binary.
     """
 
     source: Path

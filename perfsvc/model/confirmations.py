@@ -1,4 +1,4 @@
-"""What came of measuring a suspect again."""
+"""The result of measuring a suspect again."""
 
 from dataclasses import dataclass
 
@@ -9,24 +9,24 @@ from perfsvc.model.verdicts import Cause, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A suspect measured again on its GPU, the baseline's stored binary and the candidate's in turn.
+    """A suspect measured again on its device: the baseline's stored binary and the candidate's in A/B pairs.
 
     Attributes:
-        suspect: it, as the night saw it.
-        cause: why its series moved, as far as this could tell.
-        reason: how that is known, as a sentence without its full stop.
+        suspect: as the run saw it.
+        cause: why its series moved, as far as this confirmation shows.
+        reason: how the cause is known, without a full stop.
         threshold: the smallest relevant change, as a fraction.
-        seed: decided the order of the processes.
-        budget_s: how long it might take.
-        verdict: of the candidate against the baseline, both measured now; None where they were not both measured.
-        ratio: candidate over baseline, with its confidence interval over all looks together.
-        looks: how often the two were compared.
-        drift: the baseline's binary now over its own stored level; None where there is none of this GPU.
-        same_code: whether both binaries are the same code; None where one of them is not stored.
-        wall_s: how long it took.
-        baseline: what each process measured of the baseline's binary; their replicas count through both sides. None
-            where the answer of an earlier night holds still.
-        candidate: likewise of the candidate's.
+        seed: decides the order of the processes.
+        budget_s: the most that the confirmation may take.
+        verdict: of the candidate against the baseline, both measured now; None if one of them was not measured.
+        ratio: candidate over baseline; ``low`` and ``high`` are its confidence interval over all looks together.
+        looks: how often both sides were compared.
+        drift: the baseline's binary measured now over its stored level; None if there is no level of this device.
+        same_code: True if both binaries are the same code; None if one of them is not stored.
+        wall_s: seconds that the confirmation took.
+        baseline: one measurement of the baseline's binary for each process, with replicas numbered over both sides;
+            empty if an earlier run's answer still holds.
+        candidate: the same for the candidate's binary.
     """
 
     suspect: Suspect
@@ -48,30 +48,30 @@ class Confirmation:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the code is to blame, as it is written or as it is compiled."""
+        """True if the code is the cause, as written or as compiled."""
         return self.cause in {Cause.KERNEL, Cause.TOOLCHAIN}
 
     @property
     def regressed(self) -> bool:
-        """Whether the code is to blame for being slower."""
+        """True if the code made the series slower."""
         return self.confirmed and self.verdict is Verdict.REGRESSION
 
     @property
     def cleared(self) -> bool:
-        """Whether the GPU is, or nothing that stays."""
+        """True if the environment or noise is the cause."""
         return self.cause.blameless
 
     @property
     def carried_over(self) -> bool:
-        """Whether it is the answer of an earlier night, which holds still: nothing was measured for it."""
+        """True if an earlier run's answer still holds, so that nothing was measured."""
         return self.confirmed and not self.pairs
 
     @property
     def failed(self) -> bool:
-        """Whether a process had no right result of its binary."""
-        return any(one.status is not Status.OK for one in (*self.baseline, *self.candidate))
+        """True if a process had no correct result."""
+        return any(measurement.status is not Status.OK for measurement in (*self.baseline, *self.candidate))
 
     @property
     def pairs(self) -> int:
-        """How many times both sides were measured."""
+        """The number of A/B pairs."""
         return min(len(self.baseline), len(self.candidate))

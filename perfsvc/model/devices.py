@@ -1,4 +1,4 @@
-"""Where it is timed: devices, their environments, what they are like, and where a run comes from."""
+"""Where cases are timed: devices, their environments and conditions, and where a run comes from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,19 +8,21 @@ from typing import Literal
 
 
 class Slowdown(StrEnum):
-    """Why a GPU lowered its clocks while a batch ran."""
+    """Why a GPU lowered its clocks during a batch."""
 
-    POWER_CAP = "power cap"  # the load itself reached the power limit: recorded, never rejected
-    THERMAL = "thermal slowdown"  # the driver's, at the GPU's temperature limit
-    HARDWARE = "hardware slowdown"  # the GPU's own: too hot, or its power supply asked for it
+    POWER_CAP = "power cap"  # the load itself reached the power limit; recorded, never a reason to reject a batch
+    THERMAL = "thermal slowdown"  # by the driver, at the GPU's temperature limit
+    HARDWARE = "hardware slowdown"  # by the GPU: it is too hot, or its power supply asked for it
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One device as it describes itself; zero and empty where it cannot say.
+    """A device as it describes itself; zero or empty for what it does not report.
 
-    ``spec`` is what ``--device`` takes to name exactly this one (``cuda:GPU-5e…``, ``cpu``, ``fake:script.json``);
-    ``target`` what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
+    Attributes:
+        spec: the value of ``--device`` that selects exactly this device (``cuda:GPU-5e…``, ``cpu``,
+            ``fake:script.json``).
+        target: what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
     """
 
     kind: Literal["cuda", "cpu", "fake"]
@@ -43,7 +45,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What must stay the same for times to be comparable without a thought: a change starts a segment of a series."""
+    """What must stay the same for times to be comparable; a change starts a new segment of a series."""
 
     driver: str = ""
     toolkit: str = ""
@@ -52,17 +54,17 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a GPU was like while a batch ran; None and empty where it cannot say.
+    """The state of a GPU during a batch; None or empty for what it does not report.
 
     Attributes:
-        sm_clock_hz: the true clock, counted on the device: its cycles over its nanoseconds.
-        memory_clock_hz: as the driver says, like all that follows.
-        temperature_c: of the GPU.
-        power_w: drawn by the whole GPU.
-        slowdowns: why its clocks were lowered meanwhile, if they were.
-        ecc_errors: errors of the memory that could not be corrected, new since the batch before.
-        xids: faults that the driver reported, new since the batch before.
-        others: ids of other processes that worked on the GPU.
+        sm_clock_hz: the true clock: cycles over nanoseconds, both counted on the device.
+        memory_clock_hz: from the driver, like all values below.
+        temperature_c: temperature of the GPU.
+        power_w: power drawn by the whole card.
+        slowdowns: why the clocks were lowered during the batch.
+        ecc_errors: uncorrectable memory errors since the previous batch.
+        xids: fault numbers that the driver reported since the previous batch.
+        others: ids of other processes that used the GPU.
     """
 
     sm_clock_hz: float | None = None
@@ -77,25 +79,31 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """What a GPU's memory was measured to move: bytes read and written by a copy, bytes read by a read alone."""
+    """The measured peak bandwidth of a device's memory: read and written by a copy, and read by a read alone."""
 
     copy_bytes_per_s: float
     read_bytes_per_s: float
 
     @property
     def best_bytes_per_s(self) -> float:
-        """The better of both: the GPU's own limit."""
+        """The higher of both: the limit of the device."""
         return max(self.copy_bytes_per_s, self.read_bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Everything a run knows about where it came from."""
+    """Where a run comes from: commit, host, versions, command line.
+
+    Attributes:
+        commit: of the suite's repository; empty outside a repository, as are ``dirty`` and ``branch``.
+        dirty: True if the repository had uncommitted changes.
+        scope: how the cases were selected. Runs with equal scopes measure the same cases; empty if unknown.
+    """
 
     started: datetime
     command_line: str
     suite: str
-    commit: str = ""  # of the suite's repository; empty outside one
+    commit: str = ""
     dirty: bool = False
     branch: str = ""
     host: str = ""
@@ -106,4 +114,4 @@ class Provenance:
     seed: int = 0
     replicas: int = 0
     label: str = ""
-    scope: str = ""  # how its cases were chosen; equal scopes mean the same cases, empty is not known
+    scope: str = ""

@@ -1,4 +1,4 @@
-"""What came of a change: suspects, and findings that someone should look at."""
+"""What follows from a change: suspects, and findings for people to look at."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,34 +11,34 @@ from perfsvc.model.verdicts import Cause, Judgement, Series
 class ChangeKind(StrEnum):
     """How a series moved."""
 
-    REGRESSION = "regression"  # tonight, against its baseline
+    REGRESSION = "regression"  # in this run, against its baseline
     STEP = "step"  # to another level, in its history
     TREND = "trend"  # slowly, in its history
-    MIXTURE = "mixture"  # its mix of two levels, in its history
+    MIXTURE = "mixture"  # between two levels that it alternates between, in its history
 
 
 class Direction(StrEnum):
-    """Where a series moved; of a metric other than time, lower is faster."""
+    """The direction in which a series moved; for metrics other than time, lower is faster."""
 
     SLOWER = "slower"
     FASTER = "faster"
 
 
 class FindingState(StrEnum):
-    """The life of a finding."""
+    """The state of a finding."""
 
     OPEN = "open"
-    ACKNOWLEDGED = "acknowledged"  # somebody looks at it
-    ACCEPTED = "accepted"  # where its series are now is their level
+    ACKNOWLEDGED = "acknowledged"  # a person looks at it
+    ACCEPTED = "accepted"  # the new level of its series is their baseline now
     RESOLVED = "resolved"  # its series are back at their old level
-    IGNORED = "ignored"  # nobody wants to hear of it
+    IGNORED = "ignored"  # raises no alarm, for a time or for good
 
 
 class EventKind(StrEnum):
-    """What can befall a finding."""
+    """What happened to a finding."""
 
     RAISED = "raised"
-    JOINED = "joined"  # by more series of its cause
+    JOINED = "joined"  # more series with the same root cause
     REOPENED = "reopened"
     RESOLVED = "resolved"
     ACKNOWLEDGED = "acknowledged"
@@ -46,16 +46,16 @@ class EventKind(StrEnum):
     IGNORED = "ignored"
     ASSIGNED = "assigned"
     COMMENTED = "commented"
-    SPLIT = "split"  # some of its series are a finding of their own
+    SPLIT = "split"  # some of its series became a finding of their own
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A series that a night raised doubts of, before anybody measured again.
+    """A series that seems to have moved, before it is measured again.
 
     Attributes:
-        judgement: tonight's verdict on it; once it was measured again, what that says, with its cause.
-        evidence: why it is one, as a sentence without its full stop.
+        judgement: this run's verdict on the series; after the series was measured again, that verdict with its cause.
+        evidence: why the series is a suspect, without a full stop.
     """
 
     judgement: Judgement
@@ -65,18 +65,18 @@ class Suspect:
 
     @property
     def series(self) -> Series:
-        """What moved."""
+        """The series that moved."""
         return self.judgement.series
 
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """Suspects of one run that have one cause, which their judgements name.
+    """Suspects of one run that share a cause, which their judgements name.
 
     Attributes:
-        root_cause: what that is: the commits, the GPU, the change of an environment; empty where nobody knows.
-        evidence: how it is known, as a sentence without its full stop.
-        suspects: one at least, of any devices and directions.
+        root_cause: the commits, the GPU or the change of environment; empty if unknown.
+        evidence: how the cause is known, without a full stop.
+        suspects: at least one, on any devices and in any direction.
     """
 
     root_cause: str
@@ -86,15 +86,13 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class MovedSeries:
-    """A series that a finding tells of.
+    """A series of a finding.
 
     Attributes:
-        ratio: its newest level over the one it was compared with, with its confidence interval.
+        ratio: the newest level over the baseline's; ``low`` and ``high`` are its confidence interval.
         baseline_run: the run it was compared with.
-        last_run: the newest run that shows the change; of it are ratio and ``candidate_s``.
-        recovered_run: the run in which it was back at its old level; None while it is not.
-        change: how it moved.
-        direction: where to.
+        last_run: the newest run that shows the change; ``ratio`` and ``candidate_s`` come from this run.
+        recovered_run: the run in which the series was back at its old level; None if it is not.
     """
 
     series: Series
@@ -112,20 +110,20 @@ class MovedSeries:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause that someone should look at, and the series it moved, on one device or several.
+    """One cause for people to look at, and the series that it moved, on one device or several.
 
     Attributes:
-        root_cause: what the cause is: the commits, the GPU, the change of an environment; empty where nobody knows.
-        first_run: the run that raised it.
+        root_cause: the commits, the GPU or the change of environment; empty if unknown.
+        first_run: the run that raised the finding.
         last_run: the newest run that shows it.
         evidence: why it was raised.
         reason: why it is in its state; empty while it is open.
-        by: who put it there; empty where perfsvc did.
-        at: when.
-        moved: what it moved, one at least.
-        owner: who looks after it; empty where nobody does.
-        ignored_until: when it is open again by itself; None where it is not ignored, or without an end.
-        why: what its code does slower, by the newest profiles of one of its cases; empty where nobody looked.
+        by: who set the state; empty if perfsvc did.
+        at: when the state was set.
+        moved: the series that moved, at least one.
+        owner: who looks after it; empty without an owner.
+        ignored_until: when an ignored finding reopens; None if it is not ignored, or ignored for good.
+        why: what the code does more slowly, from the newest profiles of one of its cases; empty without profiles.
     """
 
     id: int
@@ -145,36 +143,36 @@ class Finding:
 
     @property
     def direction(self) -> Direction:
-        """Where its series moved: slower, unless all became faster."""
-        slower = any(one.direction is Direction.SLOWER for one in self.moved)
+        """Slower if any of its series became slower, else faster."""
+        slower = any(moved.direction is Direction.SLOWER for moved in self.moved)
         return Direction.SLOWER if slower else Direction.FASTER
 
     @property
     def changes(self) -> tuple[ChangeKind, ...]:
-        """How its series moved, each way once."""
-        return tuple(dict.fromkeys(one.change for one in self.moved))
+        """The kinds of change of its series, each kind once."""
+        return tuple(dict.fromkeys(moved.change for moved in self.moved))
 
     @property
     def devices(self) -> dict[str, str]:
         """The models of the devices that it shows on, by UUID."""
-        return {one.series.device: one.series.device_model for one in self.moved}
+        return {moved.series.device: moved.series.device_model for moved in self.moved}
 
     @property
     def standing(self) -> tuple[MovedSeries, ...]:
-        """What is not back at its old level, the largest change first."""
-        left = [one for one in self.moved if one.recovered_run is None]
-        return tuple(sorted(left, key=lambda one: abs(log(one.ratio)) if one.ratio else inf, reverse=True))
+        """The series that are not back at their old level, the largest change first."""
+        left = [moved for moved in self.moved if moved.recovered_run is None]
+        return tuple(sorted(left, key=lambda moved: abs(log(moved.ratio)) if moved.ratio else inf, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
 class FindingEvent:
-    """Something that befell a finding.
+    """Something that happened to a finding.
 
     Attributes:
-        finding: its number.
-        run: the run that did it; None where a person did.
-        by: who did; empty where perfsvc did.
-        said: what is to be said of it: the evidence, a reason, a comment, the new owner.
+        finding: number of the finding.
+        run: the run that caused the event; None if a person did.
+        by: the person; empty if perfsvc did.
+        text: the evidence, a reason, a comment or the new owner.
     """
 
     id: int
@@ -183,19 +181,19 @@ class FindingEvent:
     run: int | None
     by: str
     at: datetime
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class FindingUpdates:
-    """What a run changed of findings, by their numbers.
+    """What a run changed about findings, as finding numbers.
 
     Attributes:
-        raised: the new ones.
-        joined: those that stood and tell of more series since.
-        reopened: those that were resolved and show again, or whose time of being ignored is over.
-        resolved: those whose series are all back.
-        seen: those that stood and show still.
+        raised: new findings.
+        joined: standing findings that got more series.
+        reopened: findings that were resolved and show again, or whose time of being ignored is over.
+        resolved: findings whose series are all back at their old level.
+        seen: standing findings that still show.
     """
 
     raised: tuple[int, ...] = ()

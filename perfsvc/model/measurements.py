@@ -1,4 +1,4 @@
-"""What comes back: samples in batches, measurements, estimates."""
+"""What a run measures: batches of samples, measurements, estimates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,44 +11,45 @@ from perfsvc.model.devices import Conditions
 TIME: Final = "time"
 """The metric of a case's samples."""
 
-UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "timer_overhead_s", "registers"})
-"""Metrics that say why a time is as it is: shown and stored, never judged on their own."""
-
 MAX_ERROR: Final = "max_error"
-"""The metric of a right result's error."""
+"""The metric of a correct result's error."""
 
 ENERGY: Final = "energy_j"
-"""The metric of a sample's energy, in joules, which is measured where somebody asks for it."""
+"""The metric of a sample's energy in joules; measured on request."""
+
+UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "timer_overhead_s", "registers"})
+"""Metrics that explain a time. They are shown and stored, never judged."""
 
 AUXILIARY: Final = UNJUDGED | {ENERGY, MAX_ERROR}
-"""All metrics that perfsvc has beside a time. Energy and error are judged like it, and told of where they moved."""
+"""All metrics that perfsvc itself adds to a time. Energy and error are judged, and shown if they moved."""
 
 
 class Status(StrEnum):
     """How a measurement ended."""
 
     OK = "ok"
-    WRONG = "wrong"  # a result beyond its tolerance, or a write outside the buffers
-    FAILED = "failed"  # did not compile, was refused, crashed, ran past its time limit
+    WRONG = "wrong"  # the error exceeds the tolerance, or the case wrote outside its buffers
+    FAILED = "failed"  # did not compile, was refused, crashed or exceeded its time limit
     SKIPPED = "skipped"  # this device cannot run it, or a requirement is not met
 
     @property
     def severity(self) -> int:
-        """How bad it is, from 0 for ok: of several replicas, the one of the greatest severity speaks for the case."""
+        """How bad the status is, from 0 for ok. The worst replica decides the status of a case."""
         return (Status.OK, Status.SKIPPED, Status.FAILED, Status.WRONG).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples in a row, between two looks at the GPU.
+    """Consecutive samples between two readings of the GPU's conditions.
 
     Attributes:
-        samples_s: their times.
-        blocked: each was queued behind the blocking kernel.
-        kept_ahead: the host had always queued a sample before the device began it; None where nobody can tell.
-        busy_s: how long the device worked on them, cache eviction included and waiting behind the blocking kernel not.
-        rejected: why they do not count; empty where they do.
-        conditions: of the GPU meanwhile.
+        samples_s: the times.
+        blocked: True if each sample was queued behind the blocking kernel.
+        kept_ahead: True if the host had queued every sample before the device started it; None if unknown.
+        busy_s: how long the device worked on the samples, with cache eviction and without waiting in the blocking
+            kernel.
+        rejected: why the samples do not count; empty if they do.
+        conditions: of the GPU during the batch.
     """
 
     samples_s: tuple[float, ...]
@@ -61,19 +62,23 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A case on a device in a replica: its samples, or why there are none.
+    """A case measured on a device in one replica: its samples, or why there are none.
 
     Attributes:
-        samples_s: of the batches that were not rejected.
-        batches: all of them, in the order they were taken; the rejected ones are kept with their reasons.
-        warmup: samples taken before them and thrown away.
-        note: what a reader of the times has to know, as a sentence without its full stop; empty where it is nothing.
-        check_s: seconds of ``wall_s`` that went into checking results, and ``sampling_s`` into taking samples.
-        busy_s: seconds that the device worked on samples, warm-up included.
+        device: the device's UUID.
+        samples_s: the samples of all batches that were not rejected.
+        stopped: why sampling stopped.
+        batches: all batches in the order they were taken; a rejected batch is kept with its reason.
+        warmup: samples taken first and thrown away.
+        note: what a reader of the times has to know, without a full stop; empty if there is nothing.
+        wall_s: seconds that the whole case took.
+        check_s: the part of ``wall_s`` spent on checking results.
+        sampling_s: the part of ``wall_s`` spent on taking samples.
+        busy_s: seconds that the device worked on samples, with warm-up.
     """
 
     case: Case
-    device: str  # the device's UUID
+    device: str
     replica: int
     status: Status
     cache: CacheState = CacheState.COLD
@@ -83,7 +88,7 @@ class Measurement:
     max_error: float | None = None
     mean_error: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    stopped: str = ""  # why sampling stopped
+    stopped: str = ""
     batches: tuple[Batch, ...] = ()
     warmup: int = 0
     note: str = ""
@@ -93,7 +98,7 @@ class Measurement:
     busy_s: float = 0.0
 
     def values_of(self, metric: str) -> tuple[float, ...]:
-        """What it has of a metric: of the time its samples in seconds, of any other one value, or none."""
+        """Return the samples in seconds for the time, and for any other metric one value or none."""
         if metric == TIME:
             return self.samples_s
         value = self.max_error if metric == MAX_ERROR else self.metrics.get(metric)
@@ -102,7 +107,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One number for many times with its confidence interval: of a replica's samples, or of a run's replicas."""
+    """The median of many times with its confidence interval: of a replica's samples, or of a run's replicas."""
 
     median_s: float
     low_s: float
@@ -112,11 +117,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The two levels of a case's noise in a run, as relative standard deviations; None where too few tell it.
+    """The two levels of a case's noise in a run, as relative standard deviations; None if there is too little data.
 
     Attributes:
-        within: of the samples of one replica around its median.
-        between: of the replicas' medians beyond what ``within`` explains.
+        within: the samples of one replica around its median.
+        between: the replicas' medians, beyond what ``within`` explains.
     """
 
     within: float | None

@@ -1,15 +1,15 @@
-"""What people are told of a night."""
+"""The message that people receive about a night."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What people are told of a night.
+    """The message that people receive about a night.
 
     Attributes:
-        key: of this message and no other, however often it is sent: who gets it twice can tell.
-        title: one line, the worst first.
+        key: the same each time this message is sent, so that a receiver can recognize a second copy.
+        title: one line, the worst news first.
         body: plain text of several lines.
     """
 

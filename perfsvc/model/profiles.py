@@ -9,13 +9,13 @@ from perfsvc.model.cases import Case
 
 @dataclass(frozen=True, slots=True)
 class ProfilerRule:
-    """What a rule of Nsight Compute found wrong with a launch.
+    """A rule of Nsight Compute that found a problem with a launch.
 
     Attributes:
         name: the rule's identifier (``SharedMemoryConflicts``).
-        message: what it says, as one line of plain text.
-        speedup: what it estimates could be saved, from 0 to 1, of the launch's time or of what the unit that it speaks
-            of is busy; None where it does not.
+        message: the rule's message as one line of plain text.
+        speedup: the rule's estimate of what could be saved, from 0 to 1: of the launch's time, or of the busy time of
+            the unit that the rule is about; None without an estimate.
     """
 
     name: str
@@ -25,15 +25,15 @@ class ProfilerRule:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A kernel's launch as Nsight Compute saw it.
+    """A launch of a kernel as Nsight Compute saw it.
 
     Attributes:
         kernel: the kernel's name.
-        metrics: by our names, which end with their unit (``dram_read_bytes``); None where it was not counted.
-        rules: those that found something.
+        metrics: by perfsvc's names, which end with their unit (``dram_read_bytes``); None if not counted.
+        rules: those that found a problem.
         device: the model of the device (``NVIDIA H100 80GB HBM3``).
         chip: the device's architecture (``sm_90``).
-        ncu_version: of the Nsight Compute that counted.
+        ncu_version: version of Nsight Compute.
     """
 
     kernel: str
@@ -45,7 +45,7 @@ class Profile:
 
 
 class ReasonKind(StrEnum):
-    """What can make one launch slower than another; its absence makes it faster."""
+    """What can make one launch slower than another; its absence makes the launch faster."""
 
     TENSOR = "tensor pipe unused"
     SPILLS = "register spills"
@@ -58,12 +58,12 @@ class ReasonKind(StrEnum):
     TRAFFIC = "more traffic"
     INSTRUCTIONS = "more instructions"
     CLOCKS = "lower clocks"
-    STALLS = "longer stalls"  # of one kind, where nothing above says why
+    STALLS = "longer stalls"  # of one kind, if none of the above explains them
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A metric of two profiles; None where one lacks it."""
+    """A metric in two profiles; None if a profile lacks it."""
 
     metric: str
     before: float | None
@@ -72,15 +72,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Something that two profiles differ in, and what it can account for.
+    """Something in which two profiles differ, and how much of the difference in time it can account for.
 
     Attributes:
-        kind: what it is.
         share: of the difference in time, from 0 to 1; the shares of several reasons may add up to more than 1.
-        detail: how the profiles differ in it: ``loads 1-way → 32-way``.
-        evidence: the metrics that say so.
-        rules: those of the slower profile that say so too, and did not before, or with a smaller estimate.
-        follows: another reason that this one comes of; None where it stands for itself.
+        detail: how the profiles differ: ``loads 1-way → 32-way``.
+        evidence: the metrics that show it.
+        rules: rules of the slower profile that agree, and that are missing from the faster profile or have a smaller
+            estimate there.
+        follows: the reason that this one follows from; None if it stands on its own.
     """
 
     kind: ReasonKind
@@ -93,12 +93,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why one launch takes longer than another, or less long.
+    """Why one launch takes longer, or less long, than another.
 
     Attributes:
         factor: the time after over the time before.
-        sentence: the answer, with what it rests on.
-        reasons: the likeliest first, those that follow from another at the end.
+        sentence: the answer with its evidence.
+        reasons: the likeliest first; reasons that follow from another come last.
     """
 
     factor: float
@@ -108,20 +108,20 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class ProfileResult:
-    """A case's stored binary that a profiler was let look at: what it counted, or why it did not.
+    """The result of profiling a case's stored binary: its profile, or why there is none.
 
     Attributes:
         run: the run that stored the binary.
-        binary: the binary's number in the store; None where nobody knows it any more.
-        device: where it was launched (UUID), with ``device_model``.
-        profiler: its name and version.
-        sections: the set of sections that was asked for.
-        profile: of one launch; None where there is none.
-        launch: which of the case's launches, from 0.
-        reason: why there is no profile, as a sentence without its full stop.
+        binary: number of the binary in the store; None if it is no longer stored.
+        device: UUID of the device that the binary was launched on.
+        profiler: name and version of the profiler.
+        sections: the set of sections that was requested.
+        profile: of one launch; None if profiling failed.
+        launch: index of the profiled launch among the case's launches, from 0.
+        reason: why there is no profile, without a full stop.
         cure: what to do about that.
-        wall_s: how long it took.
-        id: its number in the store; None where it is not in there.
+        wall_s: seconds that profiling took.
+        id: number of the result in the store; None if it is not stored.
     """
 
     case: Case
@@ -141,15 +141,15 @@ class ProfileResult:
 
 @dataclass(frozen=True, slots=True)
 class CaseExplanation:
-    """Why a case's binary of one run takes longer than that of another, by the profiles of both.
+    """Why a case's binary of one run takes longer than that of another, from the profiles of both.
 
     Attributes:
-        device: where both were profiled (UUID), with ``device_model``.
-        sentence: what it comes from; empty where nobody could look.
-        evidence: what the sentence rests on, a line each.
-        factor: the candidate's time over the baseline's, as the profiles have it.
+        device: UUID of the device that both were profiled on.
+        sentence: the answer; empty if one of them could not be profiled.
+        evidence: what the sentence rests on, one line each.
+        factor: the candidate's time over the baseline's, from the profiles.
         reason: why there is no sentence.
-        profiles: the numbers of the two profiles in the store, the baseline's first.
+        profiles: numbers of the two profiles in the store, the baseline's first.
     """
 
     case: Case
@@ -164,6 +164,6 @@ class CaseExplanation:
     profiles: tuple[int | None, int | None] = (None, None)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The sentence, or why there is none."""
         return self.sentence or f"not explained: {self.reason}"

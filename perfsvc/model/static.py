@@ -1,4 +1,4 @@
-"""What a compiler made of a kernel: facts that need no device, and what comes of comparing them."""
+"""What a compiler made of a kernel: static facts, which need no device, and their verdicts."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from perfsvc.model.verdicts import Cause, Verdict
 class Limiter(StrEnum):
     """What keeps a multiprocessor from holding more blocks of a kernel."""
 
-    WARPS = "warps"  # it holds as many as it can, or another block would be one too many
+    WARPS = "warps"  # it is full, or has no room for the warps of another whole block
     BLOCKS = "blocks"
     REGISTERS = "registers"
     SHARED_MEMORY = "shared memory"
@@ -20,7 +20,7 @@ class Limiter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """How many warps of a launch a multiprocessor can hold at once, and what keeps it from more; 0: none can run."""
+    """The number of warps of a launch that fit on a multiprocessor, and what limits it; 0 warps cannot run."""
 
     warps: int
     most_warps: int
@@ -28,22 +28,22 @@ class Occupancy:
 
     @property
     def share(self) -> float:
-        """Of the warps that the multiprocessor could hold, from 0 to 1."""
+        """``warps`` over ``most_warps``, the number that the multiprocessor can hold; from 0 to 1."""
         return self.warps / self.most_warps
 
 
 @dataclass(frozen=True, slots=True)
 class StaticFacts:
-    """A kernel for one architecture as its binary holds it and its assembler told.
+    """A kernel for one architecture, as its binary and its assembler describe it.
 
     Attributes:
-        registers: of a thread.
-        stack_bytes: of a thread, in local memory: spills, and arrays that are not indexed by constants.
-        spill_store_bytes: moved to the stack for want of registers, each instruction counted once.
-        spill_load_bytes: moved back, likewise.
-        shared_bytes: static shared memory of a block, without what an architecture reserves for itself.
-        barriers: of a block.
-        instructions: how many there are of each class, by class; None where there was no disassembler.
+        registers: per thread.
+        stack_bytes: per thread, in local memory: spills and arrays that are not indexed by constants.
+        spill_store_bytes: bytes moved to the stack because registers ran out, each instruction counted once.
+        spill_load_bytes: bytes moved back, counted likewise.
+        shared_bytes: static shared memory of a block, without what the architecture reserves for itself.
+        barriers: per block.
+        instructions: number of instructions of each class; None without a disassembler.
         sass: SHA-256 hex digest of the instructions.
     """
 
@@ -58,25 +58,26 @@ class StaticFacts:
 
     @property
     def spill_bytes(self) -> int:
-        """Moved to the stack and back for want of registers."""
+        """Bytes moved to the stack and back because registers ran out."""
         return self.spill_store_bytes + self.spill_load_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedKernel:
-    """A kernel of a case for one architecture; where the case has none to look at, ``kernel`` is empty.
+    """A kernel of a case for one architecture.
 
     Attributes:
-        kernel: its symbol; ``scale.cu:scale`` where several files of the case have one of that name.
-        status: ``ok``, ``failed`` (it does not compile, or forbids its launch) or ``skipped`` (this architecture
-            cannot run it).
+        kernel: its symbol; ``scale.cu:scale`` if several files of the case define the name; empty if the case has no
+            kernel to look at.
+        status: ``ok``, ``failed`` (does not compile, or forbids its launch) or ``skipped`` (this architecture cannot
+            run it).
         reason: why it is not ok.
-        facts: None where it is not ok.
-        occupancy: at the launch's block and dynamic shared memory; None where Python launches it, or where nobody
-            published what the architecture holds.
-        threads: of a block; 0 where Python launches it.
-        dynamic_shared_bytes: of a block.
-        source: SHA-256 hex digest of all that decides the binary but the compiler.
+        facts: None if it is not ok.
+        occupancy: at the launch's block size and dynamic shared memory; None if Python launches the kernel, or if the
+            architecture's limits are not published.
+        threads: per block; 0 if Python launches the kernel.
+        dynamic_shared_bytes: per block.
+        source: SHA-256 hex digest of everything that decides the binary except the compiler.
     """
 
     case: Case
@@ -93,7 +94,7 @@ class CheckedKernel:
 
 @dataclass(frozen=True, slots=True)
 class StaticBaseline:
-    """What a kernel is compared with: as it was, by which compiler, and the number of the check that says so."""
+    """What a kernel is compared with: the kernel as it was, its compiler, and the number of the check that found it."""
 
     checked: CheckedKernel
     toolkit: str
@@ -102,7 +103,7 @@ class StaticBaseline:
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """A fact that is another one than before, as numbers; ``better`` is None where nobody can say which one is."""
+    """A static fact that changed. ``better`` is None if neither value is preferable."""
 
     fact: str
     before: float
@@ -112,15 +113,15 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
-    """What came of comparing a kernel's facts with those of its baseline.
+    """The verdict on a kernel's static facts compared with its baseline.
 
     Attributes:
-        checked: as it is; as it was where it is missing.
-        baseline: what it was compared with; None where there was nothing.
-        changes: every fact that is another one, whether it is judged or not.
-        reason: why the verdict is not plain.
-        cause: why it moved; None where it did not.
-        baseline_check: the number of the check that holds the baseline; None outside a database.
+        checked: the kernel now; if it is missing now, as it was.
+        baseline: what it was compared with; None if there was nothing.
+        changes: every fact that changed, judged or not.
+        reason: why the verdict is as it is, if that is not plain.
+        cause: why the facts moved; None if they did not.
+        baseline_check: number of the check that holds the baseline; None outside a database.
     """
 
     checked: CheckedKernel

@@ -6,6 +6,7 @@ from typing import Literal
 from perfsvc.model.cases import Buffer, Case, Kind
 
 Dim3 = tuple[int, int, int]
+"""The extent of a grid or a block in x, y and z."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class BufferArg:
 
 @dataclass(frozen=True, slots=True)
 class ScalarArg:
-    """A kernel argument by value; ``dtype`` is a NumPy dtype name (``int32``, ``float32``)."""
+    """A kernel argument passed by value; ``dtype`` is a NumPy dtype name (``int32``, ``float32``)."""
 
     name: str
     dtype: str
@@ -28,11 +29,14 @@ class ScalarArg:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapArg:
-    """A kernel argument: a ``CUtensorMap`` by value, by which the kernel fetches boxes of a buffer.
+    """A kernel argument: a ``CUtensorMap`` passed by value, through which the kernel fetches boxes of a buffer.
 
-    The buffer is a row-major matrix of ``shape``, in elements of the type ``element``: the name of a NumPy dtype,
-    ``bfloat16`` or ``tfloat32``. ``box`` is in elements too, rows before columns. ``swizzle`` is the span in bytes
-    within which a box's pieces of 16 bytes change places in shared memory; 0 where they do not.
+    Attributes:
+        buffer: a row-major matrix.
+        element: the element type: a NumPy dtype name, ``bfloat16`` or ``tfloat32``.
+        shape: the matrix in elements, rows before columns.
+        box: the box in elements, rows before columns.
+        swizzle: the span in bytes within which 16-byte pieces of a box change places in shared memory; 0 for none.
     """
 
     buffer: str
@@ -57,7 +61,7 @@ class Memset:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch an entry of one of the case's modules; ``constants`` fill ``__constant__`` symbols from buffers."""
+    """Launch an entry of one of the case's modules; ``constants`` fills ``__constant__`` symbols from buffers."""
 
     module: int
     entry: str
@@ -71,7 +75,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class HostFinish:
-    """Reduce a buffer into a one-element buffer on the host, in float64 (exact integers for integer dtypes)."""
+    """Reduce a buffer to a one-element buffer on the host, in float64 (exact integers for integer dtypes)."""
 
     operation: Literal["sum", "min", "max"]
     source: str
@@ -83,8 +87,8 @@ class HostFinish:
 class Call:
     """Call a Python function of the benchmark file with the case's device arrays and a stream.
 
-    It is given the binary of one of the case's modules as well where ``module`` counts to one. Where it is not
-    ``timed`` it is run for the checks alone.
+    If ``module`` is an index, the function also receives the binary of that module. A step that is not ``timed`` runs
+    for the checks only.
     """
 
     function: str
@@ -95,7 +99,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class HostMetric:
-    """Reduce a buffer to a metric of the measurement, on the host, in float64, and after the last sample."""
+    """Reduce a buffer to a metric of the measurement: on the host, in float64, after the last sample."""
 
     name: str
     operation: Literal["sum", "min", "max", "mean"]
@@ -108,10 +112,11 @@ Step = Memset | Launch | HostFinish | HostMetric | Call
 
 @dataclass(frozen=True, slots=True)
 class ReplayRecord:
-    """All that is needed, beside its modules and its benchmark file's text, to run a case again on a later night.
+    """Everything needed to run a case again later, except its modules and the text of its benchmark file.
 
-    ``modules`` and ``bench`` are SHA-256 hex digests: of the compiled binaries that ``Launch.module`` counts through,
-    and of the benchmark file that made inputs and reference from ``seed`` (and holds the functions of ``Call``).
+    ``modules`` and ``bench`` are SHA-256 hex digests. ``Launch.module`` is an index into ``modules``, the compiled
+    binaries. ``bench`` is the benchmark file, which makes inputs and reference from ``seed`` and holds the functions of
+    ``Call`` steps.
     """
 
     case: Case

@@ -1,4 +1,4 @@
-"""What is judged: series, their levels, verdicts."""
+"""What is judged: series, their levels, and verdicts."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,38 +8,41 @@ from perfsvc.model.measurements import TIME, Status
 
 
 class Verdict(StrEnum):
-    """What a comparison says of one series."""
+    """The result of comparing one series with its baseline."""
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
     UNCHANGED = "unchanged"
     INCONCLUSIVE = "inconclusive"
-    BROKEN = "broken"  # the candidate has no right result
-    NEW = "new"  # the baseline does not have it
-    MISSING = "missing"  # the candidate does not have it
+    BROKEN = "broken"  # the candidate has no correct result
+    NEW = "new"  # the baseline does not have the series
+    MISSING = "missing"  # the candidate does not have the series
 
 
 class Cause(StrEnum):
     """Why a series moved."""
 
-    KERNEL = "kernel"  # its code: confirmed by measuring both binaries again, in turn
-    TOOLCHAIN = "toolchain"  # another compiler made other code of an equal source
+    KERNEL = "kernel"  # its code, confirmed by measuring both binaries again in A/B pairs
+    TOOLCHAIN = "toolchain"  # another compiler made other code from the same source
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
-    NOISE = "noise"  # nothing that stays
-    UNCONFIRMED = "unconfirmed"  # nobody measured both sides again, or nobody can
+    NOISE = "noise"  # the difference did not last
+    UNCONFIRMED = "unconfirmed"  # the two sides were not, or could not be, measured again
 
     @property
     def blameless(self) -> bool:
-        """Whether no code can be at fault: what moved is shown with its cause, and is no alarm."""
+        """True if the code cannot be at fault: the change is shown with its cause and raises no alarm."""
         return self in {Cause.ENVIRONMENT, Cause.NOISE}
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The history of a case on one device, one metric, one cache state; ``case`` bears the variant's present name."""
+    """The history of a case on one device, for one metric and one cache state.
+
+    ``case`` has the variant's present name; ``device`` is a UUID.
+    """
 
     case: Case
-    device: str  # UUID
+    device: str
     device_model: str
     metric: str = TIME
     cache: CacheState = CacheState.COLD
@@ -47,7 +50,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A series as one run saw it: a tuple of values for each replica that has any, or why there is none."""
+    """A series in one run: the values of each replica that has any, or why there are none."""
 
     run: int
     status: Status
@@ -60,13 +63,14 @@ class Judgement:
     """The verdict on one series.
 
     Attributes:
-        ratio: candidate over baseline, with its confidence interval.
-        baseline_s: the level that it was compared with, in seconds or in the metric's own unit.
-        candidate_s: its level, likewise.
-        smallest: the smallest change that could have been seen, as a fraction; None where nothing tells it.
-        baseline_replicas: how many the baseline's level rests on.
-        candidate_replicas: how many the candidate's does.
-        cause: why it moved; None where it did not.
+        reason: why the verdict is as it is, if that is not plain.
+        ratio: candidate over baseline; ``low`` and ``high`` are its confidence interval.
+        baseline_s: the baseline's level, in seconds or in the metric's own unit.
+        candidate_s: the candidate's level, likewise.
+        smallest: the smallest change that the data could have shown, as a fraction; None if unknown.
+        baseline_replicas: number of replicas behind the baseline's level.
+        candidate_replicas: number of replicas behind the candidate's level.
+        cause: why the series moved; None if it did not.
     """
 
     series: Series

@@ -124,5 +124,5 @@ def _history(events: Sequence[FindingEvent]) -> RenderableType:
     table.add_column(overflow="fold")
     for one in events:
         who = one.by or (f"run {one.run}" if one.run is not None else "")
-        table.add_row(*map(Text, (moment(one.at), who, one.kind.value, one.said)))
+        table.add_row(*map(Text, (moment(one.at), who, one.kind.value, one.text)))
     return Padding(table, (0, 0, 0, 2))

@@ -67,7 +67,7 @@ def explained_lines(explained: Sequence[CaseExplanation]) -> RenderableType:
     parts: list[Text] = []
     for one in explained:
         name = f"{one.case.id} on {one.device_model} ({one.device})" if several else one.case.id
-        parts.append(Text.assemble(("why", "bold"), " ", (name, "bold"), f": {one.told}"))
+        parts.append(Text.assemble(("why", "bold"), " ", (name, "bold"), f": {one.text}"))
         parts += [Text(f"  {line}", "dim") for line in one.evidence]
     return Group(*parts)
 

@@ -131,7 +131,7 @@ def _befell(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]
     befell: dict[int, dict[EventKind, str]] = {}
     for run in runs:
         for event in store.finding_events(run=run):
-            befell.setdefault(event.finding, {})[event.kind] = event.said
+            befell.setdefault(event.finding, {})[event.kind] = event.text
     return befell
 
 
