@@ -89,7 +89,7 @@ def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(
     assert {moved.series for moved in one.moved} == {tiled, elsewhere, naive}
     assert (one.first_run, one.last_run, one.devices.keys()) == (2, 3, {"GPU-1", "GPU-2"})
     joined = story.store.finding_events(run=3)
-    assert [(event.kind, event.said) for event in joined] == [
+    assert [(event.kind, event.text) for event in joined] == [
         (EventKind.JOINED, f"{naive.case.id}, {tiled.case.id}: second")
     ]
 

@@ -108,5 +108,5 @@ def test_json_says_all_of_it():
     told = comparison.finding_json(replace(FOUND, moved=(faster,)), [event])
     assert (told["direction"], told["changes"], told["devices"]) == ("faster", ["step"], {GPU: "NVIDIA H100 80GB HBM3"})
     assert told["events"] == [
-        {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "said": "it stayed"}
+        {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "text": "it stayed"}
     ]
