@@ -1,9 +1,9 @@
-"""What `judge.watch` raises on simulated histories, and how soon, beside Apache Otava in the same process.
+"""What `judge.detect_changes` raises on simulated histories, and how soon, beside Apache Otava in the same process.
 
 Flat series of three kinds (normal; two states mixed 70 to 30 and 5 % apart; normal with 1 % of nights 10 % slower),
 series that step up by 1, 2 and 5 standard deviations on night 100, and nights of 1,000 flat and 10 shifted series at
-once. All nights before night 20 are only learned from. What `watch` says of each of many series is computed for all at
-once (`watch_each`, which the tests hold equal to it). Otava is asked every night with the nights up to then, as its
+once. All nights before night 20 are only learned from. What `detect_changes` says of each of many series is computed for all at
+once (`detect_changes_in_each`, which the tests hold equal to it). Otava is asked every night with the nights up to then, as its
 users run it; a change point that it has not shown before is an alert. It is slow, and gets a subset. Each figure is
 printed as it is found, with the time it took. Needs no GPU.
 
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from workbench import Claim, finish, table
 
-from perfsvc.judge import Alert, watch, watch_many
-from perfsvc.judge.watch import watch_each
+from perfsvc.judge import Alert, detect_changes, detect_changes_together
+from perfsvc.judge.changes.detect import detect_changes_in_each
 
 Floats = NDArray[np.float64]
 Detector = Callable[[Floats], list[list[int]]]
@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to keep what was found")
     options = parser.parse_args()
     seconds = cost(np.random.default_rng(options.seed + 2))
-    shown = {"perfsvc": seen("perfsvc", by_watch, options.series, np.random.default_rng(options.seed))}
+    shown = {"perfsvc": seen("perfsvc", by_detector, options.series, np.random.default_rng(options.seed))}
     found = shifted(options.repetitions, np.random.default_rng(options.seed + 1))
     try:
         for name, chance in {"Otava": 1e-3, "Otava P=1e-5": 1e-5}.items():
@@ -83,8 +83,8 @@ def claims_of(ours: "Seen", found: "Shifted", seconds: "Cost") -> list[Claim]:
         ),
         Claim("false among the discoveries of 1,000 flat and 10 shifted series", 100 * found.false_share, 5, " %"),
         Claim("shifted series not found by their second night", 100 * (1 - found.found), 10, " %"),
-        Claim(f"watch, a series and night of {NIGHTS}", 1e3 * seconds.watch_s, 1, " ms"),
-        Claim(f"watch_many, {MANY:,} series of {NIGHTS} nights", seconds.watch_many_s, 10, " s"),
+        Claim(f"detect_changes, a series and night of {NIGHTS}", 1e3 * seconds.alone_s, 1, " ms"),
+        Claim(f"detect_changes_together, {MANY:,} series of {NIGHTS} nights", seconds.together_s, 10, " s"),
         Claim("the same with groups", seconds.grouped_s, 10, " s"),
     ]
 
@@ -105,9 +105,9 @@ class Progress:
 # --- detectors -------------------------------------------------------------------------------------------------------
 
 
-def by_watch(many: Floats) -> list[list[int]]:
+def by_detector(many: Floats) -> list[list[int]]:
     """Each series by itself, though all at once."""
-    return [[alert.night for alert in alerts] for alerts in watch_each(many)]
+    return [[alert.raised for alert in alerts] for alerts in detect_changes_in_each(many)]
 
 
 def by_otava(chance: float) -> Detector:
@@ -184,8 +184,8 @@ def shifted(repetitions: int, generator: np.random.Generator) -> Shifted:
     for repetition in range(1, repetitions + 1):
         many = normal(generator, 1000 + SHIFTED, STEP_NIGHT + 2)
         many[:SHIFTED, STEP_NIGHT:] += 5 * NOISE
-        alerts = watch_many(many)
-        true = sum(any(alert.night >= STEP_NIGHT for alert in one) for one in alerts[:SHIFTED])
+        alerts = detect_changes_together(many)
+        true = sum(any(alert.raised >= STEP_NIGHT for alert in one) for one in alerts[:SHIFTED])
         false = sum(not _is_true(row, alert) for row, one in enumerate(alerts) for alert in one)
         shares.append(false / max(true + false, 1))
         found.append(true / SHIFTED)
@@ -198,7 +198,7 @@ def shifted(repetitions: int, generator: np.random.Generator) -> Shifted:
 
 
 def _is_true(row: int, alert: Alert) -> bool:
-    return row < SHIFTED and alert.night >= STEP_NIGHT
+    return row < SHIFTED and alert.raised >= STEP_NIGHT
 
 
 @dataclass
@@ -206,26 +206,26 @@ class Cost:
     """What watching costs, in seconds of one processor core.
 
     Attributes:
-        watch_s: of ``watch`` for a series, over its nights: a whole history is watched, from its first night on.
-        watch_many_s: of ``watch_many`` for many whole histories. That is what a service pays for one night: it keeps no
+        alone_s: of ``detect_changes`` for a series, over its nights: a whole history is watched, from its first night on.
+        together_s: of ``detect_changes_together`` for many whole histories. That is what a service pays for one night: it keeps no
             state, and goes through all nights again.
         grouped_s: the same with the discoveries of each night found by groups.
     """
 
-    watch_s: float
-    watch_many_s: float
+    alone_s: float
+    together_s: float
     grouped_s: float
 
 
 def cost(generator: np.random.Generator) -> Cost:
     """Times both, each once."""
     progress = Progress()
-    alone = _seconds(lambda: [watch(series) for series in normal(generator, ALONE, NIGHTS)]) / ALONE / NIGHTS
+    alone = _seconds(lambda: [detect_changes(series) for series in normal(generator, ALONE, NIGHTS)]) / ALONE / NIGHTS
     progress.says(f"perfsvc: {1e3 * alone:.2f} ms a series and night ({ALONE} series one by one, {NIGHTS} nights)")
     many = normal(generator, MANY, NIGHTS)
-    at_once = _seconds(lambda: watch_many(many))
+    at_once = _seconds(lambda: detect_changes_together(many))
     progress.says(f"perfsvc: {at_once:.1f} s for {MANY:,} series at once, {NIGHTS} nights")
-    grouped = _seconds(lambda: watch_many(many, [row // FAMILY for row in range(MANY)]))
+    grouped = _seconds(lambda: detect_changes_together(many, [row // FAMILY for row in range(MANY)]))
     progress.says(f"perfsvc: {grouped:.1f} s for the same in {MANY // FAMILY} groups")
     return Cost(alone, at_once, grouped)
 

@@ -1,4 +1,4 @@
-"""What ``judge.compare`` and ``judge.interim`` say of pairs of sides drawn from real processes.
+"""What ``judge.compare`` and ``judge.compare_at_look`` say of pairs of sides drawn from real processes.
 
 The processes are those of tests/data/noise: six kernels on an H200, 30 processes each, also with 1 and 2 % more work. A
 side is some of them, drawn without putting back; two sides of the same work share none. Pairs of the same work show how
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from workbench import Claim, finish, table
 
-from perfsvc.judge import Comparison, compare, interim
+from perfsvc.judge import Comparison, compare, compare_at_look
 from perfsvc.model import Verdict
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "noise" / "processes.npz"
@@ -155,7 +155,7 @@ def in_looks(rates: Rates) -> list[Claim]:
 
     def stopped(before: Side, after: Side) -> Verdict:
         for look, seen in enumerate(LOOKS, 1):
-            said: Comparison = interim(before[:seen], after[:seen], look=look, looks=len(LOOKS))
+            said: Comparison = compare_at_look(before[:seen], after[:seen], look=look, looks=len(LOOKS))
             if said.verdict is not Verdict.INCONCLUSIVE:
                 break
         replicas.append(seen)

@@ -100,7 +100,7 @@ def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., 
                 turns.candidate.append(process(sides[1]))
             before, after = ([one.samples_s for one in side] for side in (turns.baseline, turns.candidate))
             turns.looks = look
-            turns.found = judge.interim(before, after, look=look, looks=len(judge.LOOKS), threshold=threshold)
+            turns.found = judge.compare_at_look(before, after, look=look, looks=len(judge.LOOKS), threshold=threshold)
             if enough(turns.found):
                 break
         return turns

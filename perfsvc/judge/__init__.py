@@ -1,27 +1,24 @@
-"""Pure functions on arrays: what a level is, how two compare, what a verdict is (docs/statistics.md)."""
+"""Pure functions on arrays: the level of a series, comparisons, verdicts, causes and changes (docs/statistics.md)."""
 
-from perfsvc.judge.beginnings import may_begin
-from perfsvc.judge.causes import COMPARED, MOVES, Sides, together, with_causes
-from perfsvc.judge.change_points import ChangePoint, change_points
-from perfsvc.judge.checks import check_verdicts
-from perfsvc.judge.comparison import Comparison, compare
-from perfsvc.judge.confirmation import LOOKS, cause_of, settled
-from perfsvc.judge.estimates import estimate, estimate_level, estimate_metric, level_of
-from perfsvc.judge.halves import beyond, boundary
-from perfsvc.judge.noise import noises
-from perfsvc.judge.sequential import interim
+from perfsvc.judge.causes import COMPARED, MOVES, SameOnBothSides, moved_together, with_causes
+from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
+from perfsvc.judge.changes.detector import Alert
+from perfsvc.judge.changes.hindsight import HistoryLevel, split_into_levels
+from perfsvc.judge.comparison import Comparison, compare, compare_at_look
+from perfsvc.judge.confirmation import LOOKS, cause_of, is_beyond, is_decided, midpoint
+from perfsvc.judge.levels import estimate, level_of, level_of_metric, levels_of
+from perfsvc.judge.noise import noise_of
+from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
-    Asked,
-    Rule,
+    ThresholdOption,
+    ThresholdRule,
     Thresholds,
     default_threshold,
-    lasting,
     threshold_of,
+    without_override,
 )
 from perfsvc.judge.verdicts import exit_code, verdicts
-from perfsvc.judge.watch import watch, watch_many
-from perfsvc.judge.watcher import Alert
 
 __all__ = [
     "COMPARED",
@@ -29,33 +26,33 @@ __all__ = [
     "LOOKS",
     "MOVES",
     "Alert",
-    "Asked",
-    "ChangePoint",
     "Comparison",
-    "Rule",
-    "Sides",
+    "HistoryLevel",
+    "SameOnBothSides",
+    "ThresholdOption",
+    "ThresholdRule",
     "Thresholds",
-    "beyond",
-    "boundary",
     "cause_of",
-    "change_points",
     "check_verdicts",
     "compare",
+    "compare_at_look",
     "default_threshold",
+    "detect_changes",
+    "detect_changes_together",
+    "earliest_start",
     "estimate",
-    "estimate_level",
-    "estimate_metric",
     "exit_code",
-    "interim",
-    "lasting",
+    "is_beyond",
+    "is_decided",
     "level_of",
-    "may_begin",
-    "noises",
-    "settled",
+    "level_of_metric",
+    "levels_of",
+    "midpoint",
+    "moved_together",
+    "noise_of",
+    "split_into_levels",
     "threshold_of",
-    "together",
     "verdicts",
-    "watch",
-    "watch_many",
     "with_causes",
+    "without_override",
 ]

@@ -1,4 +1,4 @@
-"""Why a series moved, as far as that can be told without measuring again."""
+"""Why a series moved, as far as that is known without measuring again."""
 
 import math
 from collections import defaultdict
@@ -13,130 +13,121 @@ MOVES: Mapping[Verdict, Direction] = {
     Verdict.REGRESSION: Direction.SLOWER,
     Verdict.IMPROVEMENT: Direction.FASTER,
 }
-"""Where a verdict says that a series moved; the others say nothing of the kind."""
+"""The verdicts that mean that a series moved, and where."""
 
 COMPARED = frozenset({*MOVES, Verdict.UNCHANGED, Verdict.INCONCLUSIVE})
 """The verdicts that compare two levels."""
 
-LEAST_TOGETHER = 5
-"""Series of a GPU below which nobody can say what most of them do. If each moves one way by chance on one night of
-200 (half of alpha), three of five do so on one of a million."""
+MIN_SERIES = 5
+"""With fewer series on a device, their moving together shows nothing. If each moves one way by chance in one night of 200
+(half of alpha), three of five do so in one of a million."""
 
-MOST_LEFT = 0.5
-"""Of a change of time, on a logarithmic scale: what of it the cycles may show where the clock is said to be why."""
+MAX_CYCLES_SHARE = 0.5
+"""The clock can explain a change of time if at most this share of it (of logarithms) shows in the cycles."""
 
 SAME_CODE = "the code is the same on both sides"
 NO_CYCLES: Mapping[Series, Comparison] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class SameOnBothSides:
     """What baseline and candidate of a series have in common beside their times.
 
     Attributes:
-        code: the instructions and all that a launch hands over.
-        source: what that was compiled from.
+        code: the instructions and all that a launch passes to them.
+        source: what the code was compiled from.
         toolkit: the compiler and its version.
-        board: the driver and the power limit.
+        device: the driver and the power limit.
     """
 
     code: bool
     source: bool
     toolkit: bool
-    board: bool
+    device: bool
 
 
 def with_causes(
-    judgements: Iterable[Judgement], sides: Mapping[Series, Sides], cycles: Mapping[Series, Comparison] = NO_CYCLES
+    judgements: Iterable[Judgement],
+    same: Mapping[Series, SameOnBothSides],
+    cycles: Mapping[Series, Comparison] = NO_CYCLES,
 ) -> list[Judgement]:
-    """The judgements, each that moved with its cause, and with what tells it in its reason.
+    """Return the judgements, each that moved with its cause, and with the evidence in its reason.
 
-    - The same code on both sides is never at fault. Where most series of the GPU moved with it, or the driver or the
-      power limit changed, or the clock did and the cycles did not, the environment is; otherwise it is noise.
-    - Other code of an equal source by another compiler is the toolchain's.
-    - Everything else is unconfirmed until both sides are measured again. The clock alone acquits no other code: it may
-      be what draws so much power that the GPU lowers its clock.
+    - The same code on both sides is never to blame. The environment is, if most series of the device moved with it, or
+      the driver or the power limit changed, or the clock did and the cycles did not. Otherwise it is noise.
+    - Different code from equal source by another compiler: toolchain.
+    - Everything else is unconfirmed until both sides are measured again. The clock alone does not clear different code,
+      because that code may draw so much power that the device lowers its clock.
 
     Args:
         judgements: of one run.
-        sides: what is known of them; a series whose two sides cannot be compared is absent.
-        cycles: the cycles that times took, candidate against baseline, of as many series as counted them.
+        same: what both sides of a series share; a series whose two sides cannot be compared is absent.
+        cycles: the cycles of the times, candidate against baseline, for the series that counted them.
     """
-    every = list(judgements)
-    at_once = {judgement.series for moved in together(every, sides).values() for judgement in moved}
-    return [
-        _with_cause(
-            judgement,
-            sides.get(judgement.series),
-            at_once=judgement.series in at_once,
-            clock=by_the_clock(judgement, cycles.get(judgement.series)),
-        )
-        for judgement in every
-    ]
+    judged = list(judgements)
+    together = {judgement.series for moved in moved_together(judged, same).values() for judgement in moved}
+    result = []
+    for judgement in judged:
+        if judgement.verdict in MOVES:
+            series = judgement.series
+            clock = clock_evidence(judgement, cycles.get(series))
+            cause, evidence = _cause(same.get(series), together=series in together, clock=clock)
+            reason = "; ".join(filter(None, [judgement.reason, evidence]))
+            judgement = replace(judgement, cause=cause, reason=reason)  # noqa: PLW2901
+        result.append(judgement)
+    return result
 
 
-def by_the_clock(judgement: Judgement, cycles: Comparison | None) -> str:
-    """What the clock did where that is why a time moved, as a sentence without its full stop; else empty.
+def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:
+    """Return a sentence without its full stop if the clock explains why a time moved, else an empty text.
 
-    It is where the cycles did not move: their interval contains 1 or lies within the threshold, and they leave no more
-    than ``MOST_LEFT`` of the change of time, so that the clock has to have made the rest of it. Whatever waits for
-    memory takes other cycles when the clock is another, and is not spoken for.
+    It does if the cycles did not move: their interval contains 1 or lies within the threshold, and they show at most
+    ``MAX_CYCLES_SHARE`` of the change of time, so that the clock must have made the rest. A kernel that waits for
+    memory takes other cycles at another clock; it gets no such evidence.
     """
     if cycles is None or cycles.verdict in MOVES or judgement.verdict not in MOVES or not judgement.ratio:
         return ""
     contains_1 = cycles.low is not None and cycles.high is not None and cycles.low <= 1 <= cycles.high
-    moved, left = abs(math.log(judgement.ratio)), abs(math.log(cycles.ratio))
-    if not (contains_1 or cycles.verdict is Verdict.UNCHANGED) or left > MOST_LEFT * moved:
+    by_time, by_cycles = abs(math.log(judgement.ratio)), abs(math.log(cycles.ratio))
+    if not (contains_1 or cycles.verdict is Verdict.UNCHANGED) or by_cycles > MAX_CYCLES_SHARE * by_time:
         return ""
     clock = cycles.ratio / judgement.ratio
-    return f"it took as many cycles as before, of a clock {100 * abs(clock - 1):.1f} % {_slower(clock)}"
+    change = f"{100 * abs(clock - 1):.1f} % {'slower' if clock < 1 else 'faster'}"
+    return f"it took as many cycles as before, at a clock {change}"
 
 
-def _slower(clock: float) -> str:
-    return "slower" if clock < 1 else "faster"
-
-
-def together(
-    judgements: Iterable[Judgement], sides: Mapping[Series, Sides]
+def moved_together(
+    judgements: Iterable[Judgement], same: Mapping[Series, SameOnBothSides]
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
-    """What moved at once with unchanged code, by GPU (UUID) and direction, where that is most of what a GPU ran.
+    """Return what moved at once with unchanged code, by device UUID and direction, if most series of the device did.
 
-    Of the times whose code is the same on both sides more than half have to move one way, of ``LEAST_TOGETHER`` at
-    least: a change of one kernel moves its own cases, and only the GPU or its host moves all the others.
+    Among the times whose code is the same on both sides (at least ``MIN_SERIES``), more than half have to move one way.
+    A change of one kernel moves its own cases; only the device or its host moves all the others.
     """
-    same: dict[str, list[Judgement]] = defaultdict(list)
+    by_device: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
-        told = sides.get(judgement.series)
-        if told and told.code and judgement.verdict in COMPARED and judgement.series.metric == TIME:
-            same[judgement.series.device].append(judgement)
-    found: dict[tuple[str, Direction], Sequence[Judgement]] = {}
-    for device, compared in same.items():
+        sides = same.get(judgement.series)
+        if sides and sides.code and judgement.verdict in COMPARED and judgement.series.metric == TIME:
+            by_device[judgement.series.device].append(judgement)
+    groups: dict[tuple[str, Direction], Sequence[Judgement]] = {}
+    for device, compared in by_device.items():
         for verdict, direction in MOVES.items():
             moved = [judgement for judgement in compared if judgement.verdict is verdict]
-            if len(compared) >= LEAST_TOGETHER and 2 * len(moved) > len(compared):
-                found[device, direction] = moved
-    return found
+            if len(compared) >= MIN_SERIES and 2 * len(moved) > len(compared):
+                groups[device, direction] = moved
+    return groups
 
 
-def _with_cause(judgement: Judgement, sides: Sides | None, *, at_once: bool, clock: str) -> Judgement:
-    if judgement.verdict not in MOVES:
-        return judgement
-    cause, why = _cause(sides, at_once=at_once, clock=clock)
-    return replace(judgement, cause=cause, reason="; ".join(filter(None, [judgement.reason, why])))
-
-
-def _cause(sides: Sides | None, *, at_once: bool, clock: str) -> tuple[Cause, str]:
-    """The cause of what moved, and what tells it."""
+def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tuple[Cause, str]:
+    """Return the cause of a series that moved, and the evidence."""
     if sides and sides.code:
-        surroundings = _surroundings(sides, at_once=at_once, clock=clock)
-        return (Cause.ENVIRONMENT, f"{SAME_CODE}, and {surroundings}") if surroundings else (Cause.NOISE, SAME_CODE)
+        if together:
+            return Cause.ENVIRONMENT, f"{SAME_CODE}, and most cases of the GPU moved with it"
+        if not sides.device:
+            return Cause.ENVIRONMENT, f"{SAME_CODE}, and the driver or the power limit changed"
+        if clock:
+            return Cause.ENVIRONMENT, f"{SAME_CODE}, and {clock}"
+        return Cause.NOISE, SAME_CODE
     if sides and sides.source and not sides.toolkit:
         return Cause.TOOLCHAIN, "another compiler made other code of the same source"
     return Cause.UNCONFIRMED, clock
-
-
-def _surroundings(sides: Sides, *, at_once: bool, clock: str) -> str:
-    """What of the GPU or its host moved the same code; empty where nothing tells it."""
-    if at_once:
-        return "most cases of the GPU moved with it"
-    return "the driver or the power limit is another" if not sides.board else clock

@@ -1,4 +1,4 @@
-"""Whether a candidate is slower or faster than its baseline, or whether that cannot be told."""
+"""Compare two levels by their replicas: slower, faster, unchanged, or inconclusive."""
 
 import math
 from collections.abc import Sequence
@@ -6,13 +6,31 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
-from perfsvc.judge.estimates import exp, mean
-from perfsvc.judge.ratio import RESOLUTION, Side, half_width, sides_of
+from perfsvc.judge.levels import Floats, median, median_of_sorted, replica_medians, sorted_samples
+from perfsvc.judge.noise import NORMAL_MAD
 from perfsvc.model import Verdict
 
+RESOLUTION = 2.0**-23
+"""Levels closer than this are equal: samples are stored as float32, so that a ratio of two is rounded by up to this."""
+
+SHARE_OF_WITHIN = 0.3
+"""Processes differ by at least this share of what the samples of one process differ by. For six kernels on an H200 the
+share is 0.32 to 0.57 (``benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
+
+MIN_ERRORS = 2.0
+"""How many standard errors, by each side's own replicas, a change must be away in any case. One wild replica is never
+more than one such error away from the other side, however wild."""
+
+MIN_DEVICES = 2
+"""With fewer devices their spread is unknown."""
+
+LOPSIDED = 0.1
+"""From this threshold on, so much more is visibly not so much less: 50 % more is undone by 33 % less."""
+
 NO_SPREAD = "one replica on each side shows no spread to judge by: measure both sides with --replicas 3"
-LONE = "one replica alone decides nothing, for it may be the wild one: measure both sides with --replicas 3"
+SINGLE_REPLICA = "one replica alone decides nothing, for it may be the wild one: measure both sides with --replicas 3"
 NO_RATIO = "a ratio needs values above 0 on both sides"
 
 
@@ -21,12 +39,12 @@ class Comparison:
     """Candidate over baseline.
 
     Attributes:
-        ratio: of the levels; above 1 the candidate is slower. Never NaN; infinite where only the baseline is 0.
-        low: where the confidence interval of the ratio begins; None where the replicas allow no interval.
-        high: where it ends; infinite where the replicas set no bound.
+        ratio: of the levels; above 1 the candidate is slower. Never NaN; infinite if only the baseline is 0.
+        low: the low end of the ratio's confidence interval; None if the replicas allow no interval.
+        high: the high end; infinite if the replicas set no bound.
         verdict: regression, improvement, unchanged or inconclusive.
         reason: why, in words for a person.
-        smallest: the smallest change that these replicas could have shown, as a fraction; None where they show none.
+        smallest: the smallest change that these replicas could have shown, as a fraction; None if they show none.
     """
 
     ratio: float
@@ -38,112 +56,219 @@ class Comparison:
 
 
 def compare(
-    baseline: Sequence[ArrayLike],
-    candidate: Sequence[ArrayLike],
-    *,
-    threshold: float = 0.01,
-    alpha: float = 0.01,
-    between_cv: float | None = None,
+    baseline: Sequence[ArrayLike], candidate: Sequence[ArrayLike], *, threshold: float = 0.01, alpha: float = 0.01
 ) -> Comparison:
-    """Compares two levels by their replicas.
+    """Compare two levels by their replicas.
 
     Samples of one process share its memory layout, clocks and temperature; only replicas are independent. So each
     replica counts once, by the logarithm of its median, and the ratio's interval is Student's with the variance between
     replicas.
 
-    The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the GPU, which both
-    sides share, and pooling doubles the few degrees of freedom. Few replicas agree by chance, the more so where
-    processes have two states. So no side's deviation counts as less than the clock's step, nor, unless the spread is
-    known from elsewhere, than a share of what its own samples differ by.
+    The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the device, which both
+    sides share, and pooling doubles the few degrees of freedom. Few replicas agree by chance, more so if processes have
+    two states. So the deviation of a side never counts as less than the step of the clock or a share of what its own
+    samples differ by.
 
-    A change is called when it is significant (the interval excludes 1) and relevant (the ratio lies beyond the
+    A change is called if it is significant (the interval excludes 1) and relevant (the ratio lies beyond the
     threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression into
-    an improvement. A case is unchanged when the whole interval lies between the limits, and inconclusive otherwise.
+    an improvement. A case is unchanged if the whole interval lies between the limits, and inconclusive otherwise.
 
-    One wild replica decides nothing: among others it widens the interval by more than it moves the ratio, and a side of
-    one replica alone is never called changed.
+    A single wild replica decides nothing: among others it widens the interval by more than it moves the ratio, and a
+    side of one replica is never called changed.
 
     Args:
         baseline: for each replica its times in seconds, shape (n,).
         candidate: likewise; the number of replicas and samples may differ.
         threshold: the smallest relative change that matters.
         alpha: the probability of an interval that misses the true ratio.
-        between_cv: the coefficient of variation between replicas known from elsewhere (the series' history, its model's
-            GPUs). It is weighed with the replicas' own spread as ``PRIOR_REPLICAS`` degrees of freedom.
 
     Raises:
         ValueError: a side without replicas or with times that are not finite or below 0, or a parameter out of range.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1); pooled against Welch: G. E. P. Box (1954), Some
-        theorems on quadratic forms applied in the study of analysis of variance problems, Ann. Math. Statist. 25(2);
-        the weight of a known variance: G. K. Smyth (2004), Linear models and empirical Bayes methods for assessing
-        differential expression in microarray experiments, Stat. Appl. Genet. Mol. Biol. 3(1), the moderated t; a floor
-        under deviations of few values: V. G. Tusher, R. Tibshirani and G. Chu (2001), Significance analysis of
-        microarrays applied to the ionizing radiation response, PNAS 98(9); replicas as the unit: T. Kalibera and R.
+        theorems on quadratic forms applied in the study of analysis of variance problems, Ann. Math. Statist. 25(2); a
+        lower bound for deviations of few values: V. G. Tusher, R. Tibshirani and G. Chu (2001), Significance analysis
+        of microarrays applied to the ionizing radiation response, PNAS 98(9); replicas as the unit: T. Kalibera and R.
         Jones (2013), Rigorous benchmarking in reasonable time, ISMM.
     """
-    before, after = sides_of([baseline, candidate])
-    return compare_sides(before, after, threshold=threshold, alpha=alpha, between_cv=between_cv)
+    if not 0 <= threshold < math.inf:
+        raise ValueError(f"a threshold is a fraction from 0 up, unlike {threshold:g}")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha lies between 0 and 1, unlike {alpha:g}")
+    before, after = _Side.of(baseline), _Side.of(candidate)
+    old, new = before.medians, after.medians
+    if min(old.min(), new.min()) <= 0:
+        return _compare_zeros(float(old.max()), float(new.max()))
+    # Relative to the logarithm of one median, equal times differ by exactly 0, and have a ratio of exactly 1.
+    unit = np.log(old[0])
+    log_ratio = float(np.mean(np.log(new) - unit) - np.mean(np.log(old) - unit))
+    half = _half_width(before, after, alpha)
+    if half is None:
+        return Comparison(_exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
+    return _judge_interval(log_ratio, half, threshold, fewest_replicas=min(old.size, new.size))
 
 
-def compare_sides(
-    before: Side, after: Side, *, threshold: float, alpha: float, between_cv: float | None = None
+def compare_at_look(
+    baseline: Sequence[ArrayLike],
+    candidate: Sequence[ArrayLike],
+    *,
+    look: int,
+    looks: int,
+    threshold: float = 0.01,
+    alpha: float = 0.01,
 ) -> Comparison:
-    """What ``compare`` says, for whoever has read the sides already."""
-    _check(threshold, alpha, between_cv)
-    if min(np.minimum.reduce(before.medians), np.minimum.reduce(after.medians)) <= 0:
-        return _of_zeros(before, after)
-    return _compared(before, after, threshold, alpha, between_cv)
+    """Compare two levels while replicas still come in; all looks together spend one ``alpha``.
 
+    Each look judges all replicas so far, at an equal part of ``alpha``. So the chance that the interval of any look
+    misses the true ratio is at most ``alpha``, whatever the rule for stopping, and however many replicas come before
+    each look, as long as that does not depend on their times.
 
-LOPSIDED = 0.1
-"""A threshold from which on so much more is visibly not so much less: 50 % more is undone by 33 % less."""
-
-
-def said(shift: float, half: float, threshold: float) -> Comparison:
-    """What a difference of logarithms says.
+    Spending less on the early looks would find as much in the end, and find it later: for +2 % of work on an H200 the
+    first look, with three replicas a side, shows most. That the looks share replicas is not exploited: it would gain a
+    few per cent of the interval's width, and need the number of replicas at every look in advance.
 
     Args:
-        shift: candidate less baseline.
-        half: half of its interval.
+        baseline: for each replica so far its times in seconds, shape (n,).
+        candidate: likewise.
+        look: which look this is, from 1.
+        looks: how many there are at most.
         threshold: the smallest relative change that matters.
+        alpha: the probability that an interval at any of the looks misses the true ratio.
+
+    Raises:
+        ValueError: a look that is not one of the looks, and what ``compare`` refuses.
+
+    Source:
+        S. J. Pocock (1977), Group sequential methods in the design and analysis of clinical trials, Biometrika 64(2):
+        the same level at each look; the levels are added by Bonferroni's inequality.
     """
-    ratio, low, high = exp(shift), exp(shift - half), exp(shift + half)
-    verdict = _verdict(ratio, low, high, threshold)
-    smallest = max(exp(half) - 1, threshold)
-    reason = _reason(verdict, low, high, smallest, threshold)
-    return Comparison(ratio, low, high, verdict, reason, smallest if math.isfinite(smallest) else None)
+    if not 1 <= look <= looks:
+        raise ValueError(f"look {look} is not one of the looks 1 to {looks}")
+    return compare(baseline, candidate, threshold=threshold, alpha=alpha / looks)
 
 
-def _compared(before: Side, after: Side, threshold: float, alpha: float, between_cv: float | None) -> Comparison:
-    # Relative to one median, equal times have logarithms of exactly zero, and a ratio of exactly one.
-    old, new = before.logs, after.logs
-    shift = mean(new - old[0]) - mean(old - old[0])
-    half = half_width(before, after, alpha, between_cv)
-    if half is None:
-        return Comparison(exp(shift), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
-    found = said(shift, half, threshold)
-    if found.verdict is not Verdict.UNCHANGED and min(before.medians.size, after.medians.size) == 1:
-        return Comparison(found.ratio, found.low, found.high, Verdict.INCONCLUSIVE, LONE)
-    return found
+def compare_with_devices(
+    devices: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float, alpha: float
+) -> Comparison:
+    """Compare a level with the levels of other devices of its model, each of which counts once.
+
+    Devices of one model differ by more than replicas of one device do, so the interval is Student's with the variance
+    between the devices. A single wild replica decides nothing here either: half of the interval is never below
+    ``MIN_ERRORS`` times the error by the candidate's own replicas, and one replica is never called changed.
+
+    Args:
+        devices: for each device its replicas, for each of those its times in seconds, shape (n,); two devices or more.
+        candidate: for each replica its times.
+        threshold: the smallest relative change that matters.
+        alpha: the probability of an interval that misses the true ratio.
+
+    Raises:
+        ValueError: fewer than two devices, one without replicas, or times that are not finite and above 0.
+
+    Source:
+        Student (1908), The probable error of a mean, Biometrika 6(1): the interval of one further value of a sample.
+    """
+    if len(devices) < MIN_DEVICES:
+        raise ValueError(f"the spread of devices shows from two of them on, not from {len(devices)}")
+    logs = [np.log(replica_medians(replicas)) for replicas in devices]
+    unit = logs[0][0]
+    before = np.array([(replicas - unit).mean() for replicas in logs])
+    after = np.log(replica_medians(candidate)) - unit
+    spread, count = float(before.std(ddof=1)), before.size
+    half = float(stdtrit(count - 1, 1 - alpha / 2)) * spread * math.sqrt(1 + 1 / count)
+    error = float(after.std(ddof=1)) / math.sqrt(after.size) if after.size > 1 else 0.0
+    own = math.hypot(spread / math.sqrt(count), error)
+    log_ratio = float(after.mean() - before.mean())
+    return _judge_interval(log_ratio, max(half, MIN_ERRORS * own), threshold, fewest_replicas=after.size)
 
 
-def _of_zeros(before: Side, after: Side) -> Comparison:
-    """What is said where a replica's median is 0, of which there is no logarithm."""
-    old, new = float(before.medians.max()), float(after.medians.max())
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What a comparison needs of one side.
+
+    Attributes:
+        medians: of the replicas, shape (replicas,).
+        min_deviation: what processes differ by at least (of logarithms), from the spread of the samples around their
+            own replica's median; 0 if no replica shows any. Undefined if a median is 0.
+        step: the smallest difference between two samples of one replica that is not rounding; infinite if no replica
+            shows any.
+    """
+
+    medians: Floats
+    min_deviation: float
+    step: float
+
+    @classmethod
+    def of(cls, replicas: Sequence[ArrayLike]) -> "_Side":
+        """Read the replicas of one side.
+
+        A difference that may be the rounding of float32 is not a step. A clock too fine to show its step shows a
+        difference that is too small to matter.
+        """
+        if not len(replicas):
+            raise ValueError("no replicas: a level needs the samples of at least one")
+        ordered = [sorted_samples(replica, allow_zero=True) for replica in replicas]
+        medians = np.array([median_of_sorted(times) for times in ordered])
+        several = [(times, center) for times, center in zip(ordered, medians, strict=True) if times.size > 1]
+        if not several:
+            return cls(medians, 0.0, math.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a sample of 0 is infinitely far away
+            deviations = np.concatenate([np.abs(np.log(times) - np.log(center)) for times, center in several])
+        gaps = [(np.diff(times), RESOLUTION * times[-1]) for times, _ in several]
+        step = min(float(differences[differences > rounding].min(initial=math.inf)) for differences, rounding in gaps)
+        return cls(medians, SHARE_OF_WITHIN * NORMAL_MAD * median(deviations), step)
+
+
+def _half_width(before: _Side, after: _Side, alpha: float) -> float | None:
+    """Return half the interval of the difference of mean logarithms; None if both sides have one replica.
+
+    The interval is Student's with the pooled variance of the replicas. No side's deviation counts as less than the step
+    of the clock or its ``min_deviation``.
+
+    If a side has few replicas and the other many, a pooled variance lets the many speak for the few. So the half is
+    never below ``MIN_ERRORS`` times the error of each side by its own replicas.
+    """
+    step = min(before.step, after.step)
+    freedom, squares, own = 0, 0.0, 0.0
+    for side in (before, after):
+        count = side.medians.size
+        if count > 1:
+            relative_step = 0.0 if math.isinf(step) else step / median(side.medians)
+            deviation = max(relative_step, side.min_deviation)
+            variance = max(float(np.var(np.log(side.medians), ddof=1)), deviation * deviation)
+            freedom += count - 1
+            squares += (count - 1) * variance
+            own += variance / count
+    if not freedom:
+        return None
+    error = math.sqrt(squares / freedom * (1 / before.medians.size + 1 / after.medians.size))
+    return max(float(stdtrit(freedom, 1 - alpha / 2)) * error, MIN_ERRORS * math.sqrt(own))
+
+
+def _compare_zeros(old: float, new: float) -> Comparison:
+    """Compare the largest medians of sides that have a median of 0, which has no logarithm."""
     if old == new == 0:
         return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
 
 
-def _check(threshold: float, alpha: float, between_cv: float | None) -> None:
-    if not 0 <= threshold < math.inf:
-        raise ValueError(f"a threshold is a fraction from 0 up, unlike {threshold:g}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha lies between 0 and 1, unlike {alpha:g}")
-    if between_cv is not None and not 0 <= between_cv < math.inf:
-        raise ValueError(f"a coefficient of variation is a number from 0 up, unlike {between_cv:g}")
+def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_replicas: int) -> Comparison:
+    """Return the comparison of a difference of logarithms and half its interval.
+
+    Args:
+        log_ratio: candidate less baseline.
+        half: half of its interval.
+        threshold: the smallest relative change that matters.
+        fewest_replicas: of the two sides; with only one, nothing is called changed.
+    """
+    ratio, low, high = _exp(log_ratio), _exp(log_ratio - half), _exp(log_ratio + half)
+    verdict = _verdict(ratio, low, high, threshold)
+    if fewest_replicas == 1 and verdict is not Verdict.UNCHANGED:
+        return Comparison(ratio, low, high, Verdict.INCONCLUSIVE, SINGLE_REPLICA)
+    smallest = max(_exp(half) - 1, threshold)
+    reason = _reason(verdict, low, high, smallest, threshold)
+    return Comparison(ratio, low, high, verdict, reason, smallest if math.isfinite(smallest) else None)
 
 
 def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
@@ -161,13 +286,23 @@ def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshol
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"
-    if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # a limit is a ratio, the same either way
+    if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # the limit is a ratio, the same either way
         return f"beyond {limit} more, which is {_percent(threshold / (1 + threshold))} less"
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"
-    seen = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"
-    return f"{seen}: the smallest that these replicas could have shown is {_percent(smallest)}; more replicas narrow it"
+    doubt = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"
+    return (
+        f"{doubt}: the smallest that these replicas could have shown is {_percent(smallest)}; more replicas narrow it"
+    )
 
 
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:.3g} %"
+
+
+def _exp(exponent: float) -> float:
+    """Return the exponential, or infinity beyond the range of a float."""
+    try:
+        return math.exp(exponent)
+    except OverflowError:
+        return math.inf

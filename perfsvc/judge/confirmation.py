@@ -1,4 +1,4 @@
-"""What measuring a suspect again says: is its code to blame, its GPU, or nothing that stays?"""
+"""What measuring again in A/B pairs shows: which change stays, why a suspect moved, and where a bisected change lies."""
 
 import math
 
@@ -7,21 +7,21 @@ from perfsvc.judge.comparison import Comparison
 from perfsvc.model import TIME, Cause, Direction, Verdict
 
 SAME = 5e-4
-"""A difference below which two sides are called the same, for a tenth of a per cent is all that is written."""
+"""Below this difference two sides are called the same, because messages show a tenth of a per cent."""
 
 LOOKS = (3, 5, 8, 12)
-"""After so many pairs the sides are compared: each look has about half as many pairs again as the one before."""
+"""After so many A/B pairs the sides are compared: each look has about half as many pairs again as the one before."""
 
 
-def settled(found: Comparison, direction: Direction, threshold: float) -> bool:
-    """Whether more pairs would be for nothing.
+def is_decided(comparison: Comparison, direction: Direction, threshold: float) -> bool:
+    """Return True if more A/B pairs would not help.
 
-    Either the verdict stands, or the estimate is no suspect's any more: it lies within the threshold, or beyond it on
-    the other side. Stopping there blames no code, so that it adds nothing to the false alarms; what it costs is changes
-    about as small as the threshold, of which every other one is missed anyway.
+    Either the verdict is conclusive, or the estimate is no longer a suspect's: it lies within the threshold, or beyond
+    it on the other side. Stopping there blames no code, so that it adds no false alarms. It misses some changes about
+    as small as the threshold, half of which are missed anyway.
 
     Args:
-        found: the comparison at this look.
+        comparison: at this look.
         direction: where the suspect moved.
         threshold: the smallest relevant change, as a fraction.
 
@@ -29,11 +29,11 @@ def settled(found: Comparison, direction: Direction, threshold: float) -> bool:
         Stopping early for futility, non-binding: C. Jennison and B. W. Turnbull (1999), Group Sequential Methods with
         Applications to Clinical Trials, Chapman & Hall, chapter 10.
     """
-    return found.verdict is not Verdict.INCONCLUSIVE or _is_gone(found, direction, threshold)
+    return comparison.verdict is not Verdict.INCONCLUSIVE or _is_gone(comparison, direction, threshold)
 
 
 def cause_of(
-    found: Comparison,
+    comparison: Comparison,
     drift: Comparison | None,
     *,
     direction: Direction,
@@ -42,58 +42,83 @@ def cause_of(
     same_code: bool,
     metric: str = TIME,
 ) -> tuple[Cause, str]:
-    """Why a suspect moved, and how that is known, as a sentence without its full stop.
+    """Return why a suspect moved, and the evidence as a sentence without its full stop.
 
-    - The candidate's binary still differs from the baseline's beside it: its code. Equal code never is.
-    - The difference is gone, and the baseline's binary differs from its own stored level like the suspect: the
-      environment, which moved both.
-    - The difference is gone and the baseline's binary is what it was: noise.
-    - Nothing of that can be said: unconfirmed. Nor can it where a difference is left that is less than was asked for
-      and more than nothing: it did stay, and whoever asks for less wants to know of it.
+    - The candidate's binary still differs from the baseline's, measured in A/B pairs: kernel. Equal code never is.
+    - The difference is gone, and the baseline's binary differs from its own stored level like the suspect: environment,
+      which moved both.
+    - The difference is gone, and the baseline's binary is at its stored level: noise.
+    - Anything else: unconfirmed. So is a difference that is significant but below the threshold of this command: it
+      did stay, and a user with a lower threshold wants to know.
 
-    Gone is a difference whose interval reaches 1, or does not leave what usually matters.
+    A difference is gone if its interval reaches 1, or stays within the usual threshold.
 
     Args:
-        found: the candidate against the baseline, measured in turn; the last look.
-        drift: the baseline's binary now against its stored level; None where there is none.
+        comparison: the candidate against the baseline in A/B pairs, at the last look.
+        drift: the baseline's binary now against its stored level; None if there is none.
         direction: where the suspect moved.
         threshold: the smallest relevant change, as a fraction.
-        usual: the one that nobody asked for, likewise, where ``threshold`` is a person's; None where that is the usual.
+        usual: the threshold without the user's own; None if ``threshold`` is the usual one.
         same_code: both binaries are the same code.
         metric: what was measured.
     """
-    moved, it = _moved(found.ratio, metric), "it" if metric == TIME else f"its {metric}"
-    if MOVES.get(found.verdict) is direction and not same_code:
+    moved, subject = _describe(comparison.ratio, metric), "it" if metric == TIME else f"its {metric}"
+    if MOVES.get(comparison.verdict) is direction and not same_code:
         code = "its code" if metric == TIME else f"its code's {metric}"
         return Cause.KERNEL, f"measured in turn, {code} is {moved} than the baseline's"
-    small = _is_gone(found, direction, threshold)
-    if same_code or (small and _is_nothing(found, direction, threshold if usual is None else usual)):
-        beside = "the same" if abs(found.ratio - 1) < SAME else moved
-        gone = "its code is the baseline's" if same_code else f"beside the baseline's code {it} is {beside}"
+    gone = _is_gone(comparison, direction, threshold)
+    if same_code or (gone and _is_negligible(comparison, direction, threshold if usual is None else usual)):
+        now = "the same" if abs(comparison.ratio - 1) < SAME else moved
+        evidence = "its code is the baseline's" if same_code else f"beside the baseline's code {subject} is {now}"
         if drift is not None and MOVES.get(drift.verdict) is direction:
             which = "which is itself" if metric == TIME else f"and the baseline's {metric} is"
-            return Cause.ENVIRONMENT, f"{gone}, {which} now {_moved(drift.ratio, metric)} than its stored level"
-        return Cause.NOISE, f"{gone}: the difference did not stay"
-    if small:
-        return Cause.UNCONFIRMED, f"measured in turn {it} is {moved}, which is less than was asked for"
-    return Cause.UNCONFIRMED, f"inconclusive: measured in turn {it} seems {moved}, and noise could be why"
+            return Cause.ENVIRONMENT, f"{evidence}, {which} now {_describe(drift.ratio, metric)} than its stored level"
+        return Cause.NOISE, f"{evidence}: the difference did not stay"
+    if gone:
+        return Cause.UNCONFIRMED, f"measured in turn {subject} is {moved}, which is below the threshold"
+    return Cause.UNCONFIRMED, f"inconclusive: measured in turn {subject} seems {moved}, and noise could be why"
 
 
-def _is_gone(found: Comparison, direction: Direction, threshold: float) -> bool:
-    """Whether what was seen does not lie beyond the threshold where the suspect did."""
-    shift = math.log(found.ratio) if found.ratio else -math.inf
-    return (shift if direction is Direction.SLOWER else -shift) <= math.log1p(threshold)
+def midpoint(ratio: float) -> float:
+    """Return the ratio to the good level that separates good from bad in a bisection: halfway between the logarithms.
+
+    Args:
+        ratio: of the bad level to the good one; above 1 it is slower.
+    """
+    return math.sqrt(ratio)
 
 
-def _is_nothing(found: Comparison, direction: Direction, usual: float) -> bool:
-    """Whether the interval reaches 1, or does not leave the usual threshold where the suspect moved."""
-    if not found.low or not found.high:  # one of the sides is 0
+def is_beyond(low: float | None, high: float | None, limit: float) -> bool | None:
+    """Return whether a level lies beyond a limit, by the interval of its ratio to the good level.
+
+    None if the interval contains the limit, or there is no interval. So a level is put on the wrong side at most as
+    often as an interval misses the true ratio: with probability ``alpha`` over all looks together.
+
+    Args:
+        low: the low end of the interval.
+        high: the high end.
+        limit: above 1 if slower is bad, below 1 if faster is searched for.
+    """
+    if low is None or high is None or low <= limit <= high:
+        return None
+    return (low > limit) is (limit > 1)
+
+
+def _is_gone(comparison: Comparison, direction: Direction, threshold: float) -> bool:
+    """Return True if the ratio does not lie beyond the threshold in the suspect's direction."""
+    log_ratio = math.log(comparison.ratio) if comparison.ratio else -math.inf
+    return (log_ratio if direction is Direction.SLOWER else -log_ratio) <= math.log1p(threshold)
+
+
+def _is_negligible(comparison: Comparison, direction: Direction, usual: float) -> bool:
+    """Return True if the interval reaches 1, or stays within the usual threshold in the suspect's direction."""
+    if not comparison.low or not comparison.high:  # one of the sides is 0
         return True
-    ends = (math.log(found.low), math.log(found.high))
+    ends = (math.log(comparison.low), math.log(comparison.high))
     near, far = ends if direction is Direction.SLOWER else (-ends[1], -ends[0])
     return near <= 0 or far <= math.log1p(usual)
 
 
-def _moved(ratio: float, metric: str) -> str:
+def _describe(ratio: float, metric: str) -> str:
     more, less = ("slower", "faster") if metric == TIME else ("higher", "lower")
     return f"{100 * abs(ratio - 1):.1f} % {more if ratio >= 1 else less}"

@@ -1,42 +1,36 @@
 """The two levels of a case's noise: from sample to sample, and from process to process."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, ndtri
 
-from perfsvc.judge.estimates import Floats, in_order, middle, rank_of_median
+from perfsvc.judge.levels import Floats, median, median_of_sorted, median_rank, sorted_samples
 from perfsvc.model import Noise
 
 NORMAL_MAD = 1.482602218505602
 """The standard deviation of a normal distribution over its median absolute deviation."""
-LEAST = 2
-"""Samples of a replica, and replicas of a case, below which there is no spread to see."""
 
 
-def noises(cases: Iterable[Sequence[ArrayLike]]) -> list[Noise]:
-    """The noise of each case's times in one run, as relative standard deviations.
+def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
+    """Return the noise of a case's times in one run, as relative standard deviations.
 
-    ``within`` is that of the samples around the median of their own replica: the median absolute deviation of all of
-    them, scaled to what it is of normal samples, so that a few launches that something disturbed do not count.
+    ``within`` is the noise of the samples around the median of their own replica: the median absolute deviation of all
+    of them, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
 
-    ``between`` is what the replicas' medians differ by beyond it. Even equal processes have different medians, for each
-    is taken from so many samples; the error of each median is read off the samples themselves (the width of its
-    distribution-free interval), whatever their distribution. What the medians vary by, less the mean square of those
-    errors, is the variance between processes; where nothing is left, it is 0. Samples that follow each other closely
-    are more alike than others, so that a little of ``within`` may show as ``between``, and never the other way round.
-
-    Cases with as many samples are worked out together.
+    ``between`` is what the replicas' medians differ by beyond their own errors. Even equal processes have different
+    medians, because each median comes from a few samples. The error of each median is taken from the samples (the width
+    of its distribution-free interval), whatever their distribution. ``between`` squared is the variance of the medians
+    minus the mean square of those errors, or 0 if nothing is left. Samples that follow each other closely are more
+    alike than others, so that a little of ``within`` may show as ``between``, and never the other way round.
 
     Args:
-        cases: for each case and each of its replicas the times in seconds, shape (n,). Replicas of fewer than two
-            samples tell nothing.
+        replicas: for each replica its times in seconds, shape (n,). Replicas of fewer than two samples are ignored.
 
     Returns:
-        In the order of the cases. ``within`` is None without a replica of two samples, ``between`` without two such
-        replicas.
+        ``within`` is None without a replica of two samples, ``between`` without two such replicas.
 
     Raises:
         ValueError: a time that is not finite or not above zero.
@@ -47,57 +41,26 @@ def noises(cases: Iterable[Sequence[ArrayLike]]) -> list[Noise]:
         median, Commun. Stat. Simul. Comput. 13(6) (the error of a median); variance components by subtraction: S. R.
         Searle, G. Casella and C. E. McCulloch (1992), Variance Components, Wiley, chapter 3.
     """
-    told = [_told(replicas) for replicas in cases]
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for place, replicas in enumerate(told):
-        alike.setdefault(tuple(times.size for times in replicas), []).append(place)
-    found = {
-        place: one
-        for sizes, places in alike.items()
-        for place, one in zip(places, _of_alike(sizes, [told[place] for place in places]), strict=True)
-    }
-    return [found[place] for place in range(len(told))]
+    ordered = [times for times in map(sorted_samples, filter(np.size, replicas)) if times.size > 1]
+    if not ordered:
+        return Noise(None, None)
+    medians = np.array([median_of_sorted(times) for times in ordered])
+    deviations = np.concatenate([times / center - 1 for times, center in zip(ordered, medians, strict=True)])
+    within = NORMAL_MAD * median(np.abs(deviations))
+    if len(ordered) == 1:
+        return Noise(within, None)
+    errors = np.array([_error_of_median(times) for times in ordered]) / medians
+    variance = float(np.var(medians / medians.mean(), ddof=1) - np.mean(errors**2))
+    return Noise(within, max(variance, 0.0) ** 0.5)
 
 
-def _told(replicas: Sequence[ArrayLike]) -> list[Floats]:
-    """The replicas that tell anything, each in its order."""
-    taken = (np.asarray(times, dtype=np.float64) for times in replicas)
-    return [times for times in map(in_order, filter(np.size, taken)) if times.size >= LEAST]
-
-
-def _of_alike(sizes: tuple[int, ...], cases: Sequence[Sequence[Floats]]) -> list[Noise]:
-    """The noise of cases whose replicas have so many samples, which are in their order."""
-    if not sizes:
-        return [Noise(None, None) for _ in cases]
-    replicas = [np.array(same) for same in zip(*cases, strict=True)]  # each of the shape (cases, samples)
-    medians = np.array([[middle(times) for times in case] for case in cases])
-    centers = medians.T[:, :, np.newaxis]
-    deviations = [times / center - 1 for times, center in zip(replicas, centers, strict=True)]
-    apart = np.sort(np.abs(np.concatenate(deviations, axis=1)), axis=1)
-    within = [NORMAL_MAD * middle(ordered) for ordered in apart]
-    if len(sizes) < LEAST:
-        return [Noise(one, None) for one in within]
-    relative = medians / (np.add.reduce(medians, axis=1) / len(sizes))[:, np.newaxis]
-    aside = relative - (np.add.reduce(relative, axis=1) / len(sizes))[:, np.newaxis]
-    spreads = np.add.reduce(aside * aside, axis=1) / (len(sizes) - 1)
-    explained = np.add.reduce(_squared_errors(sizes, replicas, medians), axis=1) / len(sizes)
-    between = np.sqrt(np.maximum(spreads - explained, 0.0)).tolist()
-    return [Noise(*both) for both in zip(within, between, strict=True)]
-
-
-def _squared_errors(sizes: tuple[int, ...], replicas: Sequence[Floats], medians: Floats) -> Floats:
-    """The squares of the relative standard errors of the replicas' medians, shape (cases, replicas).
-
-    Each is by the interval of ``estimate`` and what it truly covers.
-    """
-    ranks = map(rank_of_median, sizes)
-    widths = [times[:, -rank] - times[:, rank - 1] for times, rank in zip(replicas, ranks, strict=True)]
-    errors = np.array(widths).T / (np.array([_widths(size) for size in sizes]) * medians)
-    return np.float_power(errors, 2)  # as ** of a float: errors * errors is another one in its last bit at times
+def _error_of_median(times: Floats) -> float:
+    """Return the standard error of the median of sorted times, from its interval and what that truly covers."""
+    rank = median_rank(times.size)
+    return float(times[-rank] - times[rank - 1]) / _interval_width(times.size)
 
 
 @cache
-def _widths(count: int) -> float:
-    """How many standard errors of a median the interval of ``estimate`` spans, for so many samples."""
-    beyond = float(bdtr(rank_of_median(count) - 1, count, 0.5))
-    return -2 * float(ndtri(beyond))
+def _interval_width(count: int) -> float:
+    """Return how many standard errors of a median the interval of ``estimate`` spans, for so many samples."""
+    return -2 * float(ndtri(float(bdtr(median_rank(count) - 1, count, 0.5))))

@@ -9,28 +9,28 @@ from perfsvc.model import MAX_ERROR, Case
 
 THRESHOLDS: Mapping[str, float] = MappingProxyType(
     {
-        # Medians of kernels over 50 µs differ by some 0.1 % from process to process. What is shorter differs by more,
-        # and is inconclusive then: false changes are held down by alpha, at whatever threshold.
+        # Medians of kernels over 50 µs differ by about 0.1 % from process to process. Shorter kernels differ by more,
+        # and are then inconclusive: alpha limits false changes, whatever the threshold.
         "cuda": 0.01,
         # The CPU device's times are rough: other processes share its cores and caches.
         "cpu": 0.50,
-        # The fake stands in for a GPU.
+        # The fake device stands in for a GPU.
         "fake": 0.01,
     }
 )
 """The threshold by kind of device, as a fraction of the baseline."""
 
 ERROR_THRESHOLD = 1.0
-"""The threshold of errors, whatever the device: twice the error is one bit of accuracy lost. Below that it changes with
-the order of a sum, and beyond the tolerance the result is wrong in any case."""
+"""The threshold of errors on every device: twice the error is one bit of accuracy lost. Smaller changes come from the order
+of a sum, and beyond the tolerance the result is wrong in any case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ThresholdRule:
     """The smallest relevant change of some cases and metrics.
 
     Attributes:
-        takes: whether a case is meant.
+        takes: returns whether the rule applies to a case.
         metric: a glob of metrics; ``*`` is all but the maximum error, which has to be named.
         change: the change, as a fraction of the baseline.
     """
@@ -39,55 +39,55 @@ class Rule:
     metric: str
     change: float
 
-    def is_of(self, case: Case, metric: str) -> bool:
-        """Whether it tells of a case's metric."""
-        meant = fnmatchcase(metric, self.metric) and (metric != MAX_ERROR or self.metric != "*")
-        return meant and self.takes(case)
+    def applies_to(self, case: Case, metric: str) -> bool:
+        """Return True if the rule applies to a metric of a case."""
+        named = fnmatchcase(metric, self.metric) and (metric != MAX_ERROR or self.metric != "*")
+        return named and self.takes(case)
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The rules that hold from night to night, of which the last one that tells decides; and what a command asks for.
+    """The configured rules, of which the last that applies decides, and a command's own threshold.
 
     Attributes:
         rules: in their order.
-        asked: a command's own threshold for all that it judges, as a fraction, which goes before the rules.
+        override: a command's own threshold for all that it judges, as a fraction; it comes before the rules.
     """
 
-    rules: tuple[Rule, ...] = ()
-    asked: float | None = None
+    rules: tuple[ThresholdRule, ...] = ()
+    override: float | None = None
 
-    def laid_down(self, case: Case, metric: str) -> float | None:
-        """The change that matters of a case's metric from night to night; None where no rule tells."""
-        return next((rule.change for rule in reversed(self.rules) if rule.is_of(case, metric)), None)
-
-
-Asked = Thresholds | float | None
-"""What a person asked for: with rules, or a number alone, or nothing."""
+    def configured(self, case: Case, metric: str) -> float | None:
+        """Return the smallest relevant change that the rules set for a metric of a case; None if no rule applies."""
+        return next((rule.change for rule in reversed(self.rules) if rule.applies_to(case, metric)), None)
 
 
-def lasting(asked: Asked) -> Thresholds:
-    """What of it holds whatever one command was asked for."""
-    return Thresholds(asked.rules) if isinstance(asked, Thresholds) else Thresholds()
+ThresholdOption = Thresholds | float | None
+"""A user's choice: rules with or without a number, a number alone, or nothing."""
 
 
-def threshold_of(case: Case, metric: str, device_kind: str, asked: Asked) -> float:
-    """The relative change of a case's metric that matters on a kind of device.
+def without_override(option: ThresholdOption) -> Thresholds:
+    """Return the configured rules alone, without the threshold of the current command."""
+    return Thresholds(option.rules) if isinstance(option, Thresholds) else Thresholds()
 
-    It is what the command was asked for, else what a rule lays down, else what suits the kind of device. For errors,
-    which no command's threshold reaches, it is what a rule that names them says, else a bit.
+
+def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOption) -> float:
+    """Return the smallest relevant change of a case's metric on a kind of device, as a fraction.
+
+    The command's own threshold comes first, then the rules, then the default of the kind of device. For errors, which a
+    command's threshold does not reach, it is the rule that names them, else ``ERROR_THRESHOLD``.
     """
-    thresholds = asked if isinstance(asked, Thresholds) else Thresholds(asked=asked)
-    if thresholds.asked is not None and metric != MAX_ERROR:
-        return thresholds.asked
-    rule = thresholds.laid_down(case, metric)
-    if rule is not None:
-        return rule
+    thresholds = option if isinstance(option, Thresholds) else Thresholds(override=option)
+    if thresholds.override is not None and metric != MAX_ERROR:
+        return thresholds.override
+    configured = thresholds.configured(case, metric)
+    if configured is not None:
+        return configured
     return ERROR_THRESHOLD if metric == MAX_ERROR else default_threshold(device_kind)
 
 
 def default_threshold(device_kind: str) -> float:
-    """The relative change that matters on a kind of device (``DeviceInfo.kind``) unless a person says otherwise.
+    """Return the threshold of a kind of device (``DeviceInfo.kind``) unless a user sets another.
 
     Raises:
         ValueError: perfsvc has no device of this kind.

@@ -92,4 +92,4 @@ def test_a_slower_clock_is_told_from_slower_code(perfsvc):
     perfsvc.fake(code=0)
     judged = {row["case"]: row for row in perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]}
     assert [judged[CASES[name]]["cause"] for name in ("alpha", "beta", "gamma")] == [None, "environment", "noise"]
-    assert judged[CASES["beta"]]["reason"].endswith("it took as many cycles as before, of a clock 4.5 % slower")
+    assert judged[CASES["beta"]]["reason"].endswith("it took as many cycles as before, at a clock 4.5 % slower")

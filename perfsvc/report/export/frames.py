@@ -159,7 +159,7 @@ def details(record: Mapping[Any, Any]) -> RunDetails:
 
 
 def _center(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> "pd.Series[Any]":
-    """The geometric mean of each group; where a value is zero or below, the arithmetic (``judge.estimate_metric``)."""
+    """The geometric mean of each group; where a value is zero or below, the arithmetic (``judge.level_of_metric``)."""
     geometric = _logarithms(values, by).mean().map(np.exp)
     groups = values.groupby(by, sort=False, dropna=False)
     return geometric.where(groups.min() > 0, groups.mean())

@@ -51,7 +51,7 @@ class BisectRequest:
     cache: CacheState | None = None
     metric: str = TIME
     budget_s: float = BUDGET_S
-    threshold: judge.Asked = None
+    threshold: judge.ThresholdOption = None
     seed: int | None = None
 
 

@@ -66,7 +66,7 @@ class Search:
             raise CaseError(total.reason, cure="name commits at which the case has a right result")
         if total.verdict not in judge.MOVES or total.ratio is None:
             return self._concluded(total.verdict, _unmoved(total))
-        limit = judge.boundary(total.ratio)
+        limit = judge.midpoint(total.ratio)
         relevant = min(self._asked.threshold, math.expm1(abs(math.log(limit))))
         self._asked = replace(self._asked, verdict=total.verdict, boundary=limit)
         return self._named(self._halved(limit, relevant), relevant, total)
@@ -89,9 +89,9 @@ class Search:
         is not the good one's, it moved.
         """
         trial = self._trial(
-            self._asked.good, commit, relevant, lambda found: judge.beyond(found.low, found.high, limit) is not None
+            self._asked.good, commit, relevant, lambda found: judge.is_beyond(found.low, found.high, limit) is not None
         )
-        moved, code = judge.beyond(trial.low, trial.high, limit), self._code(commit)
+        moved, code = judge.is_beyond(trial.low, trial.high, limit), self._code(commit)
         if moved is None and trial.verdict is self._asked.verdict:
             moved = True
         self._standings[code] = {True: Standing.BAD, False: Standing.GOOD, None: Standing.SKIPPED}[moved]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from perfsvc.elf import code_digest
-from perfsvc.judge import COMPARED, Sides
+from perfsvc.judge import COMPARED, SameOnBothSides
 from perfsvc.model import Call, Environment, Judgement, ReplayRecord, Series
 from perfsvc.store import BinaryRow, Built, Place, Store
 
@@ -32,7 +32,7 @@ class SidesOf:
         self._built: dict[tuple[int, Place], Built | None] = {}
         self._code = _Code(store)
 
-    def __call__(self, judgements: Iterable[Judgement]) -> dict[Series, Sides]:
+    def __call__(self, judgements: Iterable[Judgement]) -> dict[Series, SameOnBothSides]:
         """The sides of some judgements."""
         places = list(_places(judgements))
         self._read({place for _, *both in places for place in both})
@@ -50,7 +50,7 @@ class SidesOf:
             self._built |= dict.fromkeys(unknown) | self._store.built_of(unknown)
 
 
-def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, Sides]:
+def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, SameOnBothSides]:
     """What ``SidesOf`` tells of some judgements, for whoever asks once."""
     return SidesOf(store)(judgements)
 
@@ -85,15 +85,15 @@ def _places(judgements: Iterable[Judgement]) -> Iterator[tuple[Series, tuple[int
             yield one.series, (one.baseline_run, place), (one.candidate_run, place)
 
 
-def _sides(pair: _Pair, common: _Common | None) -> Sides | None:
+def _sides(pair: _Pair, common: _Common | None) -> SameOnBothSides | None:
     if common is None:
         return None
     before, after = pair.before, pair.after
-    return Sides(
+    return SameOnBothSides(
         code=common.code,
         source=common.source,
         toolkit=before.toolkit == after.toolkit,
-        board=(before.driver, before.power_limit_w) == (after.driver, after.power_limit_w),
+        device=(before.driver, before.power_limit_w) == (after.driver, after.power_limit_w),
     )
 
 

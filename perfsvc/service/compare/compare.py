@@ -8,7 +8,7 @@ from typing import Final
 from perfsvc import judge
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
-from perfsvc.judge import Asked, Comparison, Rule, Thresholds, lasting
+from perfsvc.judge import Comparison, ThresholdOption, ThresholdRule, Thresholds, without_override
 from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.code import SidesOf
@@ -19,13 +19,13 @@ from perfsvc.suite.selection import parse
 
 def thresholds(settings: Settings, asked: float | None = None) -> Thresholds:
     """The rules of the settings, and before them what a command is asked for."""
-    rules = (Rule(parse(rule.cases).matches, rule.metric, rule.change) for rule in settings.thresholds)
+    rules = (ThresholdRule(parse(rule.cases).matches, rule.metric, rule.change) for rule in settings.thresholds)
     return Thresholds(tuple(rules), asked)
 
 
-def idle(asked: Asked, cases: Collection[Case]) -> list[str]:
+def idle(asked: ThresholdOption, cases: Collection[Case]) -> list[str]:
     """The rules, as ``config show`` calls them, that take none of a suite's cases: slips of the finger."""
-    rules = enumerate(lasting(asked).rules, start=1)
+    rules = enumerate(without_override(asked).rules, start=1)
     return [f"thresholds[{number}]" for number, rule in rules if not any(map(rule.takes, cases))]
 
 
@@ -95,7 +95,7 @@ class RunComparison:
 
 
 def compare(
-    store: Store, base: str, new: str, *, folder: Path, threshold: judge.Asked, against: str = BASELINE
+    store: Store, base: str, new: str, *, folder: Path, threshold: judge.ThresholdOption, against: str = BASELINE
 ) -> RunComparison:
     """Judges ``new`` against ``base``; both as ``perfsvc.service.revisions`` understands them.
 
@@ -123,7 +123,7 @@ def judge_run(
     store: Store,
     run: int,
     *,
-    threshold: judge.Asked,
+    threshold: judge.ThresholdOption,
     against: int | None = None,
     sides_of: SidesOf | None = None,
 ) -> list[Judgement]:
@@ -148,7 +148,9 @@ def judge_run(
     return _with_causes(store, judgements, limits, sides_of or SidesOf(store))
 
 
-def judge_quiet(store: Store, run: int, series: Iterable[Series], *, threshold: judge.Asked = None) -> list[Judgement]:
+def judge_quiet(
+    store: Store, run: int, series: Iterable[Series], *, threshold: judge.ThresholdOption = None
+) -> list[Judgement]:
     """What a run says of some series against their baselines, also of metrics that have a row only where they moved.
 
     By the rules, or each kind of device's default threshold, whatever a command was asked for.
@@ -157,7 +159,9 @@ def judge_quiet(store: Store, run: int, series: Iterable[Series], *, threshold: 
     if not candidate:
         return []
     baselines = store.levels_of(store.baselines(candidate, run))
-    return judge.verdicts(baselines, candidate, threshold=_thresholds(store, judge.lasting(threshold)), every=True)
+    return judge.verdicts(
+        baselines, candidate, threshold=_thresholds(store, judge.without_override(threshold)), every=True
+    )
 
 
 def _with_causes(
@@ -196,7 +200,7 @@ def _compared(text: str, store: Store, folder: Path) -> ComparedRun:
     return ComparedRun(text, found.id, root_cause.label, root_cause.commit, root_cause.dirty)
 
 
-def _thresholds(store: Store, threshold: judge.Asked) -> Callable[[Series], float]:
+def _thresholds(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
     devices = store.devices()
 
     def of(series: Series) -> float:

@@ -55,7 +55,7 @@ class Confirmer:
             sides = self._sides(suspect)
         except (CaseError, SuiteError, UsageError) as error:
             return replace(asked, reason=f"it cannot be measured again: {error.what}")
-        enough = partial(judge.settled, direction=suspect.direction, threshold=asked.threshold)
+        enough = partial(judge.is_decided, direction=suspect.direction, threshold=asked.threshold)
         turns = take_turns(sides, self._means, threshold=asked.threshold, enough=enough, metric=suspect.series.metric)
         return replace(self._concluded(asked, turns), wall_s=time.monotonic() - began)
 
@@ -96,13 +96,13 @@ class Confirmer:
             drift,
             direction=asked.suspect.direction,
             threshold=asked.threshold,
-            usual=relevant(asked.suspect, kind, judge.lasting(self._means.threshold)),
+            usual=relevant(asked.suspect, kind, judge.without_override(self._means.threshold)),
             same_code=bool(measured.same_code),
             metric=metric,
         )
         if cause is Cause.KERNEL and asked.suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
-        updates = judge.settled(found, asked.suspect.direction, asked.threshold)
+        updates = judge.is_decided(found, asked.suspect.direction, asked.threshold)
         if cause is Cause.UNCONFIRMED and not updates and turns.pairs < judge.LOOKS[-1]:
             reason += f"; the budget of {asked.budget_s:g} s ended after {turns.pairs} pairs"
         return replace(
@@ -128,7 +128,7 @@ class Confirmer:
         return judge.compare(level.replicas, now, threshold=asked.threshold)
 
 
-def relevant(suspect: Suspect, device_kind: str, asked: judge.Asked) -> float:
+def relevant(suspect: Suspect, device_kind: str, asked: judge.ThresholdOption) -> float:
     """The smallest change that matters of a suspect, as a fraction.
 
     That is what a person asked for, or what is usual on the kind of device. An alert may be of a change too small for
@@ -139,7 +139,7 @@ def relevant(suspect: Suspect, device_kind: str, asked: judge.Asked) -> float:
     usual = judge.threshold_of(series.case, series.metric, device_kind, asked)
     if suspect.change is ChangeKind.REGRESSION or not suspect.judgement.ratio:
         return usual
-    least = judge.lasting(asked).laid_down(series.case, series.metric) or 0.0
+    least = judge.without_override(asked).configured(series.case, series.metric) or 0.0
     return max(least, min(usual, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2)))
 
 
@@ -237,7 +237,7 @@ def _then_and_now(answer: Confirmation, suspect: Suspect) -> list[Judgement]:
 def _is_unchanged(answer: Confirmation, suspect: Suspect, sides_of: SidesOf) -> bool:
     """Whether both sides ran the same code in the same environment as when the suspect was answered."""
     told = [sides_of([one]).get(one.series) for one in _then_and_now(answer, suspect)]
-    return all(sides is not None and sides.code and sides.toolkit and sides.board for sides in told)
+    return all(sides is not None and sides.code and sides.toolkit and sides.device for sides in told)
 
 
 def _carried_over(answer: Confirmation, suspect: Suspect) -> Confirmation:

@@ -41,7 +41,7 @@ class ConfirmRequest:
     folder: Path
     devices: tuple[str, ...] = ("auto",)
     budget_s: float = BUDGET_S
-    threshold: judge.Asked = None
+    threshold: judge.ThresholdOption = None
     seed: int | None = None
     metric: str = TIME
 

@@ -36,7 +36,7 @@ class Means:
     sampling: Callable[[DeviceInfo], Sampling]
     helper_kernels: Mapping[str, bytes]
     seed: int
-    threshold: judge.Asked = None
+    threshold: judge.ThresholdOption = None
     budget_s: float = BUDGET_S
     limit_s: float = 60.0
     servers: ForkServers | None = None
@@ -115,7 +115,7 @@ def take_turns(
 def _look(turns: Turns, threshold: float, metric: str) -> Comparison:
     """Compares both sides once more."""
     turns.looks += 1
-    turns.found = judge.interim(
+    turns.found = judge.compare_at_look(
         [one.values_of(metric) for one in turns.baseline],
         [one.values_of(metric) for one in turns.candidate],
         look=turns.looks,

@@ -7,7 +7,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.judge.many_levels import levels_of, stretches
+from perfsvc import judge
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report.pages.site import Chronicle, Seen, Stretch
 from perfsvc.store import InRun, Told
@@ -51,7 +51,7 @@ def chronicles(
 
 
 def _seen(held: Sequence[InRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen, ...]:
-    centers, lows, highs = (ends.tolist() for ends in levels_of(_replicas(held)))
+    centers, lows, highs = (ends.tolist() for ends in judge.levels_of(_replicas(held)))
     return tuple(
         Seen(
             run=one.run,
@@ -90,5 +90,5 @@ def _stretches(seen: Sequence[Seen], dirty: Collection[int], turns: Collection[i
 
 def _levels_in(clean: Sequence[Seen]) -> Iterator[Stretch]:
     levels = np.array([np.nan if one.level is None else one.level for one in clean])
-    for one in stretches(levels) if clean else ():
-        yield Stretch(clean[one.first].run, clean[one.last].run, one.level)
+    for part in judge.split_into_levels(levels):
+        yield Stretch(clean[part.first].run, clean[part.last].run, part.median)

@@ -8,8 +8,8 @@ from math import log, log1p
 import numpy as np
 
 from perfsvc import judge, units
-from perfsvc.judge.shifts import Floats, Ints
-from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Direction, Finding, Judgement, Series, Suspect, Verdict
+from perfsvc.judge.changes.scores import Floats, Ints
+from perfsvc.model import AUXILIARY, MAX_ERROR, Direction, Finding, Judgement, Series, Suspect, Verdict
 from perfsvc.service.compare.code import SidesOf
 from perfsvc.service.findings.changes import Change
 from perfsvc.store import Nights, Place, Store
@@ -51,7 +51,7 @@ def alerts(
     runs = np.unique(np.concatenate([history.runs for history in watched.values()]))
     values, segments = _matrix(list(watched.values()), runs)
     groups = [f"{one.series.device} {one.series.case.benchmark} {one.series.metric}" for one in watched]
-    raised = judge.watch_many(values, groups, segments)
+    raised = judge.detect_changes_together(values, groups, segments)
     history = _History(store, runs.tolist(), sides_of or SidesOf(store))
     found = [
         history.suspect(judgement, change)
@@ -72,13 +72,13 @@ class _History:
 
     def is_recent(self, alert: judge.Alert) -> bool:
         """Whether an alert may still stand."""
-        return alert.night >= len(self.runs) - 1 - WAITS
+        return alert.raised >= len(self.runs) - 1 - WAITS
 
     def stands(self, judgement: Judgement, change: Change) -> bool:
         """Whether the recent alert of a change says something that nobody has answered."""
         if self._accepted(judgement, change):
             return False
-        since = tuple(self.runs[change.alert.night : -1])
+        since = tuple(self.runs[change.alert.raised : -1])
         if not since:
             return True
         series = judgement.series
@@ -88,8 +88,8 @@ class _History:
 
     def suspect(self, judgement: Judgement, change: Change) -> Suspect:
         """The suspect that a change makes: tonight against the last night before it that ran other code."""
-        since = self.runs[change.alert.index]
-        direction, kind = Direction(change.alert.direction), ChangeKind(change.alert.kind)
+        since = self.runs[change.alert.start]
+        direction, kind = change.alert.direction, change.alert.kind
         moved = replace(
             judgement,
             verdict=VERDICTS[direction],
@@ -169,7 +169,7 @@ def _varies(values: Floats) -> bool:
 def _matters(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
     """Whether an alert is of a change that somebody wants to know of."""
     series, ratio = suspect.series, suspect.judgement.ratio or 1.0
-    least = thresholds.laid_down(series.case, series.metric)
+    least = thresholds.configured(series.case, series.metric)
     if least is None:
         least = judge.ERROR_THRESHOLD if series.metric == MAX_ERROR else 0.0
     return not least or abs(log(ratio)) > log1p(least)
@@ -201,11 +201,6 @@ def _below_each_other(tables: Sequence[Floats]) -> Floats:
 
 
 def _levels(values: Floats) -> Floats:
-    """The geometric mean of each night's replicas; NaN where it has none, as where a value is zero or below."""
-    found = np.full(len(values), np.nan)
-    counts = np.isfinite(values).sum(axis=1)
-    for count in np.unique(counts[counts > 0]):
-        nights = np.flatnonzero(counts == count)
-        nights = nights[(values[nights, :count] > 0).all(axis=1)]
-        found[nights] = np.exp(np.mean(np.log(values[nights, :count]), axis=1))
-    return found
+    """Return the level of each run's replicas; NaN for a run without any, or with a value of zero or below."""
+    centers, _, _ = judge.levels_of(values)
+    return np.where(np.isfinite(centers) & ~(values <= 0).any(axis=1), centers, np.nan)

@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.judge.shifts import Floats, Ints
+from perfsvc.judge.changes.scores import Floats, Ints
+from perfsvc.model import ChangeKind
 
 
 def is_nearer(level: float | None, one: float | None, other: float | None) -> bool:
@@ -44,13 +45,13 @@ class Change:
         taken back before the watch has seen it is none any more.
         """
         begin = int(np.flatnonzero(np.diff(segments, prepend=segments[0] - 1))[-1])
-        if not alerts or alerts[-1].index < begin or np.isnan(values[-1]):
+        if not alerts or alerts[-1].start < begin or np.isnan(values[-1]):
             return None
         *earlier, alert = alerts
-        first = max([begin, *(night for one in earlier for night in _ends(one) if night < alert.index)])
+        first = max([begin, *(night for one in earlier for night in _ends(one) if night < alert.start)])
         nights = np.flatnonzero(np.isfinite(values))
         nights = nights[nights >= first]
-        many = max(int((nights < alert.index).sum()), 1)
+        many = max(int((nights < alert.start).sum()), 1)
         change = cls(alert, values, nights[:many], nights[many:])
         return change if change.new.size and change.stays else None
 
@@ -62,7 +63,7 @@ class Change:
     @property
     def after(self) -> float:
         """The level at which it was when the alert was raised."""
-        return float(np.median(self.values[self.new[self.new <= max(self.alert.night, self.new[0])]]))
+        return float(np.median(self.values[self.new[self.new <= max(self.alert.raised, self.new[0])]]))
 
     @property
     def ratio(self) -> float:
@@ -72,8 +73,8 @@ class Change:
     @property
     def stays(self) -> bool:
         """Whether tonight shows it still. Of two states each night has one, and tells nothing of their mix."""
-        tonight = self.alert.night == len(self.values) - 1
-        return tonight or self.alert.kind == "cache" or self.is_after(float(self.values[-1]))
+        tonight = self.alert.raised == len(self.values) - 1
+        return tonight or self.alert.kind is ChangeKind.MIXTURE or self.is_after(float(self.values[-1]))
 
     @property
     def last_before(self) -> list[int]:
@@ -84,7 +85,7 @@ class Change:
     @property
     def _earliest(self) -> int:
         """With which of the nights before and after the level after may have begun at the earliest."""
-        return judge.may_begin(self.values[np.concatenate([self.old, self.new])], self.old.size)
+        return judge.earliest_start(self.values[np.concatenate([self.old, self.new])], self.old.size)
 
     def is_after(self, level: float) -> bool:
         """Whether a level is nearer to where the series went than to where it was, by ratios."""
@@ -98,9 +99,9 @@ class Change:
         if night <= self.old[0]:
             return False
         earliest = np.concatenate([self.old, self.new])[self._earliest]
-        return night >= self.alert.index or bool(night >= earliest and is_nearer(level, self.after, self.before))
+        return night >= self.alert.start or bool(night >= earliest and is_nearer(level, self.after, self.before))
 
 
 def _ends(alert: judge.Alert) -> tuple[int, ...]:
     """The nights with which the level after an alert may begin: after a drift, that on which it was raised."""
-    return (alert.index, alert.night) if alert.kind == "trend" else (alert.index,)
+    return (alert.start, alert.raised) if alert.kind is ChangeKind.TREND else (alert.start,)

@@ -33,7 +33,7 @@ def doubts(
     run: int,
     judgements: Iterable[Judgement],
     *,
-    threshold: judge.Asked = None,
+    threshold: judge.ThresholdOption = None,
     sides_of: SidesOf | None = None,
 ) -> Doubts:
     """The suspects of a run that has been judged.
@@ -43,7 +43,7 @@ def doubts(
     """
     judged = {judgement.series: judgement for judgement in judgements}
     sides_of = sides_of or SidesOf(store)
-    raised = alerts(store, run, judged, judge.lasting(threshold), sides_of)
+    raised = alerts(store, run, judged, judge.without_override(threshold), sides_of)
     alerted = {series: one.judgement for series, one in raised.items()}
     if not raised and not any(one.verdict in judge.MOVES for one in judged.values()):
         return Doubts((), (), tuple(judged.values()), frozenset())
@@ -52,7 +52,7 @@ def doubts(
     caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(store.levels_of, alerted.values()))
     now = judged | {one.series: one for one in caused if one.series in raised}
     found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
-    groups = judge.together(now.values(), sides).values()
+    groups = judge.moved_together(now.values(), sides).values()
     return Doubts(
         tuple(one for series, one in found.items() if _to_confirm(one, told=series not in raised)),
         tuple(tuple(_by_environment(found[one.series]) for one in group) for group in groups),

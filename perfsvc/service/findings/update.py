@@ -29,10 +29,12 @@ RAISED = frozenset({Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that someone should look at."""
 
 
-def suspects_of(store: Store, run: int, *, threshold: judge.Asked = None, found: Doubts | None = None) -> list[Suspect]:
+def suspects_of(
+    store: Store, run: int, *, threshold: judge.ThresholdOption = None, found: Doubts | None = None
+) -> list[Suspect]:
     """The suspects of a run that has been judged, which somebody should measure again; nothing is written.
 
-    They are what lost against its baseline, and what its history raises an alert of (``judge.watch_many``), but nothing
+    They are what lost against its baseline, and what its history raises an alert of (``judge.detect_changes_together``), but nothing
     that was measured again already, that a person wants to hear no more of, or that is no more than the recovery of a
     finding. What moved furthest comes first.
 
@@ -56,7 +58,7 @@ def suspects_of(store: Store, run: int, *, threshold: judge.Asked = None, found:
 
 
 def update_findings(
-    store: Store, run: int, *, threshold: judge.Asked = None, found: Doubts | None = None
+    store: Store, run: int, *, threshold: judge.ThresholdOption = None, found: Doubts | None = None
 ) -> FindingUpdates:
     """Brings the findings up to date with a run that has been judged, by its stored verdicts and confirmations.
 
@@ -137,7 +139,7 @@ def _evidence(group: Sequence[Suspect]) -> str:
 # --- what is back ----------------------------------------------------------------------------------------------------
 
 
-def _back(store: Store, run: int, found: Doubts, threshold: judge.Asked) -> list[tuple[int, Series]]:
+def _back(store: Store, run: int, found: Doubts, threshold: judge.ThresholdOption) -> list[tuple[int, Series]]:
     """The series of standing findings that a run shows at their old levels, by the findings' numbers."""
     standing = store.findings()
     left = _left(standing)

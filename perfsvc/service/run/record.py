@@ -39,11 +39,11 @@ def levels(measurements: Iterable[Measurement]) -> Levels:
             continue
         key = device, case.id, cache
         if timed := [replica.samples_s for replica in replicas if replica.samples_s]:
-            found[*key, TIME] = judge.estimate_level(timed)
+            found[*key, TIME] = judge.level_of([judge.estimate(times) for times in timed])
         for metric in {name for replica in replicas for name in replica.metrics}:
             values = [replica.metrics[metric] for replica in replicas if metric in replica.metrics]
             if all(map(isfinite, values)):
-                found[*key, metric] = judge.estimate_metric(values)
+                found[*key, metric] = judge.level_of_metric(values)
     return found
 
 
@@ -52,12 +52,13 @@ def noises(measurements: Iterable[Measurement]) -> Noises:
 
     Told by samples as precise as the store has them: a run that was cut short has to be as noisy as any other.
     """
-    by_place = _replicas(measurements)
-    found = judge.noises(
-        [np.asarray(replica.samples_s, np.float32) for replica in replicas if replica.status is Status.OK]
-        for replicas in by_place.values()
-    )
-    return {place: noise for place, noise in zip(by_place, found, strict=True) if noise.within is not None}
+    noises = {
+        key: judge.noise_of(
+            [np.asarray(replica.samples_s, np.float32) for replica in replicas if replica.status is Status.OK]
+        )
+        for key, replicas in _replicas(measurements).items()
+    }
+    return {key: noise for key, noise in noises.items() if noise.within is not None}
 
 
 def _replicas(measurements: Iterable[Measurement]) -> dict[tuple[str, Case, CacheState], Sequence[Measurement]]:

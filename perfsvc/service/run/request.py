@@ -46,7 +46,7 @@ class RunRequest:
     label: str = ""
     confirm: bool = False
     profile: bool = False
-    threshold: judge.Asked = None
+    threshold: judge.ThresholdOption = None
     against: str = BASELINE
     command_line: str = ""
 

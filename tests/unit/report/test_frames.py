@@ -14,7 +14,7 @@ import pytest
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.installation import install_command
-from perfsvc.judge import estimate_level
+from perfsvc.judge import level_of_metric
 from perfsvc.report.export.frames import FORMATS, details, frame, parse_point, summary, write
 
 EXACT = 1.2345678901234567e-05
@@ -119,7 +119,7 @@ def test_the_summary_has_a_row_a_case_with_the_level_that_verdicts_compare() -> 
     medians = [EXACT, 2e-5, 1.5e-5]
     right = {"status": ["ok"] * 3 + ["skipped"], "median_s": [*medians, None], "samples": [100, 100, 100, 0]}
     tree = summary(frame(columns(**right))).to_dict("records")[0]
-    level = estimate_level([[median] for median in medians])
+    level = level_of_metric(medians)
     assert tree["median_s"] == pytest.approx(level.median_s, rel=1e-12)
     assert (tree["low_s"], tree["high_s"]) == (pytest.approx(level.low_s), pytest.approx(level.high_s))
     assert (tree["replicas"], tree["samples"], tree["status"], tree["reason"]) == (3, 300, "ok", "")

@@ -52,7 +52,7 @@ def made(measurements: list[Measurement], **others: object) -> list[ResultRow]:
 def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None:
     times = (1.0, 4.0, 2.0)
     [row] = made([measured(i, t, t, 9.0) for i, t in enumerate(times)])
-    level = judge.estimate_level([(t,) for t in times])
+    level = judge.level_of_metric(times)
     assert row.median_s == pytest.approx(2.0)
     assert (row.median_s, row.low_s, row.high_s) == (level.median_s, level.low_s, level.high_s)
     assert (row.bandwidth_bytes_per_s, row.flops_per_s) == (pytest.approx(4098.0), pytest.approx(1024.0))

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from perfsvc import units
-from perfsvc.judge import estimate_level
+from perfsvc.judge import level_of_metric
 from perfsvc.model import Case, Judgement, Series, Verdict
 from perfsvc.report.export.frames import frame
 from perfsvc.report.stored import stored_table
@@ -79,7 +79,7 @@ def test_a_stored_run_shows_the_share_of_the_anchor_where_there_is_one() -> None
 
 
 def test_a_stored_run_is_shown_with_the_level_that_verdicts_compare() -> None:
-    level = estimate_level([[median] for median in MEDIANS])
+    level = level_of_metric(MEDIANS)
     text = show(columns())
     assert text.startswith("run 7  2026-11-21 09:30 UTC  nightly  012345678  box\n")
     shown = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import bdtr
 
-from perfsvc.judge.estimates import estimate
+from perfsvc.judge import estimate
 from perfsvc.measure.worker.sampling.stopping import (
     Precision,
     SampleCap,

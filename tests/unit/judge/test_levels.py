@@ -1,10 +1,12 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.judge import estimate, estimate_level, estimate_metric, level_of
-from perfsvc.judge.estimates import mean, median, middle, variance
+from perfsvc.judge import estimate, level_of, level_of_metric, levels_of
+from perfsvc.judge.levels import median
 from perfsvc.model import Estimate
 
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
@@ -70,6 +72,10 @@ def test_a_confidence_outside_0_to_1_is_refused(confidence: float) -> None:
         estimate([1.0], confidence)
 
 
+def estimate_level(replicas: Sequence[Sequence[float]]) -> Estimate:
+    return level_of([estimate(replica) for replica in replicas])
+
+
 def test_a_level_is_the_geometric_mean_of_the_replicas_medians() -> None:
     level = estimate_level([[1.0, 1.0, 50.0], [4.0]])
     assert level.median_s == pytest.approx(2.0)
@@ -99,38 +105,59 @@ def test_a_level_without_replicas_is_refused() -> None:
 # --- metrics, and levels of levels -----------------------------------------------------------------------------------
 
 
-@given(st.lists(times, min_size=1, max_size=5))
-def test_a_level_is_the_same_of_samples_and_of_their_estimates(replicas: list[list[float]]) -> None:
-    assert level_of([estimate(replica) for replica in replicas]) == estimate_level(replicas)
-
-
-def test_no_replicas_have_no_level() -> None:
-    with pytest.raises(ValueError, match="no replicas"):
-        level_of([])
-
-
 def test_a_metric_has_a_level_like_a_time() -> None:
     values = [1.0, 4.0, 2.0]
-    assert estimate_metric(values) == estimate_level([[value] for value in values])
+    assert level_of_metric(values) == estimate_level([[value] for value in values])
 
 
 def test_a_metric_that_may_be_zero_has_an_arithmetic_mean_with_students_interval() -> None:
-    found = estimate_metric([-1.0, 0.0, 1.0])
+    found = level_of_metric([-1.0, 0.0, 1.0])
     assert found.median_s == 0.0
     assert found.high_s == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # Student's table: 2 degrees of freedom, 97.5 %
     assert found.low_s == -found.high_s
-    assert estimate_metric([0.0]) == Estimate(0.0, 0.0, 0.0, 1)
+    assert level_of_metric([0.0]) == Estimate(0.0, 0.0, 0.0, 1)
 
 
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")]])
 def test_what_is_no_number_is_no_metric(values: list[float]) -> None:
     with pytest.raises(ValueError, match="finite value"):
-        estimate_metric(values)
+        level_of_metric(values)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=300))
 def test_what_is_asked_of_few_numbers_is_what_numpy_says(numbers: list[float]) -> None:
     values = np.array(numbers)
-    assert mean(values) == values.mean()
-    assert variance(values) == values.var(ddof=1)
-    assert median(values) == middle(np.sort(values)) == np.median(values)
+    assert median(values) == np.median(values)
+
+
+# --- many runs at once ----------------------------------------------------------------------------------------------
+
+run_values = st.lists(st.floats(1e-7, 10.0), min_size=2, max_size=5)
+
+
+@given(st.lists(run_values, min_size=1, max_size=6))
+def test_each_level_is_what_it_is_alone(runs):
+    values = np.full((len(runs), 5), np.nan)
+    for row, run in zip(values, runs, strict=True):
+        row[: len(run)] = run
+    found = np.transpose(levels_of(values))
+    for ends, run in zip(found, runs, strict=True):
+        alone = level_of_metric(run)
+        assert ends == pytest.approx([alone.median_s, alone.low_s, alone.high_s], rel=1e-6)
+
+
+@given(st.lists(st.floats(-5.0, 5.0), min_size=2, max_size=5).filter(lambda run: min(run) <= 0))
+def test_a_run_with_a_value_of_zero_or_below_has_the_arithmetic_mean(run):
+    alone = level_of_metric(run)
+    (center,), (low,), (high,) = levels_of(np.array([run]))
+    assert [center, low, high] == pytest.approx([alone.median_s, alone.low_s, alone.high_s], rel=1e-6, abs=1e-9)
+
+
+def test_one_replica_has_a_level_and_no_spread_to_see():
+    (center,), (low,), (high,) = levels_of(np.array([[np.nan, 2.0]]))
+    assert center == pytest.approx(2.0)
+    assert np.isnan([low, high]).all()
+
+
+def test_a_run_without_replicas_has_no_level():
+    assert np.isnan(levels_of(np.full((1, 3), np.nan))).all()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perfsvc.judge import compare, interim
+from perfsvc.judge import compare, compare_at_look
 from perfsvc.model import Verdict
 
 Side = list[NDArray[np.float64]]
@@ -13,7 +13,7 @@ REPLICAS = (2, 3, 4, 6, 8)
 def stopped(before: Side, after: Side) -> tuple[Verdict, int]:
     """The first change that any look calls, and at which."""
     for look, seen in enumerate(REPLICAS, 1):
-        said = interim(before[:seen], after[:seen], look=look, looks=len(REPLICAS), threshold=0.0)
+        said = compare_at_look(before[:seen], after[:seen], look=look, looks=len(REPLICAS), threshold=0.0)
         if said.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}:
             return said.verdict, look
     return said.verdict, len(REPLICAS)
@@ -27,13 +27,13 @@ def sides(generator: np.random.Generator, change: float) -> tuple[Side, Side]:
 
 def test_one_look_is_compare_itself() -> None:
     before, after = sides(np.random.default_rng(1), 0.02)
-    assert interim(before, after, look=1, looks=1, threshold=0.02) == compare(before, after, threshold=0.02)
+    assert compare_at_look(before, after, look=1, looks=1, threshold=0.02) == compare(before, after, threshold=0.02)
 
 
 def test_each_of_several_looks_has_an_equal_part_of_the_error() -> None:
     before, after = sides(np.random.default_rng(2), 0.02)
     for look in (1, 2, 4):
-        assert interim(before, after, look=look, looks=4, alpha=0.04) == compare(before, after, alpha=0.01)
+        assert compare_at_look(before, after, look=look, looks=4, alpha=0.04) == compare(before, after, alpha=0.01)
 
 
 def test_all_looks_together_call_equal_levels_changed_no_more_often_than_alpha() -> None:
@@ -53,5 +53,5 @@ def test_a_change_of_four_deviations_is_found_long_before_the_last_look() -> Non
 
 @pytest.mark.parametrize(("look", "looks"), [(0, 3), (4, 3), (1, 0)])
 def test_a_look_that_is_none_of_them_is_refused(look: int, looks: int) -> None:
-    with pytest.raises(ValueError, match="none of the looks"):
-        interim([[1.0]], [[1.0]], look=look, looks=looks)
+    with pytest.raises(ValueError, match="not one of the looks"):
+        compare_at_look([[1.0]], [[1.0]], look=look, looks=looks)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfsvc.judge import Sides, compare, together, with_causes
-from perfsvc.judge.causes import by_the_clock
+from perfsvc.judge import SameOnBothSides, compare, moved_together, with_causes
+from perfsvc.judge.causes import clock_evidence
 from perfsvc.model import TIME, Case, Cause, Direction, Judgement, Series, Verdict
 
-SAME = Sides(code=True, source=True, toolkit=True, board=True)
-EDITED = Sides(code=False, source=False, toolkit=True, board=True)
-RECOMPILED = Sides(code=False, source=True, toolkit=False, board=True)
+SAME = SameOnBothSides(code=True, source=True, toolkit=True, device=True)
+EDITED = SameOnBothSides(code=False, source=False, toolkit=True, device=True)
+RECOMPILED = SameOnBothSides(code=False, source=True, toolkit=False, device=True)
 
 
 def judgement(
@@ -20,7 +20,7 @@ def judgement(
     return Judgement(Series(Case("transpose", variant), device, "H100", metric), verdict, "beyond the threshold")
 
 
-def cause(sides: Sides | None, verdict: Verdict = Verdict.REGRESSION) -> Cause | None:
+def cause(sides: SameOnBothSides | None, verdict: Verdict = Verdict.REGRESSION) -> Cause | None:
     one = judgement("tiled", verdict)
     [found] = with_causes([one], {one.series: sides} if sides else {})
     return found.cause
@@ -32,15 +32,15 @@ def test_the_same_code_on_both_sides_is_never_at_fault() -> None:
 
 
 def test_the_same_code_beside_another_driver_or_power_limit_is_the_environments() -> None:
-    assert cause(Sides(code=True, source=True, toolkit=True, board=False)) is Cause.ENVIRONMENT
+    assert cause(SameOnBothSides(code=True, source=True, toolkit=True, device=False)) is Cause.ENVIRONMENT
 
 
 def test_other_code_of_an_equal_source_by_another_compiler_is_the_toolchains() -> None:
     assert cause(RECOMPILED) is Cause.TOOLCHAIN
 
 
-@pytest.mark.parametrize("sides", [EDITED, Sides(code=False, source=True, toolkit=True, board=True), None])
-def test_whatever_else_moved_is_unconfirmed(sides: Sides | None) -> None:
+@pytest.mark.parametrize("sides", [EDITED, SameOnBothSides(code=False, source=True, toolkit=True, device=True), None])
+def test_whatever_else_moved_is_unconfirmed(sides: SameOnBothSides | None) -> None:
     assert cause(sides) is Cause.UNCONFIRMED
 
 
@@ -66,7 +66,7 @@ SLOW, FLAT, FAST = Verdict.REGRESSION, Verdict.UNCHANGED, Verdict.IMPROVEMENT
 def test_a_board_whose_cases_move_at_once_is_the_environments_and_another_board_is_not() -> None:
     every = [*night(SLOW, SLOW, SLOW, FLAT, FLAT), *night(SLOW, FLAT, FLAT, FLAT, FLAT, device="B")]
     sides = {one.series: SAME for one in every}
-    [((device, direction), moved)] = together(every, sides).items()
+    [((device, direction), moved)] = moved_together(every, sides).items()
     assert (device, direction, moved) == ("A", Direction.SLOWER, every[:3])
     causes = [one.cause for one in with_causes(every, sides) if one.cause]
     assert causes == [Cause.ENVIRONMENT] * 3 + [Cause.NOISE]
@@ -84,14 +84,14 @@ def test_a_board_whose_cases_move_at_once_is_the_environments_and_another_board_
 )
 def test_what_did_not_move_at_once_is_noise(verdicts: tuple[Verdict, ...]) -> None:
     every = night(*verdicts)
-    assert together(every, {one.series: SAME for one in every}) == {}
+    assert moved_together(every, {one.series: SAME for one in every}) == {}
 
 
 def test_only_times_with_unchanged_code_tell_of_the_board() -> None:
     edited = night(SLOW, SLOW, SLOW, SLOW, SLOW)
-    assert together(edited, {one.series: EDITED for one in edited}) == {}
+    assert moved_together(edited, {one.series: EDITED for one in edited}) == {}
     errors = [judgement(f"v{place}", metric="max_error") for place in range(6)]
-    assert together(errors, {one.series: SAME for one in errors}) == {}
+    assert moved_together(errors, {one.series: SAME for one in errors}) == {}
 
 
 def test_an_edited_kernel_is_not_excused_by_the_board() -> None:
@@ -117,9 +117,9 @@ def test_a_case_of_as_many_cycles_is_slower_by_its_clock() -> None:
     [found] = with_causes([one], {one.series: SAME}, {one.series: cycles})
     assert found.cause is Cause.ENVIRONMENT
     assert found.reason.endswith(
-        "the code is the same on both sides, and it took as many cycles as before, of a clock 4.5 % slower"
+        "the code is the same on both sides, and it took as many cycles as before, at a clock 4.5 % slower"
     )
-    assert by_the_clock(timed(0.954, Verdict.IMPROVEMENT), cycles).endswith("of a clock 4.9 % faster")
+    assert clock_evidence(timed(0.954, Verdict.IMPROVEMENT), cycles).endswith("at a clock 4.9 % faster")
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_a_case_of_as_many_cycles_is_slower_by_its_clock() -> None:
         (1.048, replicas(198_000 * 1.03)),  # it takes more cycles as well
         (1.048, replicas(198_000 * 1.03, -0.05, 0.0, 0.05)),  # it seems to, and noise could be why
         (1.012, replicas(198_000 * 1.009)),  # within the threshold, but most of the change
-        (1.048, replicas(198_000 * 0.95)),  # fewer of a clock slower still: this tells of nothing simple
+        (1.048, replicas(198_000 * 0.95)),  # fewer at a clock slower still: this tells of nothing simple
     ],
 )
 def test_the_clock_is_not_said_to_be_why_where_cycles_moved(time: float, after: list[list[float]]) -> None:
     cycles = compare(replicas(198_000), after)
-    assert by_the_clock(timed(time), cycles) == ""
+    assert clock_evidence(timed(time), cycles) == ""
     one = timed(time)
     assert with_causes([one], {one.series: SAME}, {one.series: cycles})[0].cause is Cause.NOISE
 
@@ -143,14 +143,14 @@ def test_the_clock_acquits_no_other_code_and_is_told_of() -> None:
     one = timed(1.048)
     [found] = with_causes([one], {one.series: EDITED}, {one.series: compare(replicas(198_000), replicas(198_100))})
     assert found.cause is Cause.UNCONFIRMED
-    assert found.reason == "beyond the threshold; it took as many cycles as before, of a clock 4.5 % slower"
+    assert found.reason == "beyond the threshold; it took as many cycles as before, at a clock 4.5 % slower"
 
 
 def test_what_did_not_move_or_counted_no_cycles_is_not_spoken_for() -> None:
     cycles = compare(replicas(198_000), replicas(198_000))
-    assert by_the_clock(timed(1.048, Verdict.INCONCLUSIVE), cycles) == ""
-    assert by_the_clock(timed(1.048), None) == ""
-    assert by_the_clock(replace(timed(1.048), ratio=None), cycles) == ""
+    assert clock_evidence(timed(1.048, Verdict.INCONCLUSIVE), cycles) == ""
+    assert clock_evidence(timed(1.048), None) == ""
+    assert clock_evidence(replace(timed(1.048), ratio=None), cycles) == ""
 
 
 def test_code_that_is_slower_is_laid_to_the_clock_no_more_often_than_chance_allows() -> None:
@@ -163,7 +163,7 @@ def test_code_that_is_slower_is_laid_to_the_clock_no_more_often_than_chance_allo
             base, now = (np.exp(rng.normal(0, 0.003, 3)) for _ in range(2))
             time = compare([[one] for one in base], [[one * slower / clock] for one in now])
             cycles = compare([[one] for one in base], [[one * slower] for one in now])
-            said += bool(by_the_clock(timed(time.ratio, time.verdict), cycles))
+            said += bool(clock_evidence(timed(time.ratio, time.verdict), cycles))
         return said / times
 
     assert laid(1.03, 1.0) <= 0.01

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.judge.borrowed import compare_with_boards
-from perfsvc.judge.comparison import Comparison
+from perfsvc.judge.comparison import Comparison, compare_with_devices
 from perfsvc.model import Verdict
 
 Board = list[list[float]]
@@ -17,7 +16,7 @@ boards = st.lists(replicas, min_size=2, max_size=5)
 
 
 def said(lent: list[Board], candidate: Board, threshold: float = 0.01) -> Comparison:
-    return compare_with_boards(lent, candidate, threshold=threshold, alpha=0.01)
+    return compare_with_devices(lent, candidate, threshold=threshold, alpha=0.01)
 
 
 def board(generator: np.random.Generator, count: int, *, between: float, within: float = 0.001) -> Board:

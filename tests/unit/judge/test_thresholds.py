@@ -1,11 +1,11 @@
 """How much slower a case may get: by rule, by command, by kind of device."""
 
 import pytest
+from perfsvc.service.compare.compare import idle, thresholds
 
 from perfsvc.config import Settings
-from perfsvc.judge import lasting, threshold_of
+from perfsvc.judge import threshold_of, without_override
 from perfsvc.model import Case
-from perfsvc.service.compare.compare import idle, thresholds
 
 NAIVE = Case("transpose", "naive", (("n", 64),))
 TILED = Case("transpose", "tiled", (("n", 64),))
@@ -45,9 +45,9 @@ def test_without_a_rule_it_is_what_suits_the_kind_of_device(kind, usual):
 
 
 def test_what_a_command_asked_for_does_not_last():
-    assert lasting(0.3) == lasting(None) == thresholds(Settings())
+    assert without_override(0.3) == without_override(None) == thresholds(Settings())
     asked = thresholds(RULES, 0.3)
-    assert (lasting(asked).rules, lasting(asked).asked) == (asked.rules, None)
+    assert (without_override(asked).rules, without_override(asked).override) == (asked.rules, None)
 
 
 def test_a_rule_that_takes_no_case_is_told_of():

@@ -89,7 +89,7 @@ def test_a_real_difference_below_what_was_asked_for_says_so():
     asked = {"direction": SLOWER, "threshold": 0.1, "usual": 0.01, "same_code": False}
     assert judge.cause_of(between(1.04, 1.06), REGRESSED, **asked) == (
         Cause.UNCONFIRMED,
-        "measured in turn it is 5.0 % slower, which is less than was asked for",
+        "measured in turn it is 5.0 % slower, which is below the threshold",
     )
 
 
@@ -106,7 +106,7 @@ def test_a_real_difference_below_what_was_asked_for_says_so():
     ],
 )
 def test_pairs_are_added_only_where_the_estimate_is_still_a_suspects(pairs, direction, enough):
-    assert judge.settled(pairs, direction, 0.03) is enough
+    assert judge.is_decided(pairs, direction, 0.03) is enough
 
 
 def causes(rng, times, *, slower=0.0, board=0.0, between=0.01, threshold=0.03):
@@ -119,8 +119,8 @@ def causes(rng, times, *, slower=0.0, board=0.0, between=0.01, threshold=0.03):
         )
         for look, pairs in enumerate(judge.LOOKS, 1):
             sides = list(old[:pairs]), list(new[:pairs])
-            compared = judge.interim(*sides, look=look, looks=len(judge.LOOKS), threshold=threshold)
-            if judge.settled(compared, SLOWER, threshold):
+            compared = judge.compare_at_look(*sides, look=look, looks=len(judge.LOOKS), threshold=threshold)
+            if judge.is_decided(compared, SLOWER, threshold):
                 break
         drift = judge.compare(list(stored), sides[0], threshold=threshold)
         cause, _ = judge.cause_of(compared, drift, direction=SLOWER, threshold=threshold, same_code=False)

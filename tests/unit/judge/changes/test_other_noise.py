@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perfsvc.judge.watch import watch_each
+from perfsvc.judge.changes.detect import detect_changes_in_each
+from perfsvc.model import ChangeKind
 
 Floats = NDArray[np.float64]
 Flat = Callable[[np.random.Generator, tuple[int, int]], Floats]
@@ -83,14 +84,14 @@ def gappy(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
 )
 def test_flat_series_of_other_kinds_raise_little(flat: Flat, limit: float) -> None:
     """About twice what docs/statistics.md says, in alerts of 1,000 nights: few nights have few alerts."""
-    alerts = watch_each(flat(np.random.default_rng(20), (SERIES, NIGHTS)))
+    alerts = detect_changes_in_each(flat(np.random.default_rng(20), (SERIES, NIGHTS)))
     assert 1000 * sum(map(len, alerts)) / (SERIES * (NIGHTS - LEARNED)) <= limit
 
 
 def test_nights_that_resemble_the_one_before_do_not_hide_a_step() -> None:
     many = persistent(0.3)(np.random.default_rng(21), (SERIES, NIGHTS))
     many[:, BEGINS:] += 5 * NOISE
-    found = [any(BEGINS <= alert.night < BEGINS + 5 for alert in alerts) for alerts in watch_each(many)]
+    found = [any(BEGINS <= alert.raised < BEGINS + 5 for alert in alerts) for alerts in detect_changes_in_each(many)]
     assert np.mean(found) >= 0.95
 
 
@@ -107,11 +108,11 @@ def test_a_drift_is_found_before_it_has_added_three_percent_and_named_by_five(
     generator = np.random.default_rng(22)
     end = BEGINS + nights * 5 // 3
     drift = 0.03 / nights * np.maximum(np.arange(end) - BEGINS + 1, 0)
-    raised = watch_each((1 + drift) * (1 + noise * generator.standard_normal((150, end))))
+    raised = detect_changes_in_each((1 + drift) * (1 + noise * generator.standard_normal((150, end))))
 
     def share(until: int, kinds: set[str]) -> float:
         within = range(BEGINS, until)
-        return float(np.mean([any(one.night in within and one.kind in kinds for one in alerts) for alerts in raised]))
+        return float(np.mean([any(one.raised in within and one.kind in kinds for one in alerts) for alerts in raised]))
 
     assert share(BEGINS + nights, {"step", "trend"}) >= 0.97
     assert share(BEGINS + nights, {"trend"}) >= trends
@@ -122,5 +123,6 @@ def test_a_drift_is_found_before_it_has_added_three_percent_and_named_by_five(
 def test_a_step_is_first_called_one(height: float, least: float) -> None:
     many = normal(np.random.default_rng(23), (200, BEGINS + 60))
     many[:, BEGINS:] += height * NOISE
-    first = [next((one.kind for one in alerts if one.night >= BEGINS), None) for alerts in watch_each(many)]
-    assert np.mean([kind == "step" for kind in first if kind]) >= least
+    raised = detect_changes_in_each(many)
+    first = [next((alert.kind for alert in alerts if alert.raised >= BEGINS), None) for alerts in raised]
+    assert np.mean([kind is ChangeKind.STEP for kind in first if kind]) >= least

@@ -1,23 +1,15 @@
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 from scipy import stats
 
-from perfsvc.judge import estimate, noises
+from perfsvc.judge import estimate, noise_of
 from perfsvc.model import Noise
 
-H200 = Path(__file__).parents[1] / "data" / "noise" / "h200.json"
+H200 = Path(__file__).parents[2] / "data" / "noise" / "h200.json"
 SEEDS = 400
-
-
-def noise(replicas: Sequence[ArrayLike]) -> Noise:
-    """The noise of one case alone."""
-    (found,) = noises([replicas])
-    return found
 
 
 def replicas_of(seed: int, *, within: float, between: float, replicas: int, samples: int) -> list[np.ndarray]:
@@ -31,7 +23,7 @@ def replicas_of(seed: int, *, within: float, between: float, replicas: int, samp
 @pytest.mark.parametrize(("within", "between"), [(0.02, 0.01), (0.005, 0.005), (0.001, 0.02)])
 def test_both_levels_are_found_again_on_average_over_many_runs(within: float, between: float, replicas: int) -> None:
     found = [
-        noise(replicas_of(seed, within=within, between=between, replicas=replicas, samples=100))
+        noise_of(replicas_of(seed, within=within, between=between, replicas=replicas, samples=100))
         for seed in range(SEEDS)
     ]
     assert np.mean([one.within for one in found]) == pytest.approx(within, rel=0.03)
@@ -39,7 +31,7 @@ def test_both_levels_are_found_again_on_average_over_many_runs(within: float, be
 
 
 def test_equal_processes_show_next_to_no_noise_between_them() -> None:
-    found = [noise(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(SEEDS)]
+    found = [noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(SEEDS)]
     error_of_a_median = 1.2533 * 0.02 / 10
     assert np.mean(found) < 0.4 * error_of_a_median
     assert np.median(found) == 0.0
@@ -48,31 +40,31 @@ def test_equal_processes_show_next_to_no_noise_between_them() -> None:
 def test_a_few_disturbed_launches_change_neither_level() -> None:
     quiet = replicas_of(1, within=0.01, between=0.005, replicas=3, samples=200)
     disturbed = [np.concatenate([times, [times.max() * 50] * 4]) for times in quiet]
-    assert noise(disturbed).within == pytest.approx(noise(quiet).within, rel=0.1)
-    assert noise(disturbed).between == pytest.approx(noise(quiet).between, rel=0.1)
+    assert noise_of(disturbed).within == pytest.approx(noise_of(quiet).within, rel=0.1)
+    assert noise_of(disturbed).between == pytest.approx(noise_of(quiet).between, rel=0.1)
 
 
 def test_noise_is_relative() -> None:
     times = replicas_of(2, within=0.01, between=0.005, replicas=3, samples=50)
-    slow, fast = noise([1000 * one for one in times]), noise(times)
+    slow, fast = noise_of([1000 * one for one in times]), noise_of(times)
     assert (slow.within, slow.between) == (pytest.approx(fast.within), pytest.approx(fast.between))
 
 
 def test_equal_times_have_no_noise() -> None:
-    assert noise([[1e-5] * 10] * 3) == Noise(0.0, 0.0)
-    assert noise([[1.0] * 10, [1.1] * 10]) == Noise(0.0, pytest.approx(0.1 / np.sqrt(2) / 1.05))
+    assert noise_of([[1e-5] * 10] * 3) == Noise(0.0, 0.0)
+    assert noise_of([[1.0] * 10, [1.1] * 10]) == Noise(0.0, pytest.approx(0.1 / np.sqrt(2) / 1.05))
 
 
 def test_what_is_too_little_to_tell_is_not_told() -> None:
-    assert noise([]) == noise([[], [1.0]]) == noise([[1.0], [1.1], [1.2]]) == Noise(None, None)
-    one = noise([[1.0, 1.1, 1.2], [5.0], []])
+    assert noise_of([]) == noise_of([[], [1.0]]) == noise_of([[1.0], [1.1], [1.2]]) == Noise(None, None)
+    one = noise_of([[1.0, 1.1, 1.2], [5.0], []])
     assert (one.within, one.between) == (pytest.approx(1.4826 * 0.1 / 1.1, rel=1e-4), None)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
 def test_what_is_no_time_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="sample"):
-        noise([[1.0, bad], [1.0, 1.0]])
+        noise_of([[1.0, bad], [1.0, 1.0]])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +72,7 @@ def test_what_is_no_time_is_refused(bad: float) -> None:
 )
 def test_the_noise_of_real_kernels_is_of_the_size_that_was_seen(kernel: str, within: float, between: float) -> None:
     times = [np.array(one) * 1e-6 for one in json.loads(H200.read_text())[kernel]]
-    found = noise(times)
+    found = noise_of(times)
     assert found.within == pytest.approx(within, rel=0.01)
     assert found.between == pytest.approx(between, rel=0.01)
     medians = [np.median(one) for one in times]
@@ -96,17 +88,4 @@ def test_the_error_of_a_median_is_read_off_the_interval_of_its_estimate(samples:
     spans = -2 * stats.norm.ppf(stats.binom.cdf(rank - 1, samples, 0.5))
     errors = [(level.high_s - level.low_s) / (spans * level.median_s) for level in levels]
     between = np.var(medians / medians.mean(), ddof=1) - np.mean(np.square(errors))
-    assert noise(replicas).between == pytest.approx(np.sqrt(max(between, 0)))
-
-
-def test_the_noise_of_many_cases_is_that_of_each() -> None:
-    sizes = [(50, 50, 50), (50, 100, 50), (), (50, 50, 50), (1, 50), (7, 8, 0, 9), (1,), (50, 100, 50)]
-    cases = [
-        [
-            replicas_of(seed + 1, within=0.01, between=0.01, replicas=1, samples=size)[0]
-            for seed, size in enumerate(case, start=10 * number)
-        ]
-        for number, case in enumerate(sizes)
-    ]
-    assert noises(cases) == [noise(case) for case in cases]
-    assert noises([]) == []
+    assert noise_of(replicas).between == pytest.approx(np.sqrt(max(between, 0)))

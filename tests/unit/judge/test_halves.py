@@ -14,12 +14,12 @@ RATIOS = st.floats(1.0001, 100)
 
 @given(RATIOS)
 def test_slower_and_faster_have_mirrored_boundaries(ratio):
-    assert judge.boundary(1 / ratio) == pytest.approx(1 / judge.boundary(ratio))
+    assert judge.midpoint(1 / ratio) == pytest.approx(1 / judge.midpoint(ratio))
 
 
 @given(RATIOS)
 def test_both_levels_are_as_far_from_the_boundary(ratio):
-    limit = judge.boundary(ratio)
+    limit = judge.midpoint(ratio)
     assert 1 < limit < ratio
     assert math.log(limit) == pytest.approx(math.log(ratio / limit))
 
@@ -38,7 +38,7 @@ def test_both_levels_are_as_far_from_the_boundary(ratio):
     ],
 )
 def test_the_whole_interval_says_on_which_side(low, high, limit, moved):
-    assert judge.beyond(low, high, limit) is moved
+    assert judge.is_beyond(low, high, limit) is moved
 
 
 def outcome(chance, ratio, limit, between):
@@ -46,8 +46,8 @@ def outcome(chance, ratio, limit, between):
     draw = [np.exp(chance.normal(math.log(level), between, judge.LOOKS[-1])) for level in (1, ratio)]
     for look, pairs in enumerate(judge.LOOKS, start=1):
         sides = [[np.full(20, time) for time in side[:pairs]] for side in draw]
-        found = judge.interim(*sides, look=look, looks=len(judge.LOOKS), threshold=limit - 1)
-        if (moved := judge.beyond(found.low, found.high, limit)) is not None:
+        found = judge.compare_at_look(*sides, look=look, looks=len(judge.LOOKS), threshold=limit - 1)
+        if (moved := judge.is_beyond(found.low, found.high, limit)) is not None:
             return moved
     return None
 
@@ -55,7 +55,7 @@ def outcome(chance, ratio, limit, between):
 @pytest.mark.parametrize(("ratio", "moved"), [(1, False), (1.05, True)])
 def test_a_level_is_hardly_ever_put_on_the_wrong_side_and_mostly_on_the_right_one(ratio, moved):
     chance = np.random.default_rng(5)
-    limit = judge.boundary(1.05)
+    limit = judge.midpoint(1.05)
     found = [outcome(chance, ratio, limit, 0.01) for _ in range(300)]
     assert found.count(not moved) <= 3
     assert found.count(moved) >= 285

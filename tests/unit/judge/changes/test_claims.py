@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perfsvc.judge import watch_many
-from perfsvc.judge.watch import RATE, watch_each
+from perfsvc.judge import detect_changes_together
+from perfsvc.judge.changes.detect import ALERT_RATE, detect_changes_in_each
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def spiked(generator: np.random.Generator, series: int, nights: int) -> Floats:
 def test_flat_series_raise_next_to_nothing(flat, limit: float) -> None:
     """Twice the rate that is claimed: 54,000 nights have few alerts, whose number varies."""
     many = flat(np.random.default_rng(1), SERIES, 200)
-    alerts = sum(map(len, watch_each(many)))
+    alerts = sum(map(len, detect_changes_in_each(many)))
     assert 1000 * alerts / (SERIES * (200 - LEARNED)) <= limit
 
 
@@ -39,8 +39,8 @@ def test_steps_are_found_within_the_nights_that_are_claimed(height: float, limit
     many = normal(np.random.default_rng(2), SERIES, 150)
     many[:, 100:] += 0.01 * height
     delays = []
-    for alerts in watch_each(many):
-        after = [alert.night for alert in alerts if alert.night >= 100]
+    for alerts in detect_changes_in_each(many):
+        after = [alert.raised for alert in alerts if alert.raised >= 100]
         delays.append(after[0] - 99 if after else np.inf)
     assert np.median(delays) <= limit
 
@@ -51,8 +51,8 @@ def test_few_of_many_discoveries_are_false_and_most_shifts_are_found_on_their_se
     for _ in range(15):
         many = normal(generator, 1010, 102)
         many[:10, 100:] += 0.05
-        alerts = watch_many(many)
-        true = sum(any(alert.night >= 100 for alert in one) for one in alerts[:10])
+        alerts = detect_changes_together(many)
+        true = sum(any(alert.raised >= 100 for alert in one) for one in alerts[:10])
         false = sum(map(len, alerts[10:]))
         shares.append(false / max(true + false, 1))
         found.append(true / 10)
@@ -62,5 +62,5 @@ def test_few_of_many_discoveries_are_false_and_most_shifts_are_found_on_their_se
 
 def test_the_rate_of_flat_series_is_the_one_that_discoveries_are_told_by() -> None:
     many = normal(np.random.default_rng(4), SERIES, 200)
-    raised = sum(map(bool, watch_each(many)))
-    assert raised <= 3 * RATE * SERIES * 180 + 3
+    raised = sum(map(bool, detect_changes_in_each(many)))
+    assert raised <= 3 * ALERT_RATE * SERIES * 180 + 3

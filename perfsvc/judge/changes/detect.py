@@ -1,0 +1,205 @@
+"""Detect the changes of level in the histories of series."""
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from perfsvc.judge.changes.detector import MIN_SCORE, Alert, Detector
+from perfsvc.judge.changes.level import MIN_SCALE
+from perfsvc.judge.changes.scores import Bools, Floats, Ints
+
+ALERT_RATE = 7e-5
+"""How often a flat series reaches ``MIN_SCORE``, a run: simulated, not derived."""
+
+STEEPNESS = 1.0
+"""By what factor, as a logarithm, a score higher by 1 is rarer; simulated."""
+
+FALSE_SHARE = 0.003
+"""The tolerated share of false alerts in one run of many series. It is far below the 5 % tolerated over all runs, because
+most runs have no true alert and may still have a false one."""
+
+LARGEST = 2.0**400
+"""The largest value, in units of the first one's order of magnitude: sums of its squares are still finite."""
+
+START_SLACK = 8.0
+"""How much less likely (log-likelihood) another start may make the runs and still be the true one."""
+
+
+def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list[Alert]:
+    """Return the alerts of one series, in the order in which they were raised.
+
+    Each run is judged by the runs up to it alone, so that the alerts of a prefix are a prefix of the alerts. The first
+    ``LEARNING`` measured runs of a segment raise nothing. Nor does any single run: a change needs two.
+
+    Args:
+        values: one value a run, in any unit, shape (runs,); NaN if the series was not measured. Lower is better.
+        segments: an id a run, shape (runs,): the series starts anew where the id changes.
+
+    Raises:
+        ValueError: an infinite value, or arrays of other shapes.
+
+    Source:
+        See ``window_scores``; that runs are judged one by one with a known rate of false alerts rather than a chance
+        for each: E. S. Page (1954), Continuous inspection schemes, Biometrika 41(1/2).
+    """
+    series = np.asarray(values, dtype=np.float64)
+    if series.ndim != 1:
+        raise ValueError(f"the values of one series have one axis, not {series.ndim}")
+    return detect_changes_in_each(series[None, :], segments)[0]
+
+
+def detect_changes_in_each(matrix: ArrayLike, segments: ArrayLike | None = None) -> list[list[Alert]]:
+    """Return what ``detect_changes`` returns for each of many series, a hundred times as fast.
+
+    Args:
+        matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.
+        segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
+
+    Raises:
+        ValueError: an infinite value, or arrays of other shapes.
+    """
+    return _detect(_as_matrix(matrix), segments, lambda _, scores: scores >= MIN_SCORE)
+
+
+def detect_changes_together(
+    matrix: ArrayLike, groups: Sequence[Hashable] | None = None, segments: ArrayLike | None = None
+) -> list[list[Alert]]:
+    """Return the alerts of many series over the same runs, with the share of false alerts in each run limited.
+
+    An alert is raised if ``detect_changes`` would raise it and it is a discovery among all series of the run, at a
+    false share of ``FALSE_SHARE``. A change that is not believed in one run is looked at again in the next.
+
+    Args:
+        matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.
+        groups: what each series belongs to (its device, its benchmark), shape (series,): see ``discoveries``.
+        segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
+
+    Returns:
+        The alerts of each series, in the order in which they were raised.
+
+    Raises:
+        ValueError: an infinite value, or arrays of other shapes.
+    """
+    many = _as_matrix(matrix)
+    if groups is not None and len(groups) != len(many):
+        raise ValueError(f"{len(many)} series have as many groups, not {len(groups)}")
+    labels: Ints | None = None
+    if groups is not None:
+        numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+        labels = np.array([numbers[group] for group in groups], np.intp)
+
+    def believes(rows: Ints, scores: Floats) -> Bools:
+        high: Bools = scores >= MIN_SCORE
+        if not high.any():
+            return high
+        chances = np.where(high, ALERT_RATE * np.exp(STEEPNESS * (MIN_SCORE - scores)), 1.0)
+        return high & discoveries(chances, None if labels is None else labels[rows], FALSE_SHARE)
+
+    return _detect(many, segments, believes)
+
+
+def discoveries(chances: Floats, groups: Ints | None, rate: float) -> Bools:
+    """Return which series have changed, with the expected share of false ones among them limited to a rate.
+
+    Without groups these are the discoveries of Benjamini and Hochberg. With groups, the groups that hold any change are
+    found first (each by the Simes chance of its series), then the series within each of them, at the rate times the
+    share of groups found. The expected share of false discoveries, averaged over the groups found, stays within the
+    rate, and a change of one group leaves no room for false discoveries in the others.
+
+    Args:
+        chances: of reaching the score without a change, shape (series,).
+        groups: the number of each series' group, shape (series,).
+        rate: the tolerated share of false discoveries.
+
+    Source:
+        Y. Benjamini and Y. Hochberg (1995), Controlling the false discovery rate, J. R. Stat. Soc. B 57(1);
+        Y. Benjamini and M. Bogomolov (2014), Selective inference on multiple families of hypotheses, J. R. Stat.
+        Soc. B 76(1); R. J. Simes (1986), An improved Bonferroni procedure for multiple tests of significance,
+        Biometrika 73(3).
+    """
+    if groups is None or not chances.size:
+        return chances <= _discovery_limit(chances, rate)
+    order = np.lexsort((chances, groups))  # group by group, the smallest chance of each first
+    begins = np.flatnonzero(np.diff(groups[order], prepend=groups[order[0]] - 1))
+    sizes = np.diff(begins, append=order.size)
+    ranks = np.arange(1, order.size + 1) - np.repeat(begins, sizes)
+    simes = np.minimum.reduceat(chances[order] * np.repeat(sizes, sizes) / ranks, begins)
+    discovered = np.zeros(chances.size, bool)
+    chosen = np.flatnonzero(simes <= _discovery_limit(simes, rate))
+    for begin, size in zip(begins[chosen], sizes[chosen], strict=True):
+        rows = order[begin : begin + size]
+        discovered[rows] = chances[rows] <= _discovery_limit(chances[rows], rate * chosen.size / begins.size)
+    return discovered
+
+
+def _discovery_limit(chances: Floats, rate: float) -> float:
+    """Return the largest chance that is a discovery of Benjamini and Hochberg; -1 if there is none."""
+    ordered = np.sort(chances)
+    small = np.flatnonzero(ordered <= rate * np.arange(1, ordered.size + 1) / ordered.size)
+    return float(ordered[small[-1]]) if small.size else -1.0
+
+
+def earliest_start(values: Floats, start: int) -> int:
+    """Return the earliest run with which a detected change may have begun, from 1 to ``start``.
+
+    A detected start is an estimate, and small steps are found some runs off. Each run divides the history into two
+    levels of normal noise. An earlier division is possible if it is at most ``START_SLACK`` less likely than the one at
+    ``start``. A drift, which has no second level, may have begun long before.
+
+    Args:
+        values: of the level before and the level after, one a run, positive, shape (runs,).
+        start: the first run of the level after, counted from 0; at least 1, and below the number of runs.
+
+    Source:
+        The likelihood interval of a change: D. V. Hinkley (1970), Inference about the change-point in a sequence of
+        random variables, Biometrika 57(1).
+    """
+    logs = np.log(values)
+    centered = logs - logs.mean()
+    starts = np.arange(1, start + 1)
+    before = centered.cumsum()[:start]
+    explained = before**2 / starts + before**2 / (logs.size - starts)
+    residual = float(centered @ centered - explained[-1])
+    variance = max(residual / max(logs.size - 2, 1), MIN_SCALE**2)
+    possible = explained >= explained[-1] - 2 * START_SLACK * variance
+    return int(starts[possible.argmax()])
+
+
+def _detect(matrix: Floats, segments: ArrayLike | None, believes: Callable[[Ints, Floats], Bools]) -> list[list[Alert]]:
+    """Give the detector run after run."""
+    if np.isinf(matrix).any():
+        raise ValueError("a value is infinite: a run without a measurement is NaN")
+    series, runs = matrix.shape
+    begins = np.zeros(matrix.shape, bool)
+    if segments is not None:
+        ids = np.asarray(segments)
+        if ids.shape not in {matrix.shape, matrix.shape[1:]}:
+            raise ValueError(f"an id a run makes shape {matrix.shape[1:]}, not {ids.shape}")
+        begins[:, 1:] = ids[..., 1:] != ids[..., :-1]
+    scaled = _in_range(matrix)
+    detector = Detector(series, runs, believes)
+    for run in range(runs):
+        detector.add(run, scaled[:, run], begins[:, run])
+    return detector.alerts
+
+
+def _as_matrix(matrix: ArrayLike) -> Floats:
+    many = np.asarray(matrix, dtype=np.float64)
+    if many.ndim != len(("series", "runs")):
+        raise ValueError(f"the values of many series have two axes, series and runs, not {many.ndim}")
+    return many
+
+
+def _in_range(matrix: Floats) -> Floats:
+    """Return each series divided by the power of two of its first measured value, so that no square overflows.
+
+    This changes no digit, and uses no later run. Larger values are clipped at ``LARGEST``.
+    """
+    if not matrix.size:
+        return matrix
+    first = matrix[np.arange(len(matrix)), (~np.isnan(matrix)).argmax(axis=1)]
+    _, exponents = np.frexp(np.nan_to_num(first))
+    with np.errstate(over="ignore"):
+        scaled: Floats = np.clip(np.ldexp(matrix, -exponents[:, None]), -LARGEST, LARGEST)
+    return scaled

@@ -1,0 +1,269 @@
+"""The present level of many series: its centre, scale, skewness and sums, updated run by run."""
+
+import numpy as np
+
+from perfsvc.judge.changes.scores import SHORT_WINDOW, WINDOWS, Bools, Floats, Ints, LevelSums
+
+LEARNING = 20
+"""The first runs of a segment are only learned from."""
+
+GROWTH = 1.2
+"""The centre, scale and skewness of a level are estimated again whenever it is longer by this factor."""
+
+CLIP = 3.5
+"""Runs are clipped at this many standard deviations from the centre."""
+
+CLIP_SPIKED = 2.3
+"""The same if the level has had spikes: two of them within a few runs are then not rare."""
+
+SPIKE = 3.75
+"""A spike begins this many standard deviations from the centre."""
+
+SPIKE_AGE = 3
+"""After this many further runs, a run beyond ``SPIKE`` was a spike and not the first of a new level."""
+
+MIN_SCALE = 3e-4
+"""The smallest standard deviation that is believed, as a fraction of the level: medians of equal processes differ by
+0.03 % and more."""
+
+TINY = 2.0**-300
+"""The smallest scale of a level of zeros; its square can still be divided by."""
+
+MAX_PRIOR_FREEDOM = 50
+"""The most degrees of freedom that the variance of one level lends to the next."""
+
+SKEW_ERRORS = 2.0
+"""Skewness within this many standard errors is chance."""
+
+PERSISTENCE_ERRORS = 1.25
+"""Autocorrelation within this many standard errors is chance."""
+
+
+class LevelTracker:
+    """Tracks the present level of each series.
+
+    Only the runs that measured a series have a *position* in it, without gaps. A level is a range of positions that
+    ends with the latest. Values are judged in units: the distance from the level's centre over its scale, clipped where
+    spikes begin. Centre and scale are estimated from the level itself, and stay until they are estimated again.
+
+    Args:
+        series: how many series there are.
+        runs: how many runs there will be at most.
+
+    Attributes:
+        values: by position, shape (series, runs).
+        runs: the run that measured each position, shape (series, runs).
+        filled: how many positions each series has so far, shape (series,).
+        first: the first position of each series' level, shape (series,).
+        learned: which series have learned enough to be judged, shape (series,).
+    """
+
+    def __init__(self, series: int, runs: int) -> None:
+        self.values, self.runs = np.zeros((series, runs)), np.zeros((series, runs), np.intp)
+        self.filled, self.first = np.zeros(series, np.intp), np.zeros(series, np.intp)
+        self.learned = np.zeros(series, bool)
+        self.skew, self.persistence = np.zeros(series), np.zeros(series)
+        self._due = np.full(series, LEARNING)  # how many positions the next estimate waits for
+        self._unspiked = np.zeros(series, bool)  # estimated, and no spike since the level began
+        self._center, self._scale, self._clip = np.zeros(series), np.ones(series), np.full(series, CLIP)
+        self._prior_freedom, self._prior_squares = np.zeros(series), np.zeros(series)
+        self._min_variance = np.ones(series)
+        # Running sums by position. Only differences within a level are used, so they may start at any number.
+        self._sums, self._squares = np.zeros((series, runs + 1)), np.zeros((series, runs + 1))
+
+    def begin_segments(self, rows: Ints) -> None:
+        """Forget the past of some series, whose next run begins a new segment."""
+        self.first[rows] = self.filled[rows]
+        self._due[rows] = self.filled[rows] + LEARNING
+        self.learned[rows] = self._unspiked[rows] = False
+        self._prior_freedom[rows] = self._prior_squares[rows] = 0.0
+
+    def add(self, run: int, rows: Ints, values: Floats) -> None:
+        """Add one run's values of the series that it measured, shape (rows,).
+
+        A series learns from the run only when ``learn`` is called, after the run has been judged.
+        """
+        position = self.filled[rows]
+        self.values[rows, position], self.runs[rows, position] = values, run
+        units = self.in_units(rows, values[:, None])[:, 0]
+        self._sums[rows, position + 1] = self._sums[rows, position] + units
+        self._squares[rows, position + 1] = self._squares[rows, position] + units * units
+        spiked = self._unspiked[rows] & (np.abs(values - self._center[rows]) > SPIKE * self._scale[rows])
+        known = position[spiked] + SPIKE_AGE + 1
+        self._due[rows[spiked]] = np.minimum(self._due[rows[spiked]], known)
+        self.filled[rows] += 1
+
+    def learn(self) -> None:
+        """Estimate the levels that have grown enough since the last time, or whose spike is ``SPIKE_AGE`` runs ago."""
+        rows = np.flatnonzero(self._due <= self.filled)
+        if not rows.size:
+            return
+        values, inside = self._level(rows)
+        center, scale = center_and_scale(values, inside)
+        # A level at or near zero has no scale of its own: everything else then lies beyond the clip.
+        min_scale = MIN_SCALE * np.abs(center)
+        min_scale = np.where(min_scale == 0, TINY, min_scale)
+        scale = np.maximum(scale, min_scale)
+        self._center[rows], self._scale[rows] = center, scale
+        self._min_variance[rows] = np.maximum(min_scale / scale, TINY) ** 2
+        self._prior_freedom[rows] = self._prior_squares[rows] = 0.0  # the level has enough runs of its own
+        spiked = (inside & (np.abs(values - center[:, None]) > SPIKE * scale[:, None])).any(axis=1)
+        self._unspiked[rows] = ~spiked
+        self._clip[rows] = np.where(spiked, CLIP_SPIKED, CLIP)
+        length = self.filled[rows] - self.first[rows]
+        self._due[rows] = self.first[rows] + np.maximum(length + 3, (GROWTH * length).astype(np.intp))
+        units = self._sum_up(rows, values, inside)
+        offsets, count = offsets_from_mean(units, inside)
+        self.skew[rows], self.persistence[rows] = skewness(offsets, count), persistence(offsets, count)
+        self.learned[rows] = True
+
+    def begin_levels(self, rows: Ints, positions: Ints, residual: Floats | None) -> None:
+        """Begin new levels, which borrow the variance of the levels before until they have their own.
+
+        Args:
+            rows: the series.
+            positions: the first position of each new level.
+            residual: the sum of squares (in units) that each change leaves unexplained in the level that ends, shape
+                (rows,). None keeps the variance from before the levels that end.
+        """
+        freedom, variance = self._prior_freedom[rows], np.ones(rows.size)
+        if residual is not None:
+            freedom += self.filled[rows] - self.first[rows] - 2
+            variance = np.maximum((residual + self._prior_squares[rows]) / freedom, self._min_variance[rows])
+        self._scale[rows] = np.maximum(self._scale[rows] * np.sqrt(variance), TINY)
+        self._min_variance[rows] /= variance
+        self._prior_freedom[rows] = self._prior_squares[rows] = np.minimum(freedom, MAX_PRIOR_FREEDOM)
+        self.first[rows], self._due[rows] = positions, positions + LEARNING
+        self._unspiked[rows] = False
+        values, inside = self._level(rows)
+        self._center[rows] = _medians(values, inside)
+        self._sum_up(rows, values, inside)
+
+    def sums(self, rows: Ints) -> LevelSums:
+        """Return the sums over the levels of some series."""
+        first, end = self.first[rows], self.filled[rows]
+        total = self._sums[rows, end]
+        return LevelSums(
+            runs=end - first,
+            total=total - self._sums[rows, first],
+            squares=self._squares[rows, end] - self._squares[rows, first],
+            windows=total - self._sums[rows, np.maximum(end - WINDOWS[:, None], 0)],
+            prior_freedom=self._prior_freedom[rows],
+            prior_squares=self._prior_squares[rows],
+            min_variance=self._min_variance[rows],
+        )
+
+    def latest_units(self, rows: Ints) -> Floats:
+        """Return the latest runs of some series in units, the newest first, shape (SHORT_WINDOW, rows)."""
+        positions = self.filled[rows, None] - 1 - np.arange(SHORT_WINDOW)
+        return self.in_units(rows, self.values[rows[:, None], np.maximum(positions, 0)]).T
+
+    def latest_values(self, rows: Ints, count: int) -> Floats:
+        """Return the latest values of some series, oldest first, shape (rows, count)."""
+        latest: Floats = self.values[rows[:, None], self.filled[rows, None] + np.arange(-count, 0)]
+        return latest
+
+    def in_units(self, rows: Ints, values: Floats) -> Floats:
+        """Return values of some series, shape (rows, runs), in units of their present levels."""
+        clip = self._clip[rows, None]
+        with np.errstate(over="ignore"):  # an overflow is clipped
+            units = (values - self._center[rows, None]) / self._scale[rows, None]
+        clipped: Floats = np.minimum(np.maximum(units, -clip), clip)
+        return clipped
+
+    def _level(self, rows: Ints) -> tuple[Floats, Bools]:
+        """Return the values around the levels of some series, and which of them belong to the levels.
+
+        Both have the shape (rows, positions); the first position is the earliest at which one of the levels begins.
+        """
+        positions = np.arange(self.first[rows].min(), self.filled[rows].max())
+        inside = (positions >= self.first[rows, None]) & (positions < self.filled[rows, None])
+        return self.values[rows, positions[0] : positions[-1] + 1], inside
+
+    def _sum_up(self, rows: Ints, values: Floats, inside: Bools) -> Floats:
+        """Compute the sums of some levels anew, and return their units; the arguments are as ``_level`` returns them."""
+        units = self.in_units(rows, values)
+        begin = int(self.first[rows].min())
+        end = begin + units.shape[1]
+        counted = np.where(inside, units, 0.0)
+        for sums, terms in ((self._sums, counted), (self._squares, counted * counted)):
+            sums[rows, begin] = 0.0
+            sums[rows, begin + 1 : end + 1] = np.cumsum(terms, axis=1)
+        return units
+
+
+def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
+    """Return the median of each row and its standard deviation with spikes clipped, each of shape (series,).
+
+    The deviation is found from above: what lies beyond ``CLIP`` deviations is clipped, and the deviation is computed
+    again. A few spikes so lose their weight. A second state in more than a tenth of the runs keeps its weight.
+
+    Args:
+        values: shape (series, runs).
+        inside: which of them count, same shape; at least two in each row.
+
+    Source:
+        P. J. Huber (1964), Robust estimation of a location parameter, Ann. Math. Statist. 35(1), proposal 2.
+    """
+    count = inside.sum(axis=1)
+    center = _medians(values, inside)
+    offsets = np.where(inside, np.abs(values - center[:, None]), 0.0)
+    squares = offsets * offsets
+    scale = np.sqrt(squares.sum(axis=1) / (count - 1))
+    for _ in range(6):
+        limit, before = CLIP * scale[:, None], scale
+        scale = np.sqrt(np.minimum(squares, limit * limit).sum(axis=1) / (count - 1))
+        if (scale == before).all():
+            break
+    return center, scale
+
+
+def _medians(values: Floats, inside: Bools) -> Floats:
+    """Return the median of each row's values that count, halved before they are added so that no sum overflows."""
+    count, rows = inside.sum(axis=1), np.arange(len(values))
+    ordered = np.sort(np.where(inside, values, np.inf), axis=1)
+    medians: Floats = ordered[rows, (count - 1) // 2] / 2 + ordered[rows, count // 2] / 2
+    return medians
+
+
+def offsets_from_mean(units: Floats, inside: Bools) -> tuple[Floats, Ints]:
+    """Return the deviations from each row's mean (0 if a run does not count), and how many runs count, (series,)."""
+    count: Ints = inside.sum(axis=1)
+    mean = np.where(inside, units, 0.0).sum(axis=1) / count
+    return np.where(inside, units - mean[:, None], 0.0), count
+
+
+def skewness(offsets: Floats, count: Ints) -> Floats:
+    """Return the skewness of each row beyond ``SKEW_ERRORS`` standard errors, shape (series,).
+
+    Args:
+        offsets: from the mean, 0 if a run does not count, shape (series, runs).
+        count: how many runs count, shape (series,).
+
+    Source:
+        H. Cramér (1946), Mathematical Methods of Statistics, Princeton, section 27.7 (the error, √(6 / n)).
+    """
+    deviation = np.sqrt((offsets**2).sum(axis=1) / count)[:, None]
+    deviates = np.divide(offsets, deviation, out=np.zeros_like(offsets), where=deviation > 0)
+    skew = (deviates * deviates * deviates).sum(axis=1) / count  # a power takes forty times as long
+    beyond: Floats = np.sign(skew) * np.maximum(np.abs(skew) - SKEW_ERRORS * np.sqrt(6 / count), 0.0)
+    return beyond
+
+
+def persistence(offsets: Floats, count: Ints) -> Floats:
+    """Return the autocorrelation of each row from run to run beyond ``PERSISTENCE_ERRORS`` standard errors, (series,).
+
+    It is never negative: runs that alternate are taken as independent.
+
+    Args:
+        offsets: from the mean, 0 if a run does not count, shape (series, runs).
+        count: how many runs count, shape (series,).
+
+    Source:
+        M. S. Bartlett (1946), On the theoretical specification and sampling properties of autocorrelated time-series,
+        Suppl. J. R. Stat. Soc. 8(1) (the error, √(1 / n)).
+    """
+    squares, products = (offsets**2).sum(axis=1), (offsets[:, 1:] * offsets[:, :-1]).sum(axis=1)
+    correlation = np.divide(products, squares, out=np.zeros_like(squares), where=squares > 0)
+    beyond: Floats = np.maximum(correlation + 1 / count - PERSISTENCE_ERRORS / np.sqrt(count), 0.0)
+    return beyond
