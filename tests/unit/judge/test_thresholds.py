@@ -1,11 +1,11 @@
 """How much slower a case may get: by rule, by command, by kind of device."""
 
 import pytest
-from perfsvc.service.compare.compare import idle, thresholds
 
 from perfsvc.config import Settings
 from perfsvc.judge import threshold_of, without_override
 from perfsvc.model import Case
+from perfsvc.service.compare.compare import idle, thresholds
 
 NAIVE = Case("transpose", "naive", (("n", 64),))
 TILED = Case("transpose", "tiled", (("n", 64),))
