@@ -19,9 +19,9 @@ from workbench import Claim, finish, table
 from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.model import TIME, Bisection, CacheState, Case, Commit, DeviceInfo, Kind, Measurement, ReplayRecord, Status
-from perfsvc.service.bisect.builds import Built, Rebuilt
+from perfsvc.service.bisect.builds import Builds, CommitBuild
 from perfsvc.service.bisect.search import Search
-from perfsvc.service.confirm.pairs import Turns
+from perfsvc.service.confirm.pairs import PairResults
 from perfsvc.service.progress import Silent
 
 CASE = Case("dot", "tree")
@@ -75,35 +75,39 @@ def search(change: float, seed: int, between: float, threshold: float) -> Bisect
     )
     levels = {f"c{at}": 1 + change * (at >= place) for at in range(COMMITS + 1)}
     return Search(
-        asked, commits, Rebuilt({name: build(name) for name in levels}, 0, 0), board(levels, seed, between), Silent()
+        asked, commits, Builds({name: build(name) for name in levels}, 0, 0), board(levels, seed, between), Silent()
     ).answer()
 
 
-def build(name: str) -> Built:
+def build(name: str) -> CommitBuild:
     """A case whose only module is its commit's name, which is all that this GPU looks at."""
-    return Built(None, (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "", 0), (name,)), ())  # type: ignore[arg-type]
+    return CommitBuild(None, (), (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "", 0), (name,)), ())  # type: ignore[arg-type]
 
 
-def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., Turns]:
+def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., PairResults]:
     """Measures two commits in turn as ``perfsvc.service.confirm.pairs`` does."""
     chance = np.random.default_rng(seed)
 
-    def process(built: Built) -> Measurement:
+    def process(built: CommitBuild) -> Measurement:
         time = levels[built.code[1][0]] * math.exp(chance.normal(0, between))
         return Measurement(CASE, DEVICE.uuid, 0, Status.OK, samples_s=(time,) * 20)
 
-    def measure(sides: tuple[Built, Built], *, threshold: float, enough: Callable[[Comparison], bool]) -> Turns:
-        turns = Turns()
+    def measure(
+        sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]
+    ) -> PairResults:
+        results = PairResults()
         for look, pairs in enumerate(judge.LOOKS, start=1):
-            while turns.pairs < pairs:
-                turns.baseline.append(process(sides[0]))
-                turns.candidate.append(process(sides[1]))
-            before, after = ([one.samples_s for one in side] for side in (turns.baseline, turns.candidate))
-            turns.looks = look
-            turns.found = judge.compare_at_look(before, after, look=look, looks=len(judge.LOOKS), threshold=threshold)
-            if enough(turns.found):
+            while results.pairs < pairs:
+                results.baseline.append(process(sides[0]))
+                results.candidate.append(process(sides[1]))
+            before, after = ([one.samples_s for one in side] for side in (results.baseline, results.candidate))
+            results.looks = look
+            results.comparison = judge.compare_at_look(
+                before, after, look=look, looks=len(judge.LOOKS), threshold=threshold
+            )
+            if enough(results.comparison):
                 break
-        return turns
+        return results
 
     return measure
 

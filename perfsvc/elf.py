@@ -1,39 +1,38 @@
-"""Reading ELF files, which cubins and shared objects are (System V ABI, chapters 4 and 5).
+"""Read ELF files: cubins and shared objects (System V ABI, chapters 4 and 5).
 
-What a cubin says of its kernels lies in sections named ``.nv.info.KERNEL``: records of a format, an attribute, and a
-value. NVIDIA documents none of it; ``cuobjdump -elf`` prints it.
+A cubin describes its kernels in sections named ``.nv.info.KERNEL``: records of a format, an attribute and a value.
+NVIDIA does not document them; ``cuobjdump -elf`` prints them.
 """
 
+import contextlib
 import hashlib
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from math import prod
+from typing import NamedTuple
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little endian
 _TABLE_OFFSET = 0x28
-_COUNTS_OFFSET = 0x3A  # size of a section's header, their number, the index of the section with their names
+_COUNTS_OFFSET = 0x3A  # size of a section header, number of sections, index of the section with their names
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB = 2
-_NOBITS = 8  # a section without content in the file: its length says all
+_NOBITS = 8  # a section without content in the file, only a length
 _DYNSYM = 11
 _UNDEFINED = 0
 _RECORD = struct.Struct("<BBH")  # format, attribute; the value itself, or how many bytes of it follow
 _WITH_BYTES = 4
 _PARAMETER = 0x17
 _PARAMETERS_SIZE = 0x19
-_PARAMETER_VALUE = struct.Struct("<IHHI")  # _, which one, its offset, and above 18 other bits its size
+_PARAMETER_VALUE = struct.Struct("<IHHI")  # _, index, offset, and the size above 18 other bits
 _SIZE_SHIFT = 18
 _API_VERSION = 0x37
-_MOST_THREADS, _EXACT_THREADS = 0x05, 0x10  # of a block, in x, y and z: .maxntid and .reqntid of PTX
+_MOST_THREADS, _EXACT_THREADS = 0x05, 0x10  # threads of a block in x, y and z: .maxntid and .reqntid in PTX
 _THREADS_VALUE = struct.Struct("<III")
 _REGISTERS = 0x2F
-_REGISTERS_VALUE = struct.Struct("<II")  # a kernel's symbol, how many
-_EXTERNS = 0x0F  # the value is a list of symbols' numbers
-_OF_SYMBOL = frozenset(
-    {0x0A, 0x11, 0x12, 0x23, _REGISTERS}
-)  # it begins with one: parameters' bank, frame, stacks, registers
+_REGISTERS_VALUE = struct.Struct("<II")  # the kernel's symbol number, registers of a thread
+_EXTERNS = 0x0F  # the value is a list of symbol numbers
+_BEGINS_WITH_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, _REGISTERS})  # parameter bank, frame, stacks, registers
 _WORD = struct.Struct("<I")
 _CODE = (".text", ".rodata", ".data", ".nv.constant", ".nv.global", ".nv.shared")
 _INFO = ".nv.info"
@@ -41,211 +40,197 @@ _INFO_OF_KERNEL = ".nv.info."
 _KERNEL = ".text."
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: int  # its place in the section of names
+def section_names(code: bytes) -> tuple[str, ...]:
+    """Return the names of all sections; raise ``ValueError`` unless the file is 64-bit little-endian ELF."""
+    with _opened(code) as elf:
+        return tuple(section.name for section in elf.sections)
+
+
+def kernel_texts(code: bytes) -> dict[str, bytes]:
+    """Return the instructions of each kernel of a cubin, by symbol; raise ``ValueError`` if this is no ELF file."""
+    with _opened(code) as elf:
+        texts = [section for section in elf.sections if section.name.startswith(_KERNEL)]
+        return {section.name.removeprefix(_KERNEL): elf.content(section) for section in texts}
+
+
+def kernel_registers(code: bytes) -> dict[str, int]:
+    """Return the registers of a thread for each kernel of a cubin, by symbol; empty for any other file.
+
+    Raises ``ValueError`` for a truncated ELF file.
+    """
+    if not code.startswith(_MAGIC):
+        return {}
+    with _opened(code) as elf:
+        symbols = elf.symbols()
+        values = [
+            _REGISTERS_VALUE.unpack_from(record.content)
+            for section in elf.sections
+            if section.name == _INFO
+            for record in _records(elf.content(section))
+            if record.attribute == _REGISTERS
+        ]
+        return {symbols[number].decode(): registers for number, registers in values}
+
+
+def most_threads(code: bytes) -> dict[str, int]:
+    """Return the largest allowed block of each kernel of a cubin that has launch bounds, in threads, by symbol.
+
+    Raises ``ValueError`` if this is no ELF file.
+    """
+    with _opened(code) as elf:
+        return {
+            section.name.removeprefix(_INFO_OF_KERNEL): prod(_THREADS_VALUE.unpack_from(record.content))
+            for section in elf.sections
+            if section.name.startswith(_INFO_OF_KERNEL)
+            for record in _records(elf.content(section))
+            if record.attribute in {_MOST_THREADS, _EXACT_THREADS}
+        }
+
+
+def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
+    """Return the (offset, size) in bytes of each launch parameter of a kernel of a cubin, in order.
+
+    None if the file does not list them, as for kernels with more than 4 KiB of parameters.
+
+    Raises ``ValueError`` unless the file is 64-bit little-endian ELF.
+    """
+    with _opened(code) as elf:
+        for section in elf.sections:
+            if section.name == f"{_INFO_OF_KERNEL}{kernel}":
+                return _parameters(list(_records(elf.content(section))))
+    return None
+
+
+def exported_sizes(code: bytes) -> dict[str, int]:
+    """Return the size in bytes of every exported symbol, by name.
+
+    Raises ``ValueError`` unless the file is 64-bit little-endian ELF.
+    """
+    with _opened(code) as elf:
+        return {
+            elf.string(elf.sections[section.link].start + name).decode(): nbytes
+            for section in elf.sections
+            if section.kind == _DYNSYM
+            for name, _info, _other, defined_in, _value, nbytes in _SYMBOL.iter_unpack(elf.content(section))
+            if defined_in != _UNDEFINED
+        }
+
+
+def code_digest(code: bytes) -> str:
+    """Return the SHA-256 hex digest of what a binary does: debug strings, line tables and compiler versions do not count.
+
+    The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
+    covers what its kernels need (``.nv.info``), with symbols by name, because their numbers change with every section
+    that debugging adds. A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a
+    truncated ELF file.
+    """
+    if not code.startswith(_MAGIC):
+        return hashlib.sha256(code).hexdigest()
+    with _opened(code) as elf:
+        parts = sorted(_parts(elf))
+    digest = hashlib.sha256()
+    for name, content in parts:
+        digest.update(f"{name}\n{len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+class _Section(NamedTuple):
+    name: str
     kind: int
     start: int
     length: int
     link: int
 
 
-def section_names(code: bytes) -> tuple[str, ...]:
-    """The names of all sections of a 64-bit little-endian ELF file; raises ``ValueError`` for anything else."""
+class _Record(NamedTuple):
+    """A record of ``.nv.info``; ``value`` is the number of bytes of ``content`` if there are any."""
+
+    head: bytes
+    attribute: int
+    value: int
+    content: bytes
+
+
+class _Elf:
+    """A 64-bit little-endian ELF file."""
+
+    def __init__(self, code: bytes) -> None:
+        if not code.startswith(_MAGIC):
+            raise ValueError("not a 64-bit little-endian ELF file")
+        self._code = code
+        (table,) = struct.unpack_from("<Q", code, _TABLE_OFFSET)
+        size, count, names = struct.unpack_from("<HHH", code, _COUNTS_OFFSET)
+        headers = [_SECTION.unpack_from(code, table + index * size) for index in range(count)]
+        names_start = headers[names][4]
+        self.sections = [
+            _Section(self.string(names_start + name).decode(), kind, start, length, link)
+            for name, kind, _flags, _address, start, length, link, *_rest in headers
+        ]
+
+    def string(self, start: int) -> bytes:
+        """Return the zero-terminated string at an offset."""
+        return self._code[start : self._code.index(b"\0", start)]
+
+    def content(self, section: _Section) -> bytes:
+        """Return the bytes of a section."""
+        return self._code[section.start : section.start + section.length]
+
+    def symbols(self) -> list[bytes]:
+        """Return the symbol names, indexed by symbol number."""
+        return [
+            self.string(self.sections[section.link].start + name)
+            for section in self.sections
+            if section.kind == _SYMTAB
+            for name, *_ in _SYMBOL.iter_unpack(self.content(section))
+        ]
+
+
+@contextlib.contextmanager
+def _opened(code: bytes) -> Iterator[_Elf]:
+    """Open an ELF file; reading past the end of a truncated file raises ``ValueError``."""
     try:
-        sections, names = _sections(code)
-        return tuple(_text(code, names.start + section.name) for section in sections)
+        yield _Elf(code)
     except (struct.error, IndexError) as error:
         raise ValueError("not a whole ELF file") from error
 
 
-def kernel_texts(code: bytes) -> dict[str, bytes]:
-    """The instructions of every kernel of a cubin, by its symbol; raises ``ValueError`` for what is no ELF file."""
-    try:
-        sections, names = _sections(code)
-        named = {_text(code, names.start + section.name): section for section in sections}
-        return {
-            name.removeprefix(_KERNEL): code[section.start : section.start + section.length]
-            for name, section in named.items()
-            if name.startswith(_KERNEL)
-        }
-    except (struct.error, IndexError) as error:
-        raise ValueError("not a whole ELF file") from error
-
-
-def kernel_registers(code: bytes) -> dict[str, int]:
-    """The registers of a thread of every kernel of a cubin, by its symbol; nothing of what is no cubin.
-
-    Raises ``ValueError`` for an ELF file that was cut short.
-    """
-    if not code.startswith(_MAGIC):
-        return {}
-    try:
-        sections, names = _sections(code)
-        symbols = _symbols(code, sections)
-        infos = [section for section in sections if _text(code, names.start + section.name) == _INFO]
-        return {
-            symbols[number].decode(): count
-            for section in infos
-            for attribute, _, at in _attributes(code[section.start : section.start + section.length])
-            if attribute == _REGISTERS
-            for number, count in [_REGISTERS_VALUE.unpack_from(code, section.start + at)]
-        }
-    except (struct.error, IndexError) as error:
-        raise ValueError("not a whole ELF file") from error
-
-
-def most_threads(code: bytes) -> dict[str, int]:
-    """The most threads that a block of each kernel of a cubin may have, by its symbol, of those that are bounded.
-
-    Raises ``ValueError`` for what is no ELF file.
-    """
-    try:
-        sections, names = _sections(code)
-        named = [(_text(code, names.start + section.name), section) for section in sections]
-        return {
-            name.removeprefix(_INFO_OF_KERNEL): prod(_THREADS_VALUE.unpack_from(code, section.start + at))
-            for name, section in named
-            if name.startswith(_INFO_OF_KERNEL)
-            for attribute, _, at in _attributes(code[section.start : section.start + section.length])
-            if attribute in {_MOST_THREADS, _EXACT_THREADS}
-        }
-    except (struct.error, IndexError) as error:
-        raise ValueError("not a whole ELF file") from error
-
-
-def exported_sizes(code: bytes) -> dict[str, int]:
-    """The size in bytes of every symbol that a 64-bit little-endian ELF file exports, by name.
-
-    Raises ``ValueError`` for anything else.
-    """
-    try:
-        return dict(_exports(code))
-    except (struct.error, IndexError) as error:
-        raise ValueError("not a whole ELF file") from error
-
-
-def code_digest(code: bytes) -> str:
-    """The SHA-256 hex digest of what a binary does, whatever its debug strings, line tables and compiler's version say.
-
-    That is instructions, constants, initialised data and the sizes of shared memory; and of a cubin what its kernels
-    need (``.nv.info``), its symbols by their names, since their numbers change with every section that debugging adds.
-    What is no ELF file (PTX, a script) is taken as it is. Raises ``ValueError`` for an ELF file that was cut short.
-    """
-    if not code.startswith(_MAGIC):
-        return hashlib.sha256(code).hexdigest()
-    try:
-        parts = sorted(_parts(code))
-    except (struct.error, IndexError) as error:
-        raise ValueError("not a whole ELF file") from error
-    found = hashlib.sha256()
-    for name, content in parts:
-        found.update(f"{name}\n{len(content)}\n".encode() + content)
-    return found.hexdigest()
-
-
-def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
-    """Where a kernel of a cubin finds its parameters, in order: (offset, size), in bytes, of what a launch hands over.
-
-    None where the file does not say it, as for kernels with more than 4 KiB of them.
-
-    Raises ``ValueError`` where it is no 64-bit little-endian ELF file.
-    """
-    try:
-        sections, names = _sections(code)
-        for section in sections:
-            if _text(code, names.start + section.name) == f".nv.info.{kernel}":
-                records = code[section.start : section.start + section.length]
-                found = tuple((offset, size) for _, offset, size in sorted(_parameters(records)))
-                return found if bool(found) == _takes_parameters(records) else None
-    except (struct.error, IndexError) as error:
-        raise ValueError("not a whole ELF file") from error
-    return None
-
-
-def _parameters(records: bytes) -> Iterator[tuple[int, int, int]]:
-    """Number, offset and size of each."""
-    for attribute, _, content in _attributes(records):
-        if attribute == _PARAMETER:
-            _, number, offset, bits = _PARAMETER_VALUE.unpack_from(records, content)
-            yield number, offset, bits >> _SIZE_SHIFT
-
-
-def _takes_parameters(records: bytes) -> bool:
-    """Whether any room is kept for parameters."""
-    return any(attribute == _PARAMETERS_SIZE and value for attribute, value, _ in _attributes(records))
-
-
-def _attributes(records: bytes) -> Iterator[tuple[int, int, int]]:
-    """Attribute, value (or the number of bytes of it), and where those bytes are, of each record."""
+def _records(content: bytes) -> Iterator[_Record]:
+    """Yield the records of an ``.nv.info`` section."""
     at = 0
-    while at < len(records):
-        kind, attribute, value = _RECORD.unpack_from(records, at)
-        at += _RECORD.size
-        yield attribute, value, at
-        at += value if kind == _WITH_BYTES else 0
+    while at < len(content):
+        kind, attribute, value = _RECORD.unpack_from(content, at)
+        begin = at + _RECORD.size
+        end = begin + (value if kind == _WITH_BYTES else 0)
+        yield _Record(content[at:begin], attribute, value, content[begin:end])
+        at = end
 
 
-def _parts(code: bytes) -> Iterator[tuple[str, bytes]]:
-    """The sections that decide what a binary does, as they are whatever else is in the file."""
-    sections, names = _sections(code)
-    symbols = _symbols(code, sections)
-    for section in sections:
-        name, content = _text(code, names.start + section.name), code[section.start : section.start + section.length]
-        if name.startswith(_INFO):
-            yield name, b"".join(sorted(_facts(content, symbols)))
-        elif name.startswith(_CODE):
-            yield name, b"%d" % section.length if section.kind == _NOBITS else content
+def _parameters(records: Sequence[_Record]) -> tuple[tuple[int, int], ...] | None:
+    values = [_PARAMETER_VALUE.unpack_from(record.content) for record in records if record.attribute == _PARAMETER]
+    parameters = tuple((offset, bits >> _SIZE_SHIFT) for _, index, offset, bits in sorted(values, key=lambda v: v[1]))
+    has_parameters = any(record.attribute == _PARAMETERS_SIZE and record.value for record in records)
+    return parameters if bool(parameters) == has_parameters else None
 
 
-def _facts(records: bytes, symbols: list[bytes]) -> Iterator[bytes]:
-    """What the records of a cubin say, each with the names of the symbols that it is of."""
-    at = 0
-    while at < len(records):
-        kind, attribute, value = _RECORD.unpack_from(records, at)
-        head, at = records[at : at + _RECORD.size], at + _RECORD.size
-        content = records[at : at + value] if kind == _WITH_BYTES else b""
-        at += len(content)
-        numbers = len(content) if attribute == _EXTERNS else _WORD.size if attribute in _OF_SYMBOL else 0
-        named = [symbols[number] for (number,) in _WORD.iter_unpack(content[:numbers])]
-        if attribute != _API_VERSION:
-            yield head + b"\0".join([*named, content[numbers:]])
+def _parts(elf: _Elf) -> Iterator[tuple[str, bytes]]:
+    """Yield the sections that decide what a binary does, in a form that no other section changes."""
+    symbols = elf.symbols()
+    for section in elf.sections:
+        if section.name.startswith(_INFO):
+            yield section.name, b"".join(sorted(_named_records(elf.content(section), symbols)))
+        elif section.name.startswith(_CODE):
+            yield section.name, b"%d" % section.length if section.kind == _NOBITS else elf.content(section)
 
 
-def _symbols(code: bytes, sections: list[_Section]) -> list[bytes]:
-    """The names of a file's symbols by their numbers."""
-    return [
-        _text(code, sections[section.link].start + name).encode()
-        for section in sections
-        if section.kind == _SYMTAB
-        for name, *_ in _SYMBOL.iter_unpack(code[section.start : section.start + section.length])
-    ]
-
-
-def _sections(code: bytes) -> tuple[list[_Section], _Section]:
-    """All sections, and the one that holds their names."""
-    if not code.startswith(_MAGIC):
-        raise ValueError("not a 64-bit little-endian ELF file")
-    (table,) = struct.unpack_from("<Q", code, _TABLE_OFFSET)
-    size, count, names = struct.unpack_from("<HHH", code, _COUNTS_OFFSET)
-    sections = [_section(code, table + index * size) for index in range(count)]
-    return sections, sections[names]
-
-
-def _section(code: bytes, offset: int) -> _Section:
-    name, kind, _flags, _address, start, length, link, *_rest = _SECTION.unpack_from(code, offset)
-    return _Section(name, kind, start, length, link)
-
-
-def _exports(code: bytes) -> Iterator[tuple[str, int]]:
-    sections, _ = _sections(code)
-    for section in sections:
-        if section.kind == _DYNSYM:
-            table = code[section.start : section.start + section.length]
-            for name, _info, _other, defined_in, _value, nbytes in _SYMBOL.iter_unpack(table):
-                if defined_in != _UNDEFINED:
-                    yield _text(code, sections[section.link].start + name), nbytes
-
-
-def _text(code: bytes, start: int) -> str:
-    return code[start : code.index(b"\0", start)].decode()
+def _named_records(content: bytes, symbols: list[bytes]) -> Iterator[bytes]:
+    """Yield the records of a section with symbol names in place of symbol numbers."""
+    for record in _records(content):
+        if record.attribute == _API_VERSION:
+            continue
+        numbers_end = 0
+        if record.attribute == _EXTERNS:
+            numbers_end = len(record.content)
+        elif record.attribute in _BEGINS_WITH_SYMBOL:
+            numbers_end = _WORD.size
+        names = [symbols[number] for (number,) in _WORD.iter_unpack(record.content[:numbers_end])]
+        yield record.head + b"\0".join([*names, record.content[numbers_end:]])

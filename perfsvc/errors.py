@@ -1,21 +1,21 @@
-"""One tree of errors.
+"""The tree of errors.
 
-Each error says what happened, to what, and the cure; each branch owns the exit code of a command that ends with it.
+Each error holds what happened, to what, and the cure. Each branch sets the exit code of a command that ends with it.
 
     PerfsvcError
-    ├── UsageError             2  the command, a selection or a revision cannot be understood
-    │   ├── ConfigError           perfsvc.toml, or a variable of its keys, cannot be used (file and line)
-    │   ├── NotMeasuredError      the runs asked for hold no such measurement
-    │   └── ReportError           a file that is no report of one launch of the kernel
-    ├── SuiteError             4  a bench.py that cannot be used (file and line)
-    ├── CaseError              4  one case failed; every other case goes on
+    ├── UsageError             2  the command, a selection or a revision is not valid
+    │   ├── ConfigError           perfsvc.toml, or a variable for one of its keys, is not valid (file and line)
+    │   ├── NotMeasuredError      the named runs hold no such measurement
+    │   └── ReportError           the file is not a report of one launch of the kernel
+    ├── SuiteError             4  a bench.py is not valid (file and line)
+    ├── CaseError              4  one case failed; all other cases continue
     │   ├── CompileError          its source does not compile, or lacks the entry point
     │   ├── ResultError           its output is wrong, or it wrote outside its buffers
     │   ├── LaunchError           the device refused or aborted the launch
     │   ├── DisturbedError        its GPU was disturbed and did not recover
     │   ├── TimeLimitError        it ran past its time limit
     │   ├── CrashError            its worker process died
-    │   ├── ProfileError          a profiler ran it and brought nothing home
+    │   ├── ProfileError          a profiler ran it and returned no profile
     │   └── UnsupportedError      this device cannot run it: reported as skipped, never as failed
     └── InfrastructureError    5  nothing can be measured or stored
         ├── NoDeviceError
@@ -24,7 +24,7 @@ Each error says what happened, to what, and the cure; each branch owns the exit 
         ├── NoProfilerError
         ├── CountersError
         ├── DatabaseError
-        ├── NotSentError          a message did not arrive
+        ├── NotSentError          a message was not delivered
         └── MissingPackageError
 
 This module imports nothing.
@@ -32,11 +32,11 @@ This module imports nothing.
 
 
 class PerfsvcError(Exception):
-    """Anything perfsvc reports on purpose.
+    """An error that perfsvc reports on purpose.
 
     Args:
-        what: what happened, and to what, as a sentence without its full stop.
-        cure: what the reader can do next, in the imperative; empty only where nothing can be done.
+        what: what happened, and to what, as a sentence without a full stop.
+        cure: what the reader can do next, in the imperative; empty only if nothing can be done.
     """
 
     exit_code = 5
@@ -51,21 +51,21 @@ class PerfsvcError(Exception):
 
 
 class UsageError(PerfsvcError):
-    """The command, a selection, a revision or an option cannot be understood."""
+    """The command, a selection, a revision or an option is not valid."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """``perfsvc.toml``, or an environment variable that stands for a key of it, cannot be used.
+    """``perfsvc.toml``, or an environment variable for one of its keys, is not valid.
 
     Args:
-        what: what is wrong with it.
-        path: the file, or the variable's name.
-        line: the line in the file, 1-based; 0 where no single line is at fault.
-        nearest: the right key that is most like the wrong one; empty where none is at all alike.
+        what: what is wrong.
+        path: the file, or the name of the variable.
+        line: the line in the file, 1-based; 0 if no single line is wrong.
+        nearest: the valid key most similar to the wrong one; empty if none is similar.
         cure: what to change.
-        others: what else is wrong, for all of it is told at once.
+        others: all other errors, because all are reported together.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ConfigError(UsageError):
 
     @property
     def where(self) -> str:
-        """``path:line``, as editors understand it."""
+        """Return ``path:line``, which editors understand."""
         return f"{self.path}:{self.line}" if self.line else self.path
 
     def __str__(self) -> str:
@@ -94,20 +94,20 @@ class ConfigError(UsageError):
 
 
 class NotMeasuredError(UsageError):
-    """The runs asked for hold no such measurement."""
+    """The named runs hold no such measurement."""
 
 
 class ReportError(UsageError):
-    """A file that is no report of Nsight Compute, is not whole, or does not hold one launch of the kernel."""
+    """The file is not an Nsight Compute report, is truncated, or does not hold one launch of the kernel."""
 
 
 class SuiteError(PerfsvcError):
-    """A benchmark file that cannot be used.
+    """A benchmark file is not valid.
 
     Args:
-        what: what is wrong with it.
+        what: what is wrong.
         path: the benchmark file.
-        line: the line in it, 1-based; 0 where no single line is at fault.
+        line: the line in the file, 1-based; 0 if no single line is wrong.
         cure: what to change.
     """
 
@@ -120,7 +120,7 @@ class SuiteError(PerfsvcError):
 
     @property
     def where(self) -> str:
-        """``path:line``, as editors and CI understand it."""
+        """Return ``path:line``, which editors and CI understand."""
         return f"{self.path}:{self.line}" if self.line else self.path
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class SuiteError(PerfsvcError):
 
 
 class CaseError(PerfsvcError):
-    """One case failed; every other case goes on."""
+    """One case failed; all other cases continue."""
 
     exit_code = 4
 
@@ -142,7 +142,7 @@ class ResultError(CaseError):
 
 
 class LaunchError(CaseError):
-    """The device refused or aborted a launch; ``fatal`` where the process's device context is lost with it."""
+    """The device refused or aborted a launch; ``fatal`` if the process's device context is lost as well."""
 
     def __init__(self, what: str, *, cure: str = "", fatal: bool = False) -> None:
         super().__init__(what, cure=cure)
@@ -150,7 +150,7 @@ class LaunchError(CaseError):
 
 
 class DisturbedError(CaseError):
-    """The GPU was throttled or shared all the time that the case waited for it."""
+    """The GPU was throttled or shared for as long as the case waited for it."""
 
 
 class TimeLimitError(CaseError):
@@ -158,11 +158,11 @@ class TimeLimitError(CaseError):
 
 
 class CrashError(CaseError):
-    """The worker process died while it measured the case."""
+    """The worker process died while measuring the case."""
 
 
 class ProfileError(CaseError):
-    """A profiler ran the case and brought nothing home: it failed, saw no launch, or its report ends the reader."""
+    """A profiler ran the case and returned no profile: it failed, saw no launch, or its report crashed the reader."""
 
 
 class UnsupportedError(CaseError):
@@ -184,25 +184,25 @@ class NoCompilerError(InfrastructureError):
 
 
 class NoDisassemblerError(InfrastructureError):
-    """A disassembler does not work, or does not know an architecture: nothing but counts of instructions is lost."""
+    """A disassembler does not work, or does not know an architecture: only instruction counts are missing."""
 
 
 class NoProfilerError(InfrastructureError):
-    """No profiler for the device was found, or one that is too old for it."""
+    """No profiler for the device was found, or it is too old for the device."""
 
 
 class CountersError(InfrastructureError):
-    """The GPU's counters are kept from the profiler: by the driver, or by another one that reads them."""
+    """The profiler cannot read the GPU's counters: the driver forbids it, or another profiler is using them."""
 
 
 class DatabaseError(InfrastructureError):
-    """The database cannot be opened, is of another schema revision, or refused a statement."""
+    """The database cannot be opened, has another schema revision, or refused a statement."""
 
 
 class NotSentError(InfrastructureError):
-    """A message did not arrive, as far as anybody can tell; ``again`` where trying again soon may help.
+    """A message was probably not delivered; ``again`` if another attempt soon may help.
 
-    ``what`` never holds the address, which is a secret.
+    ``what`` never contains the address, which is a secret.
     """
 
     def __init__(self, what: str, *, cure: str = "", again: bool) -> None:

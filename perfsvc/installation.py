@@ -1,4 +1,4 @@
-"""What is installed: packages and their versions, and the folders that are installed with perfsvc."""
+"""What is installed: packages, their versions, and the folders that come with perfsvc. Imports nothing of ours."""
 
 import re
 import shlex
@@ -7,32 +7,6 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-
-_REQUIREMENT = re.compile(r"(?P<package>.+?)\s*;.*extra == ['\"](?P<extra>[\w-]+)['\"]")
-
-
-def install_command(extra: str) -> str:
-    """The command that installs the packages of an extra (``plot``, ``cuda``, …) for the Python that runs now.
-
-    It names the packages and not the extra, so that it works wherever perfsvc itself was installed from.
-    """
-    try:
-        required = metadata.requires("perfsvc") or ()
-    except metadata.PackageNotFoundError:  # a checkout on PYTHONPATH
-        required = ()
-    found = map(_REQUIREMENT.match, required)
-    wanted = sorted({one["package"] for one in found if one and one["extra"] == extra})
-    return shlex.join([sys.executable, "-m", "pip", "install", *(wanted or [f"perfsvc[{extra}]"])])
-
-
-_PACKAGE = Path(__file__).resolve().parent
-
-
-def data_folder(name: str) -> Path:
-    """The folder of that name: inside an installed wheel, or at the top of the checkout that this package lies in."""
-    installed = _PACKAGE / "data" / name
-    return installed if installed.is_dir() else _PACKAGE.parent / name
-
 
 REQUIRED = (
     "alembic",
@@ -49,15 +23,37 @@ REQUIRED = (
     "sqlalchemy",
     "structlog",
 )
-"""What perfsvc cannot do without."""
-
+"""Packages that every use of perfsvc needs."""
 OPTIONAL = ("pycuda", "nvidia-ml-py", "nvidia-cuda-nvcc", "ziglang")
-"""What only some devices need, and what can change a number there."""
+"""Packages that only some devices need, and that can change a measured number there."""
+
+_REQUIREMENT = re.compile(r"(?P<package>.+?)\s*;.*extra == ['\"](?P<extra>[\w-]+)['\"]")
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs the packages of an extra (``plot``, ``cuda``, …) for this Python.
+
+    It names the packages rather than the extra, so that it works wherever perfsvc itself was installed from.
+    """
+    try:
+        requirements = metadata.requires("perfsvc") or ()
+    except metadata.PackageNotFoundError:  # a checkout on PYTHONPATH
+        requirements = ()
+    matches = map(_REQUIREMENT.match, requirements)
+    packages = sorted({match["package"] for match in matches if match and match["extra"] == extra})
+    return shlex.join([sys.executable, "-m", "pip", "install", *(packages or [f"perfsvc[{extra}]"])])
+
+
+def data_folder(name: str) -> Path:
+    """Return the folder ``kernels``, ``migrations`` or ``dashboards``: in an installed wheel, else in the checkout."""
+    installed = _PACKAGE / "data" / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name
 
 
 @cache
 def version(package: str) -> str:
-    """The version that is installed; empty where the package is not. It is looked up once: what is imported stays."""
+    """Return the installed version of a package; empty if it is not installed. Cached: imported code does not change."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -65,6 +61,6 @@ def version(package: str) -> str:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
+    """Return the versions of the packages that are installed."""
     found = {package: version(package) for package in packages}
     return {package: installed for package, installed in found.items() if installed}

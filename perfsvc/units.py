@@ -1,4 +1,8 @@
-"""Numbers, durations and shares as people read and write them."""
+"""Numbers with units, durations and shares: formatted for people, parsed from what they write.
+
+Numbers are shown with SI prefixes, a few significant digits and a space before the unit. Parsing errors are
+``ValueError`` with a message that shows how to write the value. This module imports nothing of ours.
+"""
 
 import math
 import re
@@ -10,35 +14,35 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 def parse_duration(text: str, *, zero: bool = False) -> float:
-    """``90s``, ``20m``, ``1h30m`` or ``90d`` as seconds: above zero, or from zero on."""
-    found = _DURATION.fullmatch(text.strip())
-    if not found or not any(found.groups()):
+    """Return the seconds of ``90s``, ``20m``, ``1h30m`` or ``90d``; zero is an error unless ``zero`` is set."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match or not any(match.groups()):
         raise ValueError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
-    seconds = sum(float(amount or 0) * scale for amount, scale in zip(found.groups(), _SCALES, strict=True))
+    seconds = sum(float(amount or 0) * scale for amount, scale in zip(match.groups(), _SCALES, strict=True))
     if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
         raise ValueError(f"{text!r} is no time that can be spent; write 90s, 20m or 1h30m")
     return seconds
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as ``parse_duration`` reads them: ``1h30m``; what is no whole number of seconds keeps its fraction."""
-    text, left = "", seconds
+    """Return seconds in the form that ``parse_duration`` reads: ``1h30m``; fractions of a second are kept."""
+    text, rest = "", seconds
     for scale, unit in _UNITS:
-        if left >= scale:
-            text += f"{left // scale:.0f}{unit}"
-            left %= scale
-    return f"{text}{left:.12g}s" if left or not text else text
+        if rest >= scale:
+            text += f"{rest // scale:.0f}{unit}"
+            rest %= scale
+    return f"{text}{rest:.12g}s" if rest or not text else text
 
 
 def parse_share(text: str, *, below: float, example: str = "1%") -> float:
-    """``3%`` or ``0.03`` as a fraction above zero and under ``below``."""
-    written = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
+    """Return ``3%`` or ``0.03`` as a fraction; it must be above zero and less than ``below``."""
+    advice = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
     try:
         fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise ValueError(f"{text!r} is no number; {written}") from None
+        raise ValueError(f"{text!r} is no number; {advice}") from None
     if not 0 < fraction < below:
-        raise ValueError(f"{text!r} is not between 0 and {below:.0%}; {written}")
+        raise ValueError(f"{text!r} is not between 0 and {below:.0%}; {advice}")
     return fraction
 
 
@@ -49,27 +53,27 @@ BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def seconds(value: float) -> str:
-    """Seconds with four digits: ``12.34 µs``."""
+    """Return seconds with four digits: ``12.34 µs``."""
     return _scaled(value, 4, SMALL, "s")
 
 
 def rate(bytes_per_s: float) -> str:
-    """Bytes a second with three digits: ``2.99 TB/s``."""
+    """Return bytes per second with three digits: ``2.99 TB/s``."""
     return _scaled(bytes_per_s, 3, LARGE, "B/s")
 
 
 def flop_rate(flops_per_s: float) -> str:
-    """Floating-point operations a second with three digits: ``51.2 TFLOP/s``."""
+    """Return floating-point operations per second with three digits: ``51.2 TFLOP/s``."""
     return _scaled(flops_per_s, 3, LARGE, "FLOP/s")
 
 
 def frequency(hertz: float) -> str:
-    """Hertz with four digits: ``1.980 GHz``."""
+    """Return hertz with four digits: ``1.980 GHz``."""
     return _scaled(hertz, 4, LARGE, "Hz")
 
 
 def size(nbytes: int) -> str:
-    """A size of memory in binary units, exact where it is a whole number of them: ``228 KiB``, ``79.65 GiB``."""
+    """Return a memory size in binary units, exact if it is a whole number of them: ``228 KiB``, ``79.65 GiB``."""
     amount, step = float(nbytes), 0
     while amount >= 1024 and step < len(BINARY) - 1:  # noqa: PLR2004 - the base of binary units
         amount, step = amount / 1024, step + 1
@@ -77,32 +81,32 @@ def size(nbytes: int) -> str:
 
 
 def percent(ratio: float) -> str:
-    """What a ratio changes by: ``+5.0 %`` of 1.05, ``0.0 %`` of 1."""
+    """Return a ratio as a change: ``+5.0 %`` for 1.05, ``0.0 %`` for 1."""
     text = f"{100 * (ratio - 1):+.1f} %"
     return text if text not in {"+0.0 %", "-0.0 %"} else "0.0 %"
 
 
 _DOUBLE = 0.995
-"""What rounds to a change by 100 %."""
+"""The smallest fraction that rounds to 100 %."""
 
 
 def change(fraction: float) -> str:
-    """The size of a change with two digits: ``3.1 %``; ``a factor of 12`` where it at least doubles."""
+    """Return the size of a change with two digits: ``3.1 %``; ``a factor of 12`` if the value at least doubles."""
     return f"{100 * fraction:.2g} %" if fraction < _DOUBLE else f"a factor of {1 + fraction:.2g}"
 
 
 def share(fraction: float) -> str:
-    """A share of a whole in per cent: ``93 %``; ``<1 %`` of what is less than one."""
+    """Return a share in per cent: ``93 %``; ``<1 %`` for less than one per cent."""
     return f"{100 * fraction:.0f} %" if fraction >= A_PERCENT else "<1 %"
 
 
 def error(value: float) -> str:
-    """A relative error with two digits: ``2.1e-07``; ``0`` where results are equal to the last bit."""
+    """Return a relative error with two digits: ``2.1e-07``; ``0`` if the results are bitwise equal."""
     return f"{value:.1e}" if value else "0"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """A number of things: ``1 regression``, ``0 regressions``; ``plural`` where adding an s does not make it."""
+    """Return a count with its noun: ``1 regression``, ``0 regressions``; ``plural`` for nouns that need more than an s."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -113,6 +117,6 @@ def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> s
     exponent = int(power)
     prefix = min(max(3 * (exponent // 3), min(prefixes)), max(prefixes))
     whole_digits = exponent - prefix + 1
-    # The rounded value is scaled as text, so that no digit changes by a division.
+    # Scale the rounded value as text: a division could change its digits.
     scaled = float(f"{mantissa}e{exponent - prefix}")
     return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefixes[prefix]}{unit}"

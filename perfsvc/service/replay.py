@@ -1,4 +1,4 @@
-"""Cases of earlier nights, ready to be measured again from the database alone."""
+"""Load a case of an earlier run from the database, so that it can be measured or profiled again without its files."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +13,8 @@ from perfsvc.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A case as it ran one night.
+class StoredCase:
+    """A case as it ran in a run.
 
     Attributes:
         modules: its binaries, in the order of ``record.modules``.
@@ -26,19 +26,19 @@ class Stored:
     bench: str
 
 
-def find(store: Store, series: Series, run: int, device: str | None) -> Stored:
-    """A series' case as it ran in a run.
+def stored_case(store: Store, series: Series, run: int, device: str | None) -> StoredCase:
+    """Return the case of a series as it ran in a run.
 
     Args:
-        store: where it is.
-        series: of which case.
-        run: when.
-        device: on which one (UUID); None for whichever it was.
+        store: holds the run.
+        series: names the case.
+        run: the number of the run.
+        device: the UUID of the device that it ran on; None for any.
 
     Raises:
-        NotMeasuredError: the run holds no binary of it.
-        UsageError: it ran as several there, and ``device`` does not say which.
-        UnsupportedError: what it ran is not in the database.
+        NotMeasuredError: the run holds no binary of the case.
+        UsageError: the run holds several binaries of the case, and ``device`` does not choose one.
+        UnsupportedError: the case ran Python code that is not in the database.
     """
     record, modules, bench = store.replay(series.case.id, run, device=device)
     if not modules or record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in record.steps):
@@ -46,21 +46,25 @@ def find(store: Store, series: Series, run: int, device: str | None) -> Stored:
             f"{series.case.id} runs Python, and the packages that it called in run {run} are not stored",
             cure="check the old revision out and measure it there",
         )
-    return Stored(record, tuple(modules[name] for name in record.modules), bench.decode())
+    return StoredCase(record, tuple(modules[name] for name in record.modules), bench.decode())
 
 
-def task(stored: Stored, series: Series, sampling: Sampling) -> Task:
-    """What measures it again on its series' device; raises ``SuiteError`` where its benchmark file cannot be used."""
-    record = stored.record
-    file = suite.load_text(stored.bench, record.case.benchmark)
+def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
+    """Return the task that measures a stored case again on its series' device.
+
+    Raises:
+        SuiteError: its benchmark file cannot be used.
+    """
+    record = case.record
+    file = suite.load_text(case.bench, record.case.benchmark)
     arrays = partial(suite.replay_arrays, file, record.case.point, record.seed, record.case.variant)
     return Task(
         device=series.device,
         record=record,
-        modules=stored.modules,
+        modules=case.modules,
         cache=series.cache,
         sampling=sampling,
         tolerance=suite.replay_tolerance(file, record.case.point),
         arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays),
-        bench=stored.bench if any(isinstance(step, Call) for step in record.steps) else "",
+        bench=case.bench if any(isinstance(step, Call) for step in record.steps) else "",
     )

@@ -49,7 +49,7 @@ RESULTS = {
     "join cases on cases.id = case_id where run_id = 2 group by 1, 2 order by 1, 2",
     "noise": "select name, noise_within, noise_between from noise join cases on cases.id = case_id where run_id = 2 "
     "order by 1",
-    "peaks": "select copy_bytes_per_s, read_bytes_per_s from measured peaks where run_id = 2",
+    "peaks": "select copy_bytes_per_s, read_bytes_per_s from peaks where run_id = 2",
     "confirmations": "select name, cause, verdict, ratio from confirmations join cases on cases.id = case_id "
     "where run_id = 2",
     "findings": "select id, cause, state, first_run_id, last_run_id from findings",

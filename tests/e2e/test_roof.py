@@ -30,7 +30,7 @@ def test_the_roof_is_measured_once_a_run_and_is_no_case_of_it(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--replicas", "2", code=0)
     assert "peak/" not in ended.out
-    assert perfsvc.rows("select count(*) from measured peaks") == [(1,)]
+    assert perfsvc.rows("select count(*) from peaks") == [(1,)]
     assert perfsvc.rows("select count(*) from cases where benchmark = 'measured peak'") == [(0,)]
     assert perfsvc.rows("select count(*) from measurements") == [(6,)]
 
@@ -41,7 +41,7 @@ def test_a_roof_that_cannot_be_measured_costs_the_shares_alone(perfsvc):
     assert "the memory of FAKE-0 could not be measured, so no share of it is shown: invalid configuration" in ended.err
     assert "of peak" not in ended.out
     assert "run 1: 3 ok" in ended.out
-    assert perfsvc.rows("select count(*) from measured peaks") == [(0,)]
+    assert perfsvc.rows("select count(*) from peaks") == [(0,)]
 
 
 def test_the_cpu_device_has_no_roof(perfsvc):

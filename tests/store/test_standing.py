@@ -7,8 +7,8 @@ import pytest
 from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import told_before
-from perfsvc.service.confirm.pairs import Means
+from perfsvc.service.confirm.confirm import earlier_answers
+from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings import update
 from perfsvc.store import State
 
@@ -19,7 +19,7 @@ SLOW = b"slow"
 @pytest.fixture
 def means(story):
     """What suspects would be measured again with, if they were."""
-    return Means({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=THRESHOLD)
+    return PairSettings({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=THRESHOLD)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def told(story, means):
     def of(run, means=means):
         suspects = update.suspects_of(story.store, run, threshold=THRESHOLD)
         assert len(suspects) == 1
-        return list(told_before(story.store, suspects, means))
+        return list(earlier_answers(story.store, suspects, means))
 
     return of
 

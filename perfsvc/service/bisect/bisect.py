@@ -1,4 +1,4 @@
-"""Which commit moved a case: the history between a good and a bad one is built, and halved by measuring in turn."""
+"""Find the commit that moved a case: build the history between a good and a bad commit, and halve it: ``bisect``."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan.order import Task
-from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, DeviceInfo, Verdict
-from perfsvc.service.bisect.builds import Built, Rebuilding, Rebuilt
-from perfsvc.service.bisect.search import Measure, Search
-from perfsvc.service.confirm.pairs import Means, Turns, take_turns
+from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, Verdict
+from perfsvc.service.bisect.builds import Builds, CaseBuilder, CommitBuild
+from perfsvc.service.bisect.search import MeasureBuilds, Search
+from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs
 from perfsvc.service.git import ancestry, changed
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run import measure
@@ -23,7 +23,7 @@ from perfsvc.service.run.request import seed_of
 from perfsvc.suite import Inputs, KnownShapes
 
 BUDGET_S = 60.0
-"""Seconds for one comparison at most: there are few, and one that ends without an answer costs a commit."""
+"""Seconds for one comparison at most: there are few, and a comparison without an answer costs a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class BisectRequest:
     """The options of ``perfsvc bisect``.
 
     Attributes:
-        case: its id, as the bad revision has it.
+        case: the id of the case at the bad revision.
         good: a git revision where the case is as it should be.
-        bad: a later one, where it is not.
+        bad: a later revision, where it is not.
         folder: the suite, in its repository.
-        devices: where it is measured: on the first that they name.
-        cache: which of its cache states; None for its first one.
+        devices: where it is measured: only the first device is used.
+        cache: the cache state; None for the case's first one.
         metric: what is compared.
         budget_s: seconds for each comparison of two commits.
-        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
-        seed: decides the order of processes; None for any.
+        threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
+        seed: decides the order of processes; None for a random one.
     """
 
     case: str
@@ -56,10 +56,10 @@ class BisectRequest:
 
 
 def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisection:
-    """Builds a case at every commit from a good one to a bad one, and measures until it is known which one moved it.
+    """Build a case at every commit from a good one to a bad one, and measure until the commit that moved it is known.
 
     Raises:
-        UsageError: no repository, no such revisions, one no ancestor of the other, or no such case at one of them.
+        UsageError: no repository, no such revisions, the good one is no ancestor of the bad one, or one lacks the case.
         CaseError: the case cannot be built at the good or the bad commit, or has no right result there.
         InfrastructureError: no device, or no compiler.
     """
@@ -71,8 +71,16 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
         progress.say(f"measuring on {device.model} ({device.uuid}) alone, the first of {len(others) + 1} devices")
     inputs = Inputs(known=KnownShapes(build.default_folder() / "shapes"))
     with ForkServers() as servers:
-        means = _means(request, device, servers, progress)
-        rebuilding = Rebuilding(
+        settings = PairSettings(
+            devices={device.uuid: device},
+            sampling=measure.default_sampling,
+            helper_kernels=compile_helper_kernels([device], progress),
+            seed=seed_of(request.seed),
+            budget_s=request.budget_s,
+            servers=servers,
+            say=progress.say,
+        )
+        builder = CaseBuilder(
             request.folder,
             request.case,
             request.cache,
@@ -81,24 +89,25 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
             inputs=inputs,
             progress=progress,
         )
-        rebuilt = rebuilding.at([commit.hash for commit in commits])
-        asked = _asked(request, commits, rebuilt, means)
+        builds = builder.build([commit.hash for commit in commits])
+        asked = _asked(request, commits, builds, settings)
         progress.begin("measuring", 1 + len(commits).bit_length())
-        found = Search(asked, commits, rebuilt, _measure(asked, means, inputs), progress).answer()
-    return replace(found, files=_files(request.folder, found, rebuilt), wall_s=time.monotonic() - began)
+        bisection = Search(asked, commits, builds, _measure(asked, settings, inputs), progress).answer()
+    files = _changed_files(request.folder, bisection, builds)
+    return replace(bisection, files=files, wall_s=time.monotonic() - began)
 
 
-def exit_code(found: Bisection) -> int:
-    """1 where the bad commit is slower than the good one, 3 where nobody can tell, else 0."""
-    return {Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}.get(found.verdict, 0)
+def exit_code(bisection: Bisection) -> int:
+    """Return 1 if the bad commit is slower than the good one, 3 if that is inconclusive, else 0."""
+    return {Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}.get(bisection.verdict, 0)
 
 
-def _asked(request: BisectRequest, commits: Sequence[Commit], rebuilt: Rebuilt, means: Means) -> Bisection:
-    """What is known before anything is measured; raises what keeps the case from being measured at either end."""
+def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, settings: PairSettings) -> Bisection:
+    """Return what is known before anything is measured; raise if the case cannot be measured at either end."""
     good, bad = commits[0], commits[-1]
-    spec = _built(bad, "bad", rebuilt).runnable.spec
-    _built(good, "good", rebuilt)
-    (device,) = means.devices.values()
+    spec = _built(bad, "bad", builds).spec
+    _built(good, "good", builds)
+    (device,) = settings.devices.values()
     return Bisection(
         case=spec.case,
         device=device,
@@ -106,52 +115,44 @@ def _asked(request: BisectRequest, commits: Sequence[Commit], rebuilt: Rebuilt, 
         good=good,
         bad=bad,
         threshold=judge.threshold_of(spec.case, request.metric, device.kind, request.threshold),
-        seed=means.seed,
+        seed=settings.seed,
         metric=request.metric,
         commits=len(commits) - 1,
-        builds=rebuilt.builds,
-        compiled=rebuilt.compiled,
+        builds=builds.builds,
+        compiled=builds.compiled,
     )
 
 
-def _built(commit: Commit, which: str, rebuilt: Rebuilt) -> Built:
-    found = rebuilt.at[commit.hash]
-    if isinstance(found, Built):
-        return found
-    kind = UsageError if isinstance(found.error, UsageError) else CaseError
-    raise kind(f"at the {which} commit, {commit.short}: {found.reason}", cure=found.error.cure)
+def _built(commit: Commit, which: str, builds: Builds) -> CommitBuild:
+    """Return the case at a commit; raise why it has no build there."""
+    result = builds.at[commit.hash]
+    if isinstance(result, CommitBuild):
+        return result
+    kind = UsageError if isinstance(result.error, UsageError) else CaseError
+    raise kind(f"at the {which} commit, {commit.short}: {result.reason}", cure=result.error.cure)
 
 
-def _measure(asked: Bisection, means: Means, inputs: Inputs) -> Measure:
-    sampling = replace(means.sampling(asked.device), energy=asked.metric == ENERGY)
+def _measure(asked: Bisection, settings: PairSettings, inputs: Inputs) -> MeasureBuilds:
+    """Return the function that measures two builds of the case."""
+    sampling = replace(settings.sampling(asked.device), energy=asked.metric == ENERGY)
 
-    def task(built: Built) -> Task:
-        recipe = measure.arrays(built.runnable.spec, inputs)
-        return measure.task(asked.device, built.runnable, sampling, recipe)
+    def task(built: CommitBuild) -> Task:
+        return measure.task(asked.device, built.spec, built.modules, sampling, measure.arrays(built.spec, inputs))
 
-    def measure(sides: tuple[Built, Built], *, threshold: float, enough: Callable[[Comparison], bool]) -> Turns:
+    def measure_builds(
+        sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]
+    ) -> PairResults:
         before, after = sides
-        return take_turns((task(before), task(after)), means, threshold=threshold, enough=enough, metric=asked.metric)
+        tasks = task(before), task(after)
+        return measure_pairs(tasks, settings, threshold=threshold, enough=enough, metric=asked.metric)
 
-    return measure
-
-
-def _means(request: BisectRequest, device: DeviceInfo, servers: ForkServers, progress: Progress) -> Means:
-    return Means(
-        devices={device.uuid: device},
-        sampling=measure.usual_sampling,
-        helper_kernels=compile_helper_kernels([device], progress),
-        seed=seed_of(request.seed),
-        budget_s=request.budget_s,
-        servers=servers,
-        say=progress.say,
-    )
+    return measure_builds
 
 
-def _files(folder: Path, found: Bisection, rebuilt: Rebuilt) -> tuple[str, ...]:
-    """Which files of the case differ between the culprit and the good commit below it."""
-    if found.proof is None:
+def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[str, ...]:
+    """Return the files of the case that differ between the culprit and the good commit below it."""
+    if bisection.proof is None:
         return ()
-    before, after = found.proof.before.hash, found.proof.after.hash
-    paths = {path for name in (before, after) for path in rebuilt.at[name].paths}
+    before, after = bisection.proof.before.hash, bisection.proof.after.hash
+    paths = {path for commit in (before, after) for path in builds.at[commit].paths}
     return changed(folder, before, after, sorted(paths))

@@ -1,4 +1,4 @@
-"""Halving a history: which commit may have been the first bad one, and which is best asked next. Pure."""
+"""Halve a history: which commit may be the first bad one, and which commit to measure next. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 
 
-class Standing(Enum):
+class CommitState(Enum):
     """What is known of a commit."""
 
     GOOD = auto()
@@ -16,14 +16,14 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of a history, all by their names.
+class Remaining:
+    """What remains of a history, as commit names.
 
     Attributes:
-        first: the oldest commit known to be bad, as far as the search went.
-        below: the newest good commit that it descends from; None where that is the one the history began with.
-        suspects: those of which one is the first bad one, oldest first; ``first`` is among them.
-        ask: which one halves them best; None where no more can be learned: all but ``first`` are skipped.
+        first: the oldest commit known to be bad so far.
+        below: the newest good ancestor of ``first``; None for the good commit that the history began with.
+        suspects: the commits that may be the first bad one, oldest first; ``first`` is among them.
+        ask: the suspect that halves them best; None if all but ``first`` are skipped, so that nothing can be learned.
     """
 
     first: str
@@ -33,39 +33,39 @@ class Left:
 
 
 def narrow(
-    history: Mapping[str, Sequence[str]], standings: Mapping[str, Standing], unchanged: Collection[str] = ()
-) -> Left:
-    """What is left to suspect.
+    history: Mapping[str, Sequence[str]], states: Mapping[str, CommitState], unchanged: Collection[str] = ()
+) -> Remaining:
+    """Return which commits are still suspects.
 
-    A commit that is good clears all its ancestors, so that of several changes to and fro the newest counts; a bad one
-    clears all that are not its ancestors. A commit with the code of one of its parents moved nothing.
+    A good commit clears all its ancestors, so the newest of several changes back and forth counts. A bad commit clears
+    every commit that is not its ancestor. A commit with the code of one of its parents changed nothing.
 
     Args:
-        history: the commits between a good one, which is left out, and a bad one, parents before children: each with
-            its parents, of which those that are not in it do not matter.
-        standings: of those that are known; at least of the last one, that it is bad.
-        unchanged: commits that cannot be the first bad one, since a parent has their code.
+        history: the commits between a good one (not included) and a bad one, parents before children: each with its
+            parents; parents outside the history are ignored.
+        states: the known commits; at least the last one, which is bad.
+        unchanged: commits that cannot be the first bad one because a parent has the same code.
 
     Source:
-        The choice of ``git bisect``: the commit of which as many suspects are ancestors as are not, whichever way the
-        answer goes (C. Couder, Fighting regressions with git bisect, 2009).
+        ``git bisect`` chooses the same way: the commit that has as many suspects among its ancestors as not, so that
+        either answer removes half of them (C. Couder, Fighting regressions with git bisect, 2009).
     """
     bit = {name: 1 << place for place, name in enumerate(history)}
     ancestors: dict[str, int] = {}
     for name, parents in history.items():
         ancestors[name] = reduce(or_, (ancestors.get(parent, 0) for parent in parents), bit[name])
-    known = {state: [name for name in history if standings.get(name) is state] for state in Standing}
-    cleared = reduce(or_, (ancestors[name] for name in known[Standing.GOOD]), 0)
-    bad = [name for name in known[Standing.BAD] if not bit[name] & cleared]
+    known = {state: [name for name in history if states.get(name) is state] for state in CommitState}
+    cleared = reduce(or_, (ancestors[name] for name in known[CommitState.GOOD]), 0)
+    bad = [name for name in known[CommitState.BAD] if not bit[name] & cleared]
     first = min(bad, key=lambda name: (ancestors[name] & ~cleared).bit_count())
-    movers = reduce(or_, (bit[name] for name in history if name not in unchanged), bit[first])
-    within = ancestors[first] & ~cleared & movers
-    suspects = tuple(name for name in history if bit[name] & within)
+    changing = reduce(or_, (bit[name] for name in history if name not in unchanged), bit[first])
+    suspected = ancestors[first] & ~cleared & changing
+    suspects = tuple(name for name in history if bit[name] & suspected)
 
     def halves(name: str) -> int:
-        older = (ancestors[name] & within).bit_count()
+        older = (ancestors[name] & suspected).bit_count()
         return min(older, len(suspects) - older)
 
-    good = [name for name in known[Standing.GOOD] if bit[name] & ancestors[first]]
-    ask = max((name for name in suspects if name not in standings), key=halves, default=None)
-    return Left(first, good[-1] if good else None, suspects, ask)
+    good = [name for name in known[CommitState.GOOD] if bit[name] & ancestors[first]]
+    ask = max((name for name in suspects if name not in states), key=halves, default=None)
+    return Remaining(first, good[-1] if good else None, suspects, ask)

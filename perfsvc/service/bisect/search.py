@@ -1,4 +1,4 @@
-"""The search for the commit that moved a case, among those at which it was built; measuring is somebody else's."""
+"""Search the commit that moved a case, among the commits at which it was built."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,48 +10,55 @@ from perfsvc.errors import CaseError
 from perfsvc.judge import Comparison
 from perfsvc.model import Bisection, Commit, SkippedCommit, Trial, Verdict
 from perfsvc.report.turns import moved_word
-from perfsvc.service.bisect.builds import Built, Code, Rebuilt, Unbuilt
-from perfsvc.service.bisect.halving import Left, Standing, narrow
-from perfsvc.service.confirm.pairs import Turns
+from perfsvc.service.bisect.builds import BuildFailure, Builds, Code, CommitBuild
+from perfsvc.service.bisect.halving import CommitState, Remaining, narrow
+from perfsvc.service.confirm.pairs import PairResults
 from perfsvc.service.progress import Progress
 
 
-class Measure(Protocol):
-    """Measures two builds of a case in turn (``perfsvc.service.confirm.pairs``)."""
+class MeasureBuilds(Protocol):
+    """Measures two builds of a case in A/B pairs (``perfsvc.service.confirm.pairs``)."""
 
-    def __call__(self, sides: tuple[Built, Built], *, threshold: float, enough: Callable[[Comparison], bool]) -> Turns:
-        """Until a look is enough, a side has no right result, or there is no more time."""
+    def __call__(
+        self, sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]
+    ) -> PairResults:
+        """Measure until ``enough`` accepts a comparison, a side has no right result, or the budget ends."""
         ...
 
 
 class Search:
-    """Finds the first commit at which a case is as at the bad one and not as at the good one.
+    """Finds the first commit at which a case is like the bad commit and unlike the good one.
 
-    A commit is measured in turn with the good one; commits of one code are measured once, and not at all where it is
-    the code of the good or the bad one.
+    Each commit is measured in A/B pairs with the good one. Commits with the same code are measured once, and not at all
+    if they have the code of the good or the bad commit.
 
     Args:
-        asked: what is known beforehand.
+        asked: the question, with what is known beforehand.
         commits: from the good one to the bad one, parents before children; the case is built at both.
-        rebuilt: the case at each of them.
-        measure: two of them in turn.
-        progress: is told how far it is.
+        builds: the case at each commit.
+        measure: measures two builds.
+        progress: receives messages and the number of steps done.
     """
 
     def __init__(
-        self, asked: Bisection, commits: Sequence[Commit], rebuilt: Rebuilt, measure: Measure, progress: Progress
+        self,
+        asked: Bisection,
+        commits: Sequence[Commit],
+        builds: Builds,
+        measure: MeasureBuilds,
+        progress: Progress,
     ) -> None:
         self._asked = asked
         self._commits = {commit.hash: commit for commit in commits}
-        self._built = {name: one for name, one in rebuilt.at.items() if isinstance(one, Built)}
-        self._reasons = {name: one.reason for name, one in rebuilt.at.items() if isinstance(one, Unbuilt)}
+        self._builds = {name: build for name, build in builds.at.items() if isinstance(build, CommitBuild)}
+        self._reasons = {name: build.reason for name, build in builds.at.items() if isinstance(build, BuildFailure)}
         self._measure = measure
         self._progress = progress
         self._trials: dict[tuple[Code, Code], Trial] = {}
-        self._standings: dict[Code, Standing] = {}
+        self._states: dict[Code, CommitState] = {}
 
     def answer(self) -> Bisection:
-        """Measures until the commit is known.
+        """Measure until the commit is known.
 
         Raises:
             CaseError: the case has no right result at the good or the bad commit.
@@ -61,71 +68,77 @@ class Search:
         if self._code(good) == self._code(bad):
             return self._concluded(Verdict.UNCHANGED, "both commits have the same code: there is nothing to measure")
         self._progress.say(f"measuring {bad} and {good} in turn")
-        total = self._trial(good, bad, self._asked.threshold, _is_told)
+        total = self._trial(good, bad, self._asked.threshold, _is_conclusive)
         if total.verdict is None:
             raise CaseError(total.reason, cure="name commits at which the case has a right result")
         if total.verdict not in judge.MOVES or total.ratio is None:
             return self._concluded(total.verdict, _unmoved(total))
-        limit = judge.midpoint(total.ratio)
-        relevant = min(self._asked.threshold, math.expm1(abs(math.log(limit))))
-        self._asked = replace(self._asked, verdict=total.verdict, boundary=limit)
-        return self._named(self._halved(limit, relevant), relevant, total)
+        boundary = judge.midpoint(total.ratio)
+        threshold = min(self._asked.threshold, math.expm1(abs(math.log(boundary))))
+        self._asked = replace(self._asked, verdict=total.verdict, boundary=boundary)
+        return self._named(self._halved(boundary, threshold), threshold, total)
 
-    def _halved(self, limit: float, relevant: float) -> Left:
-        """Asks one commit after the other, until there is none left to ask."""
-        self._standings = {self._code(self._asked.good): Standing.GOOD, self._code(self._asked.bad): Standing.BAD}
-        history = {name: one.parents for name, one in self._commits.items() if name != self._asked.good.hash}
-        unchanged = {name for name, parents in history.items() if any(self._same(name, parent) for parent in parents)}
-        while (left := narrow(history, self._known(), unchanged)).ask is not None:
-            asked, suspects = self._commits[left.ask], units.count(len(left.suspects), "suspect")
-            self._progress.say(f"{suspects} left: measuring {asked} and the good commit in turn")
-            self._ask(asked, limit, relevant)
+    def _halved(self, boundary: float, threshold: float) -> Remaining:
+        """Measure one commit after the other, until no other can tell more."""
+        good, bad = self._asked.good, self._asked.bad
+        self._states = {self._code(good): CommitState.GOOD, self._code(bad): CommitState.BAD}
+        history = {name: commit.parents for name, commit in self._commits.items() if name != good.hash}
+        unchanged = {
+            name for name, parents in history.items() if any(self._same_code(name, parent) for parent in parents)
+        }
+        while (left := narrow(history, self._known_states(), unchanged)).ask is not None:
+            commit, suspects = self._commits[left.ask], units.count(len(left.suspects), "suspect")
+            self._progress.say(f"{suspects} left: measuring {commit} and the good commit in turn")
+            self._ask(commit, boundary, threshold)
         return left
 
-    def _ask(self, commit: Commit, limit: float, relevant: float) -> None:
-        """Measures a commit in turn with the good one.
+    def _ask(self, commit: Commit, boundary: float, threshold: float) -> None:
+        """Measure a commit and the good one in A/B pairs.
 
-        What lies neither beyond the boundary nor short of it may be a level in between, of a change in two steps: if it
-        is not the good one's, it moved.
+        A commit neither beyond the boundary nor short of it may be a level in between, of a change in two steps: if it
+        differs from the good one, it counts as bad.
         """
         trial = self._trial(
-            self._asked.good, commit, relevant, lambda found: judge.is_beyond(found.low, found.high, limit) is not None
+            self._asked.good,
+            commit,
+            threshold,
+            lambda comparison: judge.is_beyond(comparison.low, comparison.high, boundary) is not None,
         )
-        moved, code = judge.is_beyond(trial.low, trial.high, limit), self._code(commit)
+        moved, code = judge.is_beyond(trial.low, trial.high, boundary), self._code(commit)
         if moved is None and trial.verdict is self._asked.verdict:
             moved = True
-        self._standings[code] = {True: Standing.BAD, False: Standing.GOOD, None: Standing.SKIPPED}[moved]
+        self._states[code] = {True: CommitState.BAD, False: CommitState.GOOD, None: CommitState.SKIPPED}[moved]
         if moved is None:
-            self._reasons |= {name: trial.reason for name, one in self._built.items() if one.code == code}
+            self._reasons |= {name: trial.reason for name, build in self._builds.items() if build.code == code}
 
-    def _known(self) -> dict[str, Standing]:
-        """Where each commit stands of which that is known."""
-        built = {name: self._standings[one.code] for name, one in self._built.items() if one.code in self._standings}
-        return dict.fromkeys(self._commits.keys() - self._built.keys(), Standing.SKIPPED) | built
+    def _known_states(self) -> dict[str, CommitState]:
+        """Return the state of each commit whose state is known; a commit without a build is skipped."""
+        built = {name: self._states[build.code] for name, build in self._builds.items() if build.code in self._states}
+        return dict.fromkeys(self._commits.keys() - self._builds.keys(), CommitState.SKIPPED) | built
 
-    def _same(self, name: str, other: str) -> bool:
-        one, another = self._built.get(name), self._built.get(other)
-        return one is not None and another is not None and one.code == another.code
+    def _same_code(self, name: str, other_name: str) -> bool:
+        build, other = self._builds.get(name), self._builds.get(other_name)
+        return build is not None and other is not None and build.code == other.code
 
     def _code(self, commit: Commit) -> Code:
-        return self._built[commit.hash].code
+        return self._builds[commit.hash].code
 
     def _trial(self, before: Commit, after: Commit, threshold: float, enough: Callable[[Comparison], bool]) -> Trial:
-        """Measures two commits in turn, unless their codes were measured so before."""
+        """Measure two commits in A/B pairs, unless the same two codes were measured before."""
         codes = self._code(before), self._code(after)
         if codes not in self._trials:
-            sides = self._built[before.hash], self._built[after.hash]
-            turns = self._measure(sides, threshold=threshold, enough=enough)
-            self._trials[codes] = _trial(before, after, turns, self._asked.metric)
+            sides = self._builds[before.hash], self._builds[after.hash]
+            results = self._measure(sides, threshold=threshold, enough=enough)
+            self._trials[codes] = _trial(before, after, results, self._asked.metric)
             self._progress.step(after.short)
         return self._trials[codes]
 
-    def _named(self, left: Left, relevant: float, total: Trial) -> Bisection:
-        """The answer: what is left, and what that does beside the good commit below it."""
+    def _named(self, left: Remaining, threshold: float, total: Trial) -> Bisection:
+        """Return the answer: the remaining commits, and the proof against the good commit below them."""
         first = self._commits[left.first]
         below = self._asked.good if left.below is None else self._commits[left.below]
-        proof = self._trial(below, first, relevant, _is_told)
-        proof = replace(proof, before=below, after=first)  # of the same codes, maybe measured at other commits
+        proof = self._trial(below, first, threshold, _is_conclusive)
+        proof = replace(proof, before=below, after=first)  # the same codes may have been measured at other commits
         return replace(
             self._concluded(self._asked.verdict, _reason(proof, total, len(left.suspects), self._asked.metric)),
             culprits=tuple(self._commits[name] for name in left.suspects),
@@ -135,43 +148,52 @@ class Search:
 
     def _concluded(self, verdict: Verdict, reason: str) -> Bisection:
         skipped = [
-            SkippedCommit(one, self._reasons[name]) for name, one in self._commits.items() if name in self._reasons
+            SkippedCommit(commit, self._reasons[name])
+            for name, commit in self._commits.items()
+            if name in self._reasons
         ]
-        codes = len({one.code for one in self._built.values()})
         return replace(
             self._asked,
             verdict=verdict,
             reason=reason,
-            codes=codes,
+            codes=len({build.code for build in self._builds.values()}),
             trials=tuple(self._trials.values()),
             skipped=tuple(skipped),
         )
 
 
-def _is_told(found: Comparison) -> bool:
-    return found.verdict is not Verdict.INCONCLUSIVE
+def _is_conclusive(comparison: Comparison) -> bool:
+    return comparison.verdict is not Verdict.INCONCLUSIVE
 
 
-def _trial(before: Commit, after: Commit, turns: Turns, metric: str) -> Trial:
-    measured = Trial(before, after, looks=turns.looks, baseline=tuple(turns.baseline), candidate=tuple(turns.candidate))
-    side, why = turns.fault
+def _trial(before: Commit, after: Commit, results: PairResults, metric: str) -> Trial:
+    """Return the measurements of two commits as a trial, with the verdict if there is one."""
+    trial = Trial(
+        before, after, looks=results.looks, baseline=tuple(results.baseline), candidate=tuple(results.candidate)
+    )
+    side, why = results.fault
     if side:
         commit = {"baseline": before, "candidate": after}[side]
-        return replace(measured, reason=f"at {commit.short} it has no right result: {why}")
-    for commit, measurements in ((before, turns.baseline), (after, turns.candidate)):
-        if not all(one.values_of(metric) for one in measurements):
-            return replace(measured, reason=f"at {commit.short} it has no {metric}")
-    found = turns.found
-    if found is None:
-        few = f"the budget ended after {turns.pairs} pairs, too few to tell"
-        return replace(measured, verdict=Verdict.INCONCLUSIVE, reason=few)
+        return replace(trial, reason=f"at {commit.short} it has no right result: {why}")
+    for commit, runs in ((before, results.baseline), (after, results.candidate)):
+        if not all(run.values_of(metric) for run in runs):
+            return replace(trial, reason=f"at {commit.short} it has no {metric}")
+    comparison = results.comparison
+    if comparison is None:
+        reason = f"the budget ended after {results.pairs} pairs, too few to tell"
+        return replace(trial, verdict=Verdict.INCONCLUSIVE, reason=reason)
     return replace(
-        measured, verdict=found.verdict, reason=found.reason, ratio=found.ratio, low=found.low, high=found.high
+        trial,
+        verdict=comparison.verdict,
+        reason=comparison.reason,
+        ratio=comparison.ratio,
+        low=comparison.low,
+        high=comparison.high,
     )
 
 
 def _changed(before: Code, after: Code) -> tuple[str, ...]:
-    """What is different between two codes of a case."""
+    """Return which parts of a case differ between two codes."""
     (old, old_modules), (new, new_modules) = before, after
     parts = {
         "binary": old_modules != new_modules,
@@ -188,7 +210,7 @@ def _unmoved(total: Trial) -> str:
 
 
 def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
-    """What the commits that are left do, beside the good one below them."""
+    """Return in words how the remaining commits differ from the good one below them."""
     if suspects > 1:
         return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
     if proof.verdict is None or proof.ratio is None:
@@ -197,12 +219,14 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
         alone = f"beside {proof.before.short} below it, it moves the case by {units.percent(proof.ratio)} alone"
         return f"the first that is like the bad commit, but {alone}: the change may have come in several small ones"
     change = f"{units.change(abs(proof.ratio - 1))} {moved_word(metric, proof.ratio)}"
-    told = f"beside the commit below it, {proof.before.short}, it is {change}"
-    return f"{told}; there is more to the change: look for the rest from here on" if _is_part(proof, total) else told
+    reason = f"beside the commit below it, {proof.before.short}, it is {change}"
+    return (
+        f"{reason}; there is more to the change: look for the rest from here on" if _is_part(proof, total) else reason
+    )
 
 
 def _is_part(proof: Trial, total: Trial) -> bool:
-    """Whether a commit moved the case by less than it moved in all, as far as intervals tell."""
+    """Return whether a commit moved the case by less than it moved in all, judged by the intervals."""
     if None in {proof.low, proof.high, total.low, total.high} or proof.ratio is None:
         return False
     return proof.high < total.low if proof.ratio > 1 else proof.low > total.high  # type: ignore[operator] # none is None

@@ -1,4 +1,4 @@
-"""Two cases measured in turn on one device, each time in a fresh process, until the answer is known."""
+"""Measure two cases in A/B pairs on one device, each run in a fresh process, until the answer is known."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -13,23 +13,23 @@ from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import TIME, DeviceInfo, Measurement, Status
 
 BUDGET_S = 20.0
-"""Seconds for one answer at most: on a GPU all the pairs there may be, of whose time opening the device takes most."""
+"""Seconds for one answer at most. On a GPU that is enough for all pairs; opening the device takes most of the time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What sides are measured in turn with.
+class PairSettings:
+    """How two sides are measured in A/B pairs.
 
     Attributes:
-        devices: those that can be had, by UUID.
-        sampling: how each of them samples a case.
-        helper_kernels: the binaries that they work with, by UUID.
+        devices: the available devices, by UUID.
+        sampling: returns how a device samples a case.
+        helper_kernels: the helper kernels of the devices, by UUID.
         seed: decides the order of processes.
-        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
+        threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         budget_s: seconds for each answer.
-        limit_s: seconds that a case may take in a process before that is killed.
+        limit_s: seconds that a case may take in a process before the process is killed.
         servers: where workers are forked; None to start some.
-        say: is told what a person should know while waiting.
+        say: reports what the user should know while waiting.
     """
 
     devices: Mapping[str, DeviceInfo]
@@ -44,82 +44,85 @@ class Means:
 
 
 @dataclass(slots=True)
-class Turns:
-    """What was measured in turn so far."""
+class PairResults:
+    """The measurements of both sides so far, and the last comparison."""
 
     baseline: list[Measurement] = field(default_factory=list)
     candidate: list[Measurement] = field(default_factory=list)
     looks: int = 0
-    found: Comparison | None = None
+    comparison: Comparison | None = None
 
     @property
     def pairs(self) -> int:
-        """How many times both sides were measured."""
+        """The number of complete pairs."""
         return min(len(self.baseline), len(self.candidate))
 
     @property
     def fault(self) -> tuple[str, str]:
-        """The side that has no right result and why; empty where both have."""
+        """The side without a right result, and why; both empty if both sides are right."""
         sides = {"baseline": self.baseline, "candidate": self.candidate}
-        faults = [(name, one.reason) for name, side in sides.items() for one in side if one.status is not Status.OK]
+        faults = [(name, run.reason) for name, runs in sides.items() for run in runs if run.status is not Status.OK]
         return faults[0] if faults else ("", "")
 
 
-def take_turns(
+def measure_pairs(
     sides: tuple[Task, Task],
-    means: Means,
+    settings: PairSettings,
     *,
     threshold: float,
     enough: Callable[[Comparison], bool],
     metric: str = TIME,
-) -> Turns:
-    """Measures a baseline and a candidate in turn, and compares them at each of ``judge.LOOKS``.
+) -> PairResults:
+    """Measure a baseline and a candidate in A/B pairs, and compare them after each number of pairs in ``judge.LOOKS``.
 
-    It ends when a look is enough, when a side has no right result or none of the metric, or when the budget does.
+    Measuring stops if ``enough`` accepts a comparison, if a side has no right result or lacks the metric, or if the
+    budget is used up.
 
     Args:
         sides: the baseline and the candidate, both on one device.
-        means: what they are measured with.
+        settings: how to measure.
         threshold: the smallest relevant change, as a fraction.
-        enough: whether a look is the last one.
+        enough: returns True if no further pair is needed.
         metric: what is compared.
 
     Raises:
         NoDeviceError: the device cannot be opened.
     """
-    device = means.devices[sides[0].device]
+    device = settings.devices[sides[0].device]
     plan = AlternatingPlan(
         sides,
         replicas=judge.LOOKS[-1],
-        seed=means.seed,
-        limit_s=means.limit_s,
-        helper_kernels=means.helper_kernels,
-        budget_s=means.budget_s,
+        seed=settings.seed,
+        limit_s=settings.limit_s,
+        helper_kernels=settings.helper_kernels,
+        budget_s=settings.budget_s,
     )
-    baseline = {replica for replica, task in plan.order(device.uuid) if task is sides[0]}
-    turns = Turns()
-    with contextlib.closing(pool.measure(plan, {device.uuid: device}, means.say, means.servers)) as measured:
-        for one in measured:
-            if isinstance(one, OverBudget):
+    baseline_replicas = {replica for replica, task in plan.order(device.uuid) if task is sides[0]}
+    results = PairResults()
+    measurements = pool.measure(plan, {device.uuid: device}, settings.say, settings.servers)
+    with contextlib.closing(measurements):
+        for measurement in measurements:
+            if isinstance(measurement, OverBudget):
                 continue
-            (turns.baseline if one.replica in baseline else turns.candidate).append(one)
-            if one.status is not Status.OK or not one.values_of(metric):
-                return turns
-            if turns.pairs == judge.LOOKS[turns.looks] and enough(_look(turns, threshold, metric)):
-                return turns
-    if turns.looks and turns.pairs > judge.LOOKS[turns.looks - 1]:
-        _look(turns, threshold, metric)  # the budget ended between two looks
-    return turns
+            side = results.baseline if measurement.replica in baseline_replicas else results.candidate
+            side.append(measurement)
+            if measurement.status is not Status.OK or not measurement.values_of(metric):
+                return results
+            if results.pairs == judge.LOOKS[results.looks] and enough(_look(results, threshold, metric)):
+                return results
+    if results.looks and results.pairs > judge.LOOKS[results.looks - 1]:
+        _look(results, threshold, metric)  # the budget ended between two looks
+    return results
 
 
-def _look(turns: Turns, threshold: float, metric: str) -> Comparison:
-    """Compares both sides once more."""
-    turns.looks += 1
-    turns.found = judge.compare_at_look(
-        [one.values_of(metric) for one in turns.baseline],
-        [one.values_of(metric) for one in turns.candidate],
-        look=turns.looks,
+def _look(results: PairResults, threshold: float, metric: str) -> Comparison:
+    """Compare both sides once more."""
+    results.looks += 1
+    results.comparison = judge.compare_at_look(
+        [run.values_of(metric) for run in results.baseline],
+        [run.values_of(metric) for run in results.candidate],
+        look=results.looks,
         looks=len(judge.LOOKS),
         threshold=threshold,
     )
-    return turns.found
+    return results.comparison

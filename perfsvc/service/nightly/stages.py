@@ -1,6 +1,5 @@
 """The stages of a night, a function each. Each reads what it needs from the store, so that it can be repeated."""
 
-import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,17 +21,17 @@ from perfsvc.service.findings import update as judged_findings
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request
 from perfsvc.service.nightly.resume import refuse_changed, snapshot_of
-from perfsvc.service.profile.profile import Under
+from perfsvc.service.profile.profile import ProfileSettings
 from perfsvc.service.run.judge import (
     confirm_suspects,
     exit_code_of,
     explain_regressed,
     judge_measured,
-    means_of,
+    pair_settings,
 )
-from perfsvc.service.run.measure import Workers, measure
-from perfsvc.service.run.prepare import Resolved, compile_helper_kernels, compile_units, resolve
-from perfsvc.service.run.provenance import begin, go_on
+from perfsvc.service.run.measure import measure
+from perfsvc.service.run.prepare import ResolvedRun, compile_helper_kernels, compile_units, resolve
+from perfsvc.service.run.provenance import begin, resume
 from perfsvc.service.run.request import RunRequest
 from perfsvc.store import NightRow, State, Store
 
@@ -109,10 +108,6 @@ class Tonight:
         """The devices that it measures on, by UUID; raises as ``perfsvc.device.find`` does."""
         return {device.uuid: device for device in find(self.settings.run.devices)}
 
-    def workers(self, ended: contextlib.ExitStack) -> Workers:
-        """What it measures with."""
-        return Workers(self.servers, ended, self.stopping)
-
 
 REPORT = "report.html"
 FAILED = 4
@@ -181,11 +176,17 @@ def run(tonight: Tonight) -> Said:
     resolved = resolve(tonight.request, tonight.log)
     if number is None or store.run(number).state is not State.FINISHED:
         binaries = compile_units(resolved.targets, tonight.log)
-        begun = begin(store, tonight.request, night=tonight.number) if number is None else go_on(store, number)
-        tonight.log.bind(run=begun.run)
-        with contextlib.ExitStack() as ended:
-            workers = tonight.workers(ended)
-            measure(resolved, binaries, store=store, begun=begun, workers=workers, progress=tonight.log)
+        opened = begin(store, tonight.request, night=tonight.number) if number is None else resume(store, number)
+        tonight.log.bind(run=opened.run)
+        measure(
+            resolved,
+            binaries,
+            store=store,
+            opened=opened,
+            servers=tonight.servers,
+            progress=tonight.log,
+            stopping=tonight.stopping,
+        )
     if store.run(tonight.run).state is not State.FINISHED:
         raise ToldToStopError
     return _measured(tonight, resolved)
@@ -203,7 +204,7 @@ def confirm(tonight: Tonight) -> Said:
     if not settings.confirm.enabled:
         return Said("the settings do not want it", skipped=True)
     devices = tonight.devices()
-    means = means_of(
+    means = pair_settings(
         tonight.request,
         devices,
         compile_helper_kernels(devices.values(), tonight.log),
@@ -230,7 +231,7 @@ def profile(tonight: Tonight) -> Said:
         return Said("nothing is confirmed to take longer", skipped=True)
     said: list[str] = []
     devices = tonight.devices()
-    under = Under(devices, compile_helper_kernels(devices.values(), tonight.log), say=said.append)
+    under = ProfileSettings(devices, compile_helper_kernels(devices.values(), tonight.log), say=said.append)
     explain_regressed(store, number, under, tonight.log)
     explained = store.explained(number)
     for line in said:
@@ -292,7 +293,7 @@ def prune(tonight: Tonight) -> Said:
     return Said(pruned.said)
 
 
-def _measured(tonight: Tonight, resolved: Resolved) -> Said:
+def _measured(tonight: Tonight, resolved: ResolvedRun) -> Said:
     """What a run holds, in a line; and what is wrong with the suite."""
     held = tonight.store.run(tonight.run)
     parts = [
@@ -301,7 +302,7 @@ def _measured(tonight: Tonight, resolved: Resolved) -> Said:
     ]
     if over_budget := len(tonight.store.over_budget(held.id)):
         parts.append(f"{over_budget} left out")
-    problems, _ = resolved.found.split_problems(resolved.request.selection)
+    problems, _ = resolved.suite.split_problems(resolved.request.selection)
     for problem in problems:
         tonight.log.warning(problem.what, cure=problem.cure, path=problem.path)
     if problems:

@@ -11,7 +11,7 @@ from perfsvc.profile.apart import read
 from perfsvc.profile.explain import explain
 from perfsvc.report.plots import roofline, variants
 from perfsvc.report.tables.profiles import explanation_page
-from perfsvc.service.profile.profile import Profiling, Subject, Under, counted, subject_of
+from perfsvc.service.profile.profile import ProfileSettings, Profiling, Subject, counted, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
@@ -238,5 +238,7 @@ class _Maker:
         if self._profiling is None:
             self._devices = {subject.device.uuid: subject.device}
             helper_kernels = compile_helper_kernels([subject.device], self._progress)
-            self._profiling = Profiling(self._store, Under(self._devices, helper_kernels, say=self._progress.say))
+            self._profiling = Profiling(
+                self._store, ProfileSettings(self._devices, helper_kernels, say=self._progress.say)
+            )
         return subject, self._profiling

@@ -21,7 +21,7 @@ from perfsvc.profile import nsys
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
 from perfsvc.service import replay
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.replay import Stored
+from perfsvc.service.replay import StoredCase
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
@@ -33,7 +33,7 @@ SECTIONS = "full"
 
 
 @dataclass(frozen=True, slots=True)
-class Under:
+class ProfileSettings:
     """What cases are profiled with.
 
     Attributes:
@@ -105,7 +105,7 @@ class Profiling:
         under: what they are profiled with.
     """
 
-    def __init__(self, store: Store, under: Under) -> None:
+    def __init__(self, store: Store, under: ProfileSettings) -> None:
         self._store = store
         self._under = under
         self._made: tuple[tuple[object, ...], Arrays] | None = None  # of the case before: a pair's sides share them
@@ -177,7 +177,7 @@ class Profiling:
     def shot(self, subject: Subject, like: ProfileResult | None = None) -> Iterator[Path]:
         """The folder of a shot of a case, while its GPU is nobody else's; raises what keeps it from running."""
         series = Series(subject.case, subject.ran_on, "")
-        stored = replay.find(self._store, series, subject.run, subject.ran_on)
+        stored = replay.stored_case(self._store, series, subject.run, subject.ran_on)
         with tempfile.TemporaryDirectory(prefix="perfsvc-shot-") as name, self._alone(subject.device.uuid):
             profiling_folder.put(
                 Path(name),
@@ -190,7 +190,7 @@ class Profiling:
             )
             yield Path(name)
 
-    def _inputs(self, stored: Stored) -> Arrays:
+    def _inputs(self, stored: StoredCase) -> Arrays:
         record = stored.record
         key = (record.bench, record.case.point, record.seed)
         if self._made is None or self._made[0] != key:
@@ -240,7 +240,7 @@ def _unwritable(error: OSError) -> ProfileError:
     )
 
 
-def _same_launch(stored: Stored, like: ProfileResult | None) -> int | None:
+def _same_launch(stored: StoredCase, like: ProfileResult | None) -> int | None:
     """The launch of a case that another profile of it saw; None where it has no such launch."""
     launches = [step for step in stored.record.steps if isinstance(step, Launch)]
     if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):
@@ -291,7 +291,9 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
         run = resolve(request.run, store, request.folder).id
         devices = {device.uuid: device for device in find(request.devices)}
         subject = subject_of(store, request.case, run, devices)
-        under = Under(devices, compile_helper_kernels([subject.device], progress), request.sections, say=progress.say)
+        under = ProfileSettings(
+            devices, compile_helper_kernels([subject.device], progress), request.sections, say=progress.say
+        )
         progress.begin("profiling", 1)
         profiling = Profiling(store, under)
         if request.tool == "nsys":

@@ -7,7 +7,7 @@ from perfsvc import units
 from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
 from perfsvc.model import TIME, CaseExplanation, Confirmation, DeviceInfo, Judgement, ProfileResult, Reason
 from perfsvc.profile.explain import explain
-from perfsvc.service.profile.profile import Profiling, Subject, Under, counted, subject_of
+from perfsvc.service.profile.profile import ProfileSettings, Profiling, Subject, counted, subject_of
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
@@ -28,7 +28,7 @@ class Why:
         under: what cases are profiled with.
     """
 
-    def __init__(self, store: Store, under: Under) -> None:
+    def __init__(self, store: Store, under: ProfileSettings) -> None:
         self._store = store
         self._profiling = Profiling(store, under)
         self._refused: dict[str, PerfsvcError] = {}
@@ -76,7 +76,7 @@ class Why:
 
 
 def explain_confirmed(
-    store: Store, confirmations: Sequence[Confirmation], under: Under, progress: Progress
+    store: Store, confirmations: Sequence[Confirmation], under: ProfileSettings, progress: Progress
 ) -> list[CaseExplanation]:
     """Explains every confirmed regression of a time, once for each case and device, and stores what comes of each.
 

@@ -1,6 +1,6 @@
-"""What follows when a run is measured: verdicts, then confirmations, then explanations.
+"""Judge a measured run: verdicts, then confirmations of its suspects, then explanations of its regressions.
 
-Each reads from the store what it needs and stores what it finds, so that it can be done again, or by another process.
+Each function reads what it needs from the store and stores its results, so a night can repeat any of them.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -12,13 +12,11 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import CaseExplanation, Confirmation, DeviceInfo, Direction, Judgement, Series, Verdict
 from perfsvc.service.compare import compare
-from perfsvc.service.compare.code import SidesOf
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import confirm_all, told_before, with_causes
-from perfsvc.service.confirm.pairs import Means
-from perfsvc.service.findings.suspects import Doubts
+from perfsvc.service.confirm.confirm import confirm_all, earlier_answers, with_causes
+from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings.update import suspects_of
-from perfsvc.service.profile.profile import Under
+from perfsvc.service.profile.profile import ProfileSettings
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.measure import sampling
@@ -26,15 +24,15 @@ from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 
 
-def judge_measured(store: Store, run: int, request: RunRequest, sides_of: SidesOf | None = None) -> list[Judgement]:
-    """The verdicts on a run, in place of what was stored of it before."""
+def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
+    """Judge a run, and store the verdicts in place of its earlier ones."""
     against = compare.baseline_run(store, request.against, run, request.suite)
-    judgements = judge_run(store, run, threshold=request.threshold, against=against, sides_of=sides_of)
+    judgements = judge_run(store, run, threshold=request.threshold, against=against)
     store.put_verdicts(run, judgements)
     return judgements
 
 
-def means_of(
+def pair_settings(
     request: RunRequest,
     devices: Mapping[str, DeviceInfo],
     helper_kernels: Mapping[str, bytes],
@@ -42,9 +40,9 @@ def means_of(
     seed: int,
     servers: ForkServers,
     say: Callable[[str], object],
-) -> Means:
-    """What suspects are measured again with: all that the run itself was measured with."""
-    return Means(
+) -> PairSettings:
+    """Return settings that measure suspects again exactly as the run itself was measured."""
+    return PairSettings(
         devices,
         partial(sampling, request),
         helper_kernels,
@@ -57,30 +55,23 @@ def means_of(
 
 
 def confirm_suspects(
-    store: Store,
-    run: int,
-    means: Means,
-    progress: Progress,
-    stopping: Stopping = never,
-    *,
-    found: Doubts | None = None,
-    sides_of: SidesOf | None = None,
+    store: Store, run: int, settings: PairSettings, progress: Progress, stopping: Stopping = never
 ) -> list[Confirmation]:
-    """Measures again what of a run's suspects was not measured again yet, and returns what came of that.
+    """Measure the suspects of a run again, store the confirmations and return them.
 
-    What an earlier night's answer holds for is not measured once more. What came of all of them is said of the
-    verdicts. From when it is ``stopping`` on none is begun. ``found`` is as in ``suspects_of``, ``sides_of``
-    as in ``told_before``.
+    A suspect that already has a confirmation, or for which the answer of an earlier night still holds, is not measured
+    again. The run's verdicts get the causes that were found. No suspect begins once ``stopping`` is true.
     """
-    suspects = suspects_of(store, run, threshold=means.threshold, found=found)
-    before = list(told_before(store, suspects, means, sides_of))
-    for one in before:
-        store.put_confirmation(one)
-    told = {one.suspect for one in before}
-    again = confirm_all(store, [one for one in suspects if one not in told], means, progress, stopping)
-    if confirmations := store.confirmations(run):  # those of a night that was stopped among them
+    suspects = suspects_of(store, run, threshold=settings.threshold)
+    carried_over = earlier_answers(store, suspects, settings)
+    for confirmation in carried_over:
+        store.put_confirmation(confirmation)
+    answered = {confirmation.suspect for confirmation in carried_over}
+    left = [suspect for suspect in suspects if suspect not in answered]
+    measured = confirm_all(store, left, settings, progress, stopping)
+    if confirmations := store.confirmations(run):  # includes those from before a night was interrupted
         store.put_verdicts(run, with_causes(store.verdicts(run), confirmations))
-    return [*before, *again]
+    return [*carried_over, *measured]
 
 
 def exit_code_of(
@@ -91,29 +82,32 @@ def exit_code_of(
     failed: bool,
     strict: bool = False,
 ) -> int:
-    """The exit code of what was judged and measured again.
+    """Return the exit code of a judged and confirmed run.
 
-    What was cleared by measuring it again is no regression; what was confirmed is one, even by its history alone. What
-    moved as somebody said that it may (``judging.findings.ignored``) is none.
+    A suspect that confirmation cleared is no regression; a confirmed suspect is one, even if only its history raised
+    it. A change that an ignored finding allows (``unheard``) does not count.
     """
-    cleared = {one.suspect.series for one in confirmations if one.cleared}
+    cleared = {confirmation.suspect.series for confirmation in confirmations if confirmation.cleared}
     standing = [
-        one
-        for one in judgements
-        if one.series not in cleared
-        and not (one.verdict in judge.MOVES and (one.series, judge.MOVES[one.verdict]) in unheard)
+        judgement
+        for judgement in judgements
+        if judgement.series not in cleared
+        and not (judgement.verdict in judge.MOVES and (judgement.series, judge.MOVES[judgement.verdict]) in unheard)
     ]
-    regressed = [replace(one.suspect.judgement, verdict=Verdict.REGRESSION) for one in confirmations if one.regressed]
+    regressed = [
+        replace(confirmation.suspect.judgement, verdict=Verdict.REGRESSION)
+        for confirmation in confirmations
+        if confirmation.regressed
+    ]
     return judge.exit_code([*standing, *regressed], failed=failed, strict=strict)
 
 
-def explain_regressed(store: Store, run: int, under: Under, progress: Progress) -> list[CaseExplanation]:
-    """Has a profiler say why those cases of a run take longer that are confirmed to, and returns what it says.
-
-    What was explained already is not explained again.
-    """
-    known = {(one.device, one.case) for one in store.explained(run)}
+def explain_regressed(store: Store, run: int, settings: ProfileSettings, progress: Progress) -> list[CaseExplanation]:
+    """Profile and explain the confirmed regressions of a run that have no explanation yet, and return those."""
+    explained = {(explanation.device, explanation.case) for explanation in store.explained(run)}
     left = [
-        one for one in store.confirmations(run) if (one.suspect.series.device, one.suspect.series.case) not in known
+        confirmation
+        for confirmation in store.confirmations(run)
+        if (confirmation.suspect.series.device, confirmation.suspect.series.case) not in explained
     ]
-    return explain_confirmed(store, left, under, progress)
+    return explain_confirmed(store, left, settings, progress)

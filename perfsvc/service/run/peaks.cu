@@ -1,11 +1,11 @@
-// What a board's memory can move: a copy and a read of buffers far larger than its L2 cache.
+// What a GPU's memory can move: a copy and a read of buffers far larger than its L2 cache.
 //
 // Every thread has several 16-byte accesses under way at once, and those of a warp lie side by side. The buffers are whole
 // numbers of tiles, one for each block, so that nothing is left over.
 
 constexpr int UNDER_WAY = 4;
 
-extern "C" __global__ void perfsvc_roof_copy(uint4* __restrict__ to, const uint4* __restrict__ from) {
+extern "C" __global__ void perfsvc_peak_copy(uint4* __restrict__ to, const uint4* __restrict__ from) {
     const long long first = (long long)blockIdx.x * blockDim.x * UNDER_WAY + threadIdx.x;
     uint4 taken[UNDER_WAY];
 #pragma unroll
@@ -14,7 +14,7 @@ extern "C" __global__ void perfsvc_roof_copy(uint4* __restrict__ to, const uint4
     for (int i = 0; i < UNDER_WAY; ++i) to[first + i * blockDim.x] = taken[i];
 }
 
-extern "C" __global__ void perfsvc_roof_read(unsigned* __restrict__ sink, const uint4* __restrict__ from) {
+extern "C" __global__ void perfsvc_peak_read(unsigned* __restrict__ sink, const uint4* __restrict__ from) {
     const long long first = (long long)blockIdx.x * blockDim.x * UNDER_WAY + threadIdx.x;
     uint4 taken[UNDER_WAY];
 #pragma unroll

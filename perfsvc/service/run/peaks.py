@@ -1,6 +1,7 @@
-"""The measured peak: what a GPU's memory moves at most, measured at the start of a run through the same machinery as all else.
+"""The measured peak: the highest rate at which a GPU's memory moves bytes, measured at the start of each run.
 
-Cases are shown as shares of it, and what a case declares that its launch moves is held against it.
+It is measured like any other case. Results are shown as shares of it, and a case that declares more work than the peak
+allows is doubted.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,35 +35,35 @@ from perfsvc.suite import CaseSpec
 
 BENCHMARK = "peak"
 OURS = 0
-"""The version of the cases: the suite's own count from 1, so that none is taken for one of these."""
+"""The version of the cases. A suite's versions begin with 1, so no benchmark can be mistaken for these cases."""
 
 SOURCE = Path(__file__).with_name("peaks.cu")
-COPY, READ = "perfsvc_roof_copy", "perfsvc_roof_read"
+COPY, READ = "perfsvc_peak_copy", "perfsvc_peak_read"
 BLOCK = 256
 ACCESS_BYTES = 16
 UNDER_WAY = 4
-"""Accesses of a thread, as in ``peaks.cu``."""
+"""Accesses of a thread that are under way at once, as in ``peaks.cu``."""
 TILE_BYTES = BLOCK * ACCESS_BYTES * UNDER_WAY
 
 BEYOND_L2 = 4
-"""A footprint of so many times the L2 cache is the memory's business."""
+"""A footprint of at least this many times the L2 cache must come from memory."""
 LEAST_BYTES = 512 << 20
-"""Of a buffer: short launches do not reach the memory's full rate."""
+"""Smallest buffer, in bytes: short launches do not reach the memory's full rate."""
 SHARE = 8
-"""A buffer takes at most one part in so many of the GPU's memory."""
+"""A buffer takes at most 1/8 of the GPU's memory."""
 UNKNOWN_BYTES = 1 << 20
-"""Of a buffer where a device does not say how much memory it has, as the fake device does not."""
+"""Buffer size in bytes if a device does not report its memory, as the fake device does not."""
 
 SAMPLING = Sampling(samples=100, seconds=0.5, least=20)
-"""Launches this long differ little: the measured peak is known before the first case could wait for it."""
+"""Launches this long vary little, so the peak is known early."""
 
 TOLERATED = 1.05
-"""More than this of the measured peak no case can move: the noise of both and the last per cent that our kernels leave."""
+"""No case can exceed the peak by more than this: it covers the noise of both and the last per cent our kernels miss."""
 NOTE = "its work is declared as more than the GPU's memory can move in that time"
 
 
 def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
-    """The cases that measure a device's measured peak; none for the CPU device, whose times say nothing of it."""
+    """Return the cases that measure a device's peak; none for the CPU device, whose times do not show it."""
     if device.kind == "cpu":
         return ()
     nbytes = _buffer_bytes(device)
@@ -97,16 +98,16 @@ def _spec(variant: str, entry: str, nbytes: int, target: Array, work: Work) -> C
     )
 
 
-class Peaks:
-    """The measured peaks of a run's GPUs, as their measurements come in.
+class PeakCollector:
+    """Collects the measured peaks of a run's devices as their measurements arrive.
 
     Args:
-        devices: those of the run.
-        say: is told of a GPU whose measured peak is not known.
-        known: what was measured already, by UUID.
+        devices: the devices of the run.
+        say: reports a device whose peak stays unknown.
+        known: peaks that a resumed run already has, by UUID.
 
     Attributes:
-        found: by UUID.
+        peaks: the complete peaks, by UUID.
     """
 
     def __init__(
@@ -115,14 +116,14 @@ class Peaks:
         say: Callable[[str], object],
         known: Mapping[str, Peak] = MappingProxyType({}),
     ) -> None:
-        self.found = dict(known)
+        self.peaks = dict(known)
         self._say = say
         self._failed: set[str] = set()
         self._work = {device.uuid: {spec.case: spec.work for spec in specs(device)} for device in devices}
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
 
     def take(self, measurement: Measurement) -> bool:
-        """Takes a measurement, if it is of a measured peak; what cannot be measured is said, and fails nothing."""
+        """Take a measurement if it belongs to a peak and return True, else False; a failure is reported, not raised."""
         uuid, case = measurement.device, measurement.case
         work = self._work[uuid].get(case)
         if work is None:
@@ -133,11 +134,11 @@ class Peaks:
         rates = self._rates[uuid]
         rates[case.variant] = work.bytes / judge.estimate(measurement.samples_s).median_s
         if len(rates) == len(self._work[uuid]):
-            self.found[uuid] = Peak(copy_bytes_per_s=rates["copy"], read_bytes_per_s=rates["read"])
+            self.peaks[uuid] = Peak(copy_bytes_per_s=rates["copy"], read_bytes_per_s=rates["read"])
         return True
 
     def fail(self, device: str, reason: str) -> None:
-        """Says, once for both of its cases, that a GPU's measured peak will not be known."""
+        """Report once per device, not once per case, that its peak stays unknown."""
         if device in self._failed:
             return
         self._failed.add(device)
@@ -145,9 +146,9 @@ class Peaks:
 
 
 def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, peak: Peak | None) -> Doubt | None:
-    """What a case declares where no memory could have moved it in the time it took; None where that is plausible.
+    """Return a doubt if a case declares more bytes than memory could move in its time, else None.
 
-    Only what cannot lie in the L2 cache has to come from memory: a footprint of several times its size.
+    Only a footprint of several times the L2 cache must come from memory; smaller footprints are never doubted.
     """
     if peak is None or not device.l2_bytes:
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal
 
 from perfsvc import build, suite
@@ -20,14 +20,16 @@ from perfsvc.service.run.request import RunRequest
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, Suite, unmet
 
 Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
-"""What became of each unit, by the target it was compiled for."""
+"""The binary of each unit, or why it has none, by compile target and unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device with the cases it is to measure, what their binaries are made with, and its environment.
+    """A device with the cases that it measures and the compiler for it.
 
-    ``peaks`` are the cases of ours that measure the device itself, ``helper_kernels`` the unit that it works with.
+    Attributes:
+        peaks: our own cases, which measure the peak of the device.
+        helper_kernels: the unit with the device's helper kernels; None if it needs none.
     """
 
     device: DeviceInfo
@@ -38,44 +40,68 @@ class Target:
 
     @property
     def environment(self) -> Environment:
-        """What decides whether times of two nights compare without a thought."""
+        """The driver, compiler and power limit: times of one environment form one segment of a series."""
         return Environment(self.device.driver, self.toolchain.version, self.device.power_limit_w)
 
     @property
     def units(self) -> set[Unit]:
-        """All that is compiled for it: of a case that it cannot run, nothing."""
-        able = [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
-        return {unit for spec in able for unit in spec.units} | (
-            {self.helper_kernels} if self.helper_kernels else set()
-        )
+        """All units to compile; a case that the device cannot run needs none."""
+        supported = [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
+        units = {unit for spec in supported for unit in spec.units}
+        return units | ({self.helper_kernels} if self.helper_kernels else set())
 
 
-@dataclass(frozen=True)
-class Runnable:
-    """A case with all it needs to run on its device."""
+@dataclass(frozen=True, slots=True)
+class ResolvedRun:
+    """A request resolved on this machine; nothing is compiled yet.
 
-    spec: CaseSpec
-    modules: tuple[Binary, ...]
+    Attributes:
+        devices: by UUID.
+        suite: the suite, with its problems.
+        inputs: the inputs that resolving the cases has already made.
+        targets: the devices, each with its cases.
+    """
 
-    @cached_property
-    def record(self) -> ReplayRecord:
-        """What is kept of it beside its modules and its benchmark file."""
-        return self.spec.record([module.digest for module in self.modules], digest(self.spec.bench_text.encode()))
+    request: RunRequest
+    devices: Mapping[str, DeviceInfo]
+    suite: Suite
+    inputs: Inputs
+    targets: tuple[Target, ...]
 
 
-def choose(
-    suite: Suite,
+def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
+    """Find the devices and the cases of a request.
+
+    Raises:
+        UsageError: a selection matches nothing, or the suite is empty.
+        InfrastructureError: no device, or no compiler for one.
+    """
+    devices = find(request.devices)
+    if "auto" in request.devices and (reason := why_no_gpu()):
+        progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
+    discovered = suite.discover(request.suite)
+    if not discovered.problems:  # a benchmark file with a problem may have the cases
+        for rule in compare.idle(request.threshold, [listed.case for listed in discovered.cases]):
+            progress.say(f"{rule} takes no case of the suite: see perfsvc list")
+    known_shapes = KnownShapes(build.default_folder() / "shapes")
+    inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known_shapes)
+    targets = _targets(discovered, devices, request.selection, request.points, inputs)
+    return ResolvedRun(request, {device.uuid: device for device in devices}, discovered, inputs, targets)
+
+
+def _targets(
+    discovered: Suite,
     devices: Sequence[DeviceInfo],
     selection: Selection,
     points: Literal["smoke", "full"] | None,
     inputs: Inputs,
 ) -> tuple[Target, ...]:
-    """Resolves the selected cases for each device: full points on a GPU, smoke points elsewhere, unless said."""
-    resolved = cache(lambda at: suite.resolve(selection, at, inputs))
+    """Resolve the selected cases for each device: full points on a GPU, smoke points elsewhere, unless requested."""
+    specs_at = cache(lambda at: discovered.resolve(selection, at, inputs))
     return tuple(
         Target(
             device,
-            resolved(points or ("full" if device.kind == "cuda" else "smoke")),
+            specs_at(points or ("full" if device.kind == "cuda" else "smoke")),
             build.toolchain_for(device.target),
             peaks.specs(device),
             helper_kernels.unit(device.kind),
@@ -85,8 +111,8 @@ def choose(
 
 
 def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:
-    """Compiles every unit once for each target, all in parallel, before any device is opened."""
-    store = Cache()
+    """Compile every unit once for each compile target, all in parallel."""
+    build_cache = Cache()
     units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
     for target in targets:
         units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
@@ -95,89 +121,55 @@ def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:
         (name, unit): result
         for name, (toolchain, wanted) in units.items()
         for unit, result in build.compile_all(
-            wanted, toolchain, store, on_done=lambda unit, _: progress.step(unit.source.name)
+            wanted, toolchain, build_cache, on_done=lambda unit, _: progress.step(unit.source.name)
         ).items()
     }
 
 
+def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Binary, ...] | CaseError:
+    """Return the binaries of a case, one for each unit, or why the device cannot run the case."""
+    if reason := unmet(spec, target.device):
+        return UnsupportedError(reason)
+    modules = []
+    for unit in spec.units:
+        binary = binaries[target.device.target, unit]
+        if not isinstance(binary, Binary):
+            return binary
+        modules.append(binary)
+    return tuple(modules)
+
+
+def replay_record(spec: CaseSpec, modules: Sequence[Binary]) -> ReplayRecord:
+    """Return the record that lets a case run again: everything but its modules' code and its benchmark file."""
+    return spec.record([module.digest for module in modules], digest(spec.bench_text.encode()))
+
+
 def helper_kernels_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, bytes]:
-    """The binaries that devices work with, by UUID.
+    """Return the helper kernels of each device that needs them, by UUID.
 
     Raises:
-        InfrastructureError: one does not compile, which no case is to blame for.
+        InfrastructureError: helper kernels do not compile, which is no fault of any case.
     """
-    found = {}
+    codes = {}
     for target in targets:
         if target.helper_kernels is None:
             continue
         match binaries[target.device.target, target.helper_kernels]:
             case Binary() as binary:
-                found[target.device.uuid] = binary.code
+                codes[target.device.uuid] = binary.code
             case error:
                 raise InfrastructureError(
-                    f"what perfsvc itself runs on {target.device.model} cannot be built: {error.what}",
+                    f"perfsvc's own kernels for {target.device.model} cannot be built: {error.what}",
                     cure="see whether the compiler fits the device: perfsvc doctor",
                 )
-    return found
+    return codes
 
 
 def compile_helper_kernels(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
-    """The binaries that devices work with, by UUID, where nothing else is compiled; raises as ``instruments_of``."""
+    """Compile only the helper kernels of some devices, by UUID; raises like ``helper_kernels_of``."""
     targets = [
         Target(device, (), build.toolchain_for(device.target), helper_kernels=unit)
         for device in devices
         if (unit := helper_kernels.unit(device.kind))
     ]
     return helper_kernels_of(targets, compile_units(targets, progress)) if targets else {}
-
-
-def prepare(target: Target, spec: CaseSpec, binaries: Binaries) -> Runnable | CaseError:
-    """A case ready to run on a device, or why it cannot."""
-    if reason := unmet(spec, target.device):
-        return UnsupportedError(reason)
-    modules = []
-    for unit in spec.units:
-        match binaries[target.device.target, unit]:
-            case Binary() as binary:
-                modules.append(binary)
-            case error:
-                return error
-    return Runnable(spec, tuple(modules))
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """A request with what it means on this machine; nothing of it is compiled, and no device is open.
-
-    Attributes:
-        devices: by UUID.
-        found: the suite, with what is wrong in it.
-        inputs: what was made of the cases' inputs already.
-        targets: the devices, each with its cases.
-    """
-
-    request: RunRequest
-    devices: Mapping[str, DeviceInfo]
-    found: Suite
-    inputs: Inputs
-    targets: tuple[Target, ...]
-
-
-def resolve(request: RunRequest, progress: Progress) -> Resolved:
-    """Finds the devices and the cases that a request means.
-
-    Raises:
-        UsageError: a selection matches nothing, or the suite is empty.
-        InfrastructureError: no device, or no compiler for one.
-    """
-    devices = find(request.devices)
-    if "auto" in request.devices and (reason := why_no_gpu()):
-        progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
-    found = suite.discover(request.suite)
-    if not found.problems:  # what cannot be read may well have the cases
-        for rule in compare.idle(request.threshold, [listed.case for listed in found.cases]):
-            progress.say(f"{rule} takes no case of the suite: see perfsvc list")
-    known = KnownShapes(build.default_folder() / "shapes")
-    inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known)
-    targets = choose(found, devices, request.selection, request.points, inputs)
-    return Resolved(request, {device.uuid: device for device in devices}, found, inputs, targets)

@@ -18,26 +18,69 @@ from perfsvc.store import Store
 from perfsvc.suite import Selection
 
 _UNBORN, _DETACHED = "(initial)", "(detached)"
-"""What git says of a repository without a commit, and of one that has no branch checked out."""
-_ASKED = (
+"""What git prints for a repository without a commit, and for one that has no branch checked out."""
+_QUESTIONS = (
     ("status", "--porcelain=v2", "--branch", "--untracked-files=no"),
     ("check-ignore", "-q", "."),
     ("ls-files", "--others", "--exclude-standard", "."),
 )
-"""What git is asked of a folder, all at once: to start git takes longer than to answer."""
+"""The git commands that ``revision_of`` needs, started at once: starting git takes longer than its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run in the store that is being measured.
+
+    Attributes:
+        run: its number.
+        seed: decides the order of its cases.
+        started: when the run was begun for the first time.
+        held: the measurements that a resumed run already has.
+        peaks: the measured peaks that a resumed run already has, by device UUID.
+    """
+
+    run: int
+    seed: int
+    started: datetime
+    held: tuple[Measurement, ...] = ()
+    peaks: Mapping[str, Peak] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What git says of a folder; empty outside a repository."""
+    """The git revision of a folder; empty outside a repository."""
 
     commit: str = ""
     dirty: bool = False
     branch: str = ""
 
 
+def begin(store: Store, request: RunRequest, *, night: int | None = None) -> OpenRun:
+    """Begin a run; ``night`` is the night that it belongs to."""
+    provenance = collect(
+        request.suite,
+        command_line=request.command_line,
+        label=request.label,
+        scope=scope_of(request.suite, request.selection, request.points),
+        seed=seed_of(request.seed),
+        replicas=request.replicas,
+    )
+    return OpenRun(store.begin_run(provenance, night=night), provenance.seed, provenance.started)
+
+
+def resume(store: Store, run: int) -> OpenRun:
+    """Resume an interrupted run; with the same seed, the remaining cases keep their order.
+
+    Raises:
+        NotMeasuredError: there is no such run.
+    """
+    store.resume_run(run)
+    provenance = store.run(run).provenance
+    return OpenRun(run, provenance.seed, provenance.started, tuple(store.measured(run)), store.peaks(run))
+
+
 def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int, replicas: int) -> Provenance:
-    """Everything a run starting now should remember."""
+    """Return the provenance of a run that starts now."""
     revision = revision_of(suite)
     return Provenance(
         started=datetime.now(UTC),
@@ -59,76 +102,29 @@ def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int
 
 
 def scope_of(suite: Path, selection: Selection, points: str | None) -> str:
-    """How the cases of a run are chosen: equal for two runs that would measure the same cases of an unchanged suite.
+    """Return how the cases of a run are chosen: equal for two runs that select the same cases of an unchanged suite.
 
-    It is the name of the suite's folder (its path differs between checkouts) and the options of a command line, sorted.
+    The scope is the name of the suite's folder (its path differs between checkouts) and the sorted options.
     """
-    chosen = [f"--select={glob}" for glob in sorted(selection.select)]
-    over_budget = [f"--exclude={glob}" for glob in sorted(selection.exclude)]
-    return shlex.join([suite.resolve().name, *([f"--points={points}"] if points else []), *chosen, *over_budget])
+    selected = [f"--select={glob}" for glob in sorted(selection.select)]
+    excluded = [f"--exclude={glob}" for glob in sorted(selection.exclude)]
+    return shlex.join([suite.resolve().name, *([f"--points={points}"] if points else []), *selected, *excluded])
 
 
 def revision_of(folder: Path) -> Revision:
-    """The commit that a folder's files belong to, and whether they differ from it.
+    """Return the commit that a folder's files belong to, and whether they differ from it.
 
-    Dirty is what could change a binary: a changed tracked file anywhere, or an untracked one inside the folder. A
-    folder that its repository ignores (an installed suite) has no revision.
+    The revision is dirty if anything that could change a binary differs: a changed tracked file anywhere, or an
+    untracked file inside the folder. A folder that its repository ignores (an installed suite) has no revision.
     """
-    with ThreadPoolExecutor(len(_ASKED)) as at_once:
-        status, ignored, untracked = at_once.map(lambda words: git(folder, *words), _ASKED)
+    with ThreadPoolExecutor(len(_QUESTIONS)) as threads:
+        status, ignored, untracked = threads.map(lambda arguments: git(folder, *arguments), _QUESTIONS)
     if status is None or ignored is not None:
         return Revision()
     lines = status.splitlines()
-    told = dict(line.removeprefix("# branch.").split(" ", 1) for line in lines if line.startswith("# branch."))
-    if told["oid"] == _UNBORN:
+    headers = dict(line.removeprefix("# branch.").split(" ", 1) for line in lines if line.startswith("# branch."))
+    if headers["oid"] == _UNBORN:
         return Revision()
     changed = any(not line.startswith("#") for line in lines)
-    branch = "" if told["head"] == _DETACHED else told["head"]
-    return Revision(told["oid"], changed or bool(untracked), branch)
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A run that is under way.
-
-    Attributes:
-        run: its number.
-        seed: decides the order of its cases.
-        started: when it was begun first.
-        held: what it had measured when it was cut short.
-        peaks: what it knew of its GPUs then, by UUID.
-    """
-
-    run: int
-    seed: int
-    started: datetime
-    held: tuple[Measurement, ...] = ()
-    peaks: Mapping[str, Peak] = field(default_factory=dict)
-
-
-def begin(store: Store, request: RunRequest, *, night: int | None = None) -> Begun:
-    """Begins a run, as a night's where it is one."""
-    root_cause = _origin(request)
-    return Begun(store.begin_run(root_cause, night=night), root_cause.seed, root_cause.started)
-
-
-def go_on(store: Store, run: int) -> Begun:
-    """Goes on with a run that was cut short; its seed puts the cases that are left into the order they had.
-
-    Raises:
-        NotMeasuredError: there is no such run.
-    """
-    store.resume_run(run)
-    root_cause = store.run(run).provenance
-    return Begun(run, root_cause.seed, root_cause.started, tuple(store.measured(run)), store.peaks(run))
-
-
-def _origin(request: RunRequest) -> Provenance:
-    return collect(
-        request.suite,
-        command_line=request.command_line,
-        label=request.label,
-        scope=scope_of(request.suite, request.selection, request.points),
-        seed=seed_of(request.seed),
-        replicas=request.replicas,
-    )
+    branch = "" if headers["head"] == _DETACHED else headers["head"]
+    return Revision(headers["oid"], changed or bool(untracked), branch)

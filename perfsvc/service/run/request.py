@@ -1,4 +1,4 @@
-"""What a person or cron asks a run for."""
+"""The options of a run, from the command line or from a night's settings."""
 
 import os
 from dataclasses import dataclass, field
@@ -16,16 +16,16 @@ class RunRequest:
     """The options of a run.
 
     Attributes:
-        points: at which points; None for the full ones on a GPU and the smoke points elsewhere.
-        precision: how narrow the interval of a median is to be, relative to it. None, like ``samples`` and
-            ``seconds``, the caps on getting there, for what suits the kind of device.
-        energy: measure the energy of a launch as well.
-        spread: whether every GPU measures a case, or one GPU of each model does.
-        budget_s: seconds that the run may take on each device; None for as many as it needs.
+        points: which points; None for the full points on a GPU and the smoke points elsewhere.
+        precision: the target half-width of a median's interval, relative to the median. None for the default of the
+            kind of device; likewise ``samples`` and ``seconds``, the caps on sampling.
+        energy: also measure the energy of a launch.
+        spread: whether every GPU measures each case, or one GPU of each model.
+        budget_s: seconds that the run may take on each device; None for no limit.
         limit_s: seconds that a case may take in a replica before its worker is killed.
-        confirm: measure suspects again, the baseline's binary and this run's in turn.
-        profile: have a profiler look at both binaries of what is confirmed to be slower.
-        threshold: the smallest relevant change as a fraction, or rules; None for what suits the kind of device.
+        confirm: measure suspects again, the baseline's binary and this run's in A/B pairs.
+        profile: profile both binaries of each confirmed regression.
+        threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         against: the run that series without a pin are compared with, or ``@baseline``.
     """
 
@@ -51,6 +51,6 @@ class RunRequest:
     command_line: str = ""
 
 
-def seed_of(asked: int | None) -> int:
-    """The seed that somebody asked for, or any."""
-    return int.from_bytes(os.urandom(4)) if asked is None else asked
+def seed_of(requested: int | None) -> int:
+    """Return the requested seed, or a random one."""
+    return int.from_bytes(os.urandom(4)) if requested is None else requested

@@ -21,21 +21,19 @@ from perfsvc.model import (
     Status,
 )
 from perfsvc.report.rows import Doubt, Key
-from perfsvc.service.compare.code import SidesOf
 from perfsvc.service.confirm.confirm import with_causes
-from perfsvc.service.findings.suspects import doubts
 from perfsvc.service.findings.update import ignored, update_findings
-from perfsvc.service.profile.profile import Under
+from perfsvc.service.profile.profile import ProfileSettings
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run.judge import (
     confirm_suspects,
     exit_code_of,
     explain_regressed,
     judge_measured,
-    means_of,
+    pair_settings,
 )
-from perfsvc.service.run.measure import Workers, measure
-from perfsvc.service.run.prepare import Resolved, compile_units, helper_kernels_of, resolve
+from perfsvc.service.run.measure import measure
+from perfsvc.service.run.prepare import ResolvedRun, compile_units, helper_kernels_of, resolve
 from perfsvc.service.run.provenance import begin
 from perfsvc.service.run.record import Levels, Recorder, levels
 from perfsvc.service.run.request import RunRequest
@@ -97,64 +95,51 @@ class RunOutcome:
 
 
 def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
-    """Measures a suite on every device asked for and judges it; each measurement is committed as it arrives.
+    """Measure a suite on every requested device and judge it; each measurement is committed as it arrives.
 
     Args:
-        request: what is asked for.
-        progress: is told how far it is.
-        servers: where workers are forked; ours where none have started yet.
+        request: the options.
+        progress: receives messages and the number of steps done.
+        servers: where workers are forked; None to start some.
 
     Raises:
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
-    with contextlib.ExitStack() as ours, contextlib.ExitStack() as ended:  # workers end while judging has begun
-        workers = Workers(servers or ours.enter_context(ForkServers()), ended)
-        return _run(request, progress or Silent(), workers)
-
-
-def _run(request: RunRequest, progress: Progress, workers: Workers) -> RunOutcome:
-    resolved = resolve(request, progress)
-    with Store.open(request.database) as store:
+    progress = progress or Silent()
+    with contextlib.ExitStack() as stack:
+        servers = servers or stack.enter_context(ForkServers())
+        resolved = resolve(request, progress)
+        store = stack.enter_context(Store.open(request.database))
         binaries = compile_units(resolved.targets, progress)
-        recorder = measure(
-            resolved, binaries, store=store, begun=begin(store, request), workers=workers, progress=progress
-        )
+        opened = begin(store, request)
+        recorder = measure(resolved, binaries, store=store, opened=opened, servers=servers, progress=progress)
         helper_kernels = helper_kernels_of(resolved.targets, binaries)
-        sides_of = SidesOf(store)
-        judgements = judge_measured(store, recorder.run, request, sides_of)
-        told = store.verdicts(recorder.run)
-        found = doubts(store, recorder.run, told, threshold=request.threshold, sides_of=sides_of)
+        judgements = judge_measured(store, opened.run, request)
         confirmations: list[Confirmation] = []
-        explained: list[CaseExplanation] = []
+        explanations: list[CaseExplanation] = []
         if request.confirm:
-            workers.ended.close()  # a GPU has one worker at a time
-            means = means_of(
-                request,
-                resolved.devices,
-                helper_kernels,
-                seed=recorder.begun.seed,
-                servers=workers.servers,
-                say=progress.say,
+            settings = pair_settings(
+                request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, say=progress.say
             )
-            confirmations = confirm_suspects(store, recorder.run, means, progress, found=found, sides_of=sides_of)
+            confirmations = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
-        update_findings(store, recorder.run, threshold=request.threshold, found=found)
+        update_findings(store, opened.run, threshold=request.threshold)
         unheard = ignored(store.findings())
         if request.profile:
-            under = Under(resolved.devices, helper_kernels, say=progress.say)
-            explained = explain_regressed(store, recorder.run, under, progress)
-    return _outcome(resolved, recorder, (judgements, confirmations, explained), unheard)
+            profiling = ProfileSettings(resolved.devices, helper_kernels, say=progress.say)
+            explanations = explain_regressed(store, opened.run, profiling, progress)
+    return _outcome(resolved, recorder, (judgements, confirmations, explanations), unheard)
 
 
 def _outcome(
-    resolved: Resolved,
+    resolved: ResolvedRun,
     recorder: Recorder,
     judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[CaseExplanation]],
     unheard: AbstractSet[tuple[Series, Direction]],
 ) -> RunOutcome:
     judgements, confirmations, explained = judged
-    problems, warnings = resolved.found.split_problems(resolved.request.selection)
+    problems, warnings = resolved.suite.split_problems(resolved.request.selection)
     targets = resolved.targets
     specs = {(target.device.uuid, spec.case.id, spec.cache): spec for target in targets for spec in target.specs}
     place = {key: number for number, key in enumerate(specs)}
@@ -163,7 +148,7 @@ def _outcome(
         devices=tuple(target.device for target in targets),
         measurements=tuple(recorder.measurements),
         noises={(device, case.id, cache): one for (device, case, cache), one in recorder.noises.items()},
-        peaks=recorder.peaks.found,
+        peaks=recorder.peaks.peaks,
         over_budget=tuple(sorted(recorder.over_budget, key=lambda one: place[one.device, one.case.id, one.cache])),
         doubts=tuple(recorder.doubts.values()),
         judgements=tuple(judgements),

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from perfsvc.errors import UsageError
-from perfsvc.service.git import checked_out, moved
+from perfsvc.service.git import checked_out, move_to
 
 
 def git(folder, *arguments):
@@ -47,8 +47,8 @@ def test_the_suite_is_as_it_was_with_all_that_lies_beside_it(suite):
 
 def test_a_worktree_moves_to_where_the_suite_was_not_and_back(suite):
     with checked_out(suite, "main") as tree:
-        assert not moved(tree, git(suite, "rev-parse", "HEAD~2")).suite.exists()
-        assert (moved(tree, git(suite, "rev-parse", "HEAD~1")).suite / "k.cu").read_text() == "old"
+        assert not move_to(tree, git(suite, "rev-parse", "HEAD~2")).suite.exists()
+        assert (move_to(tree, git(suite, "rev-parse", "HEAD~1")).suite / "k.cu").read_text() == "old"
     assert (suite / "k.cu").read_text() == "new"
 
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from perfsvc.service.bisect.halving import Standing, narrow
+from perfsvc.service.bisect.halving import CommitState, narrow
 
-GOOD, BAD, SKIPPED = Standing
+GOOD, BAD, SKIPPED = CommitState
 
 
 def line(count):

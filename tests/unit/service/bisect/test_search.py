@@ -21,9 +21,9 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.service.bisect.builds import Built, Rebuilt, Unbuilt
+from perfsvc.service.bisect.builds import BuildFailure, Builds, CommitBuild
 from perfsvc.service.bisect.search import Search
-from perfsvc.service.confirm.pairs import Turns
+from perfsvc.service.confirm.pairs import PairResults
 from perfsvc.service.progress import Silent
 
 CASE = Case("dot", "tree")
@@ -42,19 +42,21 @@ class Board:
 
     def __call__(self, sides, *, threshold, enough):
         self.asked.append(tuple(side.code[1][0] for side in sides))
-        turns = Turns()
+        results = PairResults()
         for look, pairs in enumerate(judge.LOOKS, start=1):
-            while turns.pairs < min(pairs, self.pairs):
-                turns.baseline.append(self.process(sides[0]))
-                turns.candidate.append(self.process(sides[1]))
-            if turns.fault[0] or turns.pairs < pairs:
+            while results.pairs < min(pairs, self.pairs):
+                results.baseline.append(self.process(sides[0]))
+                results.candidate.append(self.process(sides[1]))
+            if results.fault[0] or results.pairs < pairs:
                 break
-            before, after = ([one.samples_s for one in side] for side in (turns.baseline, turns.candidate))
-            turns.looks = look
-            turns.found = judge.compare_at_look(before, after, look=look, looks=len(judge.LOOKS), threshold=threshold)
-            if enough(turns.found):
+            before, after = ([one.samples_s for one in side] for side in (results.baseline, results.candidate))
+            results.looks = look
+            results.comparison = judge.compare_at_look(
+                before, after, look=look, looks=len(judge.LOOKS), threshold=threshold
+            )
+            if enough(results.comparison):
                 break
-        return turns
+        return results
 
     def process(self, built):
         (module,) = built.code[1]
@@ -68,8 +70,8 @@ class Board:
 def build(module):
     """The case with a module; a text after the time makes another code of it, and ``!`` one that does not compile."""
     if module.startswith("!"):
-        return Unbuilt(CompileError(module), module)
-    return Built(None, (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "bench", 0), (module,)), ())
+        return BuildFailure(CompileError(module), module)
+    return CommitBuild(None, (), (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "bench", 0), (module,)), ())
 
 
 def search(modules, board, threshold=0.03, metric=TIME):
@@ -82,7 +84,7 @@ def search(modules, board, threshold=0.03, metric=TIME):
     ends = (commits[0], commits[-1])
     counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
     asked = Bisection(CASE, DEVICE, CacheState.COLD, *ends, threshold, seed=1, metric=metric, **counts)
-    rebuilt = Rebuilt({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
+    rebuilt = Builds({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
     return Search(asked, commits, rebuilt, board, Silent()).answer()
 
 

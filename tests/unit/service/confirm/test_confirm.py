@@ -3,7 +3,7 @@
 import pytest
 
 from perfsvc.model import Case, Cause, ChangeKind, Confirmation, Direction, Judgement, Series, Suspect, Verdict
-from perfsvc.service.confirm.confirm import relevant, with_causes
+from perfsvc.service.confirm.confirm import relevant_change, with_causes
 
 SERIES = Series(Case("transpose", "tiled"), "GPU-1", "NVIDIA H100")
 
@@ -27,7 +27,7 @@ def suspect(change: ChangeKind, ratio: float | None) -> Suspect:
 def test_of_a_step_below_the_threshold_half_is_looked_for(
     change: ChangeKind, ratio: float | None, asked: float | None, looked_for: float
 ) -> None:
-    assert relevant(suspect(change, ratio), "cuda", asked) == pytest.approx(looked_for)
+    assert relevant_change(suspect(change, ratio), "cuda", asked) == pytest.approx(looked_for)
 
 
 def test_a_verdict_that_saw_nothing_move_gets_no_cause() -> None:

@@ -11,7 +11,7 @@ from perfsvc.errors import (
     ProfileError,
 )
 from perfsvc.model import Case, DeviceInfo
-from perfsvc.service.profile.profile import Profiling, Subject, Under
+from perfsvc.service.profile.profile import ProfileSettings, Profiling, Subject
 from perfsvc.service.profile.regressions import Sides, Why
 from perfsvc.store import Store
 
@@ -21,7 +21,7 @@ BOARD = DeviceInfo("cuda", "H100", "GPU-1", "0", "sm_90", "13.0")
 @pytest.fixture
 def why(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/perf.db") as store:
-        yield Why(store, Under({BOARD.uuid: BOARD}, {}))
+        yield Why(store, ProfileSettings({BOARD.uuid: BOARD}, {}))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from perfsvc.build import Cache, compile_all, toolchain_for
 from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Launch, Measurement, Peak, Role, Status, Work
 from perfsvc.report.tables.run import doubt_text
 from perfsvc.service.run import peaks
-from perfsvc.service.run.peaks import Peaks
+from perfsvc.service.run.peaks import PeakCollector
 
 GIB = 1 << 30
 H200 = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90", memory_bytes=141 * GIB, l2_bytes=60 << 20)
@@ -90,32 +90,32 @@ def measured(variant: str, seconds: float, status: Status = Status.OK, *, versio
 
 def test_a_roof_is_what_its_two_cases_moved_in_a_second() -> None:
     said: list[str] = []
-    peaks = Peaks((FAKE,), said.append)
+    peaks = PeakCollector((FAKE,), said.append)
     assert peaks.take(measured("read", 1e-3))
-    assert peaks.found == {}
+    assert peaks.peaks == {}
     assert peaks.take(measured("copy", 1e-3))
-    assert peaks.found == {"FAKE-1": Peak(2 * (1 << 20) / 1e-3, (1 << 20) / 1e-3)}
+    assert peaks.peaks == {"FAKE-1": Peak(2 * (1 << 20) / 1e-3, (1 << 20) / 1e-3)}
     assert said == []
 
 
 def test_what_the_suite_measures_is_no_roof() -> None:
-    peaks = Peaks((FAKE, CPU), print)
+    peaks = PeakCollector((FAKE, CPU), print)
     assert not peaks.take(measured("copy", 1e-3, version=1))
     assert not peaks.take(replace(measured("copy", 1e-3), device="CPU-1"))
 
 
 def test_a_roof_that_cannot_be_measured_is_said_and_not_known() -> None:
     said: list[str] = []
-    peaks = Peaks((FAKE,), said.append)
+    peaks = PeakCollector((FAKE,), said.append)
     assert peaks.take(measured("copy", 1e-3, Status.FAILED))
     assert peaks.take(measured("read", 1e-3))
-    assert peaks.found == {}
+    assert peaks.peaks == {}
     assert said == ["the memory of FAKE-1 could not be measured, so no share of it is shown: out of memory"]
 
 
 def test_what_keeps_both_cases_from_being_measured_is_said_once() -> None:
     said: list[str] = []
-    peaks = Peaks((FAKE, replace(FAKE, uuid="FAKE-2")), said.append)
+    peaks = PeakCollector((FAKE, replace(FAKE, uuid="FAKE-2")), said.append)
     for device in ("FAKE-1", "FAKE-2"):
         for variant in ("copy", "read"):
             assert peaks.take(replace(measured(variant, 1e-3, Status.FAILED), device=device))

@@ -1,6 +1,5 @@
 from perfsvc.build import Cache, compile_all
 from perfsvc.build.fake import FakeToolchain
-from perfsvc.service.run.prepare import Runnable
 from perfsvc.service.run.record import _sources
 from perfsvc.suite import Selection, discover
 
@@ -23,10 +22,10 @@ def test_sources_of_one_name_in_two_folders_are_both_kept_with_their_headers(tmp
         (tmp_path / folder / "k.cu").write_text(f'#include "../h.cuh"\nint {folder};\n')
     (tmp_path / "h.cuh").write_text("int shared;\n")
     (spec,) = discover(tmp_path).resolve(Selection(), "smoke")
-    built = compile_all(spec.units, FakeToolchain(), Cache(tmp_path / "cache"))
+    modules = compile_all(spec.units, FakeToolchain(), Cache(tmp_path / "cache"))
     for path in tmp_path.rglob("*.cu*"):
         path.write_text("edited while the run was measuring\n")
-    kept = _sources(Runnable(spec, tuple(built.values())))
+    kept = _sources(spec, tuple(modules.values()))
     assert {name: text.decode() for name, text in kept.items()} == {
         "one/k.cu": '#include "../h.cuh"\nint one;\n',
         "two/k.cu": '#include "../h.cuh"\nint two;\n',
