@@ -1,4 +1,4 @@
-"""Every setting, with its type, its default and its meaning; ``docs/configuration.md`` lists them.
+"""Every setting, with its type, its default and its meaning; ``docs/reference/configuration.md`` lists them.
 
 A ``ValueError`` of a type says what is wrong with a value and how to write it; the caller puts the key before it.
 """

@@ -17,7 +17,7 @@ RESOLUTION = 2.0**-23
 
 SHARE_OF_WITHIN = 0.3
 """Processes differ by at least this share of what the samples of one process differ by. For six kernels on an H200 the
-share is 0.32 to 0.57 (``benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
+share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
 
 MIN_ERRORS = 2.0
 """How many standard errors, by each side's own replicas, a change must be away in any case. One wild replica is never

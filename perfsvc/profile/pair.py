@@ -1,4 +1,4 @@
-"""Two profiles and what follows from them without naming a reason (docs/explaining.md).
+"""Two profiles and what follows from them without naming a reason (docs/explanation/why-it-is-slower.md).
 
 The time of a launch is an exact product. Every cycle, each warp that a scheduler holds is issued or waits, so that
 

@@ -1,7 +1,7 @@
 """What can make a launch slower, a function each: two profiles in, a share of the difference and its evidence out.
 
 Each is pure and knows nothing of the others; ``explain`` ranks them. Which number says what, and why a share is what it
-is: docs/explaining.md.
+is: docs/explanation/why-it-is-slower.md.
 """
 
 from collections.abc import Callable, Mapping

@@ -312,4 +312,4 @@ def _whole(sha256: str, compressed: bytes) -> bytes:
 
 def damaged(what: str) -> DatabaseError:
     """The error for what the database holds and cannot be read."""
-    return DatabaseError(f"{what} is damaged in the database", cure="restore a backup (docs/database.md)")
+    return DatabaseError(f"{what} is damaged in the database", cure="restore a backup (docs/reference/database.md)")

@@ -316,7 +316,7 @@ class Store(Judged, Found, Historied, Confirmed, Looked, StaticallyChecked, Nigh
     def columns(self, runs: Sequence[int] | None = None) -> dict[str, list[Any]]:
         """One row a measurement of some runs, or of all, as equally long lists by column name.
 
-        Beside the tables' own columns (docs/database.md): ``axes`` (a dict), ``metrics`` (a dict of named values),
+        Beside the tables' own columns (docs/reference/database.md): ``axes`` (a dict), ``metrics`` (a dict of named values),
         ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None where the work or the time is unknown), ``peak_share`` (the
         bandwidth over the better of the GPU's measured peaks in that run).
         """

@@ -1,4 +1,4 @@
-"""The tables (docs/database.md). They come to be by ``migrations/`` alone; a test holds both equal.
+"""The tables (docs/reference/database.md). They come to be by ``migrations/`` alone; a test holds both equal.
 
 Units stand in column names. Natural keys are interned: measurements name their case, device, environment and binary
 by id.

@@ -25,7 +25,7 @@ def benchmark(tmp_path):
     def run(name, *arguments, **environment):
         path = tmp_path / "found.json"
         done = subprocess.run(
-            [sys.executable, ROOT / "benchmarks" / f"{name}.py", *map(str, arguments), "--json", path],
+            [sys.executable, ROOT / "tests" / "benchmarks" / f"{name}.py", *map(str, arguments), "--json", path],
             cwd=tmp_path,
             env=os.environ | {"PERFSVC_CACHE": str(tmp_path / "cache"), "PERFSVC_LOCKS": str(tmp_path)} | environment,
             stdout=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_a_board_that_another_run_holds_is_left_alone(fake, tmp_path, monkeypatc
     lock = DeviceLock("FAKE-0")
     assert lock.take()
     done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "host_delay.py", "--device", fake({})],
+        [sys.executable, ROOT / "tests" / "benchmarks" / "host_delay.py", "--device", fake({})],
         capture_output=True,
         text=True,
         check=False,
@@ -141,7 +141,7 @@ def test_a_runs_overhead_is_taken_apart(benchmark, fake):
 
 def test_two_boards_share_a_plan(benchmark, fake):
     boards = [fake({}, name=f"GPU{n}", uuid=f"FAKE-{n}") for n in range(2)]
-    _, printed, found = benchmark("GPUs", "--GPUs", *boards, "--suite", SUITE, "--replicas", 2)
+    _, printed, found = benchmark("gpus", "--GPUs", *boards, "--suite", SUITE, "--replicas", 2)
     assert found["problems"] == [], printed
     assert list(found["wall_s"]) == ["first GPU", "second GPU", "both, each-model", "both, each-device"]
     dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-device"]
@@ -153,13 +153,13 @@ def test_two_boards_share_a_plan(benchmark, fake):
 
 @pytest.fixture
 def slowed(monkeypatch):
-    """The digest of the fake binary of a slowed variant of benchmarks/nights."""
+    """The digest of the fake binary of a slowed variant of tests/benchmarks/nights."""
 
     def of(case):
         variant = case.partition("/")[2]
         monkeypatch.setenv("SLOWED", variant)
         monkeypatch.setenv("PERCENT", "2")
-        found = suite.discover(ROOT / "benchmarks" / "nights" / "suite")
+        found = suite.discover(ROOT / "tests" / "benchmarks" / "nights" / "suite")
         (spec,) = found.resolve(suite.Selection((case,)), "smoke", suite.Inputs())
         monkeypatch.delenv("SLOWED")
         return digest(build.toolchain_for("fake").compile(spec.units[0]))

@@ -32,7 +32,7 @@ main()
 not come to that, the last that it says is how many there were."""
 MANY = 10_000
 PLACES = 10
-"""At so many places, evenly spread over the commits of a night, it is killed here; ``benchmarks/killed_nights.py``
+"""At so many places, evenly spread over the commits of a night, it is killed here; ``tests/benchmarks/killed_nights.py``
 kills at moments of any kind."""
 STEPS = 3 * 2 + 2
 """What a night of these measures: three cases in two replicas, and the GPU's measured peak by a copy and a read."""

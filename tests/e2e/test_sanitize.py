@@ -25,7 +25,7 @@ def sanitize(tmp_path):
         script.write_text(json.dumps({"cases": {case: {"fault": fault} for case, fault in (faults or {}).items()}}))
         where = ("--device", f"fake:{script}", "--suite", SUITES / suite, "--json", found)
         done = subprocess.run(
-            [sys.executable, ROOT / "benchmarks" / "sanitize.py", *where, *arguments],
+            [sys.executable, ROOT / "tests" / "benchmarks" / "sanitize.py", *where, *arguments],
             cwd=tmp_path,
             env=os.environ
             | {

@@ -8,7 +8,7 @@ import pytest
 
 from perfsvc.store import Store
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 
 @pytest.fixture(scope="module")

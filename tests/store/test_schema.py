@@ -154,7 +154,7 @@ def test_the_path_of_an_installation_may_hold_a_percent_sign(tmp_path, monkeypat
 
 
 def test_every_table_and_column_is_documented():
-    page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "database.md").read_text(encoding="utf-8")
     words = {table: list(of.columns.keys()) for table, of in Base.metadata.tables.items()}
     lacking = [table for table in words if f"**`{table}`**" not in page]
     lacking += [
@@ -164,7 +164,7 @@ def test_every_table_and_column_is_documented():
 
 
 def test_every_query_of_the_page_runs_on_both_databases(story):
-    page = (Path(__file__).parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "database.md").read_text(encoding="utf-8")
     batches = (Batch((1.0,)), Batch((9.0,), rejected="hot", conditions=Conditions(slowdowns=(Slowdown.THERMAL,))))
     story.put(story.begin(), replace(story.tiled, point=(("n", 4096),)), samples=(1.0,), batches=batches)
     first, second = story.run(), story.run()

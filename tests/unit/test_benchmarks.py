@@ -20,7 +20,7 @@ from perfsvc.errors import MissingPackageError
 from perfsvc.model import Array, Buffer, ReasonKind, Role
 from perfsvc.profile.explain import explain
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 H100 = Path(__file__).parents[1] / "data" / "ncu" / "pairs"
 
 
@@ -34,7 +34,7 @@ def script(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        *("side_by_side", "host_delay", "pitfalls", "overhead", "GPUs", "sanitize", "slowdown", "explain_pairs"),
+        *("side_by_side", "host_delay", "pitfalls", "overhead", "gpus", "sanitize", "slowdown", "explain_pairs"),
         *("competing_load", "searches", "simulated_nights"),
     ],
 )
@@ -43,7 +43,7 @@ def test_a_script_says_how_it_is_used(script, name, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
     assert ended.value.code == 0
-    assert f"python benchmarks/{name}.py" in capsys.readouterr().out
+    assert f"python tests/benchmarks/{name}.py" in capsys.readouterr().out
 
 
 # --- statistics and claims -------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_a_run_is_taken_apart_without_a_rest(script, ran):
 
 
 def test_medians_are_compared_with_the_same_boards_alone(script, ran):
-    boards = script("GPUs")
+    boards = script("gpus")
     slower = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"median_s": [1e-4, 4e-4]})
     elsewhere = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"device": ["GPU-1"] * 2})
     compared = boards.compared({"first GPU": ran, "second GPU": elsewhere, "both": slower}, "both", 0.03)
@@ -240,9 +240,9 @@ def test_two_boards_are_held_against_the_quicker_one_alone(script, ran):
     quicker = Ran(ran.began, ran.began + timedelta(seconds=8), {})
     both = Ran(ran.began, ran.began + timedelta(seconds=4), {})
     runs = {"first GPU": ran, "second GPU": quicker, "both, each-model": both}
-    assert script("GPUs").ratio(runs) == 0.5
+    assert script("gpus").ratio(runs) == 0.5
     del runs["second GPU"]
-    assert script("GPUs").ratio(runs) is None
+    assert script("gpus").ratio(runs) is None
 
 
 # --- compute-sanitizer -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""docs/configuration.md has every key of the settings, with its default and its meaning, and no other."""
+"""docs/reference/configuration.md has every key of the settings, with its default and its meaning, and no other."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.config.keys import KEYS, RULE, TABLES, SettingKey
 
-PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +27,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# --- docs/cli.md -----------------------------------------------------------------------------------------------------
+# --- docs/reference/cli.md -----------------------------------------------------------------------------------------------------
 
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -47,7 +48,7 @@ def sections(page: str) -> dict[str, str]:
 
 
 COMMANDS = {"perfsvc": cli, **dict(commands(cli, "perfsvc"))}
-SECTIONS = sections(text_of(DOCS / "cli.md"))
+SECTIONS = sections(text_of(DOCS / "reference/cli.md"))
 
 
 def words_of(command: click.Command) -> set[str]:
@@ -106,13 +107,18 @@ def test_every_command_that_a_page_types_can_be_typed(page):
         parse(cli, arguments)
 
 
-# --- docs/glossary.md ------------------------------------------------------------------------------------------------
+# --- docs/reference/glossary.md ------------------------------------------------------------------------------------------------
 
-GLOSSARY = text_of(DOCS / "glossary.md")
-ROWS = re.findall(r"^\| ([^|]+?) \| (?:`(\w+)`)? ?\| (.+) \|$", GLOSSARY, re.MULTILINE)
+GLOSSARY = text_of(DOCS / "reference" / "glossary.md")
+ENTRIES = [
+    (word, name, meaning)
+    for word, name, meaning in re.findall(r"^\| ([^|(]+?)(?: \(`(\w+)`\))? \| (.+) \|$", GLOSSARY, re.MULTILINE)
+    if word not in {"word", "---"}
+]
+MOST_WORDS = 60
 CLASSES = [item for _, item in inspect.getmembers(model, inspect.isclass) if item.__module__.startswith(model.__name__)]
 MODEL = Path(model.__file__).parent
-WORDS = [word for word, _, _ in ROWS if word != "word"]
+REFERENCE = [*(DOCS / "reference").glob("*.md"), *(DOCS / "explanation").glob("*.md"), *(DOCS / "how-to").glob("*.md")]
 
 
 def names_of_the_model() -> set[str]:
@@ -123,22 +129,29 @@ def names_of_the_model() -> set[str]:
     return aliases | {item.__name__ for item in CLASSES}
 
 
-def test_every_class_of_the_model_is_in_the_glossary_and_every_class_of_the_glossary_exists():
-    assert {name for _, name, _ in ROWS if name} == names_of_the_model()
+def test_the_glossary_is_short_enough_to_be_read():
+    assert len(ENTRIES) <= MOST_WORDS
+
+
+def test_every_class_of_the_glossary_exists():
+    assert {name for _, name, _ in ENTRIES if name} <= names_of_the_model()
 
 
 @pytest.mark.parametrize("choice", [item for item in CLASSES if issubclass(item, StrEnum)])
-def test_the_glossary_explains_each_value_of_a_choice(choice):
-    (meaning,) = [meaning for _, name, meaning in ROWS if name == choice.__name__]
-    assert {member.value for member in choice} <= set(re.findall(r"`([\w ]+)`", meaning))
+def test_a_page_explains_each_value_of_a_choice(choice):
+    values = {member.value for member in choice}
+    in_glossary = [meaning for _, name, meaning in ENTRIES if name == choice.__name__]
+    pages = in_glossary or [text_of(page) for page in REFERENCE]
+    assert any(values <= set(re.findall(r"`([\w ]+)`", page)) for page in pages)
 
 
 def test_no_word_stands_twice():
-    assert len(WORDS) == len(set(WORDS))
+    words = [word for word, _, _ in ENTRIES]
+    assert len(words) == len(set(words))
 
 
-def used(word: str, name: str) -> bool:
-    """Whether a class of the model is named outside it, or another word stands anywhere in the code."""
+def used(word: str, name: str | None) -> bool:
+    """Whether the code outside the model names the class, or any code uses the word."""
     pattern = rf"\b{name}\b" if name else rf"\b{word.replace(' ', '[ _]?')}(?:s|es)?\b"
     return any(
         re.search(pattern, text_of(source), 0 if name else re.IGNORECASE)
@@ -147,9 +160,15 @@ def used(word: str, name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("word", "name"), [(word, name) for word, name, _ in ROWS if word != "word"])
+@pytest.mark.parametrize(("word", "name"), [(word, name) for word, name, _ in ENTRIES])
 def test_the_code_uses_each_word(word, name):
     assert used(word, name)
+
+
+def test_a_class_name_exists_once_in_the_package():
+    statements = [node for source in (ROOT / "perfsvc").rglob("*.py") for node in ast.parse(text_of(source)).body]
+    names = Counter(node.name for node in statements if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 # --- docs/decisions.md -----------------------------------------------------------------------------------------------
@@ -167,10 +186,10 @@ def test_every_dependency_says_why_it_earns_its_place():
 # --- links and the README --------------------------------------------------------------------------------------------
 
 
-def references(page: Path) -> set[str]:
-    """The reference variants of a page's headings as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in titles}
 
 
 def links(page: Path) -> list[str]:
@@ -185,7 +204,7 @@ def test_every_relative_link_of_a_page_resolves(page):
         path, _, relative_to = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
-        assert not relative_to or relative_to in references(target), link
+        assert not relative_to or relative_to in headings(target), link
 
 
 def quick_start() -> list[str]:

@@ -1,4 +1,4 @@
-"""The pages that benchmarks/kernels_page.py writes, from a run of the CPU device that is stored beside the tests."""
+"""The pages that tests/benchmarks/kernels_page.py writes, from a run of the CPU device that is stored beside the tests."""
 
 import importlib
 import json
@@ -30,7 +30,7 @@ kept
 @pytest.fixture
 def script(monkeypatch):
     """The script as Python imports it: with its own folder on the path."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "tests" / "benchmarks")
     return importlib.import_module("kernels_page")
 
 
@@ -38,7 +38,8 @@ def script(monkeypatch):
 def docs(tmp_path):
     """A folder of pages, the told one before the script was there."""
     (tmp_path / "measured").mkdir()
-    (tmp_path / "kernels.md").write_text(PAGE, encoding="utf-8")
+    (tmp_path / "explanation").mkdir()
+    (tmp_path / "explanation" / "kernels.md").write_text(PAGE, encoding="utf-8")
     return tmp_path
 
 
@@ -50,7 +51,7 @@ def pages(script, docs):
         run = docs / "run.json"
         run.write_text(json.dumps(rows) if rows else STORED.read_text(encoding="utf-8"), encoding="utf-8")
         assert script.main([str(run), "--docs", str(docs), "--command", "perfsvc run --device cpu"]) == 0
-        return tuple((docs / name).read_text(encoding="utf-8") for name in ("kernels.md", "measured/kernels.md"))
+        return tuple((docs / name).read_text(encoding="utf-8") for name in ("explanation/kernels.md", "measured/kernels.md"))
 
     return written
 
@@ -153,5 +154,5 @@ def test_several_runs_are_refused(pages, rows, capsys):
 
 
 def test_the_page_has_a_place_for_every_benchmark_of_the_suite():
-    places = re.findall(r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "kernels.md").read_text("utf-8"), re.MULTILINE)
+    places = re.findall(r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "explanation" / "kernels.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(places) == sorted(file.name for file in discover(installation.data_folder("kernels")).benchmarks)

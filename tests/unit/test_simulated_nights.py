@@ -1,4 +1,4 @@
-"""What benchmarks/simulated says of findings that are and are not what was planted; tests/e2e lives a small year."""
+"""What tests/benchmarks/simulated says of findings that are and are not what was planted; tests/e2e lives a small year."""
 
 import importlib
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 
 from perfsvc.model import CacheState, Case, Cause, Direction, Finding, FindingState, MovedSeries, Series
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 
 @pytest.fixture

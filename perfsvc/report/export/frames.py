@@ -120,7 +120,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     """One row a case, device and cache state in each run, over its replicas.
 
     The times are levels, as verdicts compare them: ``median_s`` is the geometric mean of the replicas' medians,
-    ``low_s`` and ``high_s`` its interval (docs/statistics.md), and named metrics likewise. A case of which any replica
+    ``low_s`` and ``high_s`` its interval (docs/explanation/statistics.md), and named metrics likewise. A case of which any replica
     is not ok has none. ``between_cv`` is the standard deviation of the medians over their mean (empty for one replica),
     ``replicas`` how many are ok. ``status`` and ``reason`` are the worst replica's; errors the largest.
 

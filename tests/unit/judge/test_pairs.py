@@ -1,6 +1,6 @@
 """``compare`` on real processes: how often it is fooled, and how often it finds what is there.
 
-benchmarks/judge_pairs.py draws more, and prints the rates.
+tests/benchmarks/judge_pairs.py draws more, and prints the rates.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What docs/authoring.md shows works, and what it lists is what there is."""
+"""What docs/how-to/write-a-benchmark.md shows works, and what it lists is what there is."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ from perfsvc.build.host import HostToolchain
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
 
-PAGE = (Path(__file__).parents[3] / "docs" / "authoring.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "write-a-benchmark.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Smaller versions of what benchmarks/detectors.py shows, with a margin for their size."""
+"""Smaller versions of what tests/benchmarks/detectors.py shows, with a margin for their size."""
 
 import numpy as np
 import pytest

@@ -83,7 +83,7 @@ def gappy(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
     ids=["lognormal", "exponential", "heavy", "weekly", "ticking", "gappy", "persistent 10", "30", "50"],
 )
 def test_flat_series_of_other_kinds_raise_little(flat: Flat, limit: float) -> None:
-    """About twice what docs/statistics.md says, in alerts of 1,000 nights: few nights have few alerts."""
+    """About twice what docs/explanation/statistics.md says, in alerts of 1,000 nights: few nights have few alerts."""
     alerts = detect_changes_in_each(flat(np.random.default_rng(20), (SERIES, NIGHTS)))
     assert 1000 * sum(map(len, alerts)) / (SERIES * (NIGHTS - LEARNED)) <= limit
 

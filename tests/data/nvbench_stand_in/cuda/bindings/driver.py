@@ -1,4 +1,4 @@
-"""As much of cuda-bindings' driver module as benchmarks/nvbench/cases.py uses, on the host's memory.
+"""As much of cuda-bindings' driver module as tests/benchmarks/nvbench/cases.py uses, on the host's memory.
 
 What is launched is written to the file that ``STAND_IN`` names as ``launched``, arguments as the bytes they point to.
 """

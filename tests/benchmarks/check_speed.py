@@ -1,0 +1,65 @@
+"""How long ``perfsvc check`` takes for the built-in suite: from a cold cache, with nothing changed, with one kernel.
+
+    python tests/benchmarks/check_speed.py [--cores 2] [--arch sm_80 …]
+
+Each is a process of its own, kept to some cores. Beside the time on the wall stands that of the processors, with all
+compilers that were started: divided by the cores it is what a machine with nothing else to do could not go below. On a
+busy machine the wall says how busy it was.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from perfsvc.build.disassembly import find_nvdisasm
+from perfsvc.build.nvcc import NvccToolchain
+from perfsvc.installation import data_folder
+
+CHANGED = "transpose/naive.cu"
+
+
+def timed(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Seconds on the wall and of processors that a command takes, with all that it starts."""
+    started = time.perf_counter()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in {0, 1}, f"{' '.join(command)} ended with {process.returncode}"
+    return wall, usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    """Measures and prints a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--arch", action="append", default=[])
+    options = parser.parse_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
+    disassembler = find_nvdisasm()
+    print(f"{NvccToolchain('sm_90').version}, {disassembler or 'no disassembler'}, {options.cores} cores")
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}\n")
+    print(f"| | wall | processors | processors / {options.cores} |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="perfsvc-") as name:
+        place = Path(name)
+        suite = Path(shutil.copytree(data_folder("kernels"), place / "kernels"))
+        environment = os.environ | {"PERFSVC_CACHE": str(place / "cache"), "PERFSVC_DB": str(place / "perfsvc.db")}
+        command = [sys.executable, "-m", "perfsvc", "check", "--suite", str(suite)]
+        command += [word for one in options.arch for word in ("--arch", one)]
+        for what in ("cold cache", "nothing changed", "one kernel changed"):
+            if what.startswith("one"):
+                source = suite / CHANGED
+                source.write_text(source.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+            wall, processors = timed(command, environment)
+            print(f"| {what} | {wall:.1f} s | {processors:.1f} s | {processors / options.cores:.1f} s |", flush=True)
+    print(f"\nload of the machine: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

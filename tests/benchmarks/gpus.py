@@ -1,0 +1,128 @@
+"""What a second GPU brings: the same plan on one and on two, its wall time and its medians.
+
+    python tests/benchmarks/gpus.py [--gpus cuda:0 cuda:1] [--run OPTIONS] [--json FILE]
+
+Runs the built-in suite on each GPU alone, then on both with the cases dealt (``--spread each-model``), then on both
+with every case on each (``--spread each-device``). A median on a GPU that works beside another is compared with that
+GPU's own, alone, as ``perfsvc compare`` does it.
+
+What a run takes besides measuring (its start, the start of each replica) is not halved by a second GPU: with
+``--run`` cases can be measured for longer than by default.
+"""
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from workbench import SUITE, Claim, Ran, finish, ready, run, table
+
+from perfsvc import judge
+from perfsvc.device.find import find
+from perfsvc.judge import Comparison
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import Verdict
+
+CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+FIRST, SECOND, DEALT, EVERYWHERE = "first GPU", "second GPU", "both, each-model", "both, each-device"
+
+Key = tuple[str, str, str]
+"""A case, its cache state and a device's UUID."""
+
+
+def main() -> int:
+    """Four runs and two comparisons."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", nargs=2, default=("cuda:0", "cuda:1"), metavar="DEVICE", help="two of one model")
+    parser.add_argument("--replicas", type=int, default=3, help="replicas of each run (default: 3)")
+    parser.add_argument(
+        "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
+    )
+    parser.add_argument(
+        "--run", default="", metavar="OPTIONS", help="further options of each run: '--seconds 0.5 --precision 0.01%%'"
+    )
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    options = parser.parse_args()
+    ready(options.suite, options.gpus[0], Sampling())  # so that every run finds its binaries in the cache
+    gpus = [info for spec in options.gpus for info in find([spec])]
+    specs = [gpu.spec for gpu in gpus]
+    plans = {
+        FIRST: (specs[:1], ()),
+        SECOND: (specs[1:], ()),
+        DEALT: (specs, ("--spread", "each-model")),
+        EVERYWHERE: (specs, ("--spread", "each-device")),
+    }
+    common = ("--replicas", str(options.replicas), "--seed", "1", *shlex.split(options.run))
+    runs: dict[str, Ran] = {}
+    problems: list[str] = []
+    print(f"{gpus[0].model}, driver {gpus[0].driver}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (devices, more) in plans.items():
+            try:
+                runs[name] = run(Path(folder), options.suite, devices, *common, *more)
+                print(f"{name:18} {runs[name].wall_s:8.2f} s", flush=True)
+                problems += [f"{name}: {case}" for case in runs[name].failed]
+            except RuntimeError as error:
+                problems.append(f"{name}: {error}")
+    return report(runs, problems, judge.default_threshold(gpus[0].kind), options.json)
+
+
+def medians(ran: Ran) -> dict[Key, list[list[float]]]:
+    """The median of every replica, by case, cache state and device."""
+    found: dict[Key, list[list[float]]] = defaultdict(list)
+    names = ("case", "cache", "device", "median_s")
+    for case, cache, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
+        if median_s is not None:
+            found[case, cache, device].append([median_s])
+    return dict(found)
+
+
+def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:
+    """Each median of a run on both GPUs against the same GPU's alone."""
+    alone = medians(runs[FIRST]) | medians(runs[SECOND])
+    return {
+        key: judge.compare(alone[key], replicas, threshold=threshold)
+        for key, replicas in medians(runs[name]).items()
+        if key in alone
+    }
+
+
+def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path: Path | None) -> int:
+    """Prints the tables and the claims, and writes them."""
+    together = [name for name in (DEALT, EVERYWHERE) if {FIRST, SECOND, name} <= runs.keys()]
+    found = {name: compared(runs, name, threshold) for name in together}
+    for name, comparisons in found.items():
+        rows = [
+            [f"{case} {cache}", device[-12:], f"{one.ratio:.4f}", one.verdict.value]
+            for (case, cache, device), one in comparisons.items()
+        ]
+        print(f"\n{name}: against the same GPU alone\n{table(('case', 'board', 'ratio', 'verdict'), rows)}")
+    print()
+    for problem in problems:
+        print(f"PROBLEM  {problem}")
+    claims = [Claim("runs and cases that failed", len(problems), 0)]
+    claims += [Claim("wall time of both GPUs over that of the quicker one alone", ratio(runs), 0.6)]
+    for name in (DEALT, EVERYWHERE):
+        changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
+        claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))
+    return finish(
+        claims,
+        path,
+        problems=problems,
+        wall_s={name: ran.wall_s for name, ran in runs.items()},
+        ratios={name: {"/".join(key): one.ratio for key, one in each.items()} for name, each in found.items()},
+    )
+
+
+def ratio(runs: Mapping[str, Ran]) -> float | None:
+    """Of wall times; None where a run is missing."""
+    if not {FIRST, SECOND, DEALT} <= runs.keys():
+        return None
+    return runs[DEALT].wall_s / min(runs[FIRST].wall_s, runs[SECOND].wall_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

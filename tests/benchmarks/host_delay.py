@@ -1,0 +1,244 @@
+"""Does a host that stalls reach the numbers? Batches with and without, in turns, in one process.
+
+    python tests/benchmarks/host_delay.py [--device cuda:0] [--rounds 12] [--json FILE]
+
+For each of the kernels of the comparison with NVBench, batches are taken in turns: on a quiet host; with a delay of
+1 ms thrown in at random before a launch is queued, after the event that its time counts from; and with every core of
+the host kept busy by other processes. All of that once behind the blocking kernel, where no median may move by more than 0.5 % or
+0.1 µs, and once without it, to show what the blocking kernel is for.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from workbench import NVBENCH_SUITE, Claim, alone_on, finish, ready, table
+
+from perfsvc.device.find import open_device
+from perfsvc.device.protocol import Device
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import CacheState
+
+DELAY_S = 1e-3
+DELAYED = 0.5
+"""Of the calls, those that come late."""
+LARGEST_SHIFT, LARGEST_SHIFT_S = 0.005, 0.1e-6
+SETTLE_S = 0.02
+"""For processes to be at work, or to have stopped."""
+QUIET, LATE, BUSY = "quiet", "delayed", "busy"
+HOSTS = (QUIET, LATE, BUSY)
+KEEP_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10**6): pass"
+
+
+def main() -> int:
+    """Takes the batches and compares."""
+    options = arguments()
+    cases = ready(options.suite, options.device, Sampling())
+    found: list[Found] = []
+    problems: list[str] = []
+    with (
+        alone_on(cases.device),
+        contextlib.closing(open_device(cases.device.spec, cases.helper_kernels)) as device,
+        Others(options.others) as others,
+    ):
+        print(f"{cases.device.model}, driver {cases.device.driver}; {options.others} busy processes", flush=True)
+        for task in cases.tasks:
+            try:
+                found.append(measured(device, task, others, options))
+                print(found[-1].case, f"{found[-1].median((QUIET, True)) * 1e6:.3f} µs", flush=True)
+            except Exception as error:  # noqa: BLE001 - one kernel costs no other
+                problems.append(f"{task.record.case}: {type(error).__name__}: {error}")
+    return report(found, problems, options.json)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
+    parser.add_argument("--rounds", type=int, default=12, help="batches of each sort (default: 12)")
+    parser.add_argument("--samples", type=int, default=50, help="samples of a batch (default: 50)")
+    parser.add_argument("--others", type=int, default=cores(), help="busy processes (default: one a core)")
+    parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the kernels")
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    return parser.parse_args()
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Others:
+    """Processes that keep cores busy, or sleep; they end with this one."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        for _ in range(self._count):
+            self._processes.append(subprocess.Popen([sys.executable, "-c", KEEP_BUSY]))
+        self._tell(signal.SIGSTOP)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Every process computes while the block lasts."""
+        self._tell(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self._tell(signal.SIGSTOP)
+
+    def _tell(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            process.send_signal(number)
+        time.sleep(SETTLE_S)
+
+
+Condition = tuple[str, bool]
+"""What the host was like, and whether the batch was gated."""
+
+
+@dataclass
+class Found:
+    """The samples of a case under each condition, and how many batches the host fell behind in."""
+
+    case: str
+    times_s: dict[Condition, list[float]] = field(default_factory=dict)
+    behind: dict[Condition, int] = field(default_factory=dict)
+
+    def add(self, condition: Condition, times_s: tuple[float, ...], *, kept_ahead: bool | None) -> None:
+        """Takes the samples of one more batch."""
+        self.times_s.setdefault(condition, []).extend(times_s)
+        self.behind[condition] = self.behind.get(condition, 0) + (kept_ahead is False)
+
+    def median(self, condition: Condition) -> float:
+        """Of all samples under a condition."""
+        return statistics.median(self.times_s[condition])
+
+    def shift_s(self, host: str, *, blocked: bool) -> float:
+        """By how much the median moved from that of the quiet host."""
+        return self.median((host, blocked)) - self.median((QUIET, blocked))
+
+    def moved(self, host: str, *, blocked: bool) -> float:
+        """The shift over the largest that is let pass: 0.5 % or 0.1 µs, whichever is more."""
+        allowed = max(LARGEST_SHIFT * self.median((QUIET, blocked)), LARGEST_SHIFT_S)
+        return abs(self.shift_s(host, blocked=blocked)) / allowed
+
+    def cells(self, *, blocked: bool) -> list[str]:
+        """The row of the table."""
+        cells = [self.case, f"{self.median((QUIET, blocked)) * 1e6:.3f}"]
+        for host in (LATE, BUSY):
+            change = self.shift_s(host, blocked=blocked)
+            ratio = self.median((host, blocked)) / self.median((QUIET, blocked))
+            behind = self.behind[host, blocked]
+            passed = "PASS" if self.moved(host, blocked=blocked) <= 1 else "FAIL"
+            cells += [f"{ratio:.4f}", f"{change * 1e6:+.3f}", str(behind), passed]
+        return cells
+
+    def as_json(self) -> dict[str, Any]:
+        """The medians and what moved."""
+        return {
+            "case": self.case,
+            "conditions": [
+                {
+                    "host": host,
+                    "blocked": blocked,
+                    "median_s": self.median((host, blocked)),
+                    "samples": len(times),
+                    "batches_behind": self.behind[host, blocked],
+                    "shift_s": self.shift_s(host, blocked=blocked),
+                }
+                for (host, blocked), times in self.times_s.items()
+            ],
+        }
+
+
+def measured(device: Device, task: Task, others: Others, options: argparse.Namespace) -> Found:
+    """All batches of one case: round by round, in each round every condition once in an order of its own."""
+    inputs, _ = task.arrays.make()
+    found = Found(task.record.case.id)
+    order = random.Random(found.case)  # noqa: S311 - an order that can be repeated
+    evicted = int(task.sampling.evict * device.info.l2_bytes) if task.cache is CacheState.COLD else 0
+    with device.measuring(task.record, 0), Memory(device, task.record.buffers) as memory:
+        program = Program(device, task.record, task.modules, memory, {})
+        memory.reset(lambda name, address: device.upload(address, inputs[name]))
+        program.set_constants()
+        program.run()
+
+        def batch(host: str, *, blocked: bool) -> None:
+            sample = delaying(program.queue, order) if host == LATE else program.queue
+            with others.busy() if host == BUSY else contextlib.nullcontext():
+                taken = device.batch(sample, options.samples, clock="device", evict_bytes=evicted, blocked=blocked)
+            found.add((host, blocked), taken.samples_s, kept_ahead=taken.kept_ahead)
+
+        for host in HOSTS:  # so that nothing is timed that happens the first time alone
+            batch(host, blocked=True)
+        found.times_s.clear()
+        found.behind.clear()
+        for _ in range(options.rounds):
+            conditions = [(host, blocked) for host in HOSTS for blocked in (True, False)]
+            order.shuffle(conditions)
+            for host, blocked in conditions:
+                batch(host, blocked=blocked)
+    return found
+
+
+def delaying(queue: Callable[[], None], chance: random.Random) -> Callable[[], None]:
+    """The same, at times a millisecond late."""
+
+    def late() -> None:
+        if chance.random() < DELAYED:
+            time.sleep(DELAY_S)
+        queue()
+
+    return late
+
+
+def report(found: list[Found], problems: list[str], path: Path | None) -> int:
+    """Prints the tables and the claims, and writes them."""
+    headings = ("case", "quiet µs", *(name for host in (LATE, BUSY) for name in (host, "µs", "behind", "")))
+    for blocked in (False, True):
+        print(f"\n{'behind the gate' if blocked else 'without the gate, for contrast'}")
+        print(table(headings, [one.cells(blocked=blocked) for one in found]))
+    print()
+    for problem in problems:
+        print(f"PROBLEM  {problem}")
+    moved = {host: max((one.moved(host, blocked=True) for one in found), default=None) for host in (LATE, BUSY)}
+    whole = not problems
+    return finish(
+        [
+            Claim(
+                f"gated, host {host}: largest shift of a median, in units of 0.5 % or 0.1 µs",
+                moved[host] if whole else None,
+                1.0,
+            )
+            for host in (LATE, BUSY)
+        ],
+        path,
+        problems=problems,
+        cases=[one.as_json() for one in found],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

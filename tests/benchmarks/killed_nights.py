@@ -1,0 +1,235 @@
+"""Nights that are killed at random moments and gone on with, beside the same night undisturbed.
+
+    python tests/benchmarks/killed_nights.py [--nights 50] [--jobs 1] [--seed 7]
+
+On the fake device, over two benchmarks of the built-in suite: a night, then a second one with a variant 5 % slower that
+is killed with SIGKILL at a moment anywhere in its time, and gone on with by ``perfsvc nightly --resume``. To be shown
+are the same verdicts, findings, stages and message as those of a second night that nobody killed, under the same run
+and seed; one key for all that the receiver got of it; and nothing measured again that was stored.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from workbench import SUITE, Claim, finish, table
+
+SETTINGS = """\
+suite = "kernels"
+database = "perfsvc.db"
+
+[run]
+devices = ["fake:script.json"]
+select = ["transpose/naive", "transpose/copy", "vector_add"]
+replicas = 2
+
+[notify]
+targets = { team = "TEAM_URL" }
+"""
+USUAL, SLOW = {"seconds": 1e-4}, {"seconds": 1.05e-4}
+SLOWED = "transpose/naive"
+RUN = "select run_id, seed from nights join runs on runs.id = run_id where nights.id = 2"
+HELD = "select count(*) from measurements where run_id = 2"
+RESULTS = (
+    (
+        "select name, metric, verdict, ratio, cause from verdicts join cases on cases.id = case_id "
+        "where run_id = 2 order by 1, 2"
+    ),
+    (
+        "select name, replica, status, count(*) from measurements join cases on cases.id = case_id "
+        "where run_id = 2 group by 1, 2 order by 1, 2"
+    ),
+    "select name, noise_within, noise_between from noise join cases on cases.id = case_id where run_id = 2 order by 1",
+    (
+        "select name, cause, verdict, ratio from confirmations join cases on cases.id = case_id "
+        "where run_id = 2 order by 1"
+    ),
+    "select id, cause, state, first_run_id, last_run_id from findings order by id",
+    "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id order by 1, 2",
+    "select finding_id, kind, run_id, said from finding_events order by id",
+    "select night_id, title, body from messages order by 1",
+    "select target, sent_at is not null from deliveries order by 1",
+    "select name, place, state, exit_code from stages where night_id = 2 order by place",
+    "select id, state, run_id, exit_code from nights order by id",
+    "select id, state from runs order by id",
+)
+"""What a night has come to, but for times, paths and what chance decides."""
+
+
+@dataclass
+class Receiver:
+    """Takes messages on a port of loopback: of each path, the keys that came."""
+
+    keys: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        keys = self.keys
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                keys.setdefault(self.path, []).append(self.headers["Idempotency-Key"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing is printed."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What came of a night that was killed: at which moment and stage, and in what it differs from the undisturbed."""
+
+    at_s: float
+    stage: str
+    same: bool
+    same_run: bool
+    keys: int
+    again: int
+
+
+class Place:
+    """A folder in which nights are held."""
+
+    def __init__(self, folder: Path, receiver: Receiver) -> None:
+        self.folder, self.path = folder, f"/{folder.name}"
+        address = f"json://127.0.0.1:{receiver.server.server_port}{self.path}"
+        known = {name: value for name, value in os.environ.items() if name != "PERFSVC_DB"}
+        self.environment = known | {"TEAM_URL": address, "PERFSVC_LOCKS": str(folder / "locks")}
+        self.receiver = receiver
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begins a night, or goes on with one."""
+        command = [sys.executable, "-m", "perfsvc", "nightly", *arguments]
+        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, **quiet)  # type: ignore[call-overload]
+
+    def night(self, expected: int, *arguments: str) -> None:
+        """A night to its end, which has to be with that exit code."""
+        with self.start(*arguments) as process:
+            printed, _ = process.communicate()
+        if process.returncode != expected:
+            raise RuntimeError(f"a night ended with {process.returncode}:\n{printed}")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What a query finds in the database."""
+        with closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection:
+            return connection.execute(query).fetchall()
+
+    @property
+    def results(self) -> list[Any]:
+        """What the nights have come to."""
+        return [self.rows(query) for query in RESULTS]
+
+    @property
+    def measured(self) -> list[int]:
+        """How much each attempt at the second night had to measure, as its log says."""
+        lines = (self.folder / "nights" / "2" / "log.jsonl").read_text().splitlines()
+        return [line["steps"] for line in map(json.loads, lines) if line["event"] == "measuring"]
+
+
+def prepare(folder: Path, receiver: Receiver) -> None:
+    """A night over the suite, and then another binary of each case, of which one is slower."""
+    folder.mkdir()
+    for name in ("transpose", "vector_add"):
+        shutil.copytree(SUITE / name, folder / "kernels" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "perfsvc.toml").write_text(SETTINGS)
+    (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL}}))
+    place = Place(folder, receiver)
+    place.night(0)
+    old = {digest: USUAL for (digest,) in place.rows("select distinct sha256 from binary_files where role = 'module'")}
+    for source in (folder / "kernels").rglob("*.cu"):
+        source.write_text(source.read_text() + "// changed\n")
+    (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL, SLOWED: SLOW, **old}}))
+
+
+def copied(before: Path, folder: Path, receiver: Receiver) -> Place:
+    """A place as it was between both nights."""
+    shutil.copytree(before, folder, ignore=shutil.ignore_patterns("locks"))
+    return Place(folder, receiver)
+
+
+def killed(place: Place, at_s: float, expected: list[Any], whole: int) -> Killed:
+    """Kills the second night of a place, goes on with it, and looks at what has come of it."""
+    with place.start() as process:
+        time.sleep(at_s)
+        process.kill()
+    begun = bool(place.rows("select 1 from nights where id = 2"))
+    known, ((held,),) = place.rows(RUN), place.rows(HELD)
+    stages = place.rows("select name from stages where night_id = 2 order by place desc limit 1")
+    ended = place.rows("select 1 from nights where id = 2 and exit_code is not null")
+    if not ended:
+        place.night(1, *(["--resume"] if begun else []))
+    measured = place.measured
+    again = max(0, measured[-1] - (whole - held)) if len(measured) > 1 else 0
+    return Killed(
+        at_s,
+        stages[0][0] if stages else "",
+        place.results == expected,
+        place.rows(RUN)[: len(known)] == known,
+        len(set(place.receiver.keys[place.path])),
+        again,
+    )
+
+
+def claims(nights: list[Killed]) -> list[Claim]:
+    """What the nights were to show."""
+    return [
+        Claim("nights that came to something else", sum(not one.same for one in nights), 0),
+        Claim("nights under another run or seed", sum(not one.same_run for one in nights), 0),
+        Claim("nights of which messages had another key", sum(one.keys != 1 for one in nights), 0),
+        Claim("measured again though it was stored", sum(one.again for one in nights), 0),
+    ]
+
+
+def main() -> int:
+    """Plays the nights and prints what they showed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nights", type=int, default=50, help="how many are killed")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
+    parser.add_argument("--seed", type=int, default=7, help="decides the moments")
+    parser.add_argument("--json", type=Path, help="keep all that was found in this file")
+    options = parser.parse_args()
+    receiver, chance = Receiver(), random.Random(options.seed)  # noqa: S311 - moments that can be had again
+    with tempfile.TemporaryDirectory(prefix="perfsvc-nights-") as name, ThreadPoolExecutor(options.jobs) as jobs:
+        folder = Path(name)
+        prepare(folder / "before", receiver)
+        undisturbed = copied(folder / "before", folder / "undisturbed", receiver)
+        began = time.monotonic()
+        undisturbed.night(1)
+        wall_s = time.monotonic() - began
+        expected, whole = undisturbed.results, undisturbed.measured[0]
+
+        def one(number: int, at_s: float) -> Killed:
+            place = copied(folder / "before", folder / str(number), receiver)
+            return killed(place, at_s, expected, whole)
+
+        moments = [chance.uniform(0, wall_s) for _ in range(options.nights)]
+        nights = list(jobs.map(one, range(options.nights), moments))
+    told = Counter(one.stage for one in nights)
+    rows = [[stage or "before its first", str(count)] for stage, count in told.most_common()]
+    print(f"a night takes {wall_s:.1f} s and measures {whole} times; {len(nights)} were killed in these stages:\n")
+    print(table(["stage", "nights"], rows))
+    return finish(claims(nights), options.json, wall_s=wall_s, nights=[asdict(one) for one in nights])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

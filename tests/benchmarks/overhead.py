@@ -1,0 +1,86 @@
+"""How much longer a run takes than its GPU is busy, and where the rest goes.
+
+    python tests/benchmarks/overhead.py [--device cuda:0] [--run OPTIONS] [--json FILE]
+
+Compiles the suite, so that the run finds every binary in the cache, then times ``perfsvc run`` from the start of its
+process to its end. The GPU is busy while it works on samples, warm-up and cache eviction included; waiting behind the blocking kernel
+is not counted, nor are checks, uploads and the measured peaks' measurement. Python libraries that variants import take seconds
+in each replica (PyTorch, Triton): ``--run "--exclude '*/triton'"`` leaves such variants out.
+"""
+
+import argparse
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from workbench import SUITE, Claim, Ran, finish, ready, run, table
+
+from perfsvc.measure.worker.sampling.sampler import Sampling
+
+
+def main() -> int:
+    """Measures and takes apart."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
+    parser.add_argument("--replicas", type=int, default=3, help="replicas of the run (default: 3)")
+    parser.add_argument(
+        "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
+    )
+    parser.add_argument("--run", default="", metavar="OPTIONS", help="further options of the run: '--select transpose'")
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    options = parser.parse_args()
+    started = time.monotonic()
+    cases = ready(options.suite, options.device, Sampling())
+    compiling_s = time.monotonic() - started
+    more = ("--replicas", str(options.replicas), *shlex.split(options.run))
+    with tempfile.TemporaryDirectory() as folder:
+        ran = run(Path(folder), options.suite, [cases.device.spec], *more)
+    parts = taken_apart(ran)
+    measured = len(set(zip(ran.columns["case"], ran.columns["cache"], strict=True)))
+    print(f"{cases.device.model}, driver {cases.device.driver}: {measured} cases, {options.replicas} replicas")
+    print(f"compiling, no part of it: {compiling_s:.2f} s\n")
+    shares = [[name, f"{seconds:.3f}", f"{100 * seconds / ran.wall_s:.1f}"] for name, seconds in parts.items()]
+    print(table(("part", "seconds", "%"), [*shares, ["wall time", f"{ran.wall_s:.3f}", "100.0"]]), end="\n\n")
+    busy_s = parts["device busy with samples"]
+    ratio = ran.wall_s / busy_s if busy_s else None
+    for case in ran.failed:
+        print(f"PROBLEM  {case}")
+    return finish(
+        [
+            Claim("cases that failed", len(ran.failed), 0),
+            Claim("wall time over the time that the device is busy", ratio, 2.0),
+        ],
+        options.json,
+        wall_s=ran.wall_s,
+        compiling_s=compiling_s,
+        parts_s=parts,
+        problems=ran.failed,
+    )
+
+
+def taken_apart(ran: Ran) -> dict[str, float]:
+    """The seconds of a run on one device by what they went into; together they are its wall time."""
+    columns = ran.columns
+    wall, sampling, check, busy = (
+        sum(seconds or 0.0 for seconds in columns[name]) for name in ("wall_s", "sampling_s", "check_s", "busy_s")
+    )
+    first_s = min(
+        (ended - ran.began).total_seconds() - lasted
+        for ended, lasted in zip(columns["measured_at"], columns["wall_s"], strict=True)
+    )
+    last_s = (ran.ended - max(columns["measured_at"])).total_seconds()
+    return {
+        "device busy with samples": busy,
+        "sampling beside that": sampling - busy,
+        "checks": check,
+        "uploads and the rest of cases": wall - sampling - check,
+        "before the first case: imports, inputs, measured peaks": first_s,
+        "between cases: the parent, workers' starts": ran.wall_s - first_s - last_s - wall,
+        "after the last: verdicts": last_s,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""What moves the time of a kernel and is not the kernel: five effects that perfsvc's way of timing keeps out.
+
+    python tests/benchmarks/pitfalls.py [--device cuda:0] [--json FILE]
+
+1. Samples queued behind the one that runs: the same launches, one by one and twenty at a time behind one gate.
+2. Places: one transposition by columns, its two matrices at different places of one allocation.
+3. Kept lines: a kernel that asks the L2 cache to keep what it reads, after an ordinary eviction and a thorough one.
+4. Time between the eviction of the cache and the launch: none, and 1 ms.
+5. The load before: a product of matrices after a second at the GPU's power limit, and rests of several lengths.
+
+Works on the device's own stream, below perfsvc's own timing: it shows what that is built against.
+"""
+
+# ruff: noqa: SLF001 - it works below the device's public calls
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from workbench import NVBENCH_SUITE, Prepared, finish, power_hungry, ready, table
+
+from perfsvc import build
+from perfsvc.build import Binary, Cache
+from perfsvc.device.find import open_device
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import BufferArg, Launch, Role, Unit
+
+KEEP = Unit(Path(__file__).resolve().parents[1] / "gpu" / "kernels.cu", ("keep",))
+SHORT, PADDED, NAIVE = "vec_add/plain[n=65536]", "transpose/padded[n=4096]", "transpose/naive[n=4096]"
+TILED = "matmul/tiled[n=1024]"
+MIB = 1 << 20
+SAMPLES = 60
+TOGETHER = 20
+LOAD_S, RESTS_S = 1.0, (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
+PLACES_MIB = ((0, 66), (0, 68), (0, 100), (0, 132), (2, 130), (100, 300))
+
+Sample = Callable[[], None]
+
+
+def main() -> int:
+    """Shows all five."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    options = parser.parse_args()
+    cases = ready(NVBENCH_SUITE, options.device, Sampling())
+    if cases.device.kind != "cuda":
+        parser.error("--device: only a GPU has these effects")
+    tasks = {task.record.case.id: task for task in cases.tasks}
+    bench = Bench(open_device(cases.device.spec, cases.helper_kernels))
+    found: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for name, show in {
+            "queued behind": lambda: [bench.queued_behind(tasks[case]) for case in (SHORT, PADDED)],
+            "places": lambda: bench.places(tasks[NAIVE]),
+            "kept lines": lambda: [bench.kept_lines()],
+            "time after eviction": lambda: [bench.after_eviction(tasks[case]) for case in (SHORT, PADDED)],
+            "load before": lambda: bench.load_before(tasks[TILED], power_hungry(options.device).tasks[0]),
+        }.items():
+            found[name] = show()
+            print(f"\n{name}\n" + table(list(found[name][0]), [list(map(str, row.values())) for row in found[name]]))
+    finally:
+        bench.device.close()
+    return finish([], options.json, device=cases.device.model, driver=cases.device.driver, found=found)
+
+
+class Bench:
+    """A device with what lies below its timing."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self._watch = device._stopwatch
+        self._stream = device._stream
+        self._eviction = device._eviction
+        self._nbytes = 2 * device.info.l2_bytes
+        self._eviction.prepare(self._nbytes)
+
+    def queued_behind(self, task: Task) -> dict[str, Any]:
+        """A case one by one, and twenty samples at a time behind one gate: the first ones, and the last."""
+        import pycuda.driver as drv
+
+        pairs = [(drv.Event(), drv.Event()) for _ in range(TOGETHER)]
+        with Prepared(self.device, task) as sample:
+            alone = self._median_us(sample)
+            rounds = []
+            for _ in range(SAMPLES // TOGETHER * 5):
+                with self._watch._gated():
+                    for start, end in pairs:
+                        self._eviction.queue(self._nbytes)
+                        start.record(self._stream)
+                        sample()
+                        end.record(self._stream)
+                self._stream.synchronize()
+                rounds.append([end.time_since(start) * 1e3 for start, end in pairs])
+        of_place = np.median(rounds, axis=0)
+        return {
+            "case": task.record.case.id,
+            "one by one µs": f"{alone:.3f}",
+            f"{TOGETHER} together, all but the last five µs": f"{np.median(of_place[:-5]):.3f}",
+            "the last µs": f"{of_place[-1]:.3f}",
+        }
+
+    def places(self, task: Task) -> list[dict[str, Any]]:
+        """One transposition with its matrices at several places of one allocation."""
+        (launch,) = (step for step in task.record.steps if isinstance(step, Launch))
+        roles = {buffer.array.name: buffer.role for buffer in task.record.buffers}
+        inputs, _ = task.arrays.make()
+        (matrix,) = inputs.values()
+        module = self.device.load(task.modules[0])
+        start = self.device.allocate(512 * MIB)
+        rows = []
+        for source, target in PLACES_MIB:
+            self.device.upload(start + source * MIB, matrix)
+            at = {Role.INPUT: np.uint64(start + source * MIB), Role.OUTPUT: np.uint64(start + target * MIB)}
+            args = [
+                at[roles[arg.buffer]] if isinstance(arg, BufferArg) else np.dtype(arg.dtype).type(arg.value)
+                for arg in launch.args
+            ]
+            median = self._median_us(lambda args=args: self.device.launch(module, launch, args))
+            rows.append({"input at MiB": source, "output at MiB": target, "median µs": f"{median:.2f}"})
+        self.device.free(start)
+        return rows
+
+    def kept_lines(self) -> dict[str, Any]:
+        """A kernel that keeps what it reads, after either eviction."""
+        info = self.device.info
+        built = build.compile_all([KEEP], build.toolchain_for(info.target), Cache())[KEEP]
+        assert isinstance(built, Binary), built
+        module = self.device.load(built.code)
+        count = info.l2_bytes // 4 // 8
+        data, out = self.device.allocate(4 * count), self.device.allocate(4)
+        self.device.fill(data, 4 * count, 0)
+        words = Launch(0, "keep", (2 * info.multiprocessors, 1, 1), (256, 1, 1), ())
+        args = (np.uint64(data), np.uint64(out), np.int32(count))
+        row: dict[str, Any] = {"bytes kept": 4 * count}
+        for what, thorough in (("after an ordinary eviction µs", False), ("after a thorough one µs", True)):
+            self._eviction.thorough = thorough
+            row[what] = f"{self._median_us(lambda: self.device.launch(module, words, args)):.3f}"
+        self._eviction.thorough = False
+        for address in (out, data):
+            self.device.free(address)
+        return row
+
+    def after_eviction(self, task: Task) -> dict[str, Any]:
+        """A case launched at once after the eviction, and 1 ms later."""
+        import pycuda.driver as drv
+
+        start, end = drv.Event(), drv.Event()
+        medians = []
+        with Prepared(self.device, task) as sample:
+            for rest_s in (0.0, 1e-3):
+                times = []
+                for _ in range(SAMPLES):
+                    with self._watch._gated():
+                        self._eviction.queue(self._nbytes)
+                        if rest_s:
+                            self._watch._gate.open()
+                            self._stream.synchronize()
+                            time.sleep(rest_s)
+                            self._watch._gate.close()
+                        start.record(self._stream)
+                        sample()
+                        end.record(self._stream)
+                    self._stream.synchronize()
+                    times.append(end.time_since(start) * 1e3)
+                medians.append(statistics.median(times))
+        return {
+            "case": task.record.case.id,
+            "at once µs": f"{medians[0]:.3f}",
+            "after 1 ms µs": f"{medians[1]:.3f}",
+            "change": f"{medians[1] / medians[0] - 1:+.2%}",
+        }
+
+    def load_before(self, task: Task, load: Task) -> list[dict[str, Any]]:
+        """A case on a GPU that has idled, and after a load and each rest: its time, and the clock meanwhile."""
+        rows = []
+        with Prepared(self.device, task) as sample, Prepared(self.device, load) as burn:
+            for rest_s in (None, *RESTS_S):
+                end = time.monotonic() + (LOAD_S if rest_s is not None else 0.0)
+                while time.monotonic() < end:
+                    burn()
+                    self._stream.synchronize()
+                time.sleep(LOAD_S if rest_s is None else rest_s)
+                batch = self._watch.batch(sample, TOGETHER, evict_bytes=self._nbytes, blocked=True)
+                rows.append(
+                    {
+                        "before": "idle" if rest_s is None else f"load, {rest_s:g} s of rest",
+                        "median µs": f"{statistics.median(batch.samples_s) * 1e6:.2f}",
+                        "clock GHz": f"{(batch.conditions.sm_clock_hz or 0) / 1e9:.3f}",
+                    }
+                )
+        return rows
+
+    def _median_us(self, sample: Sample) -> float:
+        batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, blocked=True)
+        return statistics.median(batch.samples_s) * 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""perfsvc and NVBench on the same binaries, one fresh process of each after the other: medians, spreads, wall times.
+
+    python tests/benchmarks/side_by_side.py [--device cuda:0] [--processes 10] [--json FILE]
+
+Needs cuda-bench and cuda-bindings (pip install 'cuda-bench[cu13]'). A round is one process of NVBench with its
+defaults, one worker of perfsvc with its own, and one worker that evicts as little as NVBench does: as many bytes as
+the L2 cache holds. Arrays lie at the same places for both tools, since places alone move some times by 5 %. The tools
+take turns at going first. A first worker, which waits for the fork server's imports, until inputs and references are
+made, and checks every result in full, is not counted. A run pays for that once, and its parts are shown. Wall times run
+from the start of a process (of perfsvc: from asking for the fork) to its last measurement, and the seconds that perfsvc
+spends on checks, which NVBench has not, are left out and shown.
+"""
+
+import argparse
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nvbench import bundle
+from nvbench.sittings import Sitting, SittingError, Workers, nvbench
+from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
+
+from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.input_prefetcher import Supply
+from perfsvc.measure.plan.order import Task
+from perfsvc.service.run.measure import GPU_SAMPLING
+
+NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, flush alike", "perfsvc, first"
+TOOLS = (NVBENCH, PERFSVC, ALIKE)
+NVBENCH_EVICTS = 1.0
+"""Times the L2 cache: what NVBench overwrites before each sample (its l2flush)."""
+LONG_S, SHORT_S = 50e-6, 10e-6
+MEDIAN_OF_NORMAL = math.sqrt(math.pi / 2)
+"""The standard error of a median over that of a mean, of normal values."""
+ARRAY_BYTES = 16 << 30
+
+Sittings = Mapping[str, list[Sitting]]
+
+
+def main() -> int:
+    """Measures in turn, then compares."""
+    options = arguments()
+    cases = ready(options.suite, options.device, GPU_SAMPLING)
+    found: dict[str, list[Sitting]] = {NVBENCH: [], PERFSVC: [], ALIKE: [], FIRST: []}
+    problems: list[str] = []
+    with alone_on(cases.device), tempfile.TemporaryDirectory() as folder:
+        bundle.write(Path(folder), cases.tasks, cases.device.memory_bytes)
+        alike = [replace(task, sampling=replace(task.sampling, evict=NVBENCH_EVICTS)) for task in cases.tasks]
+        plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)
+        with Supply([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply, ForkServers() as servers:
+            workers = Workers(cases.device, cases.helper_kernels, supply, servers)
+            turns: dict[str, Callable[[int], Sitting]] = {
+                NVBENCH: lambda _: nvbench(Path(folder), cases.device),
+                PERFSVC: lambda number: workers.sitting(number, plan.tasks(PERFSVC, number)),
+                ALIKE: lambda number: workers.sitting(number, plan.tasks(ALIKE, number)),
+                FIRST: lambda number: workers.sitting(number, plan.tasks(FIRST, number)),
+            }
+            print(f"{cases.device.model}, driver {cases.device.driver}, {len(cases.tasks)} cases", flush=True)
+            measure(turns, found, problems, processes=options.processes, limit_s=options.limit)
+    return report(found, problems, options.json)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
+    parser.add_argument("--processes", type=int, default=10, help="processes of each tool (default: 10, at least 2)")
+    parser.add_argument("--limit", type=float, default=480.0, help="seconds after which no round begins (default: 480)")
+    parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the cases (default: the eight kernels)")
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    options = parser.parse_args()
+    if options.processes < 2:  # noqa: PLR2004 - one process has no spread
+        parser.error("--processes: a spread needs at least 2")
+    return options
+
+
+class Rounds:
+    """Which tasks each worker measures, in which order: a worker's number is its replica."""
+
+    def __init__(self, tasks: Mapping[str, Sequence[Task]], processes: int) -> None:
+        self._tasks = tasks
+        self.coming = [
+            (number, task)
+            for number in range(processes + 1)
+            for tool in sequence(number)
+            for task in self.tasks(tool, number)
+        ]
+
+    def tasks(self, tool: str, number: int) -> list[Task]:
+        """The tasks of a worker, in an order of its own; none where the tool is not perfsvc."""
+        shuffled = list(self._tasks.get(tool, ()))
+        random.Random(f"{tool}/{number}").shuffle(shuffled)  # noqa: S311 - an order that can be repeated
+        return shuffled
+
+
+def sequence(number: int) -> tuple[str, ...]:
+    """Who goes when in a round: NVBench heats the GPU for long, and so goes first and last in turns."""
+    if number == 0:
+        return (FIRST,)
+    return (NVBENCH, PERFSVC, ALIKE) if number % 2 else (ALIKE, PERFSVC, NVBENCH)
+
+
+def measure(
+    turns: Mapping[str, Callable[[int], Sitting]],
+    found: Mapping[str, list[Sitting]],
+    problems: list[str],
+    *,
+    processes: int,
+    limit_s: float,
+) -> None:
+    """Round by round; a tool that fails is left out from then on, and the others go on."""
+    deadline = time.monotonic() + limit_s
+    failed: set[str] = set()
+    for number in range(processes + 1):
+        if time.monotonic() > deadline:
+            print(f"{max(0, number - 1)} of {processes} rounds were made in {limit_s:g} s", flush=True)
+            return
+        for tool in sequence(number):
+            if tool in failed:
+                continue
+            try:
+                found[tool].append(turns[tool](number))
+                print(f"round {number}: {tool:21} {found[tool][-1].wall_s:7.3f} s", flush=True)
+                for case, said in found[tool][-1].notes.items():
+                    print(f"         {case}: {said}", flush=True)
+                problems.extend(f"round {number}: {case}: {why}" for case, why in found[tool][-1].failed.items())
+            except SittingError as error:
+                failed.add(tool)
+                problems.append(f"round {number}: {error}")
+                print(problems[-1], flush=True)
+
+
+# --- what it comes to ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case: medians of the processes' medians, their spread, and the standard error of the ratio of medians."""
+
+    case: str
+    theirs_s: float
+    ours_s: float
+    alike_s: float
+    their_spread: float
+    our_spread: float
+    alike_spread: float
+    processes: int
+
+    @property
+    def ratio(self) -> float:
+        """Our median over theirs."""
+        return self.ours_s / self.theirs_s
+
+    @property
+    def alike_ratio(self) -> float:
+        """The same with the flush alike."""
+        return self.alike_s / self.theirs_s
+
+    @property
+    def spread_ratio(self) -> float:
+        """Our spread over theirs."""
+        return self.our_spread / self.their_spread
+
+    @property
+    def ratio_error(self) -> float:
+        """What chance does to ``ratio``: one standard error."""
+        return MEDIAN_OF_NORMAL * math.hypot(self.our_spread, self.their_spread) / math.sqrt(self.processes)
+
+    def times(self) -> list[str]:
+        """The row of the table of medians."""
+        seconds = (self.theirs_s, self.ours_s, self.alike_s)
+        ratios = (self.ratio, self.ratio_error, self.alike_ratio)
+        return [self.case, *(f"{one * 1e6:.3f}" for one in seconds), *(f"{one:.4f}" for one in ratios)]
+
+    def spreads(self) -> list[str]:
+        """The row of the table of spreads."""
+        spreads = (self.their_spread, self.our_spread, self.alike_spread)
+        return [self.case, *(f"{100 * one:.3f}" for one in spreads), f"{self.spread_ratio:.2f}"]
+
+
+TIMES = ("case", "NVBench µs", "perfsvc µs", "alike µs", "perfsvc/NVBench", "±", "alike/NVBench")
+SPREADS = ("case", "NVBench %", "perfsvc %", "alike %", "perfsvc/NVBench")
+
+EXPLAINED = """\
+Times: medians of the processes' medians, and one standard error of their ratio. Spreads: relative standard deviations
+of the processes' medians, no smaller than the clock's step, {tick:.0f} ns, over the square root of 12. For two tools of
+equal spread the geometric mean of the ratios would be 1 with a standard error of {error:.0f} %."""
+
+
+def compare(found: Sittings, tick_s: float) -> list[Row]:
+    """A row for each case that every process has a median of, where each tool has at least two processes."""
+    processes = min(len(found[tool]) for tool in TOOLS)
+    if processes < 2:  # noqa: PLR2004 - one process has no spread
+        return []
+    sittings = [one for tool in TOOLS for one in found[tool]]
+    cases = set.intersection(*(set(one.medians_s) for one in sittings))
+    medians = {tool: {case: [one.medians_s[case] for one in found[tool]] for case in cases} for tool in TOOLS}
+    return [
+        Row(
+            case,
+            *(statistics.median(medians[tool][case]) for tool in TOOLS),
+            *(spread_of(medians[tool][case], tick_s) for tool in TOOLS),
+            processes=processes,
+        )
+        for case in sorted(cases)
+    ]
+
+
+def claims(rows: Sequence[Row], found: Sittings) -> list[Claim]:
+    """What the comparison is to show."""
+    long = [abs(row.ratio - 1) * 100 for row in rows if row.theirs_s > LONG_S]
+    short = [abs(row.alike_ratio - 1) * 100 for row in rows if row.theirs_s < SHORT_S]
+    spread = geometric_mean(row.spread_ratio for row in rows) if rows else None
+    walls = {tool: statistics.median(one.wall_s for one in sittings) for tool, sittings in found.items() if sittings}
+    wall = walls[PERFSVC] / walls[NVBENCH] if {PERFSVC, NVBENCH} <= walls.keys() else None
+    return [
+        Claim("medians over 50 µs differ by", max(long, default=None), 0.5, " %"),
+        Claim("medians under 10 µs, flush alike, differ by", max(short, default=None), 3.0, " %"),
+        Claim("geometric mean of the ratios of spreads", spread, 1.15),
+        Claim("wall time of a process, perfsvc over NVBench", wall, 1 / 20),
+    ]
+
+
+def report(found: Sittings, problems: Sequence[str], path: Path | None) -> int:
+    """Prints the tables and the claims, and writes them."""
+    tick_s = tick_of(seconds for tool in (PERFSVC, ALIKE) for one in found[tool] for seconds in one.times_s)
+    rows = compare(found, tick_s)
+    if rows:
+        print(f"\n{table(TIMES, [row.times() for row in rows])}\n\n{table(SPREADS, [row.spreads() for row in rows])}\n")
+        print(EXPLAINED.format(tick=tick_s * 1e9, error=100 / math.sqrt((rows[0].processes - 1) * len(rows))))
+    print()
+    print(table(("seconds of a process, median", *found), walls(found)))
+    print()
+    for problem in problems:
+        print(f"PROBLEM  {problem}")
+    return finish(
+        [Claim("processes and cases that failed", len(problems), 0), *claims(rows, found)],
+        path,
+        tick_s=tick_s,
+        problems=list(problems),
+        sittings={tool: [one.as_json() for one in sittings] for tool, sittings in found.items()},
+    )
+
+
+def walls(found: Sittings) -> list[list[str]]:
+    """The rows of the table of wall times: the whole and its parts, as medians over the processes."""
+    parts = dict.fromkeys(part for sittings in found.values() for one in sittings for part in one.parts_s)
+    rows = [["from start to last measurement"], *([f"  {part}"] for part in parts)]
+    for sittings in found.values():
+        rows[0].append(f"{statistics.median(one.wall_s for one in sittings):.3f}" if sittings else "-")
+        for row, part in zip(rows[1:], parts, strict=True):
+            known = [one.parts_s[part] for one in sittings if part in one.parts_s]
+            row.append(f"{statistics.median(known):.3f}" if known else "")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""How long making a suite's inputs, references and fresh inputs takes, with one thread and with several.
+
+Resolves the suite at its full points, as a run does, and has a supply make all arrays of a replica, as for one GPU,
+alternating between one thread and several. Measures nothing else, and needs no GPU.
+
+    python tests/benchmarks/supply.py [--threads 4] [--rounds 3] [--suite kernels] [--points full]
+"""
+
+import argparse
+import os
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from perfsvc import installation, suite
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS, Supply
+from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol import shared_arrays
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.suite import CaseSpec, Inputs, Selection, Suite
+
+MEBI = 1 << 20
+
+
+def main() -> None:
+    """Measures both and prints them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=MOST_THREADS, help="of the several")
+    parser.add_argument("--rounds", type=int, default=3, help="of one thread and of several, in turn")
+    parser.add_argument("--suite", type=Path, default=installation.data_folder("kernels"), help="its folder")
+    parser.add_argument("--points", choices=("smoke", "full"), default="full", help="where on the axes")
+    options = parser.parse_args()
+    found = suite.discover(options.suite)
+    print(f"{os.cpu_count()} cores, {options.rounds} rounds: medians")
+    seconds: dict[int, list[tuple[float, float]]] = {1: [], options.threads: []}
+    for _ in range(options.rounds):
+        for threads, times in seconds.items():
+            times.append(made(found, options.points, threads))
+    totals = {}
+    for threads, times in seconds.items():
+        resolving, supplying = (statistics.median(column) for column in zip(*times, strict=True))
+        totals[threads] = resolving + supplying
+        print(f"  {threads} threads: resolve {resolving:6.2f} s, supply {supplying:6.2f} s")
+    print(f"  one thread / {options.threads} threads: {totals[1] / totals[options.threads]:.2f}")
+
+
+def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[float, float]:
+    """Seconds until a suite is resolved, and from then until all of its arrays have been lent once."""
+    started = time.perf_counter()
+    inputs = Inputs(shared_arrays.budget_bytes(), threads)
+    specs = found.resolve(Selection(), points, inputs)
+    resolved = time.perf_counter()
+    plan = Plan(tuple(task(spec, inputs) for spec in specs), replicas=1, seed=1, limit_s=60)
+    coming = plan.order("GPU")
+    nbytes = {}
+    with Supply([coming], threads=threads) as supply:
+        for replica, one in coming:
+            with supply.take(supply.order(one, replica)) as lent:
+                nbytes[lent.name] = lent.first.nbytes + (lent.fresh.nbytes if lent.fresh else 0)
+    done = time.perf_counter()
+    print(f"  {threads} threads made {sum(nbytes.values()) / MEBI:.0f} MiB in {done - started:.2f} s")
+    return resolved - started, done - resolved
+
+
+def task(spec: CaseSpec, inputs: Inputs) -> Task:
+    """A case as a run plans it, without its binaries."""
+    recipe = Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
+    record = spec.record([""] * len(spec.units), "")
+    return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, recipe)
+
+
+if __name__ == "__main__":
+    main()

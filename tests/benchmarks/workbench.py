@@ -1,0 +1,242 @@
+"""What the benchmarks of this folder share: cases made ready, statistics, claims and tables."""
+
+import contextlib
+import itertools
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfsvc import build, suite
+from perfsvc.build import Binary, Cache
+from perfsvc.device import helper_kernels
+from perfsvc.device.find import find
+from perfsvc.device.protocol import Device
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS
+from perfsvc.measure.host.lock import DeviceLock
+from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.program import Program
+from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.model import Call, DeviceInfo, digest
+from perfsvc.store import Store
+from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
+
+SUITE = Path(__file__).resolve().parents[2] / "kernels"
+NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
+"""The eight kernels that NVBench is compared on."""
+CASES_FAILED = 4
+"""The exit status of a run in which a case failed or gave a wrong result."""
+
+
+# --- cases -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The cases of a suite, compiled for a device, and the binary of the device's own helper kernels."""
+
+    device: DeviceInfo
+    tasks: tuple[Task, ...]
+    helper_kernels: bytes
+
+
+def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] = ()) -> Ready:
+    """Compiles the cases of a suite that its device can run, all or those selected.
+
+    They are at the full points on a GPU, else at the smoke points. A ``perfsvc run`` that follows finds the binaries in
+    the cache, and the shapes of all inputs.
+    """
+    (info,) = find([device])
+    toolchain = build.toolchain_for(info.target)
+    inputs = Inputs(threads=MOST_THREADS, known=KnownShapes(build.default_folder() / "shapes"))
+    specs = suite.discover(folder).resolve(Selection(tuple(select)), "full" if info.kind == "cuda" else "smoke", inputs)
+    specs = tuple(spec for spec in specs if not suite.unmet(spec, info))
+    ours = helper_kernels.unit(info.kind)
+    units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
+    built = build.compile_all(units, toolchain, Cache())
+    tasks = tuple(_task(info, spec, [_code(built[unit]) for unit in spec.units], sampling) for spec in specs)
+    return Ready(info, tasks, _code(built[ours]) if ours else b"")
+
+
+def _code(built: Binary | Exception) -> bytes:
+    if isinstance(built, Exception):
+        raise built
+    return built.code
+
+
+def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling: Sampling) -> Task:
+    return Task(
+        device=device.uuid,
+        record=spec.record([digest(code) for code in modules], digest(spec.bench_text.encode())),
+        modules=tuple(modules),
+        cache=spec.cache,
+        sampling=sampling,
+        tolerance=spec.tolerance,
+        arrays=Recipe(spec.arrays, partial(suite.make_arrays, spec), partial(suite.make_fresh, spec)),
+    )
+
+
+def power_hungry(device: str) -> Ready:
+    """The last variant of the built-in suite's products in bf16 that the device can run.
+
+    On an H100 it takes all the power that the GPU may have, which lowers the clocks.
+    """
+    cases = ready(SUITE, device, Sampling(), ["matmul_bf16"])
+    ours = [task for task in cases.tasks if not any(isinstance(step, Call) for step in task.record.steps)]
+    return replace(cases, tasks=tuple(ours[-1:]))
+
+
+class Prepared:
+    """A case whose inputs lie on the device; ``with`` gives what queues one sample of it."""
+
+    def __init__(self, device: Device, task: Task) -> None:
+        self._device = device
+        self._task = task
+        self._memory = Memory(device, task.record.buffers)
+
+    def __enter__(self) -> Callable[[], None]:
+        memory = self._memory.__enter__()
+        program = Program(self._device, self._task.record, self._task.modules, memory, {})
+        inputs, _ = self._task.arrays.make()
+        memory.reset(lambda name, address: self._device.upload(address, inputs[name]))
+        program.run()
+        return program.queue
+
+    def __exit__(self, *ended: object) -> None:
+        self._memory.__exit__(*ended)  # type: ignore[arg-type]
+
+
+# --- whole runs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished ``perfsvc run``: when its process began and ended, and the columns of what it measured."""
+
+    began: datetime
+    ended: datetime
+    columns: Mapping[str, list[Any]]
+
+    @property
+    def wall_s(self) -> float:
+        """From the start of the process to its end."""
+        return (self.ended - self.began).total_seconds()
+
+    @property
+    def failed(self) -> list[str]:
+        """Which cases have no right result, and why."""
+        names = ("case", "status", "reason")
+        rows = zip(*(self.columns[name] for name in names), strict=True)
+        return [f"{case}: {status}: {reason}" for case, status, reason in rows if status in {"failed", "wrong"}]
+
+
+def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) -> Ran:
+    """``perfsvc run`` in a process of its own, with a new database in a folder.
+
+    Raises:
+        RuntimeError: it failed, which it has not where only some of its cases did.
+    """
+    database = folder / f"{len(list(folder.glob('*.db')))}.db"
+    named = [word for device in devices for word in ("--device", device)]
+    command = ["run", *named, "--suite", str(suite_folder), "--db", str(database), "--format", "json", *more]
+    began = datetime.now(UTC)
+    done = subprocess.run([sys.executable, "-m", "perfsvc", *command], capture_output=True, text=True, check=False)
+    ended = datetime.now(UTC)
+    if done.returncode not in {0, CASES_FAILED}:
+        raise RuntimeError(
+            f"perfsvc {' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-1000:]}"
+        )
+    with Store.open(str(database)) as store:
+        return Ran(began, ended, store.columns())
+
+
+@contextlib.contextmanager
+def alone_on(device: DeviceInfo) -> Iterator[None]:
+    """Holds the GPU's lock while the block lasts, as a run does; ends the script where another process has it."""
+    lock = DeviceLock(device.uuid)
+    if not lock.take():
+        sys.exit(f"{device.spec} is in use by process {lock.holder()}: wait until that has ended")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# --- statistics ------------------------------------------------------------------------------------------------------
+
+
+def tick_of(times_s: Iterable[float]) -> float:
+    """The resolution of a clock as its times show it: the smallest step between two that differ, at least a nanosecond.
+
+    Steps below that are the rounding of the numbers that times are written in.
+    """
+    nanoseconds = sorted({round(seconds * 1e9) for seconds in times_s})
+    return min((b - a for a, b in itertools.pairwise(nanoseconds)), default=1) * 1e-9
+
+
+def spread_of(medians_s: Sequence[float], tick_s: float) -> float:
+    """The relative standard deviation of processes' medians.
+
+    It is no smaller than what rounding to the clock's resolution does by itself, a uniform error of tick / sqrt(12):
+    two medians that fall into one tick are not equal, they are not told apart.
+    """
+    centre = statistics.median(medians_s)
+    return max(statistics.stdev(medians_s), tick_s / math.sqrt(12)) / centre
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The geometric mean of some ratios."""
+    return statistics.geometric_mean(values)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that a benchmark is to show, the number it showed, and the limit; a claim without numbers fails."""
+
+    what: str
+    value: float | None
+    limit: float
+    unit: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the number keeps within the limit."""
+        return self.value is not None and self.value <= self.limit
+
+    def __str__(self) -> str:
+        value = "not measured" if self.value is None else f"{self.value:.4g}{self.unit}"
+        return f"{'PASS' if self.holds else 'FAIL'}  {self.what}: {value} (at most {self.limit:g}{self.unit})"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of words under headings: the first column flush left, all others flush right."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = [headings, ["-" * width for width in widths], *rows]
+    return "\n".join(_aligned(line, widths) for line in lines)
+
+
+def _aligned(words: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = zip(words, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(word.rjust(width) for word, width in others)]).rstrip()
+
+
+def finish(claims: Sequence[Claim], path: Path | None, **found: Any) -> int:
+    """Prints the claims, writes them and all that was found as JSON, and returns the exit status: 0 where all hold."""
+    print("\n".join(map(str, claims)), flush=True)
+    if path:
+        judged = [asdict(claim) | {"holds": claim.holds} for claim in claims]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"claims": judged, **found}, indent=1, default=str) + "\n")
+    return 0 if all(claim.holds for claim in claims) else 1
