@@ -115,7 +115,8 @@ def discover(folder: Path) -> Suite:
     paths = [path for path in folder.rglob(FILE_NAME) if not _is_hidden(path.relative_to(folder))]
     if not paths:
         raise UsageError(
-            f"no {FILE_NAME} in {folder}", cure=f"write one: {folder}/NAME/{FILE_NAME} (docs/how-to/write-a-benchmark.md)"
+            f"no {FILE_NAME} in {folder}",
+            cure=f"write one: {folder}/NAME/{FILE_NAME} (docs/how-to/write-a-benchmark.md)",
         )
     files: dict[str, BenchFile] = {}
     cases: list[ListedCase] = []

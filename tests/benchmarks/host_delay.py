@@ -177,7 +177,7 @@ def measured(device: Device, task: Task, others: Others, options: argparse.Names
     """All batches of one case: round by round, in each round every condition once in an order of its own."""
     inputs, _ = task.arrays.make()
     found = Found(task.record.case.id)
-    order = random.Random(found.case)  # noqa: S311 - an order that can be repeated
+    order = random.Random(found.case)
     evicted = int(task.sampling.evict * device.info.l2_bytes) if task.cache is CacheState.COLD else 0
     with device.measuring(task.record, 0), Memory(device, task.record.buffers) as memory:
         program = Program(device, task.record, task.modules, memory, {})

@@ -208,7 +208,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7, help="decides the moments")
     parser.add_argument("--json", type=Path, help="keep all that was found in this file")
     options = parser.parse_args()
-    receiver, chance = Receiver(), random.Random(options.seed)  # noqa: S311 - moments that can be had again
+    receiver, chance = Receiver(), random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="perfsvc-nights-") as name, ThreadPoolExecutor(options.jobs) as jobs:
         folder = Path(name)
         prepare(folder / "before", receiver)

@@ -11,8 +11,6 @@
 Works on the device's own stream, below perfsvc's own timing: it shows what that is built against.
 """
 
-# ruff: noqa: SLF001 - it works below the device's public calls
-
 import argparse
 import statistics
 import sys

@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the cases (default: the eight kernels)")
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
     options = parser.parse_args()
-    if options.processes < 2:  # noqa: PLR2004 - one process has no spread
+    if options.processes < 2:
         parser.error("--processes: a spread needs at least 2")
     return options
 
@@ -95,7 +95,7 @@ class Rounds:
     def tasks(self, tool: str, number: int) -> list[Task]:
         """The tasks of a worker, in an order of its own; none where the tool is not perfsvc."""
         shuffled = list(self._tasks.get(tool, ()))
-        random.Random(f"{tool}/{number}").shuffle(shuffled)  # noqa: S311 - an order that can be repeated
+        random.Random(f"{tool}/{number}").shuffle(shuffled)
         return shuffled
 
 
@@ -196,7 +196,7 @@ equal spread the geometric mean of the ratios would be 1 with a standard error o
 def compare(found: Sittings, tick_s: float) -> list[Row]:
     """A row for each case that every process has a median of, where each tool has at least two processes."""
     processes = min(len(found[tool]) for tool in TOOLS)
-    if processes < 2:  # noqa: PLR2004 - one process has no spread
+    if processes < 2:
         return []
     sittings = [one for tool in TOOLS for one in found[tool]]
     cases = set.intersection(*(set(one.medians_s) for one in sittings))

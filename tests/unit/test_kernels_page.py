@@ -51,7 +51,9 @@ def pages(script, docs):
         run = docs / "run.json"
         run.write_text(json.dumps(rows) if rows else STORED.read_text(encoding="utf-8"), encoding="utf-8")
         assert script.main([str(run), "--docs", str(docs), "--command", "perfsvc run --device cpu"]) == 0
-        return tuple((docs / name).read_text(encoding="utf-8") for name in ("explanation/kernels.md", "measured/kernels.md"))
+        return tuple(
+            (docs / name).read_text(encoding="utf-8") for name in ("explanation/kernels.md", "measured/kernels.md")
+        )
 
     return written
 
@@ -154,5 +156,7 @@ def test_several_runs_are_refused(pages, rows, capsys):
 
 
 def test_the_page_has_a_place_for_every_benchmark_of_the_suite():
-    places = re.findall(r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "explanation" / "kernels.md").read_text("utf-8"), re.MULTILINE)
+    places = re.findall(
+        r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "explanation" / "kernels.md").read_text("utf-8"), re.MULTILINE
+    )
     assert sorted(places) == sorted(file.name for file in discover(installation.data_folder("kernels")).benchmarks)
