@@ -1,4 +1,4 @@
-"""The build room: units in, binaries out."""
+"""Compile units into binaries, for a GPU, the CPU device or the fake device."""
 
 from perfsvc.build.cache import Cache, default_folder
 from perfsvc.build.compile import compile_all
@@ -9,20 +9,20 @@ __all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "too
 
 
 def toolchain_for(target: str) -> Toolchain:
-    """The compiler for a device's target: ``sm_*``, ``cpu-*`` or ``fake``.
+    """Return the compiler for a device's target: ``sm_*``, ``cpu-*`` or ``fake``.
 
-    Raises ``UsageError`` for any other target, ``NoCompilerError`` where this machine has no such compiler.
+    Raises ``UsageError`` for any other target, and ``NoCompilerError`` if this machine has no such compiler.
     """
     if target.startswith("sm_"):
         from perfsvc.build.nvcc import NvccToolchain
 
         return NvccToolchain(target)
     if target.startswith("cpu-"):
-        from perfsvc.build.host import HostToolchain
+        from perfsvc.build.cpu.host import HostToolchain
 
         return HostToolchain()
     if target == "fake":
-        from perfsvc.build.fake import FakeToolchain
+        from perfsvc.build.toolchain import FakeToolchain
 
         return FakeToolchain()
     raise UsageError(f"nothing can be built for {target!r}", cure="use a target such as sm_90, cpu-x86_64 or fake")

@@ -1,4 +1,4 @@
-"""Compiled binaries by the hash of everything that decides them."""
+"""Compiled binaries, stored under the hash of everything that decides them."""
 
 import contextlib
 import os
@@ -14,22 +14,22 @@ _DIGEST_LENGTH = 64
 
 
 def default_folder() -> Path:
-    """``PERFSVC_CACHE`` if it is set, else the user's cache folder."""
+    """Return ``PERFSVC_CACHE`` if it is set, else the user's cache folder."""
     chosen = os.environ.get("PERFSVC_CACHE")
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("perfsvc"))
 
 
 class Cache:
-    """A content-addressed folder: any number of processes may read and write it at once.
+    """A content-addressed folder that any number of processes may read and write at once.
 
-    An entry is the SHA-256 of the code followed by the code, so that one which was cut short or altered is seen and
-    built anew. It appears under its name complete or not at all.
+    An entry is the SHA-256 of the code followed by the code, so a truncated or altered entry is noticed and rebuilt.
+    Entries appear under their names complete or not at all.
 
     Args:
-        folder: where it lies; by default ``default_folder()``. Made if it is not there.
+        folder: by default ``default_folder()``; created if it is missing.
 
     Raises:
-        InfrastructureError: the folder cannot be made or written.
+        InfrastructureError: the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -41,16 +41,16 @@ class Cache:
             raise self._unwritable(error) from error
 
     def get(self, key: str) -> bytes | None:
-        """The code kept under a key; None where there is none, or where what is there is not what was written."""
+        """Return the code stored under a key; None if there is none, or if its entry is damaged."""
         try:
             entry = self._path(key).read_bytes()
         except OSError:
             return None
-        written, code = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
-        return code if digest(code).encode() == written else None
+        stored_digest, code = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
+        return code if digest(code).encode() == stored_digest else None
 
     def put(self, key: str, code: bytes) -> None:
-        """Keeps code under a key, in place of whatever was there; raises ``InfrastructureError`` if that fails."""
+        """Store code under a key, replacing an earlier entry; raises ``InfrastructureError`` if that fails."""
         path = self._path(key)
         try:
             path.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""The instructions of kernels, counted by NVIDIA's disassembler.
+"""Count the instructions of kernels with NVIDIA's disassembler, and sort them by the work they do.
 
-It takes half a second to start whatever it is given, so that all kernels of an architecture go to it at once, one after
-the other in a file of bare instructions.
+nvdisasm takes half a second to start, whatever its input. So all kernels of an architecture go to it in one file of
+bare instructions.
 """
 
 import json
@@ -11,86 +11,140 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perfsvc.build import process, tools
+from perfsvc.build import process
 from perfsvc.build.cache import Cache
 from perfsvc.errors import NoDisassemblerError
 from perfsvc.model import digest
 
 INSTRUCTION_BYTES = 16
-"""Of every architecture since Volta."""
+"""The same on every architecture since Volta."""
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
-_EXACT = "a"
-"""What only one architecture has is told of its exact name alone (``SM90a``), which has all of the other's, too."""
+
+CLASSES: Mapping[str, str] = {
+    "global": "LD LDG ST STG RED REDG ATOM ATOMG CCTL CCTLL CCTLT",
+    "shared": "LDS LDSM STS STSM ATOMS LDGSTS REDAS STAS LDT LDTM STT STTM",
+    "local": "LDL STL",
+    "constant": "LDC LDCU ULDC",
+    "bulk copy": "UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UTCCP UTCSHIFT",
+    "texture": "TEX TLD TLD4 TMML TXD TXQ SUATOM SULD SURED SUST",
+    "tensor": "HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA",
+    "float64": "DADD DFMA DMUL DSETP DMNMX",
+    "float32": "FADD FADD2 FADD32I FFMA FFMA2 FFMA32I FMUL FMUL2 FMUL32I FMNMX FMNMX3 FSEL FSET FSETP FCHK FSWZADD",
+    "float16": "HADD2 HADD2_32 HFMA2 HFMA2_MMA HMUL2 HMUL2_32 HMNMX2 HSET2 HSETP2",
+    "special": "MUFU",
+    "conversion": "F2F F2FP F2I F2IP I2F I2FP I2I I2IP FRND",
+    "integer": (
+        "BMSK BREV FLO IABS IADD IADD3 IADD32I IDP IDP4A IMAD IMMNMX IMNMX IMUL IMUL32I ISCADD ISCADD32I ISETP LEA LOP "
+        "LOP3 LOP32I POPC SHF SHL SHR SGXT VABSDIFF VABSDIFF4 VIADD VIADDMNMX VIMNMX VIMNMX3 VHMNMX MATCH QSPC VOTE "
+        "VOTEU"
+    ),
+    "move": "CS2R CS2UR MOV MOV32I MOVM PLOP3 PRMT PSETP P2R R2P R2UR REDUX S2R S2UR SEL SHFL CREDUX",
+    "barrier": (
+        "ARRIVES B2R BAR CGABAR CGAERRBAR DEPBAR ENDCOLLECTIVE ERRBAR FENCE LDGDEPBAR MEMBAR R2B SYNCS UCGABAR_ARV "
+        "UCGABAR_WAIT USETMAXREG UTCATOMSWS UTCBAR WARPGROUP WARPGROUPSET WARPSYNC ACQBULK ELECT"
+    ),
+    "control": (
+        "BMOV BPT BRA BREAK BRX BRXU BSSY BSYNC CALL EXIT JMP JMX JMXU KILL LEPC NANOSLEEP PREEXIT PMTRIG RET RPCMOV "
+        "RTT YIELD"
+    ),
+}
+"""The opcodes of each class of work. The opcodes of the uniform datapath have another U in front and count likewise.
+
+From NVIDIA's CUDA Binary Utilities, "Instruction Set Reference" (release 13.0), from Turing to Blackwell.
+"""
+
+OTHER = "other"
+_CLASS_OF = {opcode: name for name, opcodes in CLASSES.items() for opcode in opcodes.split()}
+_UNIFORM = "U"
+_MOVE = ("IMAD.MOV", "UIMAD.MOV")
+_FILLER = "NOP"
+
+
+def count_classes(opcodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return how many instructions there are of each class, in the order of ``CLASSES``, without empty classes.
+
+    ``NOP`` does not count: it fills a kernel up to the next multiple of 128 bytes.
+
+    Args:
+        opcodes: how many there are of each opcode, with its modifiers: ``LDG.E.128``.
+    """
+    counts = dict.fromkeys([*CLASSES, OTHER], 0)
+    for opcode, number in opcodes.items():
+        if opcode.partition(".")[0] != _FILLER:
+            counts[_class_of(opcode)] += number
+    return tuple((name, number) for name, number in counts.items() if number)
+
+
+def _class_of(opcode: str) -> str:
+    if opcode.startswith(_MOVE):
+        return "move"
+    bare = opcode.partition(".")[0]
+    return _CLASS_OF.get(bare) or _CLASS_OF.get(bare.removeprefix(_UNIFORM)) or OTHER
 
 
 def find_nvdisasm() -> Path | None:
-    """The nvdisasm of PATH, of a CUDA toolkit, or of the ``nvidia-cuda-nvdisasm`` wheel."""
-    return tools.find("nvdisasm")
+    """Find nvdisasm on PATH, in a CUDA toolkit, or in the ``nvidia-cuda-nvdisasm`` wheel."""
+    return process.find_cuda_program("nvdisasm")
 
 
 class Disassembler:
-    """Counts instructions, each kernel's once and for all.
+    """Counts instructions; counts are cached.
 
     Args:
         path: of nvdisasm.
         cache: where counts are looked up and kept, by the digest of the instructions.
 
     Raises:
-        NoDisassemblerError: it cannot be run, or prints nothing that is understood; so does ``opcodes``.
+        NoDisassemblerError: nvdisasm cannot be run, or its output cannot be parsed; ``opcodes`` raises it too.
     """
 
     def __init__(self, path: Path, cache: Cache) -> None:
         self._path = path
         self._cache = cache
-        found = _VERSION.search(self._run("--version"))
-        if not found:
+        match = _VERSION.search(self._run("--version"))
+        if match is None:
             raise NoDisassemblerError(f"{path} --version prints no version", cure="reinstall it")
-        self.version = f"nvdisasm {found[1]}"
+        self.version = f"nvdisasm {match[1]}"
         self._architectures = frozenset(re.findall(r"'(SM\w+)'", self._run("--help")))
 
     def opcodes(self, architecture: str, kernels: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
-        """How many instructions of each opcode (``LDG.E.128``) each kernel has.
+        """Return how many instructions of each opcode (``LDG.E.128``) each kernel has.
 
         Args:
             architecture: ``sm_90``.
             kernels: their instructions, by digest.
         """
-        known = {name: self._cache.get(self._key(architecture, name)) for name in kernels}
-        counted = {name: json.loads(text) for name, text in known.items() if text is not None}
-        new = {name: kernels[name] for name in kernels if name not in counted}
+        cached = {name: self._cache.get(self._key(architecture, name)) for name in kernels}
+        counts: dict[str, dict[str, int]] = {
+            name: json.loads(text) for name, text in cached.items() if text is not None
+        }
+        new = {name: kernels[name] for name in kernels if name not in counts}
         if new:
-            for name, count in self._count(architecture, new).items():
-                self._cache.put(self._key(architecture, name), json.dumps(count).encode())
-                counted[name] = count
-        return counted
+            opcodes = self._disassemble(architecture, b"".join(new.values()))
+            for name, text in new.items():
+                counts[name] = dict(Counter(next(opcodes) for _ in range(len(text) // INSTRUCTION_BYTES)))
+                self._cache.put(self._key(architecture, name), json.dumps(counts[name]).encode())
+        return counts
 
     def _key(self, architecture: str, kernel: str) -> str:
         return digest(f"opcodes {architecture} {self.version} {kernel}".encode())
 
-    def _count(self, architecture: str, kernels: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
-        listed = self._listed(architecture, b"".join(kernels.values()))
-        return {
-            name: dict(Counter(next(listed) for _ in range(len(text) // INSTRUCTION_BYTES)))
-            for name, text in kernels.items()
-        }
-
-    def _listed(self, architecture: str, instructions: bytes) -> Iterator[str]:
+    def _disassemble(self, architecture: str, instructions: bytes) -> Iterator[str]:
+        # nvdisasm decodes features of one exact architecture only under its exact name (SM90a), which covers SM90 too.
+        name = architecture.replace("sm_", "SM")
+        name = f"{name}a" if f"{name}a" in self._architectures else name
         with tempfile.NamedTemporaryFile(prefix="perfsvc-", suffix=".bin") as file:
             file.write(instructions)
             file.flush()
-            printed = self._run("-json", "-ndf", "-b", self._name(architecture), file.name)
+            printed = self._run("-json", "-ndf", "-b", name, file.name)
         try:
             _, functions = json.loads(printed)
-            found = [one["opcode"] for function in functions for one in function["sass-instructions"]]
+            opcodes = [line["opcode"] for function in functions for line in function["sass-instructions"]]
         except (ValueError, KeyError, TypeError) as error:
             raise NoDisassemblerError(f"{self._path} printed what is no listing", cure="upgrade it") from error
-        if len(found) * INSTRUCTION_BYTES != len(instructions):
+        if len(opcodes) * INSTRUCTION_BYTES != len(instructions):
             raise NoDisassemblerError(f"{self._path} skipped instructions of {architecture}", cure="upgrade it")
-        return iter(found)
-
-    def _name(self, architecture: str) -> str:
-        plain = architecture.replace("sm_", "SM")
-        return f"{plain}{_EXACT}" if f"{plain}{_EXACT}" in self._architectures else plain
+        return iter(opcodes)
 
     def _run(self, *arguments: str) -> str:
         try:

@@ -1,26 +1,37 @@
-"""Units in, the facts of their kernels out: what a compiler made of them, on a machine without a GPU."""
+"""The static facts of kernels: what a compiler made of them, found on a machine without a GPU."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
 
 from perfsvc import elf
-from perfsvc.build import instruction_classes, ptxas, sources
+from perfsvc.build import sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
-from perfsvc.build.disassembly import Disassembler
-from perfsvc.build.nvcc import PTX, NvccToolchain
+from perfsvc.build.disassembly import Disassembler, count_classes
+from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
 from perfsvc.model import StaticFacts, Unit, digest
 
+_FORMAT = b"facts 1\n"
+_END = b"\0"
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_FUNCTION = re.compile(r"Function properties for (\S+)")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_BARRIERS = re.compile(r"used (\d+) barriers")
+_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
+_CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
+
 
 class Kernels(dict[str, StaticFacts]):
-    """The facts of a unit's kernels by their symbols.
+    """The facts of a unit's kernels, by symbol.
 
     Args:
-        facts: those.
-        most_threads: of a block, of the kernels that are bounded (``__launch_bounds__``); more cannot be launched.
+        facts: the facts by symbol.
+        most_threads: the largest block of each kernel with ``__launch_bounds__``; larger ones cannot be launched.
     """
 
     def __init__(self, facts: Mapping[str, StaticFacts], most_threads: Mapping[str, int]) -> None:
@@ -28,41 +39,51 @@ class Kernels(dict[str, StaticFacts]):
         self.most_threads = most_threads
 
 
-Found = Kernels | CaseError
-"""The kernels of a unit, or why there are none."""
+UnitFacts = Kernels | CaseError
+"""The kernels of a unit, or why it does not compile."""
 
-_FORMAT = b"facts 1\n"
-_END = b"\0"
+
+class VerboseNvcc(NvccToolchain):
+    """nvcc, with binaries that begin with what the assembler printed about each kernel."""
+
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
+        """Return everything that decides the binary, and the format in which it is kept."""
+        return _FORMAT + super().preimage(unit, files)
+
+    def compile(self, unit: Unit) -> bytes:
+        """Return what the assembler printed, and the binary; raises ``CompileError``."""
+        code, printed = self.compile_verbosely(unit)
+        return printed.replace("\0", " ").encode() + _END + code
 
 
 def facts_of_all(
     units: Collection[Unit],
-    toolchain: "TellingToolchain",
+    toolchain: VerboseNvcc,
     cache: Cache,
     disassembler: Disassembler | None,
     *,
     on_done: Callable[[Unit], None] = lambda _: None,
-) -> dict[Unit, Found]:
-    """The facts of every kernel of some units, for one architecture; what was found before is looked up.
+) -> dict[Unit, UnitFacts]:
+    """Return the facts of every kernel of some units for one architecture, or why a unit has none.
 
     Args:
-        units: what to compile; none of them to PTX, which holds no facts.
+        units: what to compile; none of them to PTX, which has no facts.
         toolchain: the compiler.
         cache: where binaries and counts of instructions are looked up and kept.
-        disassembler: counts instructions; None where there is none.
+        disassembler: counts instructions; None if there is no disassembler.
         on_done: called with each unit once it is compiled.
 
     Raises:
-        InfrastructureError: no compiler, a disassembler that does not work, or a cache that cannot be written.
+        InfrastructureError: there is no compiler, the disassembler does not work, or the cache cannot be written.
     """
     built = compile_all(units, toolchain, cache, on_done=lambda unit, _: on_done(unit))
     texts: dict[str, bytes] = {}
     kernels: dict[Unit, dict[str, str]] = {}
     for unit, binary in built.items():
         if isinstance(binary, Binary):
-            found = elf.kernel_texts(binary.code.partition(_END)[2])
-            kernels[unit] = {name: digest(text) for name, text in found.items()}
-            texts |= {digest(text): text for text in found.values()}
+            texts_of_unit = elf.kernel_texts(binary.code.partition(_END)[2])
+            kernels[unit] = {name: digest(text) for name, text in texts_of_unit.items()}
+            texts |= {digest(text): text for text in texts_of_unit.values()}
     opcodes = disassembler.opcodes(toolchain.target, texts) if disassembler else {}
     return {
         unit: _facts(binary, kernels[unit], opcodes) if isinstance(binary, Binary) else binary
@@ -70,58 +91,86 @@ def facts_of_all(
     }
 
 
-def is_ptx(unit: Unit) -> bool:
-    """Whether a unit becomes PTX, of which a driver makes the binary."""
-    return any(option in PTX for option in unit.options)
-
-
 def source_digest(unit: Unit) -> str:
-    """The SHA-256 hex digest of all that decides a unit's binary but compiler and target; raises ``CompileError``."""
+    """Return a digest of all that decides a unit's binary except compiler and target; raises ``CompileError``."""
     return digest(sources.preimage(unit, sources.local_files(unit), target="", version=""))
 
 
-class TellingToolchain:
-    """A ``Toolchain`` whose binaries begin with what their assembler told.
-
-    Args:
-        target: the architecture, as ``sm_90``.
-
-    Raises:
-        NoCompilerError: there is no nvcc, or it cannot be run.
-    """
-
-    preprocesses = False
-
-    def __init__(self, target: str) -> None:
-        self._nvcc = NvccToolchain(target)
-        self.target = target
-        self.version = self._nvcc.version
-
-    @cached_property
-    def targets(self) -> tuple[str, ...]:
-        """Every architecture that this compiler builds for."""
-        return self._nvcc.targets
-
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Everything that decides the binary, and the form in which it is kept."""
-        return _FORMAT + self._nvcc.preimage(unit, files)
-
-    def compile(self, unit: Unit) -> bytes:
-        """What the assembler told, and the binary; raises ``CompileError``."""
-        code, said = self._nvcc.compile_verbosely(unit)
-        return said.replace("\0", " ").encode() + _END + code
-
-
 def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
-    """The facts of each kernel of a binary, given the digest of its instructions, and the opcodes by that."""
-    said, _, code = binary.code.partition(_END)
-    told = ptxas.read(said.decode())
+    """Return the facts of a binary's kernels, given the digest of each kernel's instructions and their opcodes."""
+    printed, _, code = binary.code.partition(_END)
+    reports = read_ptxas(printed.decode())
     facts = {
         name: StaticFacts(
-            **asdict(told.get(name, ptxas.Told())),
-            instructions=instruction_classes.count(opcodes[sass]) if sass in opcodes else None,
+            **asdict(reports.get(name, PtxasReport())),
+            instructions=count_classes(opcodes[sass]) if sass in opcodes else None,
             sass=sass,
         )
         for name, sass in kernels.items()
     }
     return Kernels(facts, elf.most_threads(code))
+
+
+# --- what NVIDIA's assembler prints with -v: the only source of spills -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PtxasReport:
+    """What the assembler prints about one kernel; the fields are those of ``perfsvc.model.StaticFacts``."""
+
+    registers: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    shared_bytes: int = 0
+    barriers: int = 0
+
+
+def read_ptxas(printed: str) -> dict[str, PtxasReport]:
+    """Return the report of each kernel by its symbol.
+
+    Functions that were not inlined have spills of their own. The output does not show which kernels call them, so their
+    spills are added to every kernel of the binary.
+
+    Args:
+        printed: all that nvcc printed with ``-Xptxas=-v``.
+    """
+    kernels: dict[str, PtxasReport] = {}
+    functions: dict[str, PtxasReport] = {}
+    kernel = function = ""
+    for line in printed.splitlines():
+        if match := _ENTRY.search(line):
+            kernel = match[1]
+            kernels[kernel] = PtxasReport()
+        elif match := _FUNCTION.search(line):
+            function = match[1]
+        elif match := _STACK.search(line):
+            stack, stored, loaded = map(int, match.groups())
+            report = PtxasReport(stack_bytes=stack, spill_store_bytes=stored, spill_load_bytes=loaded)
+            (kernels if function in kernels else functions)[function] = report
+        elif _REGISTERS.search(line) and kernel in kernels:
+            kernels[kernel] = _with_usage(kernels[kernel], line)
+    spill_stores = sum(report.spill_store_bytes for report in functions.values())
+    spill_loads = sum(report.spill_load_bytes for report in functions.values())
+    return {
+        name: replace(
+            report,
+            spill_store_bytes=report.spill_store_bytes + spill_stores,
+            spill_load_bytes=report.spill_load_bytes + spill_loads,
+        )
+        for name, report in kernels.items()
+    }
+
+
+def _with_usage(report: PtxasReport, line: str) -> PtxasReport:
+    def number(pattern: re.Pattern[str]) -> int:
+        match = pattern.search(line)
+        return int(match[1]) if match else 0
+
+    return replace(
+        report,
+        registers=number(_REGISTERS),
+        barriers=number(_BARRIERS),
+        shared_bytes=number(_SHARED),
+        stack_bytes=max(report.stack_bytes, number(_CUMULATIVE)),
+    )

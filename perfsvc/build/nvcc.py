@@ -1,4 +1,4 @@
-"""NVIDIA's compiler: CUDA sources to cubins, or to PTX where a unit's options ask for that."""
+"""NVIDIA's compiler: CUDA sources to cubins, or to PTX if a unit's options ask for it."""
 
 import os
 import re
@@ -8,70 +8,71 @@ from functools import cached_property
 from pathlib import Path
 
 from perfsvc import elf
-from perfsvc.build import messages, options, process, ptxas, sources, tools
+from perfsvc.build import process, sources
+from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
-# A cubin must not depend on where its source lies: the first commit of a kernel and its last are built in different
-# folders, and only equal code may count as equal. Names in anonymous namespaces carry a hash of the source's full
-# path unless the front end is told another. -lineinfo would add the folder's name itself, with no way to map it.
+# A cubin must not depend on the folder of its source: two commits of a kernel are built in different folders, and only
+# equal code may count as equal. Names in anonymous namespaces contain a hash of the source's full path unless the front
+# end gets another path. (-lineinfo would add the folder's name itself, with no way to map it.)
 _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
 _ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
-PTX = ("-ptx", "--ptx")
-"""The options of a unit that is to become PTX."""
-_ENTRY_OF_PTX = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
+_PTX_OPTIONS = ("-ptx", "--ptx")
+_PTX_ENTRY = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
+_PTX_START = b"//"  # nvcc's PTX starts with a comment
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-_TEXT = ".text."
-_COMMENT = b"//"  # what nvcc begins PTX with
+_TEXT_SECTION = ".text."
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 
 def find_nvcc() -> Path | None:
-    """The nvcc of PATH, else of ``CUDA_HOME``, ``CUDA_PATH``, ``/usr/local/cuda`` or the ``nvidia-cuda-nvcc`` wheel."""
-    return tools.find("nvcc")
+    """Find nvcc on PATH, in ``CUDA_HOME``, ``CUDA_PATH``, ``/usr/local/cuda`` or the ``nvidia-cuda-nvcc`` wheel."""
+    return process.find_cuda_program("nvcc")
+
+
+def is_ptx(unit: Unit) -> bool:
+    """Return whether a unit becomes PTX, from which the driver makes the binary."""
+    return any(option in _PTX_OPTIONS for option in unit.options)
 
 
 class NvccToolchain:
-    """A ``Toolchain`` that makes cubins, and PTX of units with the option ``-ptx``.
+    """A ``Toolchain`` that makes cubins, and PTX from units with the option ``-ptx``.
 
     Args:
-        target: the architecture, as ``sm_90``.
+        target: the architecture, such as ``sm_90``.
 
     Raises:
         NoCompilerError: there is no nvcc, or it cannot be run.
     """
 
-    preprocesses = False
-
     def __init__(self, target: str) -> None:
-        found = find_nvcc()
-        if found is None:
+        path = find_nvcc()
+        if path is None:
             raise NoCompilerError(
                 "nvcc was not found on PATH, in CUDA_HOME, in /usr/local/cuda, or as a Python package",
                 cure=f"{install_command('nvcc')}, or install NVIDIA's CUDA toolkit",
             )
         self.target = target
-        self.path = found
-        self.version = f"nvcc {self._version()}"
-
-    def _version(self) -> str:
-        printed = self._ask("--version")
-        if not (found := _VERSION.search(printed)):
-            raise NoCompilerError(f"{self.path} --version prints no version: {printed.strip()}", cure="reinstall it")
-        return found[1]
+        self.path = path
+        printed = self._output_of("--version")
+        match = _VERSION.search(printed)
+        if match is None:
+            raise NoCompilerError(f"{path} --version prints no version: {printed.strip()}", cure="reinstall it")
+        self.version = f"nvcc {match[1]}"
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """Every architecture that this nvcc builds for."""
-        return tuple(self._ask("--list-gpu-code").split())
+        return tuple(self._output_of("--list-gpu-code").split())
 
-    def _ask(self, question: str) -> str:
-        answer = self._run([question], folder=Path.cwd())
-        if answer.code:
-            raise NoCompilerError(f"{self.path} {question} failed: {answer.output.strip()}", cure="reinstall it")
-        return answer.output
+    def _output_of(self, option: str) -> str:
+        finished = self._run([option], folder=Path.cwd())
+        if finished.code:
+            raise NoCompilerError(f"{self.path} {option} failed: {finished.output.strip()}", cure="reinstall it")
+        return finished.output
 
     def _run(
         self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
@@ -82,33 +83,33 @@ class NvccToolchain:
             raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
 
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Everything that decides the binary."""
+        """Return everything that decides the binary."""
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
         return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:
-        """The binary of a unit; raises ``CompileError`` with nvcc's message, or where an entry is missing from it."""
-        code, _ = self._compiled(unit)
+        """Compile a unit; raises ``CompileError`` with nvcc's message, or if the binary lacks an entry."""
+        code, _ = self._compile(unit)
         return code
 
     def compile_verbosely(self, unit: Unit) -> tuple[bytes, str]:
-        """The binary of a unit, and what its assembler tells of each kernel (``perfsvc.build.ptxas``).
+        """Compile a unit; return the binary and what the assembler prints about each kernel (``-Xptxas=-v``).
 
-        The binary's bytes are others than those of ``compile``, for they hold the assembler's options; its code is not.
-        Raises as ``compile`` does.
+        The binary's bytes differ from those of ``compile`` because they contain the assembler's options; the machine
+        code is equal. Raises as ``compile`` does.
         """
-        return self._compiled(unit, ptxas.VERBOSE)
+        return self._compile(unit, "-Xptxas=-v")
 
-    def _compiled(self, unit: Unit, *further: str) -> tuple[bytes, str]:
+    def _compile(self, unit: Unit, *further: str) -> tuple[bytes, str]:
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
-        # nvcc's own temporary files lie there too: killed, it deletes none, and what it started may yet write one.
+        # nvcc's temporary files go there too: a killed nvcc deletes none, and its children may still write some.
         with tempfile.TemporaryDirectory(prefix="perfsvc-", ignore_cleanup_errors=True) as folder:
             output = Path(folder, "code.cubin")
             arguments = [*further, *self._arguments(unit, output)]
             finished = self._run(arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": folder})
             if finished.timed_out:
-                raise messages.still_compiling(unit, process.LIMIT_S)
+                raise compile_timeout(unit, process.LIMIT_S)
             if finished.code:
                 raise self._failure(unit, finished.output)
             code = output.read_bytes()
@@ -116,14 +117,13 @@ class NvccToolchain:
         return code, finished.output
 
     def _arguments(self, unit: Unit, output: Path) -> list[str]:
-        # Run where the source lies, so that messages name it and its headers as their author knows them.
+        # nvcc runs in the source's folder, so that its messages name files as the author knows them.
         name = unit.source.name
+        phase = [] if is_ptx(unit) else ["--cubin"]
         chosen = any(option.startswith(_ARCHITECTURE) for option in unit.options)
         architecture = [] if chosen else [f"-arch={self.target}"]
-        defines = options.definitions(unit)
-        rest = [f"-Xcicc={_ANY_FOLDER},{name}", *unit.options, *defines, "-o", str(output), name]
-        phase = [] if any(option in PTX for option in unit.options) else ["--cubin"]
-        return [*phase, *architecture, *rest]
+        own = [*unit.options, *sources.definitions(unit)]
+        return [*phase, *architecture, f"-Xcicc={_ANY_FOLDER},{name}", *own, "-o", str(output), name]
 
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:
         if "Failed to preprocess host compiler properties" in output:
@@ -136,7 +136,7 @@ class NvccToolchain:
                 f"{self.version} cannot build for {self.target}; it builds for {', '.join(self.targets)}",
                 cure="install a CUDA toolkit that knows this GPU and put its nvcc on PATH",
             )
-        return messages.does_not_compile(unit, _TEMPORARY.sub(r"\1", output))
+        return compile_failure(unit, _TEMPORARY.sub(r"\1", output))
 
 
 def _require_entries(unit: Unit, code: bytes) -> None:
@@ -150,11 +150,8 @@ def _require_entries(unit: Unit, code: bytes) -> None:
 
 
 def entries(code: bytes) -> tuple[str, ...]:
-    """The kernels of a cubin or of PTX by symbol name, sorted: a cubin has a section for each.
-
-    Raises ``ValueError`` where the bytes are neither.
-    """
-    if code.startswith(_COMMENT):
-        return tuple(sorted(_ENTRY_OF_PTX.findall(code.decode())))
-    names = elf.section_names(code)
-    return tuple(sorted(name.removeprefix(_TEXT) for name in names if name.startswith(_TEXT)))
+    """Return the kernels of a cubin or of PTX by symbol name, sorted; raises ``ValueError`` for any other bytes."""
+    if code.startswith(_PTX_START):
+        return tuple(sorted(_PTX_ENTRY.findall(code.decode())))
+    names = elf.section_names(code)  # a cubin has a section for each kernel
+    return tuple(sorted(name.removeprefix(_TEXT_SECTION) for name in names if name.startswith(_TEXT_SECTION)))

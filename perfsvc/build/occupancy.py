@@ -1,8 +1,8 @@
-"""How many warps of a kernel a multiprocessor can hold at once: theoretical occupancy.
+"""Theoretical occupancy: how many warps of a kernel a multiprocessor can hold at once.
 
-The limits of each architecture are those of NVIDIA's CUDA C++ Programming Guide, "Compute Capabilities" (release 13.0);
-how resources are handed out (registers by warp and quarter of a multiprocessor, shared memory by 128 bytes, barriers)
-is as NVIDIA's occupancy calculator has it, ``cuda_occupancy.h`` of the CUDA toolkit. Tests hold this to that header.
+The limits of each architecture come from NVIDIA's CUDA C++ Programming Guide, "Compute Capabilities" (release 13.0).
+The rules of allocation (registers by warp and quarter of a multiprocessor, shared memory in pieces of 128 bytes,
+barriers) are those of NVIDIA's occupancy calculator, ``cuda_occupancy.h`` of the CUDA toolkit; a test compares with it.
 """
 
 from collections.abc import Mapping
@@ -12,24 +12,24 @@ from perfsvc.model import Limiter, Occupancy, StaticFacts
 
 WARP = 32
 REGISTERS = 64 * 1024
-"""Of a multiprocessor, and the most of a block, on every architecture here."""
+"""Of a multiprocessor, and at most of a block, on every architecture here."""
 REGISTER_UNIT = 256
-"""Registers are handed out by warp in such pieces: 8 a thread."""
+"""Registers are allocated by warp in multiples of this: 8 for each thread."""
 PARTITIONS = 4
-"""Quarters of a multiprocessor; a warp's registers lie in one of them."""
+"""Quarters of a multiprocessor; a warp's registers are in one of them."""
 KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """What one multiprocessor of an architecture holds.
+    """The limits of one multiprocessor of an architecture.
 
     Attributes:
         warps: at most.
         blocks: at most.
-        shared_bytes: shared memory of all its blocks, with what is reserved for each.
-        barriers: of all its blocks; None where they are no limit.
-        reserved_bytes: shared memory that each block gives up to the system.
+        shared_bytes: shared memory of all its blocks, including what is reserved for each.
+        barriers: of all its blocks; None if they are no limit.
+        reserved_bytes: shared memory that the system takes of each block.
         shared_unit: bytes; a block's shared memory is a multiple of it.
     """
 
@@ -54,11 +54,11 @@ MULTIPROCESSORS: Mapping[str, Multiprocessor] = {
     "sm_120": Multiprocessor(48, 24, 100 * KIB, barriers=24),
     "sm_121": Multiprocessor(48, 24, 100 * KIB, barriers=24),
 }
-"""By architecture; of others nobody here knows the limits."""
+"""By architecture. The limits of other architectures are unknown."""
 
 
 def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_shared_bytes: int) -> Occupancy | None:
-    """The theoretical occupancy of a launch, with the most shared memory that the architecture can set aside.
+    """Return the theoretical occupancy of a launch, with the most shared memory that the architecture can set aside.
 
     Args:
         architecture: ``sm_90``.
@@ -67,43 +67,44 @@ def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_share
         dynamic_shared_bytes: of a block.
 
     Returns:
-        None for an architecture whose limits are not known. Of several limiters the one that no change of the kernel
-        would move: warps before blocks before registers before shared memory before barriers.
+        None for an architecture whose limits are unknown. If several limits are equal, the limiter is the one that no
+        change of the kernel would move: warps before blocks, registers, shared memory and barriers.
     """
-    held = MULTIPROCESSORS.get(architecture)
-    if held is None:
+    multiprocessor = MULTIPROCESSORS.get(architecture)
+    if multiprocessor is None:
         return None
     warps = -(-threads // WARP)
-    limits = {
-        Limiter.WARPS: held.warps // warps,
-        Limiter.BLOCKS: held.blocks,
+    blocks = {
+        Limiter.WARPS: multiprocessor.warps // warps,
+        Limiter.BLOCKS: multiprocessor.blocks,
         Limiter.REGISTERS: _by_registers(facts.registers, warps),
-        Limiter.SHARED_MEMORY: _by_shared_memory(held, facts.shared_bytes + dynamic_shared_bytes),
-        Limiter.BARRIERS: _by_barriers(held, facts.barriers),
+        Limiter.SHARED_MEMORY: _by_shared_memory(multiprocessor, facts.shared_bytes + dynamic_shared_bytes),
+        Limiter.BARRIERS: _by_barriers(multiprocessor, facts.barriers),
     }
-    limiter = min(limits, key=limits.__getitem__)
-    return Occupancy(limits[limiter] * warps, held.warps, limiter)
+    limiter = min(blocks, key=blocks.__getitem__)
+    return Occupancy(blocks[limiter] * warps, multiprocessor.warps, limiter)
 
 
 def _by_registers(registers: int, warps: int) -> int:
-    """Blocks that the registers suffice for; none where they would not suffice for one in all four quarters at once."""
-    of_warp = _up(registers * WARP, REGISTER_UNIT)
-    if of_warp == 0:
+    """Return how many blocks fit the registers; 0 if a single block does not fit the four quarters."""
+    registers_of_warp = _round_up(registers * WARP, REGISTER_UNIT)
+    if registers_of_warp == 0:
         return REGISTERS
-    if of_warp * _up(warps, PARTITIONS) > REGISTERS:
+    if registers_of_warp * _round_up(warps, PARTITIONS) > REGISTERS:
         return 0
-    return REGISTERS // PARTITIONS // of_warp * PARTITIONS // warps
+    return REGISTERS // PARTITIONS // registers_of_warp * PARTITIONS // warps
 
 
-def _by_shared_memory(held: Multiprocessor, wanted_bytes: int) -> int:
-    of_block = _up(wanted_bytes + held.reserved_bytes, held.shared_unit)
-    return held.shared_bytes // of_block if of_block else held.blocks
+def _by_shared_memory(multiprocessor: Multiprocessor, wanted_bytes: int) -> int:
+    bytes_of_block = _round_up(wanted_bytes + multiprocessor.reserved_bytes, multiprocessor.shared_unit)
+    return multiprocessor.shared_bytes // bytes_of_block if bytes_of_block else multiprocessor.blocks
 
 
-def _by_barriers(held: Multiprocessor, barriers: int) -> int:
-    return held.barriers // barriers if held.barriers and barriers else held.blocks
+def _by_barriers(multiprocessor: Multiprocessor, barriers: int) -> int:
+    if multiprocessor.barriers and barriers:
+        return multiprocessor.barriers // barriers
+    return multiprocessor.blocks
 
 
-def _up(amount: int, unit: int) -> int:
-    """The next multiple of a unit."""
+def _round_up(amount: int, unit: int) -> int:
     return -(-amount // unit) * unit

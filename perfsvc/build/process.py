@@ -1,24 +1,26 @@
-"""Compilers and profilers as processes, known while they run so that what is interrupted leaves none behind."""
+"""Run compilers and profilers as processes that are all killed if perfsvc is interrupted; find NVIDIA's programs."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 LIMIT_S = 600.0
-"""A compiler that runs for longer counts as hung: it is killed with all that it started."""
+"""A compiler that runs longer counts as hung and is killed with all that it started."""
 
-_ORPHANS_LIMIT_S = 3600
-"""Processor time of one compiler process, kept by the system even when nobody is left to watch it."""
+_ORPHAN_LIMIT_S = 3600
+"""Processor time of one compiler process. The system enforces it, even after this process was killed."""
 
 _running: set[subprocess.Popen[bytes]] = set()
 _stopped = threading.Event()
@@ -27,17 +29,35 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a program ended, and all it printed; ``timed_out`` where it was killed after its time limit."""
+    """A program's exit code and all its output; ``timed_out`` if it was killed after its time limit."""
 
     code: int
     output: str
     timed_out: bool = False
 
 
-def python_module(name: str) -> list[str]:
-    """The command line of a module of ours in a process of its own: Python by its full path.
+def find_cuda_program(name: str) -> Path | None:
+    """Find a program of the CUDA toolkit: on PATH, else in an installed toolkit, else in a Python package."""
+    return next((path for path in _cuda_program_paths(name) if os.access(path, os.X_OK)), None)
 
-    Modules of the working directory are imported there only where ours may be: one may be called ``random.py``.
+
+def _cuda_program_paths(name: str) -> Iterator[Path]:
+    if on_path := shutil.which(name):
+        yield Path(on_path)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if toolkit := os.environ.get(variable):
+            yield Path(toolkit, "bin", name)
+    yield Path("/usr/local/cuda/bin", name)
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in (wheels.submodule_search_locations or ()) if wheels else ():
+        yield from sorted(Path(folder).glob(f"cu*/bin/{name}"), reverse=True)
+
+
+def python_module(name: str) -> list[str]:
+    """Return the command that runs a perfsvc module as a process of this Python.
+
+    The command imports modules from the working directory only if perfsvc itself may lie there, because a user's file
+    may be called ``random.py``.
     """
     path = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
     return [sys.executable, *path, "-m", name]
@@ -50,22 +70,22 @@ def run(
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Runs a program to its end; stdout and stderr come back together, in the order in which it wrote them.
+    """Run a program to its end, and return its exit code with stdout and stderr in the order they were written.
 
-    What it started ends with it. What left its session is not waited for: a daemon, such as the server of a cache that
-    stands in the compiler's place.
+    Processes that it started end with it. Daemons that left its session, such as the server of a compiler cache, are
+    neither killed nor waited for.
 
     Args:
         command: the program and its arguments.
         folder: where it runs.
-        limit_s: seconds after which it is killed with all that it started; None for what a compiler may take.
-        environment: its environment variables; None for ours.
+        limit_s: seconds after which it is killed with all that it started; by default ``LIMIT_S``.
+        environment: its environment variables; by default those of this process.
 
     Raises:
         OSError: it cannot be started.
     """
-    # Into a file: a pipe ends no sooner than the last process that holds it. A session of its own: a compiler driver
-    # starts further programs, and all of them must end together.
+    # The output goes to a file, because a pipe stays open as long as any process holds it. The program gets its own
+    # session, because a compiler driver starts further programs, and all of them must end together.
     with (
         tempfile.TemporaryFile() as output,
         subprocess.Popen(
@@ -84,7 +104,7 @@ def run(
                 _kill(process)
         try:
             _limit_processor_time(process)
-            timed_out = _timed_out(process, LIMIT_S if limit_s is None else limit_s)
+            timed_out = _wait(process, LIMIT_S if limit_s is None else limit_s)
             return Finished(process.returncode, _text(output), timed_out)
         except BaseException:
             _kill(process)
@@ -94,48 +114,48 @@ def run(
                 _running.discard(process)
 
 
-def how(code: int) -> str:
-    """How a program ended, in words: ``SIGSEGV``, ``exit status 1``."""
+def describe_exit(code: int) -> str:
+    """Return how a program ended, in words: ``SIGSEGV``, ``exit status 1``."""
     return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
-def allow() -> None:
-    """Lets compilers run again after ``stop``, once those who waited for the stopped ones have ended."""
-    _stopped.clear()
-
-
-def stop() -> None:
-    """Kills every compiler that ``run`` has under way, with the programs it started, and each that is just starting."""
+def kill_all() -> None:
+    """Kill every program that ``run`` has started, with its children, and any that starts before ``allow_again``."""
     with _lock:
         _stopped.set()
         for process in _running:
             _kill(process)
 
 
-def _timed_out(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Waits until a process has ended, by itself or by its time limit, and its session with it."""
+def allow_again() -> None:
+    """Allow programs to run again after ``kill_all``."""
+    _stopped.clear()
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Wait until a process ends, kill what is left of its session, and return whether the time limit ended it."""
     try:
         process.wait(limit_s)
     except subprocess.TimeoutExpired:
         _kill(process)
         process.wait()
         return True
-    _kill_group(process.pid)  # the number is nobody else's while one of the group is left
+    _kill_group(process.pid)  # the number is not reused as long as a process of the group exists
     return False
 
 
 def _text(output: IO[bytes]) -> str:
-    """All that a file holds now; its position is also that of whoever still writes to it, and stays."""
-    held = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
-    return io.TextIOWrapper(io.BytesIO(held), encoding="utf-8", errors="replace").read()
+    """Return a file's content without moving its position, which processes that still write to it share."""
+    content = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="replace").read()
 
 
 def _limit_processor_time(process: subprocess.Popen[bytes]) -> None:
-    # For when this process is killed with -9. A signal at the parent's death (PR_SET_PDEATHSIG) would reach the driver
-    # alone and not the programs it starts, which are what hangs; this limit is theirs too.
+    # In case this process is killed with -9. A signal at the parent's death (PR_SET_PDEATHSIG) would reach only the
+    # compiler driver and not the programs it starts, which are what hangs; they inherit this limit.
     if hasattr(resource, "prlimit"):
-        with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):  # ended already; limited further
-            resource.prlimit(process.pid, resource.RLIMIT_CPU, (_ORPHANS_LIMIT_S, _ORPHANS_LIMIT_S))
+        with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):  # it ended, or has a lower limit
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (_ORPHAN_LIMIT_S, _ORPHAN_LIMIT_S))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -144,5 +164,5 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill_group(number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended this very moment
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has just ended
         os.killpg(number, signal.SIGKILL)

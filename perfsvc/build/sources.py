@@ -1,43 +1,159 @@
-"""What a unit is made of: its source and the files it includes, told apart from the compiler's own headers."""
+"""What decides a binary: compile options as nvcc reads them, the source, and the user's files that it includes.
+
+nvcc gets a unit's options unchanged. All other code that has to understand options (the CPU device's toolchain, the
+search for included files) reads them here, so that no two toolchains interpret one option differently.
+"""
 
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from perfsvc.build import options
 from perfsvc.errors import CompileError
 from perfsvc.model import Unit, digest
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
-_ELSEWHERE = "<I"  # begins the names of files in folders that are known by their number
+# --- options ---------------------------------------------------------------------------------------------------------
+
+_OPTION_KINDS = {
+    "-D": "define",
+    "--define-macro": "define",
+    "-U": "undefine",
+    "--undefine-macro": "undefine",
+    "-I": "folder",
+    "--include-path": "folder",
+    "-isystem": "system folder",
+    "--system-include": "system folder",
+    "-include": "include",
+    "--pre-include": "include",
+    "-std": "standard",
+    "--std": "standard",
+    "-optf": "file",
+    "--options-file": "file",
+}
+_JOINED = re.compile(r"(-[DUI])(?!=)(.+)", re.DOTALL)
+_FORWARDS_NEXT_WORD = re.compile(r"-X\w+|--[a-z]+-options")  # -Xcompiler -Wall, --ptxas-options -v
+_COMMA = re.compile(r"(?<!\\),")
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
-    """A folder of headers, and its name from the source's folder as every machine would call it."""
+class CompileOptions:
+    """A unit's options by their purpose.
+
+    Attributes:
+        directives: the ``#define`` and ``#undef`` lines of ``-D`` and ``-U``, in order.
+        folders: those of ``-I``.
+        system_folders: those of ``-isystem``.
+        includes: the files of ``-include``.
+        standard: the last ``-std`` (``c++20``); empty if there is none.
+        others: all other words.
+    """
+
+    directives: tuple[str, ...]
+    folders: tuple[str, ...]
+    system_folders: tuple[str, ...]
+    includes: tuple[str, ...]
+    standard: str
+    others: tuple[str, ...]
+
+
+def read_options(words: Sequence[str]) -> CompileOptions:
+    """Sort the words of an nvcc command line (``-Idir``, ``-I=dir`` or ``-I`` followed by ``dir``) by their purpose.
+
+    Raises ``CompileError`` for a file of options: its content would decide the binary, and no key would include it.
+    """
+    return _read_options(tuple(words))
+
+
+@lru_cache  # called several times for each unit, and most units have equal options
+def _read_options(words: tuple[str, ...]) -> CompileOptions:
+    options = tuple(_sorted_options(words))
+
+    def values(kind: str) -> tuple[str, ...]:
+        return tuple(value for option_kind, value in options if option_kind == kind)
+
+    if files := values("file"):
+        raise CompileError(
+            f"options are not read from a file ({files[0]})", cure="write them into the options of the variant"
+        )
+    return CompileOptions(
+        directives=tuple(_directive(kind, macro) for kind, macro in options if kind in {"define", "undefine"}),
+        folders=values("folder"),
+        system_folders=values("system folder"),
+        includes=values("include"),
+        standard=next(reversed(values("standard")), ""),
+        others=values("other"),
+    )
+
+
+def directives(unit: Unit) -> tuple[str, ...]:
+    """Return a unit's options and parameters as ``#define`` and ``#undef`` lines, in the order in which they apply."""
+    return (*read_options(unit.options).directives, *(f"#define {name} {value}" for name, value in unit.defines))
+
+
+def definitions(unit: Unit) -> tuple[str, ...]:
+    """Return a unit's parameters as nvcc's ``-D`` options, with commas escaped: nvcc splits definitions at commas."""
+    values = {name: str(value).replace(",", "\\,") for name, value in unit.defines}
+    return tuple(f"-D{name}={value}" for name, value in values.items())
+
+
+def _sorted_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the value of each option, one pair for each value; for ``other`` the word itself."""
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.partition("=")
+        joined = _JOINED.fullmatch(word)
+        if name in _OPTION_KINDS:
+            yield from _values(_OPTION_KINDS[name], value if equals else next(remaining, ""))
+        elif joined:
+            yield from _values(_OPTION_KINDS[joined[1]], joined[2])
+        else:
+            yield "other", word
+            if _FORWARDS_NEXT_WORD.fullmatch(word):
+                yield "other", next(remaining, "")
+
+
+def _values(kind: str, text: str) -> Iterator[tuple[str, str]]:
+    for value in _COMMA.split(text):
+        yield kind, value.replace("\\,", ",")
+
+
+def _directive(kind: str, macro: str) -> str:
+    name, equals, value = macro.partition("=")
+    return f"#undef {name}" if kind == "undefine" else f"#define {name} {value if equals else 1}"
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_ELSEWHERE = "<I"  # starts the names of files in include folders that are known by their number
+
+
+@dataclass(frozen=True, slots=True)
+class _HeaderFolder:
+    """A folder of headers, and its name relative to the source's folder, equal on every machine."""
 
     name: str
     path: Path
 
     def find(self, included: str) -> tuple[str, Path] | None:
         path = self.path / included
-        return (self._named(included), path) if path.is_file() else None
-
-    def _named(self, included: str) -> str:
+        if not path.is_file():
+            return None
         joined = os.path.join(self.name, included)  # noqa: PTH118 - names are no paths of this machine
-        return joined if joined.startswith(_ELSEWHERE) else os.path.normpath(joined)
+        return joined if joined.startswith(_ELSEWHERE) else os.path.normpath(joined), path
 
 
 def preimage(
     unit: Unit, files: Mapping[str, bytes], *, target: str, version: str, settings: Sequence[str] = ()
 ) -> bytes:
-    """Everything that decides a binary, as canonical JSON without any path of this machine.
+    """Return everything that decides a binary, as canonical JSON without any path of this machine.
 
-    Files are known by name and content. A header that is found neither beside the file that includes it nor in an
-    include folder is the toolkit's or the system's, for which the version stands; so is one whose name a macro makes.
+    Files count by name and content. A header that is found neither next to the file that includes it nor in an include
+    folder belongs to the toolkit or the system, and is covered by the version. So is a header whose name comes from a
+    macro.
 
     Args:
         unit: what is compiled.
@@ -47,15 +163,15 @@ def preimage(
         settings: what the toolchain adds to the unit's own options.
 
     Raises:
-        CompileError: options are to be read from a file.
+        CompileError: the unit reads options from a file.
     """
-    read = options.read(unit.options)
+    options = read_options(unit.options)
     content = {
         "target": target,
         "version": version,
         "settings": list(settings),
-        "options": [*read.others, read.standard],
-        "defines": list(options.directives(unit)),
+        "options": [*options.others, options.standard],
+        "defines": list(directives(unit)),
         "entries": list(unit.entries),
         "files": [[name, digest(text)] for name, text in files.items()],
     }
@@ -63,33 +179,33 @@ def preimage(
 
 
 def local_files(unit: Unit) -> dict[str, bytes]:
-    """The source and every file of ours that it includes, in order of inclusion.
+    """Return the source and every file of the user that it includes, by name, in order of inclusion.
 
-    Names are relative to the source's folder; files in an include folder elsewhere, given by its absolute path, are
-    ``<I0>/name``, with the folder's place among the include folders.
+    Names are relative to the source's folder. Files in an include folder elsewhere, which is given by its absolute
+    path, are called ``<I0>/name`` with the folder's position among the include folders.
 
-    Raises ``CompileError`` where one cannot be read.
+    Raises ``CompileError`` if a file cannot be read.
     """
-    base = _Folder("", unit.source.parent)
+    base = _HeaderFolder("", unit.source.parent)
     folders = tuple(_include_folders(unit))
-    files = {unit.source.name: _read(unit.source)}
-    waiting = [*_found(options.read(unit.options).includes, (base, *folders))]
+    files = {unit.source.name: _read_file(unit.source)}
+    waiting = [*_found_in(read_options(unit.options).includes, (base, *folders))]
     waiting += _included(files[unit.source.name], base, folders)
-    # Links are followed only where there is something to tell apart: most sources stand alone.
+    # Resolving links costs time, and most sources include no local file.
     seen = {unit.source.resolve()} if waiting else set()
     while waiting:
         name, path = waiting.pop(0)
         if (resolved := path.resolve()) in seen:
             continue
         seen.add(resolved)
-        files[name] = _read(path)
-        beside = _Folder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths of this machine
-        waiting += _included(files[name], beside, folders)
+        files[name] = _read_file(path)
+        own_folder = _HeaderFolder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths
+        waiting += _included(files[name], own_folder, folders)
     return files
 
 
 def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
-    """Raises ``CompileError`` where a unit's files are others than before: what was made meanwhile may be of either."""
+    """Raise ``CompileError`` if a unit's files have changed: a binary made meanwhile may be from either text."""
     now = local_files(unit)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise CompileError(
@@ -97,32 +213,32 @@ def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
         )
 
 
-def _included(text: bytes, beside: _Folder, folders: Sequence[_Folder]) -> Iterator[tuple[str, Path]]:
-    """The files of ours that a text includes, which lies beside others in its folder."""
+def _included(text: bytes, own_folder: _HeaderFolder, folders: Sequence[_HeaderFolder]) -> Iterator[tuple[str, Path]]:
+    """Yield the user's files that a text in its own folder includes."""
     for quoted, angled in _INCLUDE.findall(text.decode(errors="replace")):
-        yield from _found([quoted or angled], (beside, *folders) if quoted else folders)
+        yield from _found_in([quoted or angled], (own_folder, *folders) if quoted else folders)
 
 
-def _include_folders(unit: Unit) -> Iterator[_Folder]:
-    read, base = options.read(unit.options), unit.source.parent
-    for number, written in enumerate((*read.folders, *read.system_folders)):
+def _include_folders(unit: Unit) -> Iterator[_HeaderFolder]:
+    options, base = read_options(unit.options), unit.source.parent
+    for number, written in enumerate((*options.folders, *options.system_folders)):
         path = base / written
         if not os.path.isabs(written):  # noqa: PTH117 - written is text
-            yield _Folder(written, path)
+            yield _HeaderFolder(written, path)
         elif path.is_relative_to(base.absolute()):
-            yield _Folder(str(path.relative_to(base.absolute())), path)
+            yield _HeaderFolder(str(path.relative_to(base.absolute())), path)
         else:
-            yield _Folder(f"{_ELSEWHERE}{number}>", path)
+            yield _HeaderFolder(f"{_ELSEWHERE}{number}>", path)
 
 
-def _found(names: Sequence[str], folders: Sequence[_Folder]) -> Iterator[tuple[str, Path]]:
-    """Each of the names that lies in one of the folders, from the first that has it."""
+def _found_in(names: Sequence[str], folders: Sequence[_HeaderFolder]) -> Iterator[tuple[str, Path]]:
+    """Yield each named file that exists, from the first folder that has it."""
     for name in names:
-        if found := next((found for folder in folders if (found := folder.find(name))), None):
-            yield found
+        if file := next((file for folder in folders if (file := folder.find(name))), None):
+            yield file
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,18 +1,33 @@
-"""What every compiler of ours can do: turn a unit into a binary for one target."""
+"""What every compiler can do, the errors they share, and the compiler of the fake device."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perfsvc.model import Unit
+from perfsvc.build import sources
+from perfsvc.errors import CompileError
+from perfsvc.model import Unit, digest
+
+LINES_SHOWN = 30
+"""A template's error may fill thousands of lines; a reader needs the first few."""
+
+_CONTEXT_LINES = 3  # before the first error: which file included this one, which function it is in
+_ERROR = re.compile(r"\b(?:error|fatal|undefined)\b", re.IGNORECASE)
+_ERROR_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*error\b[ \t]*(.*)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled unit: its bytes, their SHA-256 digest, and whether the cache had it.
+    """A compiled unit.
 
-    ``sources`` are the very texts it was compiled from: the unit's source and what it includes of the user's files, by
-    their names relative to the source's folder (``../shared/tile.cuh``).
+    Attributes:
+        code: its bytes.
+        digest: their SHA-256 digest.
+        cached: whether the cache had it.
+        seconds: how long it took.
+        sources: the texts it was compiled from: the unit's source and the user's files that it includes, by their
+            names relative to the source's folder (``../shared/tile.cuh``).
     """
 
     code: bytes
@@ -35,23 +50,59 @@ class Toolchain(Protocol):
         """Name and version of the compiler, as runs record it: ``nvcc 13.0.88``."""
         ...
 
-    @property
-    def preprocesses(self) -> bool:
-        """Whether ``preimage`` runs the compiler: it is then worth asking for in parallel."""
-        ...
-
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Everything that decides the binary: the source and its includes, parameters, options, target, version.
+        """Return everything that decides the binary: source, includes, parameters, options, target and version.
 
-        Holds no path of this machine. ``files`` are the unit's ``sources.local_files``. Raises ``CompileError`` where
-        the compiler reads them again and they are others by now, or cannot preprocess them; or where options are in a
-        file.
+        It contains no path of this machine. ``files`` are the unit's ``sources.local_files``. Raises ``CompileError``
+        if the compiler cannot preprocess the files, if they have changed meanwhile, or if options are in a file.
         """
         ...
 
     def compile(self, unit: Unit) -> bytes:
-        """Compiles one unit.
+        """Compile one unit.
 
-        Raises ``CompileError`` with the compiler's message, or ``UnsupportedError`` where the target cannot run it.
+        Raises ``CompileError`` with the compiler's message, or ``UnsupportedError`` if the target cannot run the unit.
         """
         ...
+
+
+def compile_failure(unit: Unit, message: str) -> CompileError:
+    """Return the error for a unit that does not compile, with ``LINES_SHOWN`` lines from the first error on."""
+    lines = message.strip().splitlines()
+    if len(lines) > LINES_SHOWN:
+        first = next((number for number, line in enumerate(lines) if _ERROR.search(line)), 0)
+        start = max(0, first - _CONTEXT_LINES)
+        shown = lines[start : start + LINES_SHOWN]
+        lines = [*shown, f"({len(lines) - len(shown)} more lines left out)"]
+    return CompileError("\n".join([f"{unit.source.name} does not compile:", *lines]), cure="correct the source")
+
+
+def compile_timeout(unit: Unit, limit_s: float) -> CompileError:
+    """Return the error for a unit whose compiler was killed after a time limit."""
+    return CompileError(
+        f"{unit.source.name}: still compiling after {limit_s:g} s; the compiler was killed",
+        cure="unroll less, or split the source",
+    )
+
+
+class FakeToolchain:
+    """A ``Toolchain`` that compiles nothing: its binaries are digests of their preimages.
+
+    A line that starts with ``#error`` is a compile error, as in every compiler.
+    """
+
+    target = "fake"
+    version = "fake 1"
+
+    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
+        """Return everything that decides the binary."""
+        return sources.preimage(unit, files, target=self.target, version=self.version)
+
+    def compile(self, unit: Unit) -> bytes:
+        """Return a digest of the preimage; raises ``CompileError`` for an ``#error`` in the source or its includes."""
+        files = sources.local_files(unit)
+        for name, text in files.items():
+            for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):
+                if match := _ERROR_DIRECTIVE.match(line):
+                    raise compile_failure(unit, f"{name}:{number}: error: #error {match[1]}")
+        return f"fake {digest(self.preimage(unit, files))}".encode()

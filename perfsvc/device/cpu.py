@@ -1,4 +1,4 @@
-"""The CPU device: runs what ``perfsvc.build.host`` made of .cu files, blocks in parallel over the cores.
+"""The CPU device: runs what ``perfsvc.build.cpu.host`` made of .cu files, blocks in parallel over the cores.
 
 Its purpose is correctness, trying perfsvc out, and CI without a GPU; its times say nothing about a GPU.
 """
@@ -47,7 +47,7 @@ _MAX_EVICTED_BYTES = 64 << 20
 
 
 class _Entry(ctypes.Structure):
-    """The twin of ``perfsvc::Entry`` in ``perfsvc/build/cuda_on_cpu/runtime/launch.h``."""
+    """The twin of ``perfsvc::Entry`` in ``perfsvc/build/cpu/runtime/launch.h``."""
 
     _fields_ = (
         ("abi", ctypes.c_uint),
@@ -58,7 +58,7 @@ class _Entry(ctypes.Structure):
 
 
 class _Launch(ctypes.Structure):
-    """The twin of ``perfsvc::Launch`` in ``perfsvc/build/cuda_on_cpu/runtime/block.h``."""
+    """The twin of ``perfsvc::Launch`` in ``perfsvc/build/cpu/runtime/block.h``."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfsvc.build.host import Compiler, HostToolchain, find_compiler, find_zig
+from perfsvc.build.cpu.host import Compiler, HostToolchain, find_compiler, find_zig
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.model import Launch, Unit
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from perfsvc.build.fake import FakeToolchain
+from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.model import digest
 from perfsvc.suite import Selection, discover
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from perfsvc.build import tools
+from perfsvc.build import process
 from perfsvc.build.disassembly import find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.installation import data_folder, install_command
@@ -365,7 +365,7 @@ def test_a_disassembler_that_does_not_work_costs_the_counts_alone(check, monkeyp
 
 
 def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
-    monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
     ended = check(code=5)
     assert "nvcc was not found" in ended.err
     assert install_command("nvcc") in ended.err

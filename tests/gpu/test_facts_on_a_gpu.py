@@ -6,7 +6,8 @@ import ctypes
 import pytest
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
-from perfsvc.build.facts import TellingToolchain, facts_of_all, is_ptx
+from perfsvc.build.facts import VerboseNvcc, facts_of_all
+from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import MULTIPROCESSORS, WARP, occupancy
 from perfsvc.installation import data_folder
 from perfsvc.model import Launch
@@ -77,7 +78,7 @@ def test_the_driver_sees_the_same_facts_and_the_same_occupancy(boards, cases, tm
     if target not in MULTIPROCESSORS:
         pytest.skip(f"nobody here knows the limits of {target}")
     units = {unit for spec in cases for unit in spec.units if not is_ptx(unit)}
-    facts = facts_of_all(units, TellingToolchain(target), Cache(tmp_path / "facts"), None)
+    facts = facts_of_all(units, VerboseNvcc(target), Cache(tmp_path / "facts"), None)
     binaries = compile_all(units, toolchain_for(target), Cache(tmp_path / "binaries"))
     driver, wrong, seen = Driver(), [], 0
     with driver.context():

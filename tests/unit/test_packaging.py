@@ -52,7 +52,7 @@ def test_every_file_of_the_package_is_in_the_wheel(names):
 
 
 def test_the_header_that_runs_cuda_on_the_cpu_is_in_the_wheel(names):
-    assert "perfsvc/build/cuda_on_cpu/cuda_on_cpu.h" in names
+    assert "perfsvc/build/cpu/cuda_on_cpu.h" in names
 
 
 def test_the_wheel_holds_nothing_but_the_package_and_its_metadata(names):

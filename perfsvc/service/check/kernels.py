@@ -12,7 +12,8 @@ from typing import Literal
 from perfsvc import build, suite
 from perfsvc.build import Cache
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
-from perfsvc.build.facts import Found, Kernels, TellingToolchain, facts_of_all, is_ptx, source_digest
+from perfsvc.build.facts import Kernels, UnitFacts, VerboseNvcc, facts_of_all, source_digest
+from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import occupancy
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS
@@ -59,7 +60,7 @@ class Looker:
     def __init__(self, architectures: Sequence[str], progress: Progress) -> None:
         self._cache = Cache()
         self._progress = progress
-        self._toolchains = {name: TellingToolchain(name) for name in dict.fromkeys(architectures)}
+        self._toolchains = {name: VerboseNvcc(name) for name in dict.fromkeys(architectures)}
         first = next(iter(self._toolchains.values()))
         _require_known(self._toolchains, first)
         self._disassembler = self._working_disassembler()
@@ -122,7 +123,7 @@ class Looker:
         first = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
         return Looked(tuple(checked), problems, warnings, first | sources)
 
-    def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, Found]:
+    def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, UnitFacts]:
         """What there is of each unit; where the disassembler does not know the architecture, without its counts."""
         find = partial(facts_of_all, units, self._toolchains[architecture], self._cache)
         try:
@@ -160,7 +161,7 @@ def device_of(architecture: str) -> DeviceInfo:
     return DeviceInfo("cuda", architecture, architecture, architecture, architecture, capability)
 
 
-def _require_known(architectures: Iterable[str], toolchain: TellingToolchain) -> None:
+def _require_known(architectures: Iterable[str], toolchain: VerboseNvcc) -> None:
     unknown = [name for name in architectures if name not in toolchain.targets or not _ARCHITECTURE.fullmatch(name)]
     if unknown:
         plain = [name for name in toolchain.targets if _ARCHITECTURE.fullmatch(name)]
@@ -188,7 +189,7 @@ def _source(unit: Unit) -> str:
 
 
 def _checked(
-    spec: CaseSpec, architecture: str, found: Mapping[Unit, Found], sources: Mapping[Unit, str]
+    spec: CaseSpec, architecture: str, found: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
 ) -> Iterator[CheckedKernel]:
     """The kernels of a case for an architecture, or why there are none."""
     units = [unit for unit in spec.units if not is_ptx(unit)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from simulated.planted import Commit, Plan
 
 from perfsvc import suite
-from perfsvc.build.fake import FakeToolchain
+from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.model import digest
 from perfsvc.suite import Inputs, Selection
 

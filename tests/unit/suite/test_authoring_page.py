@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build.host import HostToolchain
+from perfsvc.build.cpu.host import HostToolchain
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
 

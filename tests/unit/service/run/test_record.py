@@ -1,5 +1,5 @@
 from perfsvc.build import Cache, compile_all
-from perfsvc.build.fake import FakeToolchain
+from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.service.run.record import _sources
 from perfsvc.suite import Selection, discover
 

@@ -1,7 +1,7 @@
-"""The host's C++ compiler as a toolchain for the CPU device: the same .cu files, compiled against ``cuda_on_cpu.h``.
+"""A C++ compiler of the host as the toolchain of the CPU device: .cu files compile unchanged with ``cuda_on_cpu.h``.
 
-A unit is preprocessed, its text is made free of paths (``cuda_text``), and that text alone is compiled. What decides
-the binary is one string: the cache's key cannot miss anything, and equal units in different folders give equal bytes.
+A unit is preprocessed, paths are removed from its text (``cuda_text``), and only that text is compiled. So one string
+decides the binary: the cache's key cannot miss anything, and equal units in different folders give equal bytes.
 """
 
 import importlib.util
@@ -20,21 +20,23 @@ from pathlib import Path
 
 import platformdirs
 
-from perfsvc.build import cuda_text, messages, options, process, sources
+from perfsvc.build import process, sources
+from perfsvc.build.cpu import cuda_text
+from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
-HEADER = Path(__file__).resolve().parent / "cuda_on_cpu" / "cuda_on_cpu.h"
+HEADER = Path(__file__).resolve().parent / "cuda_on_cpu.h"
 
-# zig defines NDEBUG by itself; as with nvcc, assertions hold unless the unit says otherwise.
+# zig defines NDEBUG by default; as with nvcc, assertions are on unless the unit turns them off.
 _LANGUAGE = ("-x", "c++", "-nostdinc++", "-w", "-U_FORTIFY_SOURCE", "-UNDEBUG")
 _CODE = (
     "-O2",
-    "-g0",  # debug information holds paths
+    "-g0",  # debug information contains paths
     "-fPIC",
     "-fvisibility=hidden",
-    "-ffp-contract=off",  # else compilers and processors differ in where they fuse, and results with them
+    "-ffp-contract=off",  # otherwise results depend on where a compiler fuses
     "-fno-math-errno",
     "-fno-strict-aliasing",  # kernels look at float* as float4* and shared bytes as anything
     "-fno-exceptions",
@@ -42,7 +44,7 @@ _CODE = (
     "-fno-stack-protector",
     "-fno-sanitize=all",  # zig's default
 )
-# No library at all: what the code needs of the C library, the process that loads it has.
+# No libraries: the process that loads the code provides the C library.
 _LINK = ("-shared", "-nostdlib", "-s", "-Wl,-Bsymbolic", "-Wl,--build-id=none")
 _LINK_DARWIN = ("-shared", "-Wl,-undefined,dynamic_lookup")
 
@@ -59,7 +61,7 @@ _GPU_HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler: how it is called, what it calls itself, what it needs beside everybody's options."""
+    """A C++ compiler: its command, its version, and the options that it needs in addition."""
 
     command: tuple[str, ...]
     version: str
@@ -67,43 +69,43 @@ class Compiler:
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
-    """The first that answers of ``$CXX``, c++, g++, clang++ and the ``ziglang`` package.
+    """Return the first of ``$CXX``, c++, g++, clang++ and the ``ziglang`` package that prints its version.
 
-    Raises ``NoCompilerError`` where there is none, or where ``$CXX`` names one that does not answer.
+    Raises ``NoCompilerError`` if there is none, or if ``$CXX`` names a compiler that does not work.
     """
     chosen = shlex.split(environment.get("CXX", ""))
     if chosen:
         if version := _version((*chosen, "--version")):
-            return _known(tuple(chosen), version)
+            return _compiler(tuple(chosen), version)
         raise NoCompilerError(f"$CXX names {chosen[0]}, which does not answer", cure="correct CXX, or unset it")
     for name in ("c++", "g++", "clang++"):
         path = shutil.which(name, path=environment.get("PATH"))
         if path and (version := _version((path, "--version"))):
-            return _known((path,), version)
+            return _compiler((path,), version)
     if zig := find_zig():
         return zig
     raise NoCompilerError("no C++ compiler was found for the CPU device", cure=install_command("cpu"))
 
 
 def find_zig() -> Compiler | None:
-    """The compiler in the ``ziglang`` package, where that is installed."""
+    """Return the compiler in the ``ziglang`` package, if that is installed."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:
         return None
     zig = str(Path(spec.origin).parent / "zig")
     version = _version((zig, "version"))
-    # By itself zig compiles for the very processor it runs on; stored binaries are run again elsewhere.
+    # By default zig compiles for the processor it runs on, but stored binaries run on other machines too.
     return Compiler((zig, "c++"), f"zig {version}", ("-mcpu=baseline",)) if version else None
 
 
-def _known(command: tuple[str, ...], version: str) -> Compiler:
-    # "zig c++" calls itself clang; it is known by a word of the command, which ccache or python -m may begin.
+def _compiler(command: tuple[str, ...], version: str) -> Compiler:
+    # "zig c++" prints clang's version; recognise it by a word of the command, which may start with ccache or python -m.
     zig = any(Path(word).name.startswith("zig") for word in command)
     return Compiler(command, version, ("-mcpu=baseline",) if zig else ())
 
 
 def _version(command: Sequence[str]) -> str:
-    """The first line of a compiler's answer, empty where it does not answer."""
+    """Return the first line that a compiler prints; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -112,13 +114,11 @@ def _version(command: Sequence[str]) -> str:
 
 
 class HostToolchain:
-    """Compiles units for the processor of this machine; a ``Toolchain``.
+    """A ``Toolchain`` for the processor of this machine.
 
     Args:
-        compiler: the one to use; the first that ``find_compiler`` finds where it is left out.
+        compiler: by default the one that ``find_compiler`` returns.
     """
-
-    preprocesses = True
 
     def __init__(self, compiler: Compiler | None = None) -> None:
         self._compiler = compiler or find_compiler()
@@ -134,14 +134,14 @@ class HostToolchain:
         return self._compiler.version
 
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """The target, the compiler's version, its options and the whole preprocessed text."""
+        """Return the target, the compiler's version, its options and the whole preprocessed text."""
         arguments = (*self._code_options(unit), *self._link_options)
         text = self._text(unit)
         sources.require_same(unit, files)
         return "\n".join([self.target, self.version, *arguments, text]).encode()
 
     def compile(self, unit: Unit) -> bytes:
-        """A shared object that has ``unit.entries``; see ``Toolchain.compile`` for the errors."""
+        """Return a shared object that exports ``unit.entries``; see ``Toolchain.compile`` for the errors."""
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
             text, output = Path(folder, "unit.cc"), Path(folder, "unit.so")
             text.write_text(self._text(unit), encoding="utf-8")
@@ -153,12 +153,12 @@ class HostToolchain:
         return _LINK_DARWIN if sys.platform == "darwin" else _LINK
 
     def _code_options(self, unit: Unit) -> tuple[str, ...]:
-        # GCC calls libgcc for atomics on AArch64 by default, and no library is linked.
+        # On AArch64 GCC calls libgcc for atomics by default, and no library is linked.
         atomics = ("-mno-outline-atomics",) if platform.machine() in {"aarch64", "arm64"} else ()
         return (*_LANGUAGE, _standard(unit), *_CODE, *atomics, *self._compiler.options)
 
     def _text(self, unit: Unit) -> str:
-        """What is compiled: preprocessed, without paths, with dynamic shared memory bound and entries registered."""
+        """Return the text that is compiled: preprocessed, without paths, with shared memory and entries bound."""
         source = unit.source.absolute()
         if not source.is_file():
             raise CompileError(f"{unit.source}: there is no such file", cure="correct the variant's source")
@@ -170,34 +170,34 @@ class HostToolchain:
         return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
 
     def _preprocessed(self, unit: Unit, source: Path) -> str:
-        # __FILE__ must not tell where the source lies.
-        nowhere = f"-fmacro-prefix-map={source.parent}{os.sep}="
+        # __FILE__ must not contain the source's folder.
+        without_folder = f"-fmacro-prefix-map={source.parent}{os.sep}="
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
             output, parameters = Path(folder, "unit.cc"), Path(folder, "parameters")
             parameters.write_text(_parameters(unit), encoding="utf-8")
-            arguments = (*self._code_options(unit), *_includes(unit, parameters), nowhere)
+            arguments = (*self._code_options(unit), *_includes(unit, parameters), without_folder)
             self._run(("-E", *arguments, source.name, "-o", str(output)), unit)
             return output.read_text(encoding="utf-8", errors="replace")
 
     def _run(self, arguments: Sequence[str], unit: Unit) -> None:
-        """Runs the compiler where the source lies, so that messages name it and its headers as their author does."""
+        """Run the compiler in the source's folder, so that its messages name files as the author knows them."""
         command = ("env", *_environment(), *self._compiler.command, *arguments)
         finished = process.run(command, folder=unit.source.absolute().parent)
         if finished.timed_out:
-            raise messages.still_compiling(unit, process.LIMIT_S)
+            raise compile_timeout(unit, process.LIMIT_S)
         if finished.code != 0:
             raise _refusal(finished.output, unit)
 
 
 def _environment() -> Iterator[str]:
-    """Messages in English, and zig's cache where ours is."""
+    """Yield variables for English messages, and for a zig cache in perfsvc's cache folder."""
     yield "LC_ALL=C"
     if "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
         yield f"ZIG_GLOBAL_CACHE_DIR={platformdirs.user_cache_path('perfsvc') / 'zig'}"
 
 
 def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
-    """The error that a compiler's message stands for, free of the paths of this machine."""
+    """Return the error for a compiler's message, without paths of this machine."""
     if refused := _REFUSED.search(message):
         return UnsupportedError(f"unsupported on cpu: {refused[1]}")
     missing = _NOT_FOUND.search(message)
@@ -208,31 +208,31 @@ def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
     shown = _TEMPORARY.sub("", message)
     for folder in (unit.source.absolute().parent, HEADER.parent):
         shown = shown.replace(f"{folder}{os.sep}", "")
-    return messages.does_not_compile(unit, shown)
+    return compile_failure(unit, shown)
 
 
 def _parameters(unit: Unit) -> str:
-    """What is included after our header and before the unit's own text.
+    """Return the text that is included between ``cuda_on_cpu.h`` and the unit.
 
-    A ``-D`` on the command line would hold in our header too, where N, T and F are names like any other; and what
-    ``assert`` is hangs on whether one of these lines defines NDEBUG.
+    With ``-D`` on the command line, parameters called N, T or F would also replace names in ``cuda_on_cpu.h``. assert.h
+    comes last because its ``assert`` depends on whether one of these lines defines NDEBUG.
     """
-    return "\n".join([*options.directives(unit), "#include <assert.h>", ""])
+    return "\n".join([*sources.directives(unit), "#include <assert.h>", ""])
 
 
 def _includes(unit: Unit, parameters: Path) -> Iterator[str]:
-    """Where headers are looked for, and which come before the source, in this order."""
-    read = options.read(unit.options)
-    for folder in (str(HEADER.parent / "include"), *read.folders):
+    """Yield the options for the folders of headers, and for the headers that come before the source."""
+    options = sources.read_options(unit.options)
+    for folder in (str(HEADER.parent / "include"), *options.folders):
         yield f"-I{folder}"
-    for folder in read.system_folders:
+    for folder in options.system_folders:
         yield from ("-isystem", folder)
-    for header in (str(HEADER), str(parameters), *read.includes):
+    for header in (str(HEADER), str(parameters), *options.includes):
         yield from ("-include", header)
 
 
 def _standard(unit: Unit) -> str:
-    """The language standard: what the unit asks for, and no older than our header needs."""
-    digits = re.search(r"(\d\d)$", options.read(unit.options).standard)
-    asked = int(digits[1]) if digits else _OLDEST_STANDARD
-    return f"-std=gnu++{max(_OLDEST_STANDARD, asked) if asked < _CPP98 else _OLDEST_STANDARD}"
+    """Return the option for the language standard: the unit's, but at least what ``cuda_on_cpu.h`` needs."""
+    digits = re.search(r"(\d\d)$", sources.read_options(unit.options).standard)
+    requested = int(digits[1]) if digits else _OLDEST_STANDARD
+    return f"-std=gnu++{max(_OLDEST_STANDARD, requested) if requested < _CPP98 else _OLDEST_STANDARD}"

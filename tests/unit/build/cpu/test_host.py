@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import cuda_text, host, process
-from perfsvc.build.host import Compiler, HostToolchain, find_compiler, find_zig
+from perfsvc.build import (process)
+from perfsvc.build.cpu import host
+from perfsvc.build.cpu import cuda_text
+from perfsvc.build.cpu.host import Compiler, HostToolchain, find_compiler, find_zig
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
-DATA = Path(__file__).parents[1] / "data" / "cuda_on_cpu"
+DATA = Path(__file__).parents[3] / "data" / "cuda_on_cpu"
 
 
 @pytest.fixture(scope="session", params=["found", "zig"])

@@ -6,9 +6,10 @@ import shutil
 import pytest
 
 from perfsvc import elf
-from perfsvc.build import Cache, disassembly, instruction_classes, nvcc, ptxas
+from perfsvc.build import Cache, disassembly, facts, nvcc, process
 from perfsvc.build.disassembly import INSTRUCTION_BYTES, Disassembler, find_nvdisasm
-from perfsvc.build.facts import TellingToolchain, facts_of_all, is_ptx
+from perfsvc.build.facts import VerboseNvcc, facts_of_all
+from perfsvc.build.nvcc import is_ptx
 from perfsvc.errors import CompileError, NoDisassemblerError
 from perfsvc.model import Unit
 
@@ -31,20 +32,20 @@ FUNCTION = """ptxas info    : Function properties for _Z4deepPfi
 
 
 def test_the_assembler_tells_of_each_kernel():
-    told = ptxas.read(SAID)
+    told = facts.read_ptxas(SAID)
     assert told == {
-        "_Z1hILi3EEvPf": ptxas.Told(registers=10, shared_bytes=4224, barriers=1),
-        "g": ptxas.Told(registers=64, stack_bytes=96, spill_store_bytes=40, spill_load_bytes=44),
+        "_Z1hILi3EEvPf": facts.PtxasReport(registers=10, shared_bytes=4224, barriers=1),
+        "g": facts.PtxasReport(registers=64, stack_bytes=96, spill_store_bytes=40, spill_load_bytes=44),
     }
 
 
 def test_the_spills_of_a_function_count_for_every_kernel_that_may_call_it():
-    told = ptxas.read(SAID + FUNCTION)
+    told = facts.read_ptxas(SAID + FUNCTION)
     assert [(one.spill_store_bytes, one.spill_load_bytes) for one in told.values()] == [(2, 4), (42, 48)]
 
 
 def test_nothing_is_told_of_no_kernel():
-    assert ptxas.read("") == ptxas.read(FUNCTION) == {}
+    assert facts.read_ptxas("") == facts.read_ptxas(FUNCTION) == {}
 
 
 def test_instructions_are_counted_by_what_they_do():
@@ -61,7 +62,7 @@ def test_instructions_are_counted_by_what_they_do():
         "NOP": 9,
         "FROBNICATE.X": 8,
     }
-    assert instruction_classes.count(opcodes) == (
+    assert disassembly.count_classes(opcodes) == (
         ("global", 3),
         ("shared", 3),
         ("local", 1),
@@ -74,7 +75,7 @@ def test_instructions_are_counted_by_what_they_do():
 
 
 def test_no_opcode_is_of_two_classes():
-    every = [opcode for opcodes in instruction_classes.CLASSES.values() for opcode in opcodes.split()]
+    every = [opcode for opcodes in disassembly.CLASSES.values() for opcode in opcodes.split()]
     assert len(every) == len(set(every))
 
 
@@ -104,7 +105,7 @@ extern "C" __global__ void idle(float *x) { x[threadIdx.x] = 1; }
 def toolchain():
     if nvcc.find_nvcc() is None or shutil.which("g++") is None:
         pytest.skip("needs nvcc (pip install 'perfsvc[nvcc]') and g++")
-    return TellingToolchain("sm_90")
+    return VerboseNvcc("sm_90")
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_what_was_found_before_needs_neither_compiler_nor_disassembler(
     wanted = unit(tmp_path)
     first = facts_of_all([wanted], toolchain, cache, disassembler)
     monkeypatch.setattr(toolchain, "compile", None)
-    monkeypatch.setattr(disassembler, "_listed", None)
+    monkeypatch.setattr(disassembler, "_disassemble", None)
     assert facts_of_all([wanted], toolchain, cache, disassembler) == first
 
 
@@ -228,5 +229,5 @@ def test_an_architecture_is_disassembled_by_its_exact_name_where_that_is_known(t
 
 
 def test_nobody_needs_a_disassembler(monkeypatch, tmp_path):
-    monkeypatch.setattr(disassembly.tools, "_candidates", lambda _: iter(()))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
     assert find_nvdisasm() is None

@@ -1,6 +1,6 @@
 import pytest
 
-from perfsvc.build import options
+from perfsvc.build import sources
 from perfsvc.errors import CompileError
 from perfsvc.model import Unit
 
@@ -20,7 +20,7 @@ def unit(*words, defines=()):
     ],
 )
 def test_every_spelling_that_nvcc_knows_of_a_macro_means_the_same(words):
-    assert options.read(words).directives == ("#define A 1", "#define B 1", "#undef C")
+    assert sources.read_options(words).directives == ("#define A 1", "#define B 1", "#undef C")
 
 
 @pytest.mark.parametrize(
@@ -32,34 +32,34 @@ def test_every_spelling_that_nvcc_knows_of_a_macro_means_the_same(words):
     ],
 )
 def test_every_spelling_that_nvcc_knows_of_a_folder_means_the_same(words):
-    read = options.read(words)
+    read = sources.read_options(words)
     assert (read.folders, read.system_folders, read.includes) == (("a", "b"), ("c",), ("d.h",))
     assert read.others == ()
 
 
 def test_what_another_option_takes_is_not_taken_for_an_option():
     words = ("-Xcompiler", "-DNOT=1", "--ptxas-options", "-v", "--use_fast_math", "-O3")
-    read = options.read(words)
+    read = sources.read_options(words)
     assert read.directives == ()
     assert read.others == words
 
 
 def test_a_comma_in_a_value_is_written_with_a_backslash_as_nvcc_wants_it():
-    assert options.read(["-DDIMS=1\\,2"]).directives == ("#define DIMS 1,2",)
-    assert options.definitions(unit(defines=(("DIMS", "1,2"), ("N", 3)))) == ("-DDIMS=1\\,2", "-DN=3")
+    assert sources.read_options(["-DDIMS=1\\,2"]).directives == ("#define DIMS 1,2",)
+    assert sources.definitions(unit(defines=(("DIMS", "1,2"), ("N", 3)))) == ("-DDIMS=1\\,2", "-DN=3")
 
 
 def test_parameters_come_after_options_and_macros_may_be_empty_or_functions():
-    lines = options.directives(unit("-DEMPTY=", "-DTWICE(x)=x+x", "-DN=1", defines=(("N", 2),)))
+    lines = sources.directives(unit("-DEMPTY=", "-DTWICE(x)=x+x", "-DN=1", defines=(("N", 2),)))
     assert lines == ("#define EMPTY ", "#define TWICE(x) x+x", "#define N 1", "#define N 2")
 
 
 def test_the_last_standard_counts():
-    assert options.read(["-std=c++17", "--std", "c++20"]).standard == "c++20"
-    assert options.read([]).standard == ""
+    assert sources.read_options(["-std=c++17", "--std", "c++20"]).standard == "c++20"
+    assert sources.read_options([]).standard == ""
 
 
 @pytest.mark.parametrize("words", [("-optf", "file"), ("--options-file=file",)])
 def test_options_in_a_file_would_decide_a_binary_unseen_and_are_refused(words):
     with pytest.raises(CompileError, match="file"):
-        options.read(words)
+        sources.read_options(words)

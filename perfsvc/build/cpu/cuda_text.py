@@ -1,7 +1,7 @@
-"""What stands between a preprocessed .cu file and a host's C++ compiler: pure functions on its text.
+"""Rewrite the text of a preprocessed .cu file for a C++ compiler of the host.
 
-The text is C++ already, thanks to ``cuda_on_cpu.h``; four things are left that no macro can do: paths are taken out of
-the line markers, what a CPU cannot run is found, ``extern __shared__`` arrays are given memory, entries are registered.
+``cuda_on_cpu.h`` has made it C++. Four things remain that no macro can do: remove paths from line markers, refuse code
+that a CPU cannot run, give memory to ``extern __shared__`` arrays, and register entries.
 """
 
 import os
@@ -22,13 +22,13 @@ _OUR_FOLDER = "cuda_on_cpu"
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where the files that line markers name may be."""
+    """The two folders of the files that line markers name."""
 
     source: Path  # of the user's .cu file
     header: Path  # of cuda_on_cpu.h
 
     def name(self, path: str) -> str:
-        """A file's name that is the same on every machine: relative to one of the two, or bare."""
+        """Return a file's name that is equal on every machine: relative to one of the two folders, or the bare name."""
         if path.startswith("<"):
             return path
         absolute = os.path.normpath(self.source / path)
@@ -40,12 +40,12 @@ class Folders:
 
 
 def without_paths(text: str, folders: Folders) -> str:
-    """The text with every line marker naming its file as all machines would."""
+    """Return the text with the same file names in its line markers on every machine."""
     return _MARKER.sub(lambda marker: f'# {marker[1]} "{folders.name(marker[2])}"{marker[3]}', text)
 
 
 def users_part(text: str) -> str:
-    """The lines that come from the user's files: not from system headers and not from ours."""
+    """Return the lines that come from the user's files, not from headers of the system or of perfsvc."""
     return "".join(_users_pieces(text))
 
 
@@ -62,7 +62,7 @@ def _users_pieces(text: str) -> Iterator[str]:
 
 
 def refuse_unsupported(text: str) -> None:
-    """Raises ``UnsupportedError`` where the user's part of the text has what only a GPU can run."""
+    """Raise ``UnsupportedError`` if the user's part of the text contains code that only a GPU can run."""
     words = _TOKEN.findall(users_part(text))
     for index, word in enumerate(words):
         if word == "<<<":
@@ -72,15 +72,15 @@ def refuse_unsupported(text: str) -> None:
 
 
 def _is_compiler_barrier(words: Sequence[str]) -> bool:
-    """``asm volatile("" ::: "memory")`` says something to the compiler and nothing to the processor."""
+    """Return whether an asm statement is empty, like ``asm volatile("" ::: "memory")``: only the compiler reads it."""
     return next((word for word in words if word.startswith('"')), "") == '""'
 
 
 def entries(text: str) -> tuple[str, ...]:
-    """The names of the ``extern "C" __global__`` functions, in the order of the text."""
+    """Return the names of the ``extern "C" __global__`` functions, in the order of the text."""
     words = _TOKEN.findall(users_part(text))
     names: dict[str, None] = {}
-    blocks: list[bool] = []  # for each open brace: does it open an extern "C" block
+    blocks: list[bool] = []  # for each open brace: whether it opens an extern "C" block
     statement = 0
     for index, word in enumerate(words):
         if word == "{":
@@ -99,31 +99,31 @@ def _has_c_linkage(words: Sequence[str]) -> bool:
 
 
 def _declared_name(words: Sequence[str], index: int) -> str:
-    """The identifier before the parameter list of the declaration whose ``__global__`` stands at ``index``."""
+    """Return the name of the function that is declared with the ``__global__`` at ``index``."""
     depth = 3  # inside __attribute__ ( ( annotate (
-    for here in range(index, len(words)):
-        if words[here] == "(":
-            if depth == 0 and words[here - 1] != "__attribute__":
-                return words[here - 1]
+    for position in range(index, len(words)):
+        if words[position] == "(":
+            if depth == 0 and words[position - 1] != "__attribute__":
+                return words[position - 1]
             depth += 1
-        elif words[here] == ")":
+        elif words[position] == ")":
             depth -= 1
     return ""
 
 
 def require_entries(text: str, wanted: Sequence[str], source: str) -> None:
-    """Raises ``CompileError`` for an entry that the text does not have."""
-    there = entries(text)
+    """Raise ``CompileError`` for an entry that the text does not have."""
+    present = entries(text)
     for name in wanted:
-        if name not in there:
+        if name not in present:
             raise CompileError(
-                f"{source}: no entry {name}; it has {', '.join(there) or 'none'}",
+                f"{source}: no entry {name}; it has {', '.join(present) or 'none'}",
                 cure=f'declare it extern "C" __global__ void {name}(...), or name one that exists',
             )
 
 
 def with_dynamic_shared(text: str) -> str:
-    """The text with every ``extern __shared__ T name[];`` bound to the worker's dynamic shared memory."""
+    """Return the text with every ``extern __shared__ T name[];`` bound to the worker's dynamic shared memory."""
     return _DYNAMIC_SHARED.sub(_bind, text)
 
 
@@ -137,7 +137,7 @@ def _bind(declaration: re.Match[str]) -> str:
 
 
 def registrations(wanted: Sequence[str]) -> str:
-    """The C++ that makes entries known to the device by name."""
+    """Return C++ code that exports entries by name, so that the device finds them."""
     lines = [
         f'__attribute__((visibility("default"), used)) const perfsvc::Entry* perfsvc_entry_{name}'
         f" = &perfsvc::Caller<&{name}>::entry;"

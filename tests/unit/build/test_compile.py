@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import Binary, Cache, compile_all, messages, process, toolchain_for
-from perfsvc.build.fake import FakeToolchain
+from perfsvc.build import (Binary, Cache, compile_all, process, toolchain_for)
+from perfsvc.build import toolchain
+from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.errors import CompileError, InfrastructureError, NoCompilerError, UnsupportedError, UsageError
 from perfsvc.model import Unit, digest
 
@@ -61,7 +62,6 @@ class Scripted:
     act: object
     target: str = "fake"
     version: str = "scripted 1"
-    preprocesses: bool = False
 
     def preimage(self, unit, files):
         return f"{unit.source} {unit.defines}".encode()
@@ -132,7 +132,7 @@ from perfsvc.build import Cache, compile_all, process
 from perfsvc.model import Unit
 
 class Slow:
-    target, version, preprocesses = "fake", "slow 1", False
+    target, version = "fake", "slow 1"
     def preimage(self, unit, files):
         return repr(unit.defines).encode()
     def compile(self, unit):
@@ -197,14 +197,6 @@ def test_a_header_that_many_units_include_is_held_once(cache, source):
     assert one.sources["h.cuh"] is other.sources["h.cuh"]
 
 
-def test_what_the_cache_has_is_told_before_anything_is_compiled(cache):
-    compile_all(UNITS[2:], Scripted(lambda unit: b"code"), cache)
-    told = []
-    built = compile_all(UNITS, Scripted(lambda unit: b"other code"), cache, on_done=lambda unit, _: told.append(unit))
-    assert told[:2] == UNITS[2:]
-    assert [built[unit].code for unit in UNITS] == [b"other code", b"other code", b"code", b"code"]
-
-
 def test_units_are_preprocessed_at_the_same_time(cache):
     together = threading.Barrier(len(UNITS), timeout=20)
 
@@ -214,8 +206,8 @@ def test_units_are_preprocessed_at_the_same_time(cache):
             return super().preimage(unit, files)
 
     for cached in (False, True):
-        toolchain = Preprocessing(lambda unit: b"code", preprocesses=True)
-        built = compile_all(UNITS, toolchain, cache, workers=len(UNITS))
+        preprocessing = Preprocessing(lambda unit: b"code")
+        built = compile_all(UNITS, preprocessing, cache, workers=len(UNITS))
         assert {binary.cached for binary in built.values()} == {cached}
 
 
@@ -264,14 +256,14 @@ def test_what_a_compiler_started_ends_with_it(tmp_path):
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits other processes")
 def test_the_system_ends_a_compiler_that_nobody_watches_any_more(tmp_path):
-    limit = process._ORPHANS_LIMIT_S
+    limit = process._ORPHAN_LIMIT_S
     finished = process.run(["sh", "-c", f"until [ $(ulimit -t) = {limit} ]; do sleep 0.05; done"], folder=tmp_path)
     assert finished.code == 0
 
 
 def test_a_long_message_is_cut_to_its_first_errors():
     warnings, errors = [f"k.cu:{n}: warning: w" for n in range(100)], [f"k.cu:{n}: error: e" for n in range(500)]
-    told = messages.does_not_compile(Unit(Path("k.cu"), ()), "\n".join(warnings + errors)).what.splitlines()
+    told = toolchain.compile_failure(Unit(Path("k.cu"), ()), "\n".join(warnings + errors)).what.splitlines()
     assert told[0] == "k.cu does not compile:"
     assert told[1:5] == [*warnings[-3:], errors[0]]
     assert told[-2:] == [errors[26], "(570 more lines left out)"]

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfsvc.build import cuda_text
-from perfsvc.build.host import HostToolchain, find_compiler, find_zig
+from perfsvc.build.cpu import cuda_text
+from perfsvc.build.cpu.host import HostToolchain, find_compiler, find_zig
 from perfsvc.build.sources import local_files
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.errors import NoCompilerError
 from perfsvc.model import Launch, Unit
 
-DATA = Path(__file__).parents[2] / "data" / "cuda_on_cpu"
+DATA = Path(__file__).parents[4] / "data" / "cuda_on_cpu"
 
 
 @pytest.fixture(scope="session")

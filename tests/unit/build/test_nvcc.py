@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from perfsvc import elf
-from perfsvc.build import nvcc, process, ptxas, tools
+from perfsvc.build import (nvcc, process)
+from perfsvc.build import facts
+from perfsvc.build import process
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError
@@ -172,8 +174,8 @@ def without_toolkit(monkeypatch, path):
     monkeypatch.setenv("PATH", path)
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
         monkeypatch.delenv(variable, raising=False)
-    real = tools._candidates
-    monkeypatch.setattr(tools, "_candidates", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
+    real = process._cuda_program_paths
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
 
 
 def executable(path):
@@ -198,7 +200,7 @@ def test_nvcc_is_taken_from_path_then_cuda_home_then_cuda_path(monkeypatch, tmp_
 
 
 def test_a_machine_without_nvcc_is_told_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(tools, "_candidates", lambda _: iter(()))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
     with pytest.raises(NoCompilerError, match="nvcc was not found") as raised:
         NvccToolchain("sm_90")
     assert install_command("nvcc") in raised.value.cure
@@ -208,14 +210,14 @@ def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):
     broken = tmp_path / "nvcc"
     broken.write_bytes(b"\x7fELF no program")
     broken.chmod(0o755)
-    monkeypatch.setattr(tools, "_candidates", lambda _: iter((broken,)))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((broken,)))
     with pytest.raises(NoCompilerError, match="cannot be run"):
         NvccToolchain("sm_90")
 
 
 def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
     hung = executable(tmp_path / "bin" / "nvcc")
-    monkeypatch.setattr(tools, "_candidates", lambda _: iter((hung,)))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((hung,)))
     toolchain = NvccToolchain("sm_90")
     hung.write_text("#!/bin/sh\nsleep 300\n")
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
@@ -225,7 +227,7 @@ def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
 
 def test_what_a_killed_nvcc_leaves_goes_with_its_folder(monkeypatch, tmp_path):
     killed = executable(tmp_path / "bin" / "nvcc")
-    monkeypatch.setattr(tools, "_candidates", lambda _: iter((killed,)))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((killed,)))
     toolchain, temporary = NvccToolchain("sm_90"), tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -237,7 +239,7 @@ def test_what_a_killed_nvcc_leaves_goes_with_its_folder(monkeypatch, tmp_path):
 
 
 def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
-    monkeypatch.setattr(tools, "_candidates", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
+    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
     toolchain, unit = NvccToolchain("sm_90"), write(tmp_path / "k")
     before = toolchain.preimage(unit, local_files(unit))
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
@@ -260,7 +262,7 @@ def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
 
 def test_what_the_assembler_tells_comes_with_a_binary_of_the_same_code(toolchain, unit):
     code, said = toolchain.compile_verbosely(unit)
-    told = ptxas.read(said)
+    told = facts.read_ptxas(said)
     assert {name: one.registers for name, one in told.items()} == elf.kernel_registers(code)
     assert {"f", "g"} < set(told)
     assert elf.code_digest(code) == elf.code_digest(toolchain.compile(unit))

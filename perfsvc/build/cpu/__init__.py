@@ -1,0 +1,1 @@
+"""Compile CUDA C++ for the CPU device with a C++ compiler of the host."""
