@@ -1,4 +1,4 @@
-"""Profile a case of an earlier run from the database alone: perfsvc profile."""
+"""Profile a case of an earlier run from the database alone: ``perfsvc profile``."""
 
 import contextlib
 import os
@@ -27,228 +27,11 @@ from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
 
 LOOK_S = 0.2
-"""Seconds between two looks at a GPU's lock that another run holds."""
+"""Seconds between two attempts to take the lock of a GPU that another run holds."""
 SECTIONS = "full"
-"""What a profile counts unless somebody asks for less: what tells most reasons apart."""
+"""The default set of sections: it has the counters that most reasons need."""
 
-
-@dataclass(frozen=True, slots=True)
-class ProfileSettings:
-    """What cases are profiled with.
-
-    Attributes:
-        devices: those that can be had, by UUID.
-        helper_kernels: the binaries that they work with, by UUID.
-        sections: the set of sections to count.
-        limit_s: seconds that a profile may take.
-        say: is told what a person should know while waiting.
-    """
-
-    devices: Mapping[str, DeviceInfo]
-    helper_kernels: Mapping[str, bytes]
-    sections: str = SECTIONS
-    limit_s: float = LIMIT_S
-    say: Callable[[str], object] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A case of a run, and where a profiler is to look at it.
-
-    Attributes:
-        binary: the number of its binary in the store.
-        ran_on: the device that it ran on (UUID).
-        device: the one that it is launched on now: that one, or another of the same kind.
-    """
-
-    case: Case
-    run: int
-    binary: int
-    ran_on: str
-    device: DeviceInfo
-
-
-def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceInfo]) -> Subject:
-    """Where a case of a run can be profiled: where it ran, or else on another device that its binary is made for.
-
-    Args:
-        store: holds the run.
-        case: by its id.
-        run: which.
-        devices: those that can be had, by UUID, the preferred ones first.
-
-    Raises:
-        NotMeasuredError: the run has no binary of it, or none that runs on any of these devices.
-    """
-    built = {uuid: (found, one.binary) for (uuid, found, _), one in store.built(run).items() if found.id == case}
-    have = {uuid: (found, binary) for uuid, (found, binary) in built.items() if binary is not None}
-    if not have:
-        raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
-    known = store.devices()
-    same = [(device, device.uuid) for device in devices.values() if device.uuid in have]
-    alike = [(device, uuid) for device in devices.values() for uuid in have if known[uuid].target == device.target]
-    for device, uuid in (*same, *alike):
-        found, binary = have[uuid]
-        return Subject(found, run, binary, uuid, device)
-    where = ", ".join(f"{known[uuid].model} ({uuid})" for uuid in have)
-    raise NotMeasuredError(
-        f"run {run} has a binary of {case} for {where}, and none of the devices asked for can run it",
-        cure="profile it where it was measured: --device",
-    )
-
-
-class Profiling:
-    """Has profilers look at cases of earlier runs, one after the other.
-
-    Args:
-        store: holds their binaries, and keeps what comes of them.
-        under: what they are profiled with.
-    """
-
-    def __init__(self, store: Store, under: ProfileSettings) -> None:
-        self._store = store
-        self._under = under
-        self._made: tuple[tuple[object, ...], Arrays] | None = None  # of the case before: a pair's sides share them
-
-    def known(self, subject: Subject) -> ProfileResult | None:
-        """The newest profile of a subject's binary that was made on its device with the same sections."""
-        for one in self._store.profiles_of(subject.binary):
-            if (one.device, one.sections) == (subject.device.uuid, self._under.sections):
-                return one
-        return None
-
-    def profile(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
-        """Profiles the longest launch of a case, and stores what comes of it.
-
-        Args:
-            subject: the case.
-            like: another profile of the case: the launch of the same kernel at the same place is looked at, if there
-                is one.
-
-        Raises:
-            NoProfilerError: no profiler looks at its device, or none can; nothing is stored of that.
-            MissingPackageError: there is nothing to read reports with; likewise.
-            PerfsvcError: there is no profile for another reason, which is stored.
-        """
-        profiler = profiler_for(subject.device, self._under.sections)
-        self._store.put_device(subject.device)  # it may be one that never measured
-        began = time.monotonic()
-        asked = ProfileResult(
-            subject.case,
-            subject.run,
-            subject.binary,
-            subject.device.uuid,
-            subject.device.model,
-            profiler.name,
-            self._under.sections,
-        )
-        report: bytes | None = None  # kept also where it cannot be read
-        try:
-            with self.shot(subject, like) as folder:
-                told, file = self._count(folder, profiler)
-                report = file.read_bytes()
-                profile = profiler.read(file, told.kernel)
-        except (PerfsvcError, OSError) as failure:
-            error = failure if isinstance(failure, PerfsvcError) else _unwritable(failure)
-            failed = replace(asked, reason=error.what, cure=error.cure, wall_s=time.monotonic() - began)
-            self._store.put_profile(failed, report)
-            raise error from failure
-        seen = replace(asked, profile=profile, launch=told.launch, wall_s=time.monotonic() - began)
-        return replace(seen, id=self._store.put_profile(seen, report))
-
-    def _count(self, folder: Path, profiler: Profiler) -> tuple[profiling_folder.Told, Path]:
-        """Has a profiler run a shot; what the shot told, and the profiler's report."""
-        report = folder / f"report{profiler.suffix}"
-        run_shot(
-            folder,
-            lambda: profiler.run(
-                profiling_folder.command(folder),
-                report,
-                environment=profiling_folder.environment(),
-                limit_s=self._under.limit_s,
-            ),
-        )
-        told = profiling_folder.told(folder)
-        if told is None:
-            raise ProfileError("the profiled program ended before it launched anything", cure="report it")
-        return told, report
-
-    @contextlib.contextmanager
-    def shot(self, subject: Subject, like: ProfileResult | None = None) -> Iterator[Path]:
-        """The folder of a shot of a case, while its GPU is nobody else's; raises what keeps it from running."""
-        series = Series(subject.case, subject.ran_on, "")
-        stored = replay.stored_case(self._store, series, subject.run, subject.ran_on)
-        with tempfile.TemporaryDirectory(prefix="perfsvc-shot-") as name, self._alone(subject.device.uuid):
-            profiling_folder.put(
-                Path(name),
-                stored.record,
-                subject.device,
-                modules=stored.modules,
-                helper_kernels=self._under.helper_kernels.get(subject.device.uuid, b""),
-                inputs=self._inputs(stored),
-                launch=_same_launch(stored, like),
-            )
-            yield Path(name)
-
-    def _inputs(self, stored: StoredCase) -> Arrays:
-        record = stored.record
-        key = (record.bench, record.case.point, record.seed)
-        if self._made is None or self._made[0] != key:
-            file = suite.load_text(stored.bench, record.case.benchmark)
-            self._made = (key, suite.replay_inputs(file, record.case.point, record.seed))
-        return self._made[1]
-
-    @contextlib.contextmanager
-    def _alone(self, uuid: str) -> Iterator[None]:
-        """Keeps other runs from measuring on a GPU meanwhile."""
-        lock, said = DeviceLock(uuid), False
-        while not lock.take():
-            if not said:
-                pid = lock.holder()
-                who = "another perfsvc run" + (f" (pid {pid})" if pid else "")
-                self._under.say(f"{uuid} is in use by {who}: waiting")
-            said = True
-            time.sleep(LOOK_S)
-        try:
-            yield
-        finally:
-            lock.release()
-
-
-def counted(profiled: ProfileResult) -> Profile:
-    """What was counted; raises ``ProfileError`` where nothing was."""
-    if profiled.profile is None:
-        raise ProfileError(f"{profiled.case.id} has no profile: {profiled.reason}", cure=profiled.cure)
-    return profiled.profile
-
-
-def run_shot(folder: Path, profile: Callable[[], None]) -> None:
-    """Has a profiler run a shot; what the program itself says went wrong goes before what the profiler makes of it."""
-    try:
-        profile()
-    except ProfileError as error:
-        told = profiling_folder.told(folder)
-        if told and told.what:
-            raise LaunchError(told.what, cure=told.cure) from error
-        raise
-
-
-def _unwritable(error: OSError) -> ProfileError:
-    return ProfileError(
-        f"what a profiler needs cannot be written: {error.strerror or error}",
-        cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more",
-    )
-
-
-def _same_launch(stored: StoredCase, like: ProfileResult | None) -> int | None:
-    """The launch of a case that another profile of it saw; None where it has no such launch."""
-    launches = [step for step in stored.record.steps if isinstance(step, Launch)]
-    if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):
-        return None
-    return like.launch if launches[like.launch].entry == like.profile.kernel else None
-
-
-_NO_NAME = re.compile(r"[^\w.=-]+")
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.=-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +39,13 @@ class ProfileRequest:
     """The options of ``perfsvc profile``.
 
     Attributes:
-        case: its id.
-        run: whose binary, as ``perfsvc.service.revisions`` understands it.
+        case: the id of the case.
+        run: whose binary, in any form that ``perfsvc.service.revisions`` accepts.
         folder: where git revisions are looked up.
-        devices: where it may be launched: where the run measured it, if that is among them.
-        tool: ``ncu`` counts, ``nsys`` draws a timeline.
+        devices: where the case may be launched; the device that the run measured it on comes first.
+        tool: ``ncu`` counts, ``nsys`` records a timeline.
         sections: the set of sections that ncu counts.
-        output: the file that gets the tool's own report; None for none of ncu's, and for a name made of the case of
-            nsys's.
+        output: the file for the tool's own report. None writes no file for ncu, and a file named after the case for nsys.
     """
 
     database: str
@@ -276,12 +58,48 @@ class ProfileRequest:
     output: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileSettings:
+    """How cases are profiled.
+
+    Attributes:
+        devices: the available devices, by UUID.
+        helper_kernels: the helper kernels of the devices, by UUID.
+        sections: the set of sections to count.
+        limit_s: seconds that a profile may take.
+        say: reports what the user should know while waiting.
+    """
+
+    devices: Mapping[str, DeviceInfo]
+    helper_kernels: Mapping[str, bytes]
+    sections: str = SECTIONS
+    limit_s: float = LIMIT_S
+    say: Callable[[str], object] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A case of a run, and the device to profile it on.
+
+    Attributes:
+        binary: the number of its binary in the store.
+        ran_on: the UUID of the device that it ran on.
+        device: the device to launch it on now: the same one, or another of the same kind.
+    """
+
+    case: Case
+    run: int
+    binary: int
+    ran_on: str
+    device: DeviceInfo
+
+
 def profile_case(request: ProfileRequest, progress: Progress | None = None) -> ProfileResult | Path:
-    """Profiles a case as it ran in a run; returns what was counted, or the file of the timeline.
+    """Profile a case as it ran in a run; return the counted profile, or the file with the timeline.
 
     Raises:
         UsageError: ``output`` cannot be written.
-        NotMeasuredError: the run has no binary of it that any of the devices runs.
+        NotMeasuredError: the run has no binary of the case that any of the devices can run.
         PerfsvcError: there is no profile for another reason.
     """
     if request.output:
@@ -291,39 +109,219 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
         run = resolve(request.run, store, request.folder).id
         devices = {device.uuid: device for device in find(request.devices)}
         subject = subject_of(store, request.case, run, devices)
-        under = ProfileSettings(
-            devices, compile_helper_kernels([subject.device], progress), request.sections, say=progress.say
-        )
+        helper_kernels = compile_helper_kernels([subject.device], progress)
+        settings = ProfileSettings(devices, helper_kernels, request.sections, say=progress.say)
         progress.begin("profiling", 1)
-        profiling = Profiling(store, under)
+        profiler = CaseProfiler(store, settings)
         if request.tool == "nsys":
-            return _timeline(profiling, subject, request.output)
-        found = profiling.profile(subject)
-        if request.output and found.id is not None:
-            _write(request.output, store.profile_report(found.id))
-        return found
+            return _timeline(profiler, subject, request.output)
+        result = profiler.profile(subject)
+        if request.output and result.id is not None:
+            _write(request.output, store.profile_report(result.id))
+        return result
 
 
-def _timeline(profiling: Profiling, subject: Subject, output: Path | None) -> Path:
-    """Has Nsight Systems write a timeline of a case; returns its file."""
+def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceInfo]) -> Subject:
+    """Return where a case of a run can be profiled: on its own device, else on another that its binary is made for.
+
+    Args:
+        store: holds the run.
+        case: the id of the case.
+        run: the number of the run.
+        devices: the available devices by UUID, the preferred ones first.
+
+    Raises:
+        NotMeasuredError: the run has no binary of the case, or none that runs on any of these devices.
+    """
+    built = {
+        uuid: (found, build.binary)
+        for (uuid, found, _), build in store.built(run).items()
+        if found.id == case and build.binary is not None
+    }
+    if not built:
+        raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
+    known = store.devices()
+    same = [(device, device.uuid) for device in devices.values() if device.uuid in built]
+    alike = [(device, uuid) for device in devices.values() for uuid in built if known[uuid].target == device.target]
+    for device, uuid in (*same, *alike):
+        found, binary = built[uuid]
+        return Subject(found, run, binary, uuid, device)
+    where = ", ".join(f"{known[uuid].model} ({uuid})" for uuid in built)
+    raise NotMeasuredError(
+        f"run {run} has a binary of {case} for {where}, and none of the devices asked for can run it",
+        cure="profile it where it was measured: --device",
+    )
+
+
+class CaseProfiler:
+    """Profiles cases of earlier runs, one after the other.
+
+    Args:
+        store: holds the binaries, and keeps the results.
+        settings: how to profile.
+    """
+
+    def __init__(self, store: Store, settings: ProfileSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._last_inputs: tuple[tuple[object, ...], Arrays] | None = None  # both sides of a pair have the same inputs
+
+    def stored_profile(self, subject: Subject) -> ProfileResult | None:
+        """Return the newest stored profile of a subject's binary on its device with the same sections."""
+        for result in self._store.profiles_of(subject.binary):
+            if (result.device, result.sections) == (subject.device.uuid, self._settings.sections):
+                return result
+        return None
+
+    def profile(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
+        """Profile the longest launch of a case, and store the result.
+
+        Args:
+            subject: the case.
+            like: another profile of the case; if the subject has a launch of the same kernel at the same place, that
+                launch is profiled instead.
+
+        Raises:
+            NoProfilerError: no profiler supports the device, or the profiler does not work; nothing is stored.
+            MissingPackageError: the package that reads reports is missing; nothing is stored.
+            PerfsvcError: there is no profile for another reason, which is stored.
+        """
+        profiler = profiler_for(subject.device, self._settings.sections)
+        self._store.put_device(subject.device)  # this device may never have measured
+        began = time.monotonic()
+        pending = ProfileResult(
+            subject.case,
+            subject.run,
+            subject.binary,
+            subject.device.uuid,
+            subject.device.model,
+            profiler.name,
+            self._settings.sections,
+        )
+        report: bytes | None = None  # kept even if it cannot be read
+        try:
+            with self.launch_folder(subject, like) as folder:
+                launch, file = self._count(folder, profiler)
+                report = file.read_bytes()
+                profile = profiler.read(file, launch.kernel)
+        except (PerfsvcError, OSError) as failure:
+            error = failure if isinstance(failure, PerfsvcError) else _no_room(failure)
+            failed = replace(pending, reason=error.what, cure=error.cure, wall_s=time.monotonic() - began)
+            self._store.put_profile(failed, report)
+            raise error from failure
+        result = replace(pending, profile=profile, launch=launch.launch, wall_s=time.monotonic() - began)
+        return replace(result, id=self._store.put_profile(result, report))
+
+    def _count(self, folder: Path, profiler: Profiler) -> tuple[profiling_folder.Told, Path]:
+        """Run a profiler on a prepared folder; return what was launched, and the profiler's report."""
+        report = folder / f"report{profiler.suffix}"
+        run_profiler(
+            folder,
+            lambda: profiler.run(
+                profiling_folder.command(folder),
+                report,
+                environment=profiling_folder.environment(),
+                limit_s=self._settings.limit_s,
+            ),
+        )
+        launch = profiling_folder.told(folder)
+        if launch is None:
+            raise ProfileError("the profiled program ended before it launched anything", cure="report it")
+        return launch, report
+
+    @contextlib.contextmanager
+    def launch_folder(self, subject: Subject, like: ProfileResult | None = None) -> Iterator[Path]:
+        """Prepare a folder with everything that a profiling launch needs, and hold the GPU's lock during the block."""
+        series = Series(subject.case, subject.ran_on, "")
+        case = replay.stored_case(self._store, series, subject.run, subject.ran_on)
+        with tempfile.TemporaryDirectory(prefix="perfsvc-profile-") as name, self._locked(subject.device.uuid):
+            profiling_folder.put(
+                Path(name),
+                case.record,
+                subject.device,
+                modules=case.modules,
+                helper_kernels=self._settings.helper_kernels.get(subject.device.uuid, b""),
+                inputs=self._inputs(case),
+                launch=_same_launch(case, like),
+            )
+            yield Path(name)
+
+    def _inputs(self, case: StoredCase) -> Arrays:
+        record = case.record
+        key = (record.bench, record.case.point, record.seed)
+        if self._last_inputs is None or self._last_inputs[0] != key:
+            file = suite.load_text(case.bench, record.case.benchmark)
+            self._last_inputs = (key, suite.replay_inputs(file, record.case.point, record.seed))
+        return self._last_inputs[1]
+
+    @contextlib.contextmanager
+    def _locked(self, uuid: str) -> Iterator[None]:
+        """Keep other runs from measuring on a GPU during the block; wait until it is free."""
+        lock, reported = DeviceLock(uuid), False
+        while not lock.take():
+            if not reported:
+                pid = lock.holder()
+                holder = "another perfsvc run" + (f" (pid {pid})" if pid else "")
+                self._settings.say(f"{uuid} is in use by {holder}: waiting")
+            reported = True
+            time.sleep(LOOK_S)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def profile_of(result: ProfileResult) -> Profile:
+    """Return the profile of a result; raise ``ProfileError`` if it has none."""
+    if result.profile is None:
+        raise ProfileError(f"{result.case.id} has no profile: {result.reason}", cure=result.cure)
+    return result.profile
+
+
+def run_profiler(folder: Path, run: Callable[[], None]) -> None:
+    """Run a profiler; if it fails because the profiled program failed, raise the program's own error."""
+    try:
+        run()
+    except ProfileError as error:
+        launch = profiling_folder.told(folder)
+        if launch and launch.what:
+            raise LaunchError(launch.what, cure=launch.cure) from error
+        raise
+
+
+def _no_room(error: OSError) -> ProfileError:
+    return ProfileError(
+        f"what a profiler needs cannot be written: {error.strerror or error}",
+        cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more",
+    )
+
+
+def _same_launch(case: StoredCase, like: ProfileResult | None) -> int | None:
+    """Return the launch of a case that another profile of it counted; None if the case has no such launch."""
+    launches = [step for step in case.record.steps if isinstance(step, Launch)]
+    if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):
+        return None
+    return like.launch if launches[like.launch].entry == like.profile.kernel else None
+
+
+def _timeline(profiler: CaseProfiler, subject: Subject, output: Path | None) -> Path:
+    """Record a timeline of a case with Nsight Systems; return its file."""
     if subject.device.kind != "cuda":
         raise NoProfilerError(
             f"Nsight Systems looks at NVIDIA's GPUs, and {subject.device.model} is none", cure="profile a run on a GPU"
         )
-    output = output or Path(_NO_NAME.sub("-", subject.case.id).strip("-") + nsys.SUFFIX)
-    with profiling.shot(subject) as folder:
+    output = output or Path(_NOT_IN_FILE_NAMES.sub("-", subject.case.id).strip("-") + nsys.SUFFIX)
+    with profiler.launch_folder(subject) as folder:
         report = folder / f"report{nsys.SUFFIX}"
-        run_shot(
-            folder,
-            lambda: nsys.run(profiling_folder.command(folder), report, environment=profiling_folder.environment()),
-        )
+        command, environment = profiling_folder.command(folder), profiling_folder.environment()
+        run_profiler(folder, lambda: nsys.run(command, report, environment=environment))
         _write(output, report.read_bytes())
     return output
 
 
 def _require_writable(output: Path) -> None:
-    """Raises ``UsageError`` where no file of that name can be, before minutes are spent on what is to be in it."""
-    if not os.path.isdir(output.parent):  # noqa: PTH112 - of a name that is too long Path's raises
+    """Raise ``UsageError`` early, before minutes of profiling, if the folder of the output file does not exist."""
+    if not os.path.isdir(output.parent):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         raise _not_writable(output, f"there is no folder {output.parent}")
 
 

@@ -1,4 +1,4 @@
-"""Which launches are compared where two runs of a case are."""
+"""Which launches of two cases are compared: stored profiles, or new ones."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.model import Case, Profile, ProfileResult
 from perfsvc.service.profile import explain
-from perfsvc.service.profile.explain import ExplainRequest, Side
+from perfsvc.service.profile.explain import ExplainRequest, RunCase
 from perfsvc.service.progress import Silent
 
 CASE = Case("norm", "two", (("n", 8),))
@@ -21,45 +21,45 @@ def profiled(run, launch, case=CASE, kernel=None):
 
 
 @dataclass(frozen=True)
-class Built:
-    """What a run was built to, as far as profiles are looked up by it: a binary of the run's number."""
+class StandInBuild:
+    """A build of a run: its binary has the number of the run."""
 
     binary: int
 
 
-class Played:
-    """A store of some profiles, and a maker of new ones: of the second launch, unless of one like another."""
+class StandIn:
+    """A store with some profiles that also makes new ones, of the second launch unless ``like`` names another."""
 
     def __init__(self, *held):
         self.held = held
         self.made_of = []
 
     def built(self, run):
-        return {("GPU-1", one.case, "cold"): Built(run) for one in self.held if one.run == run}
+        return {("GPU-1", held.case, "cold"): StandInBuild(run) for held in self.held if held.run == run}
 
     def profiles_of(self, binary):
-        return [one for one in self.held if one.binary == binary]
+        return [held for held in self.held if held.binary == binary]
 
-    def known(self, side):
-        return next((one for one in self.held if (one.run, one.case.id) == (side.run, side.case)), None)
+    def stored_profile(self, side):
+        return next((held for held in self.held if (held.run, held.case.id) == (side.run, side.case)), None)
 
-    def made(self, side, like=None):
+    def new_profile(self, side, like=None):
         self.made_of.append(side.run)
         return profiled(side.run, 1 if like is None else like.launch)
 
     def stored(self, *cases):
-        found = explain._stored_pair(self, *sides(*cases))
-        return found and tuple(one.kernel for one in found)
+        pair = explain._stored_pair(self, *sides(*cases))
+        return pair and tuple(profile.kernel for profile in pair)
 
     def compared(self):
         request = ExplainRequest("1", "2", "", Path(), case=CASE.id)
-        return tuple(one.kernel for one in explain._made_pair(self, request, sides(), Silent()))
+        return tuple(profile.kernel for profile in explain._made_pair(self, request, sides(), Silent()))
 
 
 @pytest.fixture
 def play(monkeypatch):
     def played(*held):
-        stand_in = Played(*held)
+        stand_in = StandIn(*held)
         monkeypatch.setattr(explain, "_Maker", lambda *_: stand_in)
         return stand_in
 
@@ -67,26 +67,26 @@ def play(monkeypatch):
 
 
 def sides(before=CASE, after=CASE):
-    return Side(before.id, 1), Side(after.id, 2)
+    return RunCase(before.id, 1), RunCase(after.id, 2)
 
 
-def test_stored_profiles_of_different_launches_of_a_case_are_no_pair(play):
+def test_stored_profiles_of_different_launches_of_a_case_are_not_compared(play):
     assert play(profiled(1, 0), profiled(2, 1)).stored() is None
     assert play(profiled(1, 0), profiled(2, 0, kernel="other")).stored() is None
     assert play(profiled(1, 0), profiled(1, 1), profiled(2, 1)).stored() == ("divide", "divide")
 
 
-def test_different_cases_are_compared_whatever_they_launch(play):
+def test_different_cases_are_compared_with_any_launches(play):
     assert play(profiled(1, 0, OTHER), profiled(2, 1)).stored(OTHER, CASE) == ("sum", "divide")
 
 
-def test_of_two_that_are_stored_one_is_made_anew_of_the_others_launch(play):
+def test_one_of_two_stored_profiles_is_made_again_for_the_launch_of_the_other(play):
     played = play(profiled(1, 0), profiled(2, 1))
     assert played.compared() == ("sum", "sum")
     assert played.made_of == [2]
 
 
-def test_where_a_run_has_not_the_others_launch_both_are_of_what_both_have(play, monkeypatch):
+def test_both_profiles_are_made_for_a_launch_that_both_runs_have(play, monkeypatch):
     played = play(profiled(1, 0, kernel="gone"))
-    monkeypatch.setattr(played, "made", lambda side, like=None: profiled(side.run, 1))
+    monkeypatch.setattr(played, "new_profile", lambda side, like=None: profiled(side.run, 1))
     assert played.compared() == ("divide", "divide")

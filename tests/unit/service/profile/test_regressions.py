@@ -1,4 +1,4 @@
-"""What keeps a profiler from one case, and what keeps it from a GPU."""
+"""Errors that keep a profiler from one case, and errors that keep it from a GPU."""
 
 import pytest
 
@@ -11,17 +11,17 @@ from perfsvc.errors import (
     ProfileError,
 )
 from perfsvc.model import Case, DeviceInfo
-from perfsvc.service.profile.profile import ProfileSettings, Profiling, Subject
-from perfsvc.service.profile.regressions import Sides, Why
+from perfsvc.service.profile.profile import CaseProfiler, ProfileSettings, Subject
+from perfsvc.service.profile.regressions import RegressionExplainer
 from perfsvc.store import Store
 
-BOARD = DeviceInfo("cuda", "H100", "GPU-1", "0", "sm_90", "13.0")
+GPU = DeviceInfo("cuda", "H100", "GPU-1", "0", "sm_90", "13.0")
 
 
 @pytest.fixture
-def why(tmp_path):
+def explainer(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/perf.db") as store:
-        yield Why(store, ProfileSettings({BOARD.uuid: BOARD}, {}))
+        yield RegressionExplainer(store, ProfileSettings({GPU.uuid: GPU}, {}))
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,16 @@ def why(tmp_path):
         (DatabaseError, ["first", "second"]),
     ],
 )
-def test_only_what_holds_for_the_whole_board_is_not_tried_again(why, monkeypatch, kind, tried):
+def test_only_an_error_that_holds_for_the_whole_gpu_is_not_tried_again(explainer, monkeypatch, kind, tried):
     seen = []
 
     def profile(_, subject, like=None):
         seen.append(subject.case.benchmark)
         raise kind("no profile", cure="none")
 
-    monkeypatch.setattr(Profiling, "profile", profile)
+    monkeypatch.setattr(CaseProfiler, "profile", profile)
     for benchmark in ("first", "second"):
-        subject = Subject(Case(benchmark, "v", ()), 1, 1, BOARD.uuid, BOARD)
+        subject = Subject(Case(benchmark, "v", ()), 1, 1, GPU.uuid, GPU)
         with pytest.raises(PerfsvcError, match="no profile"):
-            why.profiles(Sides(subject, subject))
+            explainer.profiles(subject, subject)
     assert seen == tried
