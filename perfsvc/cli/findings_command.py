@@ -216,7 +216,9 @@ def _put(database: str, number: int, state: str, select: tuple[str, ...], **how:
     from perfsvc.service.findings import actions
 
     return _do(
-        database, select, lambda store, only: actions.put(store, number, FindingState(state), selection=only, **how)
+        database,
+        select,
+        lambda store, only: actions.set_state(store, number, FindingState(state), selection=only, **how),
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from perfsvc import units
 from perfsvc.config.settings import RetentionSettings
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.service.findings.alerts import NIGHTS
-from perfsvc.service.findings.update import suspects_of
+from perfsvc.service.findings.alerts import HISTORY_RUNS
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
 from perfsvc.store import pruning as stored
@@ -103,7 +103,7 @@ def prune(
         binaries=_before(now, retention.binaries),
         profiles=_before(now, retention.profiles),
         keep=keep,
-        watched=NIGHTS,
+        watched=HISTORY_RUNS,
         now=now,
         dry_run=dry_run,
     )

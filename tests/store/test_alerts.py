@@ -48,9 +48,8 @@ def night(story, rng):
             return []
         judgements = judge_run(story.store, number, threshold=None)
         story.store.put_verdicts(number, judgements)
-        found = suspects.doubts(story.store, number, story.store.verdicts(number))
-        raised = update.suspects_of(story.store, number, found=found)
-        update.update_findings(story.store, number, found=found)
+        raised = suspects.suspects_of(story.store, number)
+        update.update_findings(story.store, number)
         return raised
 
     return run
@@ -107,19 +106,16 @@ def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
     (number,) = update.update_findings(story.store, 26).raised
-    actions.put(story.store, number, FindingState.ACCEPTED, reason="wanted")
+    actions.set_state(story.store, number, FindingState.ACCEPTED, reason="wanted")
     assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
 
 
-def test_doubts_that_were_worked_out_before_serve_as_well_after_measuring_again(story, nights):
+def test_a_confirmed_suspect_becomes_a_finding(story, nights):
     (suspect,) = nights(1.1, OTHER)
-    found = suspects.doubts(story.store, 26, story.store.verdicts(26))
-    assert update.suspects_of(story.store, 26, found=found) == [suspect]
-    nothing = replace(found, to_confirm=())
-    assert update.suspects_of(story.store, 26, found=nothing) == []
+    assert suspects.suspects_of(story.store, 26) == [suspect]
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.put_confirmation(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
-    assert update.update_findings(story.store, 26, found=found).raised == (1,)
+    assert update.update_findings(story.store, 26).raised == (1,)
 
 
 def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):
@@ -154,6 +150,6 @@ def test_alerts_of_a_few_cases_are_not_most_of_a_board(story, night, monkeypatch
     moved = [replace(one, verdict=Verdict.REGRESSION, ratio=1.005) for one in quiet[:5]]
     raised = {one.series: Suspect(one, ChangeKind.STEP, Direction.SLOWER) for one in moved}
     monkeypatch.setattr(suspects, "alerts", lambda *_: raised)
-    found = suspects.doubts(story.store, 2, quiet)
-    assert [one.cause for one in found.judgements if one.cause] == [Cause.NOISE] * 5
-    assert found.together == ()
+    changes = suspects.changes_of_run(story.store, 2, quiet)
+    assert [judgement.cause for judgement in changes.judgements if judgement.cause] == [Cause.NOISE] * 5
+    assert changes.together == ()

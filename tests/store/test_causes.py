@@ -23,7 +23,7 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import actions, recovery, update
-from perfsvc.service.findings.suspects import doubts
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import State
 
 BENCH = b"# bench.py"
@@ -64,9 +64,8 @@ def night(story):
         story.store.end_run(number, State.FINISHED)
         judgements = judge_run(story.store, number, threshold=threshold)
         story.store.put_verdicts(number, judgements)
-        found = doubts(story.store, number, story.store.verdicts(number))
-        suspects = update.suspects_of(story.store, number, found=found)
-        update.update_findings(story.store, number, found=found)
+        suspects = suspects_of(story.store, number)
+        update.update_findings(story.store, number)
         return {one.series.case.variant: one for one in judgements}, suspects
 
     return run
@@ -274,7 +273,7 @@ def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, nig
 
 
 def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases, found):
-    accepted = actions.put(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
+    accepted = actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
     assert (accepted.state, accepted.reason, bool(accepted.by)) == (
         FindingState.ACCEPTED,
         "exact results cost that",
@@ -283,7 +282,7 @@ def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases,
     judged, _ = night(times(cases, "v0"), code=b"other", source=b"edited")
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
     with pytest.raises(UsageError, match="accepted already"):
-        actions.put(story.store, 1, FindingState.ACCEPTED, reason="again")
+        actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="again")
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.findings import actions, update
+from perfsvc.service.findings import actions
+from perfsvc.service.findings.suspects import ignored
 from perfsvc.suite import Selection
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -147,7 +148,9 @@ def test_what_a_finding_cannot_become_is_refused_and_changes_nothing(story, foun
 
 def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
     story.store.assign_finding(1, "bob")
-    one = actions.put(story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",)))
+    one = actions.set_state(
+        story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",))
+    )
     assert (one.id, [moved.series for moved in one.moved], one.root_cause, one.owner) == (2, [tiled], "abc..def", "bob")
     left = story.store.finding(1)
     assert ([moved.series for moved in left.moved], left.state) == ([naive], FindingState.OPEN)
@@ -207,7 +210,7 @@ def test_an_ignored_finding_whose_cases_are_back_is_resolved(story, found, tiled
 def test_ignored_is_what_moved_in_that_direction(story, found, tiled, naive):
     story.store.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
     story.store.put_finding_state(1, FindingState.IGNORED)
-    assert update.ignored(story.store.findings()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
+    assert ignored(story.store.findings()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
 
 
 # --- killed, done again, done late -----------------------------------------------------------------------------------

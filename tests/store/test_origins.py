@@ -7,6 +7,7 @@ import pytest
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, ReplayRecord, digest
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import update
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import State
 
 BOARDS = ("GPU-1", "GPU-2")
@@ -44,7 +45,7 @@ def confirm(story):
     """Lays the suspects of a run to a cause, settles it, and returns the findings that stand."""
 
     def update_findings(run, *variants, cause=Cause.KERNEL):
-        for one in update.suspects_of(story.store, run):
+        for one in suspects_of(story.store, run):
             if not variants or one.series.case.variant in variants:
                 ratio = {"ratio": one.judgement.ratio} if cause is Cause.KERNEL else {}
                 story.store.put_confirmation(Confirmation(one, cause, "so it is", 0.01, seed=1, budget_s=9.0, **ratio))
@@ -135,7 +136,7 @@ def test_settled_again_a_run_changes_nothing_and_has_no_suspect_left(story, nigh
     run = night(times(cases, "v0"), "b" * 40, code={"v0": b"other"})
     before = confirm(run)
     events = story.store.finding_events()
-    assert update.suspects_of(story.store, run) == []
+    assert suspects_of(story.store, run) == []
     assert update.update_findings(story.store, run).seen == (1,)
     assert (story.store.findings(), story.store.finding_events()) == (before, events)
 
@@ -145,4 +146,4 @@ def test_what_is_ignored_is_no_suspect(story, night, confirm, cases):
     confirm(night(times(cases, "v0"), "b" * 40, code={"v0": b"other"}))
     story.store.put_finding_state(1, FindingState.IGNORED)
     later = night(times(cases, "v0", "v1"), "c" * 40, code={"v0": b"other", "v1": b"third"})
-    assert {one.series.case.variant for one in update.suspects_of(story.store, later)} == {"v1"}
+    assert {one.series.case.variant for one in suspects_of(story.store, later)} == {"v1"}

@@ -10,8 +10,9 @@ from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, Judgement, Status, Suspect, Verdict
 from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import relevant
+from perfsvc.service.confirm.confirm import relevant_change
 from perfsvc.service.findings import update
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import State
 
 FIVE_PERCENT = compare.thresholds(Settings(thresholds=[{"cases": "*/tiled", "change": "5%"}]))
@@ -44,7 +45,7 @@ def test_a_command_that_asks_for_a_threshold_goes_before_the_rules(story):
 def test_all_is_compared_with_the_run_that_is_named(story, tmp_path):
     night(story, {story.tiled: 1e-4, story.naive: 1e-4}, label="v1")
     night(story, {story.tiled: 0.9e-4, story.naive: 1e-4})
-    named = compare.baseline_run(story.store, "v1", 3, tmp_path)
+    named = compare.run_to_compare_with(story.store, "v1", 3, tmp_path)
     judged = night(story, {story.tiled: 1e-4, story.naive: 1e-4}, against=named)
     assert judged == {"tiled": (Verdict.UNCHANGED, 1), "naive": (Verdict.UNCHANGED, 1)}
     own = night(story, {story.tiled: 1e-4})
@@ -61,7 +62,7 @@ def test_a_pin_goes_before_the_run_that_is_named_and_what_that_lacks_has_its_own
 
 def test_a_run_is_not_compared_with_itself_nor_with_one_that_is_not_there(story, tmp_path):
     night(story, {story.tiled: 1e-4}, label="nightly")
-    name = partial(compare.baseline_run, story.store, run=1, folder=tmp_path)
+    name = partial(compare.run_to_compare_with, story.store, run=1, folder=tmp_path)
     assert name("@baseline") is None
     with pytest.raises(UsageError, match="which is itself"):
         name("nightly")
@@ -88,8 +89,8 @@ def stepped(story, by):
 @pytest.mark.parametrize(("by", "alerted"), [(1.007, False), (1.08, True)])
 def test_a_history_alerts_of_nothing_smaller_than_a_rule(story, by, alerted):
     run = stepped(story, by)
-    assert update.suspects_of(story.store, run)
-    assert bool(update.suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
+    assert suspects_of(story.store, run)
+    assert bool(suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
 
 
 def suspect(story, change, ratio):
@@ -101,13 +102,13 @@ def suspect(story, change, ratio):
     ("change", "ratio"), [(ChangeKind.REGRESSION, 1.2), (ChangeKind.STEP, 1.06), (ChangeKind.STEP, 1.2)]
 )
 def test_measuring_again_looks_for_no_less_than_a_rule_says(story, change, ratio):
-    assert relevant(suspect(story, change, ratio), "cuda", FIVE_PERCENT) == 0.05
+    assert relevant_change(suspect(story, change, ratio), "cuda", FIVE_PERCENT) == 0.05
 
 
 def test_a_finding_is_over_when_its_case_is_back_within_its_rule(story):
     night(story, {story.tiled: 1e-4})
     night(story, {story.tiled: 1.2e-4}, threshold=FIVE_PERCENT)
-    (found,) = update.suspects_of(story.store, 2, threshold=FIVE_PERCENT)
+    (found,) = suspects_of(story.store, 2, threshold=FIVE_PERCENT)
     story.store.put_confirmation(
         Confirmation(found, Cause.KERNEL, "slower", 0.05, seed=1, budget_s=20.0, ratio=1.2, low=1.19, high=1.21)
     )

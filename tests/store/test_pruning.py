@@ -32,6 +32,7 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import update
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.retention import prune as prune_store
 from perfsvc.store import State, Store
 
@@ -233,7 +234,7 @@ def codes(story):
 
 
 def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 3)
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 3)
     for number, code in enumerate([b"level", b"old", b"older", b"back", b"new", b"new", b"back"]):
         coded(story, number, code)
     pruned = prune(story.store)
@@ -245,7 +246,7 @@ def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(sto
 
 
 def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
     for number, code in enumerate([b"level", b"old", b"tried"]):
         coded(story, number, code)
     coded(story, 399, b"young", dirty=True)
@@ -255,7 +256,7 @@ def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
 
 
 def test_code_stays_while_a_run_is_under_way_that_may_be_about_to_run_it(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
     for number in range(3):
         coded(story, number, b"%d" % number)
     under_way = story.begin(started=AFTER)
@@ -362,7 +363,7 @@ def test_a_night_of_which_somebody_is_still_to_be_told_stays(story):
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
     for number in range(5):
         coded(story, number, b"%d" % number)
         held(story, number)
@@ -404,7 +405,7 @@ class Twin:
                 story.put(run, case, replica=replica, samples=samples, binary=binary)
         story.store.end_run(run, State.FINISHED)
         story.store.put_verdicts(run, judge_run(story.store, run, threshold=None))
-        suspects = update.suspects_of(story.store, run)
+        suspects = suspects_of(story.store, run)
         for suspect in suspects:
             story.store.put_confirmation(confirmed(suspect))
         update.update_findings(story.store, run)

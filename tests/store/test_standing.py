@@ -10,6 +10,7 @@ from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import earlier_answers
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings import update
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import State
 
 THRESHOLD = 0.01
@@ -46,7 +47,7 @@ def slowed(story, night):
     """After a night that was measured again: its code takes a tenth more, as a finding says."""
     night(1e-4)
     run = night(1.1e-4, SLOW)
-    (suspect,) = update.suspects_of(story.store, run, threshold=THRESHOLD)
+    (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
     old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
     told = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
     why = "measured in turn, its code is 10.0 % slower than the baseline's"
@@ -61,7 +62,7 @@ def told(story, means):
     """The answers to the suspects of a run that an earlier night gave."""
 
     def of(run, means=means):
-        suspects = update.suspects_of(story.store, run, threshold=THRESHOLD)
+        suspects = suspects_of(story.store, run, threshold=THRESHOLD)
         assert len(suspects) == 1
         return list(earlier_answers(story.store, suspects, means))
 
@@ -107,7 +108,7 @@ def test_a_board_that_is_not_here_answers_nothing(slowed, night, told, means):
 def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cause):
     night(1e-4)
     run = night(1.1e-4, SLOW)
-    (suspect,) = update.suspects_of(story.store, run, threshold=THRESHOLD)
+    (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
     answer = Confirmation(suspect, cause, "nothing of it stays", THRESHOLD, seed=1, budget_s=20.0)
     story.store.put_confirmation(answer)
     update.update_findings(story.store, run, threshold=THRESHOLD)

@@ -8,88 +8,27 @@ from typing import Final
 from perfsvc import judge
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
-from perfsvc.judge import Comparison, ThresholdOption, ThresholdRule, Thresholds, without_override
 from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.report.rows import ComparedRun
-from perfsvc.service.compare.code import SidesOf
-from perfsvc.service.revisions import BASELINE, resolve, run_of
+from perfsvc.service.compare.code import sides_of
+from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
 from perfsvc.suite.selection import parse
 
-
-def thresholds(settings: Settings, asked: float | None = None) -> Thresholds:
-    """The rules of the settings, and before them what a command is asked for."""
-    rules = (ThresholdRule(parse(rule.cases).matches, rule.metric, rule.change) for rule in settings.thresholds)
-    return Thresholds(tuple(rules), asked)
-
-
-def idle(asked: ThresholdOption, cases: Collection[Case]) -> list[str]:
-    """The rules, as ``config show`` calls them, that take none of a suite's cases: slips of the finger."""
-    rules = enumerate(without_override(asked).rules, start=1)
-    return [f"thresholds[{number}]" for number, rule in rules if not any(map(rule.takes, cases))]
-
-
-def baseline_run(store: Store, text: str, run: int, folder: Path) -> int | None:
-    """The run that another is compared with; None where each series has its own baseline.
-
-    Args:
-        store: where the runs are.
-        text: ``@baseline``, or what a run is called (``perfsvc.service.revisions``).
-        run: the one to be judged.
-        folder: where git revisions are looked up.
-
-    Raises:
-        NotMeasuredError: there is no such run.
-        UsageError: the words are not understood, or name the run itself: its label, or its commit.
-    """
-    if text == BASELINE:
-        return None
-    found = run_of(text, store, folder)
-    if found == run:
-        cure = "name an earlier run in baseline.against: by its number, or by a label that no other run has"
-        raise UsageError(f"run {run} is to be compared with {text!r}, which is itself", cure=cure)
-    return found
-
-
 CYCLES: Final = "sm_cycles"
-"""The metric beside a time that counts them."""
-
-LevelsOf = Callable[[Mapping[Series, int]], Mapping[Series, Level]]
-"""The levels of some series, each in the run that is named with it."""
-
-
-def cycles_of(levels_of: LevelsOf, judgements: Iterable[Judgement]) -> dict[Series, Comparison]:
-    """The cycles of each case whose time moved, compared as times are: candidate over baseline.
-
-    Absent is a case that has none on either side: on a device that counts none, or where another GPU lent the level.
-    """
-    moved = [one for one in judgements if one.verdict in judge.MOVES and one.series.metric == TIME]
-    after = _counted(levels_of, {one.series: one.candidate_run for one in moved})
-    before = _counted(levels_of, {one.series: one.baseline_run for one in moved if one.series in after})
-    return {series: judge.compare(level.replicas, after[series].replicas) for series, level in before.items()}
-
-
-def _counted(levels_of: LevelsOf, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
-    """The cycles of some times, each in a run of its own, where that counted them."""
-    cycles = {replace(one, metric=CYCLES): run for one, run in runs.items() if run is not None}
-    return {replace(one, metric=TIME): level for one, level in levels_of(cycles).items() if _counts(level)}
-
-
-def _counts(level: Level) -> bool:
-    """Whether each replica counted cycles."""
-    return bool(level.replicas) and all(values and min(values) > 0 for values in level.replicas)
+"""The auxiliary metric of a time that counts clock cycles."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs (no base run where each series has its own baseline) and the verdicts between them."""
+    """Two runs and the verdicts between them; ``base`` is None if each series has its own baseline."""
 
     base: ComparedRun | None
     new: ComparedRun
     judgements: tuple[Judgement, ...]
 
     def exit_code(self, *, strict: bool) -> int:
-        """The command's exit code: a case that is broken in the new run counts as failed."""
+        """Return the exit code of the command; a case that is broken in the new run counts as failed."""
         failed = any(judgement.verdict is Verdict.BROKEN for judgement in self.judgements)
         return judge.exit_code(self.judgements, failed=failed, strict=strict)
 
@@ -97,113 +36,189 @@ class RunComparison:
 def compare(
     store: Store, base: str, new: str, *, folder: Path, threshold: judge.ThresholdOption, against: str = BASELINE
 ) -> RunComparison:
-    """Judges ``new`` against ``base``; both as ``perfsvc.service.revisions`` understands them.
+    """Judge the run ``new`` against the run ``base``, both named as ``perfsvc.service.revisions`` describes.
 
     Args:
-        store: where the runs are.
+        store: the database.
         base: the run to compare with, or ``@baseline``.
         new: the run to judge.
-        folder: where git revisions are looked up.
-        threshold: the smallest relevant change as a fraction, or rules; None for each kind of device's default.
-        against: what ``@baseline`` means of series without a pin: a run, or ``@baseline`` for their own.
+        folder: the repository of git revisions.
+        threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
+        against: with ``@baseline``, the run to compare series without a pin with, or ``@baseline`` for their own.
     """
-    candidate = _compared(new, store, folder)
+    candidate = _compared_run(new, store, folder)
     if base == BASELINE:
-        fixed = baseline_run(store, against, candidate.run, folder)
-        return RunComparison(
-            None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold, against=fixed))
-        )
-    baseline = _compared(base, store, folder)
-    limits = _thresholds(store, threshold)
-    judgements = judge.verdicts(store.levels(baseline.run), store.levels(candidate.run), threshold=limits)
-    return RunComparison(baseline, candidate, tuple(_with_causes(store, judgements, limits, SidesOf(store))))
+        run = run_to_compare_with(store, against, candidate.run, folder)
+        return RunComparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold, against=run)))
+    baseline = _compared_run(base, store, folder)
+    thresholds = _threshold_of(store, threshold)
+    judgements = judge.verdicts(store.levels(baseline.run), store.levels(candidate.run), threshold=thresholds)
+    return RunComparison(baseline, candidate, tuple(_with_causes(store, judgements, thresholds)))
+
+
+def _compared_run(text: str, store: Store, folder: Path) -> ComparedRun:
+    run = resolve(text, store, folder)
+    return ComparedRun(text, run.id, run.provenance.label, run.provenance.commit, run.provenance.dirty)
 
 
 def judge_run(
-    store: Store,
-    run: int,
-    *,
-    threshold: judge.ThresholdOption,
-    against: int | None = None,
-    sides_of: SidesOf | None = None,
+    store: Store, run: int, *, threshold: judge.ThresholdOption, against: int | None = None
 ) -> list[Judgement]:
-    """Judges every series of a run against its own baseline, and names what the run should have measured and did not.
+    """Judge every series of a run against its own baseline, and report the series that the run misses.
 
-    A baseline is a pin if there is one, else the level in the run ``against`` where one is named and has the series,
-    else the last accepted level, else those of other GPUs of the model (``Store.baselines``). Missing is what the run
-    before had: the newest earlier one of the same scope on each device (``Store.expected``). So a case that is gone for
-    good is missing once, and neither a smaller selection nor what was over budget misses anything.
+    A baseline is the pin of the series if it has one, else its level in the run ``against``, else its last accepted
+    level, else the levels of other devices of the model (``Store.baselines``). A series is missing if the run before
+    has it: the newest earlier run of the same scope on each device (``Store.expected``). So a case that is removed is
+    missing once, and a smaller selection, or a case over budget, misses nothing.
     """
     candidate = store.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
     baselines = store.levels_of(store.baselines(measured, run))
     if against is not None:
         pinned = {pin.series for pin in store.pins()}
-        right = {one: level for one, level in store.levels(against).items() if level.status is Status.OK}
-        chosen = [one for one in measured if one in right and one not in pinned and one.metric != MAX_ERROR]
-        baselines |= {one: right[one] for one in chosen}
-    limits = _thresholds(store, threshold)
-    others = {one: earlier for one, earlier in store.expected(run).items() if one not in baselines}
-    judgements = judge.verdicts(store.levels_of(others) | baselines, candidate, threshold=limits)
-    return _with_causes(store, judgements, limits, sides_of or SidesOf(store))
+        baselines |= {
+            series: level
+            for series, level in store.levels(against).items()
+            if series in candidate
+            and candidate[series].status is not Status.SKIPPED
+            and level.status is Status.OK
+            and series not in pinned
+            and series.metric != MAX_ERROR
+        }
+    thresholds = _threshold_of(store, threshold)
+    expected = {series: earlier for series, earlier in store.expected(run).items() if series not in baselines}
+    judgements = judge.verdicts(store.levels_of(expected) | baselines, candidate, threshold=thresholds)
+    return _with_causes(store, judgements, thresholds)
 
 
-def judge_quiet(
+def judge_series(
     store: Store, run: int, series: Iterable[Series], *, threshold: judge.ThresholdOption = None
 ) -> list[Judgement]:
-    """What a run says of some series against their baselines, also of metrics that have a row only where they moved.
+    """Judge some series of a run against their baselines, also those that a verdict is stored of only if they moved.
 
-    By the rules, or each kind of device's default threshold, whatever a command was asked for.
+    The rules or the default thresholds decide, not the threshold that a command was given.
     """
     candidate = store.levels_of(dict.fromkeys(series, run))
     if not candidate:
         return []
     baselines = store.levels_of(store.baselines(candidate, run))
-    return judge.verdicts(
-        baselines, candidate, threshold=_thresholds(store, judge.without_override(threshold)), every=True
-    )
+    thresholds = _threshold_of(store, judge.without_override(threshold))
+    return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
 
 
-def _with_causes(
-    store: Store, judgements: Sequence[Judgement], limits: Callable[[Series], float], sides_of: SidesOf
-) -> list[Judgement]:
-    """The judgements with why each series moved; nothing is looked up where none did."""
-    if not any(judgement.verdict in judge.MOVES for judgement in judgements):
-        return list(judgements)
-    caused = judge.with_causes(judgements, sides_of(judgements), cycles_of(store.levels_of, judgements))
-    return _with_confirmations(store, caused, limits)
+# --- what the settings say -------------------------------------------------------------------------------------------
 
 
-def _with_confirmations(
-    store: Store, judgements: Sequence[Judgement], limits: Callable[[Series], float]
-) -> list[Judgement]:
-    """The judgements with what measuring both sides again has told since, of the same two runs and the same way.
+def thresholds(settings: Settings, asked: float | None = None) -> judge.Thresholds:
+    """Return the threshold rules of the settings; ``asked``, from a command, takes precedence over them."""
+    rules = (judge.ThresholdRule(parse(rule.cases).matches, rule.metric, rule.change) for rule in settings.thresholds)
+    return judge.Thresholds(tuple(rules), asked)
 
-    What is nothing to a person who asked for more than ``limits`` may be something here: that clears no one.
+
+def unmatched_rules(asked: judge.ThresholdOption, cases: Collection[Case]) -> list[str]:
+    """Return the rules that match no case of a suite, which are probably mistyped, as ``config show`` names them."""
+    rules = enumerate(judge.without_override(asked).rules, start=1)
+    return [f"thresholds[{number}]" for number, rule in rules if not any(map(rule.takes, cases))]
+
+
+def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int | None:
+    """Return the run that all series of a run are compared with; None if each series has its own baseline.
+
+    Args:
+        store: the database.
+        text: ``@baseline``, or the name of a run (``perfsvc.service.revisions``).
+        run: the run to judge.
+        folder: the repository of git revisions.
+
+    Raises:
+        NotMeasuredError: there is no such run.
+        UsageError: the name is not understood, or names the run itself, by its label or its commit.
     """
-    runs = {one.candidate_run for one in judgements if one.cause and one.candidate_run is not None}
-    stored = [one for run in runs for one in store.confirmations(run) if one.cause is not Cause.UNCONFIRMED]
-    again = [one for one in stored if one.confirmed or one.threshold <= limits(one.suspect.series)]
-    known = {(one.suspect.series, one.suspect.judgement.baseline_run, one.suspect.direction): one for one in again}
-
-    def told(judgement: Judgement) -> Judgement:
-        direction = judge.MOVES.get(judgement.verdict)
-        one = direction and known.get((judgement.series, judgement.baseline_run, direction))
-        return replace(judgement, cause=one.cause, reason=f"{judgement.reason}; {one.reason}") if one else judgement
-
-    return [told(judgement) for judgement in judgements]
+    if text == BASELINE:
+        return None
+    number = resolve(text, store, folder).id
+    if number == run:
+        cure = "name an earlier run in baseline.against: by its number, or by a label that no other run has"
+        raise UsageError(f"run {run} is to be compared with {text!r}, which is itself", cure=cure)
+    return number
 
 
-def _compared(text: str, store: Store, folder: Path) -> ComparedRun:
-    found = resolve(text, store, folder)
-    root_cause = found.provenance
-    return ComparedRun(text, found.id, root_cause.label, root_cause.commit, root_cause.dirty)
-
-
-def _thresholds(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
+def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
     devices = store.devices()
 
     def of(series: Series) -> float:
         return judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
 
     return of
+
+
+# --- why a series moved ----------------------------------------------------------------------------------------------
+
+
+def _with_causes(
+    store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
+) -> list[Judgement]:
+    """Return the judgements with the causes of those that moved."""
+    if not any(judgement.verdict in judge.MOVES for judgement in judgements):
+        return list(judgements)
+    caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(store, judgements))
+    return _with_confirmations(store, caused, threshold_of)
+
+
+def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, judge.Comparison]:
+    """Compare the clock cycles of each case whose time moved, which tells a slower clock from slower code.
+
+    A series is absent if either run has no cycles: its device counts none, or the level was borrowed from another one.
+    """
+    moved = [
+        judgement for judgement in judgements if judgement.verdict in judge.MOVES and judgement.series.metric == TIME
+    ]
+    after = _cycles_in(store, {judgement.series: judgement.candidate_run for judgement in moved})
+    before = _cycles_in(store, {judgement.series: judgement.baseline_run for judgement in moved})
+    return {
+        series: judge.compare(level.replicas, after[series].replicas)
+        for series, level in before.items()
+        if series in after
+    }
+
+
+def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
+    """Return the cycles of each time in its run, if every replica counted them."""
+    cycles = {replace(series, metric=CYCLES): run for series, run in runs.items() if run is not None}
+    return {
+        replace(series, metric=TIME): level
+        for series, level in store.levels_of(cycles).items()
+        if level.replicas and all(values and min(values) > 0 for values in level.replicas)
+    }
+
+
+def _with_confirmations(
+    store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
+) -> list[Judgement]:
+    """Return the judgements with the results of confirmations of the same two runs in the same direction.
+
+    A confirmation with a threshold above the series' own clears nothing: the change may be relevant here.
+    """
+    runs = {judgement.candidate_run for judgement in judgements if judgement.cause}
+    confirmations = [
+        confirmation
+        for run in runs
+        if run is not None
+        for confirmation in store.confirmations(run)
+        if confirmation.cause is not Cause.UNCONFIRMED
+        and (confirmation.confirmed or confirmation.threshold <= threshold_of(confirmation.suspect.series))
+    ]
+    known = {
+        (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run, confirmation.suspect.direction): (
+            confirmation
+        )
+        for confirmation in confirmations
+    }
+    answered = []
+    for judgement in judgements:
+        direction = judge.MOVES.get(judgement.verdict)
+        answer = direction and known.get((judgement.series, judgement.baseline_run, direction))
+        if answer:
+            judgement = replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}")  # noqa: PLW2901
+        answered.append(judgement)
+    return answered

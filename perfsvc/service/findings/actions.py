@@ -1,4 +1,4 @@
-"""The life of a finding, as persons lead it."""
+"""What users do with findings: acknowledge, accept, ignore, resolve, assign, comment."""
 
 import getpass
 import os
@@ -11,7 +11,7 @@ from perfsvc.store import Store
 from perfsvc.suite import Selection
 
 
-def put(
+def set_state(
     store: Store,
     number: int,
     state: FindingState,
@@ -20,29 +20,29 @@ def put(
     until: datetime | None = None,
     selection: Selection | None = None,
 ) -> Finding:
-    """Brings a finding, or its selected cases alone, into a state.
+    """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
 
     Raises:
         NotMeasuredError: there is no such finding.
-        UsageError: nothing of it is selected, or it cannot come into that state (``Store.put_finding_state``).
+        UsageError: nothing of it is selected, or the state is not allowed (``Store.put_finding_state``).
     """
     series = _selected(store, number, selection)
-    return store.put_finding_state(number, state, reason=reason, by=who(), until=until, series=series)
+    return store.put_finding_state(number, state, reason=reason, by=user_name(), until=until, series=series)
 
 
 def assign(store: Store, number: int, owner: str | None, *, selection: Selection | None = None) -> Finding:
-    """Gives a finding, or its selected cases, to somebody; to whoever asks for it where ``owner`` is None."""
-    owner = who() if owner is None else owner
-    return store.assign_finding(number, owner, by=who(), series=_selected(store, number, selection))
+    """Assign a finding, or its selected cases, to an owner; to the current user if ``owner`` is None."""
+    owner = user_name() if owner is None else owner
+    return store.assign_finding(number, owner, by=user_name(), series=_selected(store, number, selection))
 
 
 def comment(store: Store, number: int, text: str, *, selection: Selection | None = None) -> Finding:
-    """Notes what somebody has to say of a finding, or of its selected cases."""
-    return store.comment_finding(number, text, by=who(), series=_selected(store, number, selection))
+    """Add a comment to a finding, or to its selected cases."""
+    return store.comment_finding(number, text, by=user_name(), series=_selected(store, number, selection))
 
 
-def who() -> str:
-    """The name of the user, or the number of one without a name, as in a container."""
+def user_name() -> str:
+    """Return the name of the current user, or the number of a user without a name, as in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -50,10 +50,10 @@ def who() -> str:
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:
-    """The series of a finding that are selected; None for all of it."""
+    """Return the selected series of a finding; None for all of them."""
     if selection is None or selection == Selection():
         return None
-    moved = [one.series for one in store.finding(number).moved]
+    moved = [moved.series for moved in store.finding(number).moved]
     cases = selection.filter(series.case for series in moved)
     if not cases:
         names = ", ".join(dict.fromkeys(series.case.id for series in moved))

@@ -1,206 +1,283 @@
-"""Alerts: what the history of a series says that nobody has answered, where the verdict does not say it itself."""
+"""Alerts: changes in the histories of series that the verdicts of a run do not report."""
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
 from math import log, log1p
+from typing import Self
 
 import numpy as np
 
 from perfsvc import judge, units
 from perfsvc.judge.changes.scores import Floats, Ints
-from perfsvc.model import AUXILIARY, MAX_ERROR, Direction, Finding, Judgement, Series, Suspect, Verdict
-from perfsvc.service.compare.code import SidesOf
-from perfsvc.service.findings.changes import Change
+from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Judgement, Series, Suspect, Verdict
+from perfsvc.service.compare.code import sides_of
 from perfsvc.store import Nights, Place, Store
 
-NIGHTS = 200
-"""How far back a history is watched."""
+HISTORY_RUNS = 200
+"""The newest runs that are searched for changes."""
 
-WAITS = 14
-"""For how many nights after its own an alert stands that nobody has answered."""
-
-VERDICTS: Mapping[Direction, Verdict] = {direction: verdict for verdict, direction in judge.MOVES.items()}
+UNANSWERED_RUNS = 14
+"""The runs after its own in which an alert is repeated until it is answered."""
 
 NO_RULES = judge.Thresholds()
 
-QUIET = judge.COMPARED - judge.MOVES.keys()
-"""The verdicts beside which an alert says something new."""
+VERDICTS = {direction: verdict for verdict, direction in judge.MOVES.items()}
+
+NOT_MOVED = judge.COMPARED - judge.MOVES.keys()
+"""The verdicts that an alert adds something to."""
 
 
 def alerts(
-    store: Store,
-    run: int,
-    judged: Mapping[Series, Judgement],
-    thresholds: judge.Thresholds = NO_RULES,
-    sides_of: SidesOf | None = None,
+    store: Store, run: int, judged: Mapping[Series, Judgement], thresholds: judge.Thresholds = NO_RULES
 ) -> dict[Series, Suspect]:
-    """What the histories of tonight's times and metrics say, where the verdict does not say it itself.
+    """Return the changes in the histories of a run's times and metrics that its verdicts do not report.
 
-    An alert stands from its night on, for ``WAITS`` nights more, until it is answered: its series was measured again,
-    or put into a finding, or recovered from one; or tonight's level is that of a baseline which was taken since.
+    An alert is repeated for ``UNANSWERED_RUNS`` runs after its own, until it is answered: its series was measured again,
+    is in a finding, or recovered from one; or the run's level is that of a baseline that was taken since the change.
 
-    A metric that has a verdict only where it moved is watched like the others. Of an error no change is told that is
-    smaller than what matters of errors, nor of anything a change smaller than a rule lays down.
+    Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the threshold
+    of errors is ignored, and so is any change below a rule of the settings.
+
+    Args:
+        store: the database.
+        run: the newest run; a run with uncommitted changes has no alerts.
+        judged: its verdicts.
+        thresholds: the rules of the settings.
     """
     if store.run(run).provenance.dirty:
         return {}
-    watched = dict(_watched(store.nights(run, NIGHTS), run, judged))
+    watched = dict(_watched(store.nights(run, HISTORY_RUNS), run, judged))
     if not watched:
         return {}
     runs = np.unique(np.concatenate([history.runs for history in watched.values()]))
     values, segments = _matrix(list(watched.values()), runs)
-    groups = [f"{one.series.device} {one.series.case.benchmark} {one.series.metric}" for one in watched]
-    raised = judge.detect_changes_together(values, groups, segments)
-    history = _History(store, runs.tolist(), sides_of or SidesOf(store))
-    found = [
-        history.suspect(judgement, change)
-        for judgement, of_series, row, of_segment in zip(watched, raised, values, segments, strict=True)
-        if of_series and history.is_recent(of_series[-1])
-        if (change := Change.of(of_series, row, of_segment)) and history.stands(judgement, change)
+    numbers: list[int] = runs.tolist()
+    groups = [
+        f"{judgement.series.device} {judgement.series.case.benchmark} {judgement.series.metric}"
+        for judgement in watched
     ]
-    return {one.series: one for one in found if _matters(one, thresholds)}
-
-
-@dataclass(frozen=True)
-class _History:
-    """The runs that are watched, oldest first, the last one tonight's; each is read from the store once."""
-
-    store: Store
-    runs: Sequence[int]
-    sides_of: SidesOf
-
-    def is_recent(self, alert: judge.Alert) -> bool:
-        """Whether an alert may still stand."""
-        return alert.raised >= len(self.runs) - 1 - WAITS
-
-    def stands(self, judgement: Judgement, change: Change) -> bool:
-        """Whether the recent alert of a change says something that nobody has answered."""
-        if self._accepted(judgement, change):
-            return False
-        since = tuple(self.runs[change.alert.raised : -1])
-        if not since:
-            return True
-        series = judgement.series
-        again = series in self._measured_again(since)
-        # Tonight is among them: what it settled already must not look like news to whoever settles it once more.
-        return not again and not any(_tells(one, series, [*since, self.runs[-1]]) for one in self._findings)
-
-    def suspect(self, judgement: Judgement, change: Change) -> Suspect:
-        """The suspect that a change makes: tonight against the last night before it that ran other code."""
-        since = self.runs[change.alert.start]
-        direction, kind = change.alert.direction, change.alert.kind
-        moved = replace(
-            judgement,
-            verdict=VERDICTS[direction],
-            ratio=change.ratio,
-            low=None,
-            high=None,
-            baseline_s=change.before,
-            candidate_s=float(change.values[-1]),
-            reason=f"a {kind.value} in its history since run {since}",
-        )
-        evidence = f"{units.percent(change.ratio)} since run {since}, a {kind.value} in its history"
-        return Suspect(replace(moved, baseline_run=self._before(moved, change)), kind, direction, evidence)
-
-    def _before(self, judgement: Judgement, change: Change) -> int:
-        """The last run of the old level whose code is not tonight's; where none differs, the last one there was.
-
-        An alert may tell of a change some nights late: the night before is then one that ran the new code already.
-        """
-        before = [self.runs[night] for night in change.last_before]
-        return next((run for run in before if not self._same_code(judgement, run)), before[0])
-
-    def _same_code(self, judgement: Judgement, before: int) -> bool:
-        ran = self._ran((judgement.series.device, judgement.series.case, judgement.series.cache))
-        old, new = ran.get(before), ran.get(self.runs[-1])
-        if old is not None and old == new:
-            return True
-        told = self.sides_of([replace(judgement, baseline_run=before)]).get(judgement.series)
-        return told is not None and told.code
-
-    def _accepted(self, judgement: Judgement, change: Change) -> bool:
-        """Whether the baseline beside which tonight's verdict is quiet is of the time after the change."""
-        if judgement.baseline_run not in self.runs:
-            return False
-        return change.contains(self.runs.index(judgement.baseline_run), judgement.baseline_s)
-
-    @cached_property
-    def _ran(self) -> Callable[[Place], Mapping[int, int]]:
-        return cache(lambda place: self.store.ran(place, self.runs))
-
-    @cached_property
-    def _measured_again(self) -> Callable[[tuple[int, ...]], Container[Series]]:
-        return cache(self.store.measured_again)
-
-    @cached_property
-    def _findings(self) -> Sequence[Finding]:
-        return self.store.findings(every=True)
-
-
-def _tells(finding: Finding, series: Series, runs: Sequence[int]) -> bool:
-    """Whether one of some runs saw a series move, or back, by a finding."""
-    return any(one.series == series and not {one.last_run, one.recovered_run}.isdisjoint(runs) for one in finding.moved)
+    found = judge.detect_changes_together(values, groups, segments)
+    reported = _runs_with_findings(store)
+    suspects = {}
+    for judgement, series_alerts, levels, of_segment in zip(watched, found, values, segments, strict=True):
+        if not series_alerts or series_alerts[-1].raised < len(numbers) - 1 - UNANSWERED_RUNS:
+            continue
+        change = SeriesChange.of(series_alerts, levels, of_segment)
+        if not change or _is_accepted(judgement, change, numbers):
+            continue
+        if _is_answered(store, judgement.series, numbers[change.alert.raised :], reported):
+            continue
+        suspect = _suspect(store, run, judgement, change, numbers)
+        if _is_relevant(suspect, thresholds):
+            suspects[judgement.series] = suspect
+    return suspects
 
 
 def _watched(
-    nights: Mapping[tuple[Place, str], Nights], run: int, judged: Mapping[Series, Judgement]
+    histories: Mapping[tuple[Place, str], Nights], run: int, judged: Mapping[Series, Judgement]
 ) -> Iterator[tuple[Judgement, Nights]]:
-    """The judgements beside which an alert says something new, with the nights to watch.
+    """Yield the judgements that an alert would add something to, with their histories.
 
-    A history that was never another in them is left out: nothing can have changed, and it is none of the many among
-    which a night's false alerts are held.
+    A history that never varied is skipped: nothing changed in it, and it must not count among the many series over
+    which the share of false alerts is limited.
     """
     models = {series.device: series.device_model for series in judged}
-    for ((device, case, cache_state), metric), history in nights.items():
-        series = Series(case, device, models.get(device, ""), metric, cache_state)
-        quiet = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if metric in AUXILIARY else None
-        judgement = judged.get(series, quiet)
-        if judgement and judgement.verdict in QUIET and _varies(history.values):
+    for ((device, case, cache), metric), history in histories.items():
+        series = Series(case, device, models.get(device, ""), metric, cache)
+        unjudged = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if metric in AUXILIARY else None
+        judgement = judged.get(series, unjudged)
+        if judgement and judgement.verdict in NOT_MOVED and _varies(history.values):
             yield judgement, history
 
 
 def _varies(values: Floats) -> bool:
-    """Whether any night has other values than the first."""
     first = values[0]
     return not ((values == first) | (np.isnan(values) & np.isnan(first))).all()
 
 
-def _matters(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
-    """Whether an alert is of a change that somebody wants to know of."""
-    series, ratio = suspect.series, suspect.judgement.ratio or 1.0
-    least = thresholds.configured(series.case, series.metric)
-    if least is None:
-        least = judge.ERROR_THRESHOLD if series.metric == MAX_ERROR else 0.0
-    return not least or abs(log(ratio)) > log1p(least)
+def _matrix(histories: Sequence[Nights], runs: Ints) -> tuple[Floats, Ints]:
+    """Return the levels and the segments of each series, shape (series, runs).
 
-
-def _matrix(histories: Collection[Nights], runs: Ints) -> tuple[Floats, Ints]:
-    """The levels of each series, a column a run, NaN where it was not measured; and their segments.
-
-    A night that did not measure a series is in the segment of the last one that did.
+    The level is NaN in a run that did not measure the series. Such a run is in the segment of the last run that did.
     """
-    series = np.repeat(np.arange(len(histories)), [history.runs.size for history in histories])
-    nights = np.searchsorted(runs, np.concatenate([history.runs for history in histories]))
     levels = np.full((len(histories), runs.size), np.nan)
-    levels[series, nights] = _levels(_below_each_other([history.values for history in histories]))
-    segments, last = np.zeros(levels.shape, np.intp), np.zeros(levels.shape, np.intp)
-    segments[series, nights] = np.concatenate([history.segments for history in histories])
-    last[series, nights] = nights
-    return levels, np.take_along_axis(segments, np.maximum.accumulate(last, axis=1), axis=1)
+    segments = np.zeros(levels.shape, np.intp)
+    for row, history in enumerate(histories):
+        measured = np.searchsorted(runs, history.runs)
+        centers, _, _ = judge.levels_of(history.values)
+        levels[row, measured] = np.where((history.values <= 0).any(axis=1), np.nan, centers)
+        last_measured = np.searchsorted(measured, np.arange(runs.size), side="right") - 1
+        segments[row] = history.segments[np.maximum(last_measured, 0)]
+    return levels, segments
 
 
-def _below_each_other(tables: Sequence[Floats]) -> Floats:
-    """Tables one below the other, as wide as the widest; NaN where one is narrower."""
-    found = np.full((sum(map(len, tables)), max(table.shape[1] for table in tables)), np.nan)
-    end = 0
-    for table in tables:
-        found[end : end + len(table), : table.shape[1]] = table
-        end += len(table)
-    return found
+def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
+    """Return the runs in which a finding saw each series moved, or back."""
+    runs: dict[Series, set[int | None]] = defaultdict(set)
+    for finding in store.findings(every=True):
+        for moved in finding.moved:
+            runs[moved.series] |= {moved.last_run, moved.recovered_run}
+    return runs
 
 
-def _levels(values: Floats) -> Floats:
-    """Return the level of each run's replicas; NaN for a run without any, or with a value of zero or below."""
-    centers, _, _ = judge.levels_of(values)
-    return np.where(np.isfinite(centers) & ~(values <= 0).any(axis=1), centers, np.nan)
+def _is_accepted(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> bool:
+    """Return whether the baseline of the unmoved verdict was taken after the change."""
+    if judgement.baseline_run not in runs:
+        return False
+    return change.contains(runs.index(judgement.baseline_run), judgement.baseline_s)
+
+
+def _is_answered(
+    store: Store, series: Series, since: Sequence[int], reported: Mapping[Series, set[int | None]]
+) -> bool:
+    """Return whether an alert was answered in one of the runs from its own to the newest.
+
+    A finding that the newest run has updated counts: if the findings are updated once more, the alert is not new.
+    """
+    earlier = since[:-1]
+    if not earlier:
+        return False
+    return series in store.measured_again(earlier) or not reported.get(series, set()).isdisjoint(since)
+
+
+def _suspect(store: Store, run: int, judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
+    """Return the suspect of an alert: the newest run against the last run before the change with other code."""
+    since = runs[change.alert.start]
+    kind, direction = change.alert.kind, change.alert.direction
+    moved = replace(
+        judgement,
+        verdict=VERDICTS[direction],
+        ratio=change.ratio,
+        low=None,
+        high=None,
+        baseline_s=change.before,
+        candidate_s=float(change.values[-1]),
+        reason=f"a {kind.value} in its history since run {since}",
+    )
+    baseline_run = _last_run_with_other_code(store, run, moved, [runs[position] for position in change.last_before])
+    evidence = f"{units.percent(change.ratio)} since run {since}, a {kind.value} in its history"
+    return Suspect(replace(moved, baseline_run=baseline_run), kind, direction, evidence)
+
+
+def _last_run_with_other_code(store: Store, run: int, judgement: Judgement, before: Sequence[int]) -> int:
+    """Return the latest run before a change, of those given latest first, that ran other code; else the latest.
+
+    An alert may see a change some runs late. The run before the alert then has the new code already.
+    """
+    series = judgement.series
+    binaries = store.ran((series.device, series.case, series.cache), [*before, run])
+    for earlier in before:
+        if run in binaries and binaries.get(earlier) == binaries[run]:
+            continue
+        sides = sides_of(store, [replace(judgement, baseline_run=earlier)]).get(series)
+        if not (sides and sides.code):
+            return earlier
+    return before[0]
+
+
+def _is_relevant(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
+    series, ratio = suspect.series, suspect.judgement.ratio or 1.0
+    threshold = thresholds.configured(series.case, series.metric)
+    if threshold is None:
+        threshold = judge.ERROR_THRESHOLD if series.metric == MAX_ERROR else 0.0
+    return not threshold or abs(log(ratio)) > log1p(threshold)
+
+
+# --- a change --------------------------------------------------------------------------------------------------------
+
+
+def is_nearer(level: float | None, target: float | None, other: float | None) -> bool:
+    """Return whether a level is nearer to a target than to another level, by ratio; False if any is None or zero."""
+    if not level or not target or not other:
+        return False
+    return abs(log(level / target)) < abs(log(level / other))
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesChange:
+    """The last alert of a series, with the levels before and after it in the newest segment.
+
+    Runs are counted from 0; ``old`` and ``new`` hold only runs that measured the series.
+
+    Attributes:
+        alert: the alert.
+        values: the level of each run, NaN if it did not measure the series, shape (runs,).
+        old: the runs of the level before, at least one.
+        new: the runs since, at least one unless the newest run is the only one.
+    """
+
+    alert: judge.Alert
+    values: Floats
+    old: Ints
+    new: Ints
+
+    @classmethod
+    def of(cls, alerts: Sequence[judge.Alert], values: Floats, segments: Ints) -> Self | None:
+        """Return the change that the newest run shows; None without an alert in its segment, or if the change is gone.
+
+        A trend may begin with the first run of a segment; that run is then the level before. A step that was taken back
+        before the detector has seen it is gone.
+        """
+        begin = int(np.flatnonzero(np.diff(segments, prepend=segments[0] - 1))[-1])
+        if not alerts or alerts[-1].start < begin or np.isnan(values[-1]):
+            return None
+        *earlier, alert = alerts
+        ends = (end for before in earlier for end in _possible_ends(before) if end < alert.start)
+        first = max([begin, *ends])
+        measured = np.flatnonzero(np.isfinite(values))
+        measured = measured[measured >= first]
+        old_runs = max(int((measured < alert.start).sum()), 1)
+        change = cls(alert, values, measured[:old_runs], measured[old_runs:])
+        return change if change.new.size and change.is_still_there else None
+
+    @property
+    def before(self) -> float:
+        """The level before the change."""
+        return float(np.median(self.values[self.old]))
+
+    @property
+    def after(self) -> float:
+        """The level when the alert was raised."""
+        return float(np.median(self.values[self.new[self.new <= max(self.alert.raised, self.new[0])]]))
+
+    @property
+    def ratio(self) -> float:
+        """The newest run over the level before."""
+        return float(self.values[-1]) / self.before
+
+    @property
+    def is_still_there(self) -> bool:
+        """Whether the newest run shows the change. A mixture counts: each run has one of its two states."""
+        raised_now = self.alert.raised == len(self.values) - 1
+        return raised_now or self.alert.kind is ChangeKind.MIXTURE or self.is_after(float(self.values[-1]))
+
+    @property
+    def last_before(self) -> list[int]:
+        """The runs that may be the last one of the level before, the latest first."""
+        earliest = self._earliest - 1
+        return [int(run) for run in self.old[: earliest - 1 if earliest else None : -1]]
+
+    @property
+    def _earliest(self) -> int:
+        """The earliest run that the new level may have begun with, among ``old`` and ``new``."""
+        return judge.earliest_start(self.values[np.concatenate([self.old, self.new])], self.old.size)
+
+    def is_after(self, level: float) -> bool:
+        """Return whether a level is nearer to the level after the change than to the level before."""
+        return is_nearer(level, self.after, self.before)
+
+    def contains(self, run: int, level: float | None) -> bool:
+        """Return whether a run with this level is after the change, which may have begun before its alert says.
+
+        If the segment has no run before the change, its first run stands for the level before.
+        """
+        if run <= self.old[0]:
+            return False
+        earliest = np.concatenate([self.old, self.new])[self._earliest]
+        return run >= self.alert.start or bool(run >= earliest and is_nearer(level, self.after, self.before))
+
+
+def _possible_ends(alert: judge.Alert) -> tuple[int, ...]:
+    """Return the runs that the level after an alert may begin with: after a trend also the run that raised it."""
+    return (alert.start, alert.raised) if alert.kind is ChangeKind.TREND else (alert.start,)

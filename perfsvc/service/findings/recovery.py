@@ -1,76 +1,129 @@
-"""Recovery: which series of findings a run shows at their old levels again."""
+"""Recovery: which series of a finding are back at their old level, and which suspects show nothing but that."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
-from perfsvc.model import Cause, ChangeKind, Direction, Finding, Judgement, MovedSeries, Series, Verdict
-from perfsvc.service.findings.changes import is_nearer
-
-BACK: Mapping[Direction, frozenset[Verdict]] = {
-    Direction.SLOWER: frozenset({Verdict.UNCHANGED, Verdict.IMPROVEMENT}),
-    Direction.FASTER: frozenset({Verdict.UNCHANGED, Verdict.REGRESSION}),
-}
-"""The verdicts that may say that a series is back, by where it had moved."""
+from perfsvc import judge
+from perfsvc.model import Cause, ChangeKind, Direction, Finding, Judgement, MovedSeries, Series, Suspect, Verdict
+from perfsvc.service.compare.compare import judge_series
+from perfsvc.service.findings.alerts import is_nearer
+from perfsvc.store import Store
 
 OPPOSITE: Mapping[Direction, Direction] = {
     Direction.SLOWER: Direction.FASTER,
     Direction.FASTER: Direction.SLOWER,
 }
-"""Where a series that had moved goes as it comes back."""
+
+FAVOURABLE: Mapping[Direction, frozenset[Verdict]] = {
+    Direction.SLOWER: frozenset({Verdict.UNCHANGED, Verdict.IMPROVEMENT}),
+    Direction.FASTER: frozenset({Verdict.UNCHANGED, Verdict.REGRESSION}),
+}
+"""The verdicts with which a series may be back, by the direction in which it had moved."""
+
+Recovered = tuple[int, Series]
+"""The number of a finding, and a series of it that is back."""
+
+
+def recovered_series(
+    store: Store,
+    run: int,
+    judgements: Iterable[Judgement],
+    alerted: AbstractSet[Series],
+    threshold: judge.ThresholdOption,
+) -> list[Recovered]:
+    """Return the series of standing findings that a run shows at their old levels.
+
+    Args:
+        store: the database, with the run's verdicts.
+        run: the run.
+        judgements: its verdicts, replaced by its alerts if these report a change.
+        alerted: the series with an alert.
+        threshold: the smallest relevant change, or rules; None for the default of each kind of device.
+    """
+    standing = store.findings()
+    left = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
+    if not left:
+        return []
+    causes = {judgement.series: judgement.cause for judgement in store.verdicts(run)}  # with those of confirmations
+    current = {
+        judgement.series: replace(judgement, cause=causes.get(judgement.series) or judgement.cause)
+        for judgement in judgements
+        if judgement.verdict in judge.MOVES
+    }
+    unmoved = judge_series(store, run, left - current.keys(), threshold=threshold)
+    current |= {judgement.series: judgement for judgement in unmoved}
+    return recovered(standing, current.values(), alerted)
 
 
 def recovered(
-    findings: Iterable[Finding], judgements: Iterable[Judgement], alerted: Container[Series] = frozenset()
-) -> list[tuple[int, Series]]:
-    """The series that are back at their old levels, by the findings that they are in.
-
-    Args:
-        findings: those that stand.
-        judgements: of tonight, with what an alert says in the place of a verdict that did not see it.
-        alerted: the series of which one does.
-    """
-    tonight = {judgement.series: judgement for judgement in judgements}
+    findings: Iterable[Finding], judgements: Iterable[Judgement], alerted: AbstractSet[Series] = frozenset()
+) -> list[Recovered]:
+    """Return the series of findings that are back at their old levels, by the judgements of a run."""
+    current = {judgement.series: judgement for judgement in judgements}
     return [
         (finding.id, moved.series)
         for finding in findings
         for moved in finding.moved
         if moved.recovered_run is None
-        and moved.series in tonight
-        and _is_back(moved, tonight[moved.series], finding.cause, alerted=moved.series in alerted)
+        and moved.series in current
+        and _is_back(moved, current[moved.series], finding.cause, alerted=moved.series in alerted)
     ]
 
 
-def _is_back(moved: MovedSeries, tonight: Judgement, cause: Cause, *, alerted: bool) -> bool:
-    """Whether a series is at the level again that it had left; ``cause`` is what its finding is laid to.
+def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted: bool) -> bool:
+    """Return whether a series of a finding is back at its old level; ``cause`` is that of the finding.
 
-    No verdict says so by itself: ``unchanged`` holds of all within a threshold, which may be wide, and of a baseline
-    (a new segment's, say) that may be where the series had gone. So tonight's level has to be nearer the old one than
-    the new, and its interval, where there is one, must not hold the new. Where noise leaves open whether it is within
-    the threshold of its baseline, all of the interval has to be nearer the old level. What is left of a loss counts for
-    nothing where it is laid to no code, nor to what the finding is. Of a series whose mix of two
-    states changed, each night has one of them, and a good one tells nothing: its history has to say that it went back.
+    The verdict alone does not tell: ``unchanged`` includes everything within a threshold, which may be wide, and the
+    baseline (of a new segment, say) may be the level that the series had moved to. So the level has to be nearer to the
+    old level than to the new one, and its interval must not contain the new one. In addition, one of these holds:
+
+    - the verdict is unchanged or goes back,
+    - it is inconclusive, and all of its interval is nearer to the old level,
+    - what is left of the change has another cause than the finding, and no code is to blame for it.
+
+    A series that mixes two states shows one of them in each run, so a single run tells nothing: its history has to
+    report the way back.
     """
     if moved.change is ChangeKind.MIXTURE and not alerted:
         return False
-    near = _is_nearer(moved, tonight.candidate_s) and not _holds(tonight, moved.candidate_s)
-    clear = tonight.verdict is Verdict.INCONCLUSIVE and all(_is_nearer(moved, end) for end in _ends(tonight))
-    cleared = tonight.cause is not None and tonight.cause.blameless and tonight.cause is not cause
-    return near and (clear or cleared or tonight.verdict in BACK[moved.direction])
-
-
-def _is_nearer(moved: MovedSeries, level: float | None) -> bool:
-    """Whether a level is nearer to the old one of a series than to the new one."""
-    return is_nearer(level, moved.baseline_s, moved.candidate_s)
-
-
-def _ends(tonight: Judgement) -> tuple[float | None, float | None]:
-    """The levels between which tonight's lies; None where nothing tells them."""
-    if not tonight.baseline_s or tonight.low is None or tonight.high is None:
-        return None, None
-    return tonight.low * tonight.baseline_s, tonight.high * tonight.baseline_s
-
-
-def _holds(tonight: Judgement, level: float | None) -> bool:
-    """Whether a level lies within the interval of tonight's; what has no interval holds none."""
-    if not level or not tonight.baseline_s or tonight.low is None or tonight.high is None:
+    old, new = moved.baseline_s, moved.candidate_s
+    if not is_nearer(judgement.candidate_s, old, new):
         return False
-    return tonight.low <= level / tonight.baseline_s <= tonight.high
+    low = high = None
+    if judgement.baseline_s and judgement.low is not None and judgement.high is not None:
+        low, high = judgement.low * judgement.baseline_s, judgement.high * judgement.baseline_s
+        if new and low <= new <= high:
+            return False
+    if judgement.verdict in FAVOURABLE[moved.direction]:
+        return True
+    if judgement.verdict is Verdict.INCONCLUSIVE and is_nearer(low, old, new) and is_nearer(high, old, new):
+        return True
+    return judgement.cause is not None and judgement.cause.blameless and judgement.cause is not cause
+
+
+def without_recoveries(
+    store: Store, run: int, suspects: Sequence[Suspect], recovered: Collection[Recovered]
+) -> list[Suspect]:
+    """Return the suspects that show more than the recovery of a finding, which a history may see some runs late.
+
+    Args:
+        store: the database.
+        run: the run of the suspects.
+        suspects: the suspects.
+        recovered: the series that the run shows at their old level, which is not stored yet.
+    """
+    recovered_in: dict[tuple[Series, Direction], int] = {}
+    for finding in reversed(store.findings(every=True)):
+        for moved in finding.moved:
+            recovered_run = run if (finding.id, moved.series) in recovered else moved.recovered_run
+            if recovered_run is not None:
+                recovered_in[moved.series, moved.direction] = recovered_run
+
+    def is_recovery(suspect: Suspect) -> bool:
+        recovered_run = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)
+        before = suspect.judgement.baseline_run
+        is_older_alert = suspect.change is not ChangeKind.REGRESSION and before is not None and before < recovered_run
+        return recovered_run == run or is_older_alert
+
+    return [suspect for suspect in suspects if not is_recovery(suspect)]

@@ -1,176 +1,163 @@
-"""Origins: what suspects have in common that one cause moved, in words that are the same on every GPU and night."""
+"""Root causes: what moved suspects, in words that are equal on all devices and in all runs that one cause moved."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from itertools import groupby, islice
 from math import log
 from operator import itemgetter
 from statistics import median
 
-from perfsvc.model import Cause, Direction, Environment, Finding, Judgement, Series, Suspect
-from perfsvc.service.compare.code import SidesOf
-from perfsvc.store import Built, Place, Store
+from perfsvc.model import Cause, Direction, Environment, Series, Suspect
+from perfsvc.service.compare.code import sides_of
+from perfsvc.store import Place, Store
 
-NIGHTS_BEFORE = 5
-"""How many nights at most tell where a series was before some code: one alone has much noise."""
+RUNS_BEFORE = 5
+"""The most runs whose median is the level before some code: a single run is noisy."""
 
-BEGUN = 1 / 3
-"""By which share of its way a change has begun before the commits that it came with."""
+BEGUN_SHARE = 1 / 3
+"""The share of a change that has to be there before its code, so that earlier commits have begun it."""
 
 
-@dataclass(frozen=True)
-class Origins:
-    """What moved the suspects of a run: its commits, a compiler, a driver, a GPU; each run is read once.
+class RootCauses:
+    """Names the root causes of the suspects of a run.
 
     Args:
-        store: holds the runs.
-        run: that raised the suspects.
+        store: the database.
+        run: the run.
     """
 
-    store: Store
-    run: int
+    def __init__(self, store: Store, run: int) -> None:
+        self._store = store
+        self._run = run
+        self._commits = store.commits(run)
+        self._standing = store.findings()
+        self._built = cache(store.built)
+        self._known: dict[tuple[Series, Direction, Cause | None], str] = {
+            (moved.series, moved.direction, finding.cause): finding.root_cause
+            for finding in self._standing
+            for moved in finding.moved
+        }
 
     def of(self, suspect: Suspect) -> str:
-        """What moved a suspect whose judgement names its cause.
+        """Return the root cause of a suspect whose judgement names its cause.
 
-        - of the code, the commits since the last night that ran other code: ``1a2b3c4d5..6e7f8a9b0``; of what had begun
-          to move before, those that a standing finding of its benchmark is laid to;
-        - of the toolchain, what changed of it: ``nvcc 13.0.88 → nvcc 14.0``;
-        - of the environment, what changed of that, on whatever GPU: ``driver 580.1 → 590.1``; where nothing did, the
-          GPU alone: ``GPU GPU-1``;
-        - of what stands in a finding of that cause, whatever that finding is laid to.
+        - A series in a standing finding with this cause: the root cause of that finding.
+        - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had begun
+          before them, the commits of a standing finding of the same benchmark.
+        - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``.
+        - The environment: what changed, on any device, ``driver 580.1 → 590.1``; the device alone if nothing is known to
+          have changed, ``GPU GPU-1``.
         """
         cause = suspect.judgement.cause
-        if told := self._told.get((suspect.series, suspect.direction, cause)):
-            return told
+        if known := self._known.get((suspect.series, suspect.direction, cause)):
+            return known
         if cause is Cause.KERNEL:
-            since = self._since(suspect)
-            return self._begun_before(suspect, since) or self._commits(since)
+            since = self._first_run_with_this_code(suspect)
+            return self._begun_by_finding(suspect, since) or self._commits_of(since)
         before, after = self._environments(suspect)
         if cause is Cause.TOOLCHAIN:
-            return (_changed("", before.toolkit, after.toolkit) if before and after else "") or self._code(self.run)
-        return ", ".join(_surroundings(before, after)) or f"GPU {suspect.series.device}"
+            changed = _changed("", before.toolkit, after.toolkit) if before and after else ""
+            return changed or f"the code of run {self._run}"
+        return ", ".join(_changed_environment(before, after)) or f"GPU {suspect.series.device}"
 
-    def _since(self, suspect: Suspect) -> int:
-        """The first night that ran tonight's code of a suspect, without another code in between."""
-        baseline = suspect.judgement.baseline_run or 0
-        since = self.run
-        for earlier in self._nights:
-            if not baseline < earlier < self.run:
+    # --- the code ----------------------------------------------------------------------------------------------------
+
+    def _first_run_with_this_code(self, suspect: Suspect) -> int:
+        """Return the first run with the suspect's present code and no other code since; after the baseline's run."""
+        baseline_run = suspect.judgement.baseline_run or 0
+        first = self._run
+        for run in self._commits:
+            if not baseline_run < run < self._run:
                 continue
-            same = self._same_code(suspect, earlier)
+            same = self._has_same_code(suspect, run)
             if same is False:
                 break
-            since = earlier if same else since
-        return since
+            first = run if same else first
+        return first
 
-    def _begun_before(self, suspect: Suspect, since: int) -> str:
-        """The origin of a finding that a change had begun with before the code of a night; empty where it had not.
+    def _has_same_code(self, suspect: Suspect, run: int) -> bool | None:
+        """Return whether a run had the suspect's present code; None if it did not measure the case."""
+        case = _case_of(suspect.series)
+        then, now = self._built(run).get(case), self._built(self._run).get(case)
+        if then is None or now is None or then.binary is None:
+            return None
+        if then.binary == now.binary:
+            return True
+        sides = sides_of(self._store, [replace(suspect.judgement, baseline_run=run)]).get(suspect.series)
+        return sides is not None and sides.code
 
-        Small commits add up to a drift. Where the code before that one had gone ``BEGUN`` of the way from the level of
-        old to tonight's, not all of it is the last commits' doing. What earlier ones did to others of its benchmark
-        stands in a finding, which a person need not be told of once more for each commit and case.
+    def _begun_by_finding(self, suspect: Suspect, since: int) -> str:
+        """Return the root cause of the finding that a change had begun with before the code of ``since``; else empty.
+
+        Small commits add up to a trend. If the code before had gone ``BEGUN_SHARE`` of the way from the old level to
+        the present one, the last commits are not the only cause. What earlier commits did to other cases of the
+        benchmark is in a finding already, and a user need not get another one for each commit and case.
         """
-        judged = suspect.judgement
-        before = islice(self._of_the_code_before(suspect.series, since), NIGHTS_BEFORE)
-        levels = [level for run in before if (level := self._level(suspect.series, run))]
-        if not (levels and judged.baseline_s and judged.candidate_s):
+        judgement = suspect.judgement
+        runs = islice(self._runs_of_the_code_before(suspect.series, since), RUNS_BEFORE)
+        levels = [level for run in runs if (level := self._level(suspect.series, run))]
+        if not (levels and judgement.baseline_s and judgement.candidate_s):
             return ""
-        gone, way = log(median(levels) / judged.baseline_s), log(judged.candidate_s / judged.baseline_s)
-        if not way or gone / way < BEGUN:
+        gone, whole = log(median(levels) / judgement.baseline_s), log(judgement.candidate_s / judgement.baseline_s)
+        if not whole or gone / whole < BEGUN_SHARE:
             return ""
         begun = [
-            one
-            for one in self._standing
-            if one.cause is Cause.KERNEL
-            and one.direction is suspect.direction
-            and (judged.baseline_run or 0) < one.first_run < since
-            and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in one.moved)
+            finding
+            for finding in self._standing
+            if finding.cause is Cause.KERNEL
+            and finding.direction is suspect.direction
+            and (judgement.baseline_run or 0) < finding.first_run < since
+            and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in finding.moved)
         ]
-        return max(begun, key=lambda one: one.first_run).root_cause if begun else ""
+        return max(begun, key=lambda finding: finding.first_run).root_cause if begun else ""
 
-    def _of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
-        """The nights just before one that all ran the same other binary, the latest first."""
-        place = (series.device, series.case, series.cache)
-        measured = ((run, self._built(run).get(place)) for run in self._nights if run < since)
-        binaries = ((run, built.binary) for run, built in measured if built)
-        for _, nights in groupby(binaries, key=itemgetter(1)):
-            yield from (run for run, _ in nights)
+    def _runs_of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
+        """Yield the runs just before one that all had the same other binary, the latest first."""
+        case = _case_of(series)
+        built = ((run, self._built(run).get(case)) for run in self._commits if run < since)
+        binaries = ((run, in_run.binary) for run, in_run in built if in_run)
+        for _, runs in groupby(binaries, key=itemgetter(1)):
+            yield from (run for run, _ in runs)
             return
 
     def _level(self, series: Series, run: int) -> float | None:
-        """The level of a series in a run, where that has a verdict on it."""
-        return next((one.candidate_s for one in self._verdicts(run) if one.series == series), None)
+        """Return the level of a series in a run, if the run has a verdict on it."""
+        verdicts = self._store.verdicts(run)
+        return next((judgement.candidate_s for judgement in verdicts if judgement.series == series), None)
 
-    def _same_code(self, suspect: Suspect, run: int) -> bool | None:
-        """Whether a night ran tonight's code of a suspect; None where it did not measure it."""
-        series = suspect.series
-        place = (series.device, series.case, series.cache)
-        then, tonight = (self._built(one).get(place) for one in (run, self.run))
-        if then is None or tonight is None or then.binary is None:
-            return None
-        if then.binary == tonight.binary:
-            return True
-        told = self._sides_of([replace(suspect.judgement, baseline_run=run)]).get(series)
-        return told is not None and told.code
-
-    def _commits(self, since: int) -> str:
-        """The commits that came into the suite with a night, after those of the last night with another one."""
-        commit = self._nights.get(since, "")
+    def _commits_of(self, since: int) -> str:
+        """Return the commits that a run was the first to measure: after the last run's with another commit."""
+        commit = self._commits.get(since, "")
         if not commit:
-            return self._code(since)
-        before = next((one for run, one in self._nights.items() if run < since and one not in {"", commit}), "")
+            return f"the code of run {since}"
+        other = (earlier for run, earlier in self._commits.items() if run < since and earlier not in {"", commit})
+        before = next(other, "")
         return f"{before[:9]}..{commit[:9]}" if before else commit[:9]
 
-    @staticmethod
-    def _code(run: int) -> str:
-        return f"the code of run {run}"
+    # --- the environment ---------------------------------------------------------------------------------------------
 
     def _environments(self, suspect: Suspect) -> tuple[Environment | None, Environment | None]:
-        series, judged = suspect.series, suspect.judgement
-        place = (series.device, series.case, series.cache)
-        runs = (judged.baseline_run, self.run)
-        before, after = (None if run is None else self._built(run).get(place) for run in runs)
+        """Return the environments of the baseline and of the suspect's run."""
+        case, baseline_run = _case_of(suspect.series), suspect.judgement.baseline_run
+        before = None if baseline_run is None else self._built(baseline_run).get(case)
+        after = self._built(self._run).get(case)
         return before.environment if before else None, after.environment if after else None
 
-    @cached_property
-    def _nights(self) -> Mapping[int, str]:
-        """The commits of the nights up to this one, by their numbers, newest first."""
-        return self.store.commits(self.run)
 
-    @cached_property
-    def _told(self) -> Mapping[tuple[Series, Direction, Cause | None], str]:
-        return {
-            (one.series, one.direction, found.cause): found.root_cause
-            for found in self._standing
-            for one in found.moved
-        }
-
-    @cached_property
-    def _standing(self) -> Sequence[Finding]:
-        return self.store.findings()
-
-    @cached_property
-    def _verdicts(self) -> Callable[[int], Sequence[Judgement]]:
-        return cache(self.store.verdicts)
-
-    @cached_property
-    def _sides_of(self) -> SidesOf:
-        return SidesOf(self.store)
-
-    @cached_property
-    def _built(self) -> Callable[[int], Mapping[Place, Built]]:
-        return cache(self.store.built)
+def _case_of(series: Series) -> Place:
+    return series.device, series.case, series.cache
 
 
-def _surroundings(before: Environment | None, after: Environment | None) -> Iterator[str]:
-    """What of driver and power limit is another."""
+def _changed_environment(before: Environment | None, after: Environment | None) -> Iterator[str]:
+    """Yield what changed of driver and power limit."""
     if before and after:
-        yield from filter(None, [_changed("driver ", before.driver, after.driver)])
-        watts = [f"{one.power_limit_w:g} W" for one in (before, after)]
-        yield from filter(None, [_changed("power limit ", *watts)])
+        changes = (
+            _changed("driver ", before.driver, after.driver),
+            _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),
+        )
+        yield from filter(None, changes)
 
 
-def _changed(what: str, before: str, after: str) -> str:
-    return f"{what}{before} → {after}" if before != after else ""
+def _changed(name: str, before: str, after: str) -> str:
+    return f"{name}{before} → {after}" if before != after else ""

@@ -1,25 +1,27 @@
-"""Suspects: what lost against its baseline tonight, and what the history of a series raises an alert of."""
+"""Suspects: the series of a run that got slower than their baseline, or whose history raises an alert."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import inf, log
 
 from perfsvc import judge, units
-from perfsvc.model import Cause, ChangeKind, Direction, Judgement, Series, Suspect
-from perfsvc.service.compare.code import SidesOf
+from perfsvc.model import Cause, ChangeKind, Direction, Finding, FindingState, Judgement, Series, Suspect
+from perfsvc.service.compare.code import sides_of
 from perfsvc.service.compare.compare import cycles_of
 from perfsvc.service.findings.alerts import alerts
+from perfsvc.service.findings.recovery import recovered_series, without_recoveries
 from perfsvc.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
-    """What moved in a run.
+class RunChanges:
+    """The series that moved in a run.
 
     Attributes:
-        to_confirm: what might be the code's doing, for somebody to measure again.
-        together: what moved at once with unchanged code, by GPU and direction.
-        judgements: of the run, with what its alerts say in the place of verdicts that did not see it.
-        alerted: the series of which an alert says something.
+        to_confirm: suspects that may be due to the code, and have to be measured again.
+        together: series that moved at once with unchanged code, by device and direction.
+        judgements: the verdicts of the run, replaced by its alerts if these report a change.
+        alerted: the series with an alert.
     """
 
     to_confirm: tuple[Suspect, ...]
@@ -28,55 +30,94 @@ class Doubts:
     alerted: frozenset[Series]
 
 
-def doubts(
-    store: Store,
-    run: int,
-    judgements: Iterable[Judgement],
-    *,
-    threshold: judge.ThresholdOption = None,
-    sides_of: SidesOf | None = None,
-) -> Doubts:
-    """The suspects of a run that has been judged.
+def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
+    """Return the suspects of a judged run that have to be measured again, the largest change first; nothing is stored.
 
-    What ran the same code on both sides is none: it is for the environment, or noise. Neither is an improvement that
-    the verdict has told of already.
+    They are series slower than their baseline, and series with an alert. Excluded are series that were measured again,
+    that a user ignores, or that only recover from a finding.
+
+    Args:
+        store: the database, with the run and its verdicts.
+        run: the run.
+        threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
+    """
+    changes = changes_of_run(store, run, store.verdicts(run), threshold=threshold)
+    if not changes.to_confirm:
+        return []
+    confirmed, unwanted = store.measured_again([run]), ignored(store.findings())
+    suspects = [
+        suspect
+        for suspect in changes.to_confirm
+        if suspect.series not in confirmed and (suspect.series, suspect.direction) not in unwanted
+    ]
+    suspects.sort(key=size_of_change, reverse=True)
+    if not suspects or store.run(run).provenance.dirty:
+        return suspects
+    recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
+    return without_recoveries(store, run, suspects, recovered)
+
+
+def ignored(findings: Iterable[Finding]) -> set[tuple[Series, Direction]]:
+    """Return the series that a user ignores, each with the direction in which it moved."""
+    return {
+        (moved.series, moved.direction)
+        for finding in findings
+        if finding.state is FindingState.IGNORED
+        for moved in finding.moved
+    }
+
+
+def size_of_change(suspect: Suspect) -> float:
+    """Return the logarithm of a suspect's ratio, without its sign; infinite without a ratio."""
+    return abs(log(suspect.judgement.ratio)) if suspect.judgement.ratio else inf
+
+
+def changes_of_run(
+    store: Store, run: int, judgements: Iterable[Judgement], *, threshold: judge.ThresholdOption = None
+) -> RunChanges:
+    """Return the series that moved in a run, by its verdicts and by the alerts of their histories.
+
+    A series with the same code on both sides is no suspect: the environment changed, or it is noise. Neither is an
+    improvement that the verdict reports already.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    sides_of = sides_of or SidesOf(store)
-    raised = alerts(store, run, judged, judge.without_override(threshold), sides_of)
-    alerted = {series: one.judgement for series, one in raised.items()}
-    if not raised and not any(one.verdict in judge.MOVES for one in judged.values()):
-        return Doubts((), (), tuple(judged.values()), frozenset())
-    sides = sides_of([*judged.values(), *alerted.values()])
-    # What most cases of a GPU do shows only beside those that raised nothing.
-    caused = judge.with_causes((judged | alerted).values(), sides, cycles_of(store.levels_of, alerted.values()))
-    now = judged | {one.series: one for one in caused if one.series in raised}
-    found = {series: _suspect(one, raised.get(series)) for series, one in now.items() if one.verdict in judge.MOVES}
-    groups = judge.moved_together(now.values(), sides).values()
-    return Doubts(
-        tuple(one for series, one in found.items() if _to_confirm(one, told=series not in raised)),
-        tuple(tuple(_by_environment(found[one.series]) for one in group) for group in groups),
-        tuple(now.values()),
+    raised = alerts(store, run, judged, judge.without_override(threshold))
+    if not raised and not any(judgement.verdict in judge.MOVES for judgement in judged.values()):
+        return RunChanges((), (), tuple(judged.values()), frozenset())
+    alerted = {series: suspect.judgement for series, suspect in raised.items()}
+    # All series of the run are needed to see whether most cases of a device moved together.
+    every = (judged | alerted).values()
+    sides = sides_of(store, every)
+    caused = judge.with_causes(every, sides, cycles_of(store, alerted.values()))
+    current = judged | {judgement.series: judgement for judgement in caused if judgement.series in raised}
+    suspects = {
+        series: _suspect(judgement, raised.get(series))
+        for series, judgement in current.items()
+        if judgement.verdict in judge.MOVES
+    }
+    groups = judge.moved_together(current.values(), sides).values()
+    return RunChanges(
+        tuple(
+            suspect for series, suspect in suspects.items() if _has_to_be_confirmed(suspect, is_alert=series in raised)
+        ),
+        tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
+        tuple(current.values()),
         frozenset(raised),
     )
-
-
-def _by_environment(suspect: Suspect) -> Suspect:
-    return replace(suspect, judgement=replace(suspect.judgement, cause=Cause.ENVIRONMENT))
 
 
 def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
     if alert:
         return replace(alert, judgement=judgement)
-    return Suspect(judgement, ChangeKind.REGRESSION, judge.MOVES[judgement.verdict], _loss(judgement))
-
-
-def _loss(judgement: Judgement) -> str:
     change = "" if judgement.ratio is None else f"{units.percent(judgement.ratio)} "
-    return f"{change}against run {judgement.baseline_run}"
+    evidence = f"{change}against run {judgement.baseline_run}"
+    return Suspect(judgement, ChangeKind.REGRESSION, judge.MOVES[judgement.verdict], evidence)
 
 
-def _to_confirm(suspect: Suspect, *, told: bool) -> bool:
-    """Whether somebody should measure a suspect again; ``told`` is what the verdict says already."""
-    wanted = suspect.direction is Direction.SLOWER or not told
+def _has_to_be_confirmed(suspect: Suspect, *, is_alert: bool) -> bool:
+    wanted = suspect.direction is Direction.SLOWER or is_alert
     return wanted and suspect.judgement.cause in {Cause.UNCONFIRMED, Cause.TOOLCHAIN}
+
+
+def _by_environment(suspect: Suspect) -> Suspect:
+    return replace(suspect, judgement=replace(suspect.judgement, cause=Cause.ENVIRONMENT))

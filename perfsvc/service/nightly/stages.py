@@ -17,7 +17,8 @@ from perfsvc.service import doctor as doctors
 from perfsvc.service import retention
 from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
-from perfsvc.service.findings import update as judged_findings
+from perfsvc.service.findings.suspects import ignored
+from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request
 from perfsvc.service.nightly.resume import refuse_changed, snapshot_of
@@ -244,7 +245,7 @@ def profile(tonight: Tonight) -> Said:
 
 def findings(tonight: Tonight) -> Said:
     """Brings the findings up to date: raises what is new, resolves what is over."""
-    updates = judged_findings.update_findings(tonight.store, tonight.run, threshold=tonight.request.threshold)
+    updates = update_findings(tonight.store, tonight.run, threshold=tonight.request.threshold)
     told = {"raised": updates.raised, "opened again": updates.reopened, "resolved": updates.resolved}
     return Said(", ".join(f"{len(numbers)} {what}" for what, numbers in told.items() if numbers) or "nothing new")
 
@@ -311,7 +312,7 @@ def _measured(tonight: Tonight, resolved: ResolvedRun) -> Said:
 
 
 def _exit_code(tonight: Tonight, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
-    unheard = judged_findings.ignored(tonight.store.findings())
+    unheard = ignored(tonight.store.findings())
     return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(tonight))
 
 

@@ -15,7 +15,7 @@ from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import confirm_all, earlier_answers, with_causes
 from perfsvc.service.confirm.pairs import PairSettings
-from perfsvc.service.findings.update import suspects_of
+from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.profile.profile import ProfileSettings
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
@@ -26,7 +26,7 @@ from perfsvc.store import Store
 
 def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
     """Judge a run, and store the verdicts in place of its earlier ones."""
-    against = compare.baseline_run(store, request.against, run, request.suite)
+    against = compare.run_to_compare_with(store, request.against, run, request.suite)
     judgements = judge_run(store, run, threshold=request.threshold, against=against)
     store.put_verdicts(run, judgements)
     return judgements

@@ -81,7 +81,7 @@ def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
         progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     discovered = suite.discover(request.suite)
     if not discovered.problems:  # a benchmark file with a problem may have the cases
-        for rule in compare.idle(request.threshold, [listed.case for listed in discovered.cases]):
+        for rule in compare.unmatched_rules(request.threshold, [listed.case for listed in discovered.cases]):
             progress.say(f"{rule} takes no case of the suite: see perfsvc list")
     known_shapes = KnownShapes(build.default_folder() / "shapes")
     inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known_shapes)

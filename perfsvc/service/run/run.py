@@ -22,7 +22,8 @@ from perfsvc.model import (
 )
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.confirm.confirm import with_causes
-from perfsvc.service.findings.update import ignored, update_findings
+from perfsvc.service.findings.suspects import ignored
+from perfsvc.service.findings.update import update_findings
 from perfsvc.service.profile.profile import ProfileSettings
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run.judge import (

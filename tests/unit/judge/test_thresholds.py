@@ -5,7 +5,7 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.judge import threshold_of, without_override
 from perfsvc.model import Case
-from perfsvc.service.compare.compare import idle, thresholds
+from perfsvc.service.compare.compare import thresholds, unmatched_rules
 
 NAIVE = Case("transpose", "naive", (("n", 64),))
 TILED = Case("transpose", "tiled", (("n", 64),))
@@ -51,5 +51,5 @@ def test_what_a_command_asked_for_does_not_last():
 
 
 def test_a_rule_that_takes_no_case_is_told_of():
-    assert idle(thresholds(RULES), [NAIVE]) == ["thresholds[4]"]
-    assert idle(thresholds(RULES), [NAIVE, TILED]) == idle(0.1, [NAIVE]) == []
+    assert unmatched_rules(thresholds(RULES), [NAIVE]) == ["thresholds[4]"]
+    assert unmatched_rules(thresholds(RULES), [NAIVE, TILED]) == unmatched_rules(0.1, [NAIVE]) == []

@@ -5,7 +5,7 @@ import pytest
 
 from perfsvc.judge import Alert, detect_changes, earliest_start
 from perfsvc.model import ChangeKind, Direction
-from perfsvc.service.findings.changes import Change
+from perfsvc.service.findings.alerts import SeriesChange
 
 ONE = np.zeros(60, dtype=np.int64)
 
@@ -21,7 +21,7 @@ def stepped(*, by: float = 1.01, at: int = 40, nights: int = 60) -> np.ndarray:
 def test_a_change_is_measured_from_the_median_of_the_level_before() -> None:
     values = stepped()
     values[39] = 101.5  # one night tells little
-    change = Change.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE)
+    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE)
     assert change is not None
     assert change.before == np.median(values[:40])
     assert change.ratio == pytest.approx(1.01, abs=0.004)
@@ -30,19 +30,22 @@ def test_a_change_is_measured_from_the_median_of_the_level_before() -> None:
 def test_a_drift_from_the_first_night_of_a_segment_is_measured_within_it() -> None:
     values = noisy(*([110.0] * 30), *np.linspace(100, 103, 30))
     segments = np.repeat([1, 2], 30)
-    change = Change.of([Alert(30, 59, ChangeKind.TREND, Direction.SLOWER)], values, segments)
+    change = SeriesChange.of([Alert(30, 59, ChangeKind.TREND, Direction.SLOWER)], values, segments)
     assert change is not None
     assert change.last_before == [30]
     assert (change.before, change.ratio > 1) == (values[30], True)
 
 
 def test_an_alert_of_an_earlier_segment_is_no_change_of_tonight() -> None:
-    assert Change.of([Alert(20, 29, ChangeKind.STEP, Direction.SLOWER)], stepped(at=20), np.repeat([1, 2], 30)) is None
+    assert (
+        SeriesChange.of([Alert(20, 29, ChangeKind.STEP, Direction.SLOWER)], stepped(at=20), np.repeat([1, 2], 30))
+        is None
+    )
 
 
 def test_the_level_before_begins_with_the_change_before() -> None:
     values = noisy(*([90.0] * 20), *([100.0] * 20), *([102.0] * 20))
-    change = Change.of(
+    change = SeriesChange.of(
         [Alert(20, 22, ChangeKind.STEP, Direction.SLOWER), Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)],
         values,
         ONE,
@@ -54,13 +57,13 @@ def test_the_level_before_begins_with_the_change_before() -> None:
 def test_a_step_that_is_gone_is_none_and_a_series_without_a_value_tonight_has_none() -> None:
     alerts = [Alert(40, 43, ChangeKind.STEP, Direction.SLOWER)]
     values = stepped()
-    assert Change.of(alerts, values, ONE) is not None
-    assert Change.of(alerts, np.r_[values[:-1], 100.0], ONE) is None
-    assert Change.of(alerts, np.r_[values[:-1], np.nan], ONE) is None
+    assert SeriesChange.of(alerts, values, ONE) is not None
+    assert SeriesChange.of(alerts, np.r_[values[:-1], 100.0], ONE) is None
+    assert SeriesChange.of(alerts, np.r_[values[:-1], np.nan], ONE) is None
 
 
 def test_a_night_belongs_to_a_change_that_was_found_late_by_its_level() -> None:
-    change = Change.of([Alert(41, 59, ChangeKind.STEP, Direction.SLOWER)], stepped(by=1.1), ONE)
+    change = SeriesChange.of([Alert(41, 59, ChangeKind.STEP, Direction.SLOWER)], stepped(by=1.1), ONE)
     assert change is not None
     assert [change.contains(night, level) for night, level in [(0, 110.0), (39, 100.0), (40, 110.0), (41, 100.0)]] == [
         False,
@@ -73,7 +76,7 @@ def test_a_night_belongs_to_a_change_that_was_found_late_by_its_level() -> None:
 def test_a_noisy_night_long_before_a_change_does_not_belong_to_it() -> None:
     values = stepped()
     values[10] = 101.0
-    change = Change.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE)
+    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE)
     assert change is not None
     assert change.is_after(101.0)
     assert [change.contains(night, 101.0) for night in (10, 30, 40)] == [False, False, True]
