@@ -1,1 +1,1 @@
-"""Measuring: one case on one device, in a worker process, under the eyes of a pool."""
+"""Measuring: a plan of cases, worked off by one worker process on each device."""

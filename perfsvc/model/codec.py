@@ -1,4 +1,4 @@
-"""The model's words to JSON and back: on the worker's pipe and in the store's replay records."""
+"""Dataclasses to JSON and back, for worker messages and the store's replay records."""
 
 from typing import Any, TypeVar
 
@@ -15,17 +15,17 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
     return _adapters[kind]
 
 
-def encode(word: object) -> bytes:
-    """A model dataclass as compact UTF-8 JSON."""
-    return _adapter(type(word)).dump_json(word)
+def encode(value: object) -> bytes:
+    """Return a dataclass as compact UTF-8 JSON."""
+    return _adapter(type(value)).dump_json(value)
 
 
 def decode(kind: type[T], text: bytes | str) -> T:
-    """The inverse of ``encode``; raises ``pydantic.ValidationError`` (a ``ValueError``) on anything else."""
+    """Return the dataclass that ``encode`` encoded; raises ``pydantic.ValidationError`` (a ``ValueError``) otherwise."""
     return _adapter(kind).validate_json(text)
 
 
 def prepare(*kinds: type) -> None:
-    """Makes ahead what encoding and decoding these kinds takes, some 10 ms each."""
+    """Build the encoders for these types in advance (about 10 ms each)."""
     for kind in kinds:
         _adapter(kind)

@@ -6,8 +6,8 @@ from functools import partial
 from perfsvc import suite
 from perfsvc.errors import UnsupportedError
 from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Call, Kind, ReplayRecord, Series
 from perfsvc.store import Store
 

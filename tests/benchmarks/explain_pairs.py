@@ -24,7 +24,7 @@ from perfsvc import suite
 from perfsvc.errors import PerfsvcError
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import profiling_folder
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Explanation, Profile, ReasonKind
 from perfsvc.profile.explain import explain
 from perfsvc.profile.ncu import OWN, NcuProfiler
@@ -140,7 +140,7 @@ def folder_of(made: Ready, task: Task) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         path = Path(folder)
         parts = {"modules": task.modules, "helper kernels": made.helper_kernels, "inputs": inputs}
-        profiling_folder.put(path, record, made.device, **parts, launch=0)
+        profiling_folder.write(path, record, made.device, **parts, launch=0)
         yield path
 
 

@@ -23,7 +23,7 @@ from workbench import SUITE, Claim, Ran, finish, ready, run, table
 from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.judge import Comparison
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Verdict
 
 CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}

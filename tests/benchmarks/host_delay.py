@@ -27,9 +27,9 @@ from workbench import NVBENCH_SUITE, Claim, alone_on, finish, ready, table
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
 from perfsvc.measure.plan.order import Task
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.protocol.messages import Sampling
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState
 
 DELAY_S = 1e-3
@@ -179,7 +179,7 @@ def measured(device: Device, task: Task, others: Others, options: argparse.Names
     found = Found(task.record.case.id)
     order = random.Random(found.case)
     evicted = int(task.sampling.evict * device.info.l2_bytes) if task.cache is CacheState.COLD else 0
-    with device.measuring(task.record, 0), Memory(device, task.record.buffers) as memory:
+    with device.measuring(task.record, 0), CaseMemory(device, task.record.buffers) as memory:
         program = Program(device, task.record, task.modules, memory, {})
         memory.reset(lambda name, address: device.upload(address, inputs[name]))
         program.set_constants()

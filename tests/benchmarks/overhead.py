@@ -17,7 +17,7 @@ from pathlib import Path
 
 from workbench import SUITE, Claim, Ran, finish, ready, run, table
 
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 
 
 def main() -> int:

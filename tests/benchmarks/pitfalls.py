@@ -26,7 +26,7 @@ from perfsvc import build
 from perfsvc.build import Binary, Cache
 from perfsvc.device.find import open_device
 from perfsvc.measure.plan.order import Task
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import BufferArg, Launch, Role, Unit
 
 KEEP = Unit(Path(__file__).resolve().parents[1] / "gpu" / "kernels.cu", ("keep",))

@@ -35,7 +35,7 @@ from perfsvc.device.find import find, open_device
 from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, MissingPackageError, PerfsvcError, SuiteError
 from perfsvc.measure.worker.check import error_of, within, wrong
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Buffer, Call, DeviceInfo, Role, Unit, digest
 from perfsvc.suite import CaseSpec, Selection
@@ -308,7 +308,7 @@ def run_once(device: Device, case: CaseSpec, binaries: Sequence[bytes], *, poiso
                 raise wrong(name, result, reference, case.tolerance)
 
 
-class Bare(Memory):
+class Bare(CaseMemory):
     """Buffers without guard bands, each an allocation of its own.
 
     Args:

@@ -27,7 +27,7 @@ from nvbench.sittings import Sitting, SittingError, Workers, nvbench
 from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
 
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.measure.host.input_prefetcher import Supply
+from perfsvc.measure.host.input_prefetcher import InputPrefetcher
 from perfsvc.measure.plan.order import Task
 from perfsvc.service.run.measure import GPU_SAMPLING
 
@@ -53,7 +53,7 @@ def main() -> int:
         bundle.write(Path(folder), cases.tasks, cases.device.memory_bytes)
         alike = [replace(task, sampling=replace(task.sampling, evict=NVBENCH_EVICTS)) for task in cases.tasks]
         plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)
-        with Supply([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply, ForkServers() as servers:
+        with InputPrefetcher([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply, ForkServers() as servers:
             workers = Workers(cases.device, cases.helper_kernels, supply, servers)
             turns: dict[str, Callable[[int], Sitting]] = {
                 NVBENCH: lambda _: nvbench(Path(folder), cases.device),

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import installation, suite
-from perfsvc.measure.host.input_prefetcher import MOST_THREADS, Supply
+from perfsvc.measure.host.input_prefetcher import MOST_THREADS, InputPrefetcher
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol import shared_arrays
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.suite import CaseSpec, Inputs, Selection, Suite
 
 MEBI = 1 << 20
@@ -56,7 +56,7 @@ def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[
     plan = Plan(tuple(task(spec, inputs) for spec in specs), replicas=1, seed=1, limit_s=60)
     coming = plan.order("GPU")
     nbytes = {}
-    with Supply([coming], threads=threads) as supply:
+    with InputPrefetcher([coming], threads=threads) as supply:
         for replica, one in coming:
             with supply.take(supply.order(one, replica)) as lent:
                 nbytes[lent.name] = lent.first.nbytes + (lent.fresh.nbytes if lent.fresh else 0)

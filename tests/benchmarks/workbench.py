@@ -22,10 +22,10 @@ from perfsvc.device.protocol import Device
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Call, DeviceInfo, digest
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
@@ -101,7 +101,7 @@ class Prepared:
     def __init__(self, device: Device, task: Task) -> None:
         self._device = device
         self._task = task
-        self._memory = Memory(device, task.record.buffers)
+        self._memory = CaseMemory(device, task.record.buffers)
 
     def __enter__(self) -> Callable[[], None]:
         memory = self._memory.__enter__()

@@ -12,8 +12,8 @@ from perfsvc.device.find import find
 from perfsvc.measure.host import pool
 from perfsvc.measure.plan import order
 from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Status, digest
 
 SAMPLING = Sampling(samples=60, recovery_s=0)

@@ -9,8 +9,8 @@ from perfsvc import suite
 from perfsvc.device.find import find
 from perfsvc.measure.host import pool
 from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Status, Tolerance
 from perfsvc.store import Store
 

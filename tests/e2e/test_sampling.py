@@ -64,7 +64,7 @@ def test_a_board_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run
 def test_work_that_waits_for_the_device_is_timed_without_the_gate_and_says_so(perfsvc, run):
     out = run(fault="synchronises").out
     assert "timed without the blocking kernel, since the work synchronises with the host" in said(out)
-    blocked = "select variant, gated, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
+    blocked = "select variant, blocked, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
     found = perfsvc.rows(f"{blocked} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
     assert {(variant.split("-")[0], *rest) for variant, *rest in found} == {
         ("alpha", 1, 1),

@@ -8,10 +8,9 @@ import pytest
 
 from perfsvc import build, installation
 from perfsvc.errors import CaseError, UnsupportedError
-from perfsvc.measure.protocol.messages import Job, without_samples
+from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, Sampling, without_samples
 from perfsvc.measure.worker.main import measure
-from perfsvc.measure.worker.memory import Vault
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.worker.memory import DeviceArrayCache
 from perfsvc.model import CacheState, Call, Status
 from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
 from perfsvc.suite.points import axes_of
@@ -34,7 +33,7 @@ class Kernels:
     def __init__(self, device):
         device.load = cache(device.load)  # thousands of cases would else leave thousands of libraries in this process
         self._device = device
-        self._vault = Vault(device, KEPT_BYTES if device.queue_depth else 0)
+        self._vault = DeviceArrayCache(device, KEPT_BYTES if device.queue_depth else 0)
         self._toolchain = build.toolchain_for(device.info.target)
         self._cache = build.Cache()
         self._binaries = {}
@@ -88,15 +87,14 @@ class Kernels:
         for module in modules:
             if isinstance(module, CaseError):
                 return self._without_samples(spec.case, module)
-        job = Job(
+        job = CaseJob(
             record=spec.record([module.digest for module in modules], ""),
             replica=0,
             cache=CacheState.WARM,
             tolerance=spec.tolerance,
             sampling=ONCE,
-            arrays=spec.arrays,
-            inputs=(),
-            expected=(),
+            array_name=spec.arrays,
+            arrays=ArrayLayout(),
             bench=spec.bench_text if _calls(spec) else "",
         )
         codes = [module.code for module in modules]

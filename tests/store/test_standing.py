@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import earlier_answers

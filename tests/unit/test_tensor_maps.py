@@ -13,7 +13,7 @@ from perfsvc.device.cuda.arguments import packed, places
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import (
     Array,
@@ -119,7 +119,7 @@ def test_a_launch_is_given_what_the_device_makes_of_it():
     step = Launch(0, "k", (1, 1, 1), (32, 1, 1), (MAP, BufferArg("A")))
     record = ReplayRecord(Case("b", "v"), Kind.KERNEL, buffers, (step,), ("1",), "", seed=0)
     device = Mapping()
-    with Memory(device, buffers) as memory:
+    with CaseMemory(device, buffers) as memory:
         Program(device, record, [b""], memory, {}).queue()
         address = memory.address("A")
         assert [arg.tolist() for arg in launched[0]] == [f"(8, 16) at {address}".encode(), address]

@@ -8,40 +8,40 @@ from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.measure.host.input_prefetcher import Order, Supply
+from perfsvc.measure.host.input_prefetcher import ArrayOrder, InputPrefetcher
 from perfsvc.measure.host.lock import DeviceLock
-from perfsvc.measure.host.worker_handle import Process, Relay
-from perfsvc.measure.plan.order import OverBudget, Plan, Task
-from perfsvc.measure.protocol.messages import Known, Measured, Ready, Refused, without_samples
-from perfsvc.model import CacheState, Case, DeviceInfo, Measurement, Status
+from perfsvc.measure.host.worker_handle import WorkerHandle
+from perfsvc.measure.plan.order import OverBudget, Plan, Task, TaskKey
+from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, without_samples
+from perfsvc.model import DeviceInfo, Measurement, Status
 
-Say = Callable[[str], object]
-"""Tells whoever waits for a run what keeps it."""
+Report = Callable[[str], object]
+"""Receives a message for the user who waits for a run."""
 Stopping = Callable[[], bool]
-"""Whether somebody asked the run to stop; once true, it stays so."""
+"""Returns whether the run is to stop. Once true, it stays true."""
 
 
 def never() -> bool:
-    """For whoever is not told to stop."""
+    """A run that is never asked to stop."""
     return False
 
 
 START_LIMIT_S = 120.0
 """Seconds a worker may take to open its device."""
-LOOK_S = 1.0
-"""Seconds between two looks at a lane whose worker is busy and says nothing."""
 GRACE_S = 20.0
-"""Seconds that a case in hand may take to finish when the run is to stop: less than what Kubernetes, whose 30 s are the
-shortest of those who stop services, waits before it kills."""
-LOCK_LOOK_S = 0.2
-"""The same while another run measures on the GPU."""
-STEP_S = 0.001
-"""The same while the lane waits for what takes moments: arrays, or the end of a worker."""
+"""Seconds that the current case may take to finish when the run is to stop: less than the 30 s that Kubernetes waits
+before it kills, the shortest of the service managers."""
+POLL_S = 1.0
+"""Seconds between two looks at a queue whose worker is busy and sends nothing."""
+LOCK_POLL_S = 0.2
+"""The same while another run measures on the device."""
+SHORT_POLL_S = 0.001
+"""The same while the queue waits for arrays, or for the end of a worker, which take moments."""
 
 
 @dataclass
-class Turn:
-    """What a worker is at: a case, or (without one) opening its device.
+class ActiveJob:
+    """What a worker is doing: measuring a case or, without a task, opening its device.
 
     Attributes:
         since: when it began, on the monotonic clock.
@@ -59,20 +59,25 @@ class Turn:
         return max(0.0, self.since + self.limit_s - time.monotonic())
 
 
-class Lane:
-    """Measures a plan's cases on one device.
+class DeviceQueue:
+    """Measures a plan's cases on one device, with one worker at a time.
 
-    It takes the GPU's lock before its first worker, and gives it back when it has nothing left to do: lanes that
-    waited for one lock while they held another could wait for each other.
+    It takes the device's lock before its first worker, and releases it when it has nothing left to do: queues that
+    waited for one lock while they held another could wait for each other. The next worker is forked when the last one is
+    gone, because a second context on the device would disturb the times.
 
     Args:
         plan: the plan.
         device: the device.
-        selector: hears the workers of all lanes; its data is the lane to call ``hear`` of.
-        supply: makes the arrays.
-        servers: where its workers are forked.
-        say: told once where another run holds the GPU, and which case is finished when the run is to stop.
-        stopping: from when it is true on nothing is begun.
+        selector: listens to the workers of all queues; its data is the queue to call ``receive`` on.
+        prefetcher: makes the arrays.
+        servers: fork the workers.
+        report: receives a message if another run holds the device, and which case is finished when the run is to stop.
+        stopping: once it returns true, no case is begun.
+
+    Attributes:
+        opened: whether a worker has opened the device.
+        refusal: why the device cannot be used any more.
     """
 
     def __init__(
@@ -80,268 +85,309 @@ class Lane:
         plan: Plan,
         device: DeviceInfo,
         selector: selectors.BaseSelector,
-        supply: Supply,
+        prefetcher: InputPrefetcher,
         *,
         servers: ForkServers,
-        say: Say,
+        report: Report,
         stopping: Stopping,
     ) -> None:
         self.device = device
         self.opened = False
         self.refusal: NoDeviceError | None = None
         self._plan = plan
-        self._supply = supply
-        self._say = say
+        self._selector = selector
+        self._prefetcher = prefetcher
+        self._servers = servers
+        self._report = report
         self._stopping = stopping
         self._lock = DeviceLock(device.uuid)
-        self._relay = Relay(device, plan.helper_kernels.get(device.uuid, b""), selector, self, servers)
+        self._worker: WorkerHandle | None = None
+        self._dismissed: list[WorkerHandle] = []  # perhaps not gone yet
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
-        self._served = False  # the present worker has measured a case
-        self._turn: Turn | None = None
-        self._order: Order | None = None
-        self._known: dict[tuple[Case, CacheState], Known] = {}
+        self._worker_has_measured = False
+        self._active: ActiveJob | None = None
+        self._order: ArrayOrder | None = None
+        self._checked: dict[TaskKey, CheckedResult] = {}
         self._measured = {(case, cache) for uuid, case, cache, _ in plan.measured if uuid == device.uuid}
-        self._said = False
-        self._spared = False  # a fork server's death was not held against the device
-        self._ends: float | None = None
-        self._patient_until: float | None = None
+        self._reported_lock = False
+        self._server_death_excused = False
+        self._budget_ends: float | None = None
+        self._grace_ends: float | None = None
 
     @property
     def working(self) -> bool:
         """Whether there is anything left to do that this device can still do."""
-        return self._turn is not None or (bool(self._waiting) and self.refusal is None)
+        return self._active is not None or (bool(self._waiting) and self.refusal is None)
 
     @property
-    def patience(self) -> float:
-        """Seconds that nothing need be looked at here, unless the worker speaks."""
-        if self._turn:
-            return min(self._turn.left_s, LOOK_S)
+    def patience_s(self) -> float:
+        """Seconds until this queue must be looked at again, unless the worker sends something."""
+        if self._active:
+            return min(self._active.left_s, POLL_S)
         if self.working and not self._lock.held:
-            return LOCK_LOOK_S
-        if self.working and self._relay.present and self._order is None:
+            return LOCK_POLL_S
+        if self.working and self._worker and self._order is None:
             return 0.0
-        return STEP_S if self.working or self._lock.held else LOOK_S
+        return SHORT_POLL_S if self.working or self._lock.held else POLL_S
+
+    # --- called by the pool, again and again -------------------------------------------------------------------------
 
     def advance(self) -> Iterator[Measurement | OverBudget]:
-        """Goes as far as it can without waiting: the GPU's lock, a worker for the replica, the next case."""
+        """Go as far as possible without waiting: the device's lock, a worker for the replica, the next case."""
         if self._stopping():
             self._drain()
-        if self._turn:
+        if self._active:
             return
-        if self._ends is not None and time.monotonic() >= self._ends:
-            yield from self._leave_out()
+        if self._budget_ends is not None and time.monotonic() >= self._budget_ends:
+            yield from self._end_budget()
         if not self.working:
             self._rest()
-        elif self._has_board() and (worker := self._worker()):
-            yield from self._next_case(worker)
+        elif self._has_lock() and (worker := self._ready_worker()):
+            yield from self._send_next(worker)
 
-    def hear(self) -> Iterator[Measurement]:
-        """Takes one message from the worker; a closed socket means that it died, and a garbled one that it must."""
-        if self._relay.present is None:
+    def receive(self) -> Iterator[Measurement]:
+        """Take one message from the worker. A closed socket means that it died, a garbled message that it must."""
+        if self._worker is None:
             return
-        match self._relay.present.hear():
+        match self._worker.receive():
             case CaseError() as error:
-                yield from self._lost(error)
+                yield from self._lose_worker(error)
             case Ready():
-                self._turn, self.opened = None, True
+                self._active, self.opened = None, True
             case Refused(what, cure):
-                self._refused(NoDeviceError(what, cure=cure))
-            case Measured(measurement, usable, known):
-                self._turn, self._served = None, True
-                if known:
-                    self._known[measurement.case, measurement.cache] = known
+                self._refuse(NoDeviceError(what, cure=cure))
+            case Measured(measurement, usable, checked):
+                self._active, self._worker_has_measured = None, True
+                if checked:
+                    self._checked[measurement.case, measurement.cache] = checked
                 if not usable:
-                    self._relay.dismiss()
-                yield self._passed_on(measurement)
+                    self._dismiss()
+                yield self._noted(measurement)
 
-    def enforce(self) -> Iterator[Measurement]:
-        """Kills a worker that is past its time limit, or at a case that does not finish when the run is to stop."""
-        turn = self._turn
-        if turn and not turn.left_s:
-            yield from self._past_limit(turn)
-        elif turn and self._patient_until is not None and time.monotonic() >= self._patient_until:
-            self._turn = None
-            self._relay.dismiss(kill=True)
+    def enforce_limits(self) -> Iterator[Measurement]:
+        """Kill a worker that is past its time limit, or whose case does not finish when the run is to stop."""
+        active = self._active
+        if active and not active.left_s:
+            yield from self._exceed_limit(active)
+        elif active and self._grace_ends is not None and time.monotonic() >= self._grace_ends:
+            self._active = None
+            self._dismiss(kill=True)
+
+    # --- called when a device is lost, and at the end ----------------------------------------------------------------
 
     def adopt(self, tasks: Iterable[Task]) -> None:
-        """Takes over the tasks of a GPU that was lost, from their first replica on, after what it has to do."""
+        """Take over the tasks of a lost device, from their first replica on, after this queue's own."""
         opening, self._opening = self._opening, []
         self._waiting += opening + self._plan.ordered(list(tasks), self.device.uuid)
 
     def give_up(self) -> list[tuple[int, Task]]:
-        """What is left to do, each task with the next replica; it is not this lane's any more."""
-        left: dict[tuple[Case, CacheState], tuple[int, Task]] = {}
+        """Empty the queue, and return what was left of it: each task with its next replica."""
+        left: dict[TaskKey, tuple[int, Task]] = {}
         for replica, task in self._waiting:
-            left.setdefault(task.spec, (replica, task))
-            self._supply.drop(task)
+            left.setdefault(task.key, (replica, task))
+            self._prefetcher.drop(task)
         self._waiting.clear()
-        self._forget_order()
+        if self._order:
+            self._prefetcher.cancel(self._order)
+            self._order = None
         return list(left.values())
 
     def failed(self, left: Iterable[tuple[int, Task]], error: PerfsvcError) -> Iterator[Measurement]:
-        """Tasks that nothing will measure on this device any more."""
+        """Yield a failed measurement for each task that will not be measured on this device any more."""
         for replica, task in left:
             yield self._failure(task, replica, error)
 
-    def dismiss(self) -> None:
-        """Kills every worker, without waiting for any."""
-        self._relay.dismiss(kill=True)
+    def kill_workers(self) -> None:
+        """Kill every worker, without waiting for their ends."""
+        self._dismiss(kill=True)
 
     def end(self) -> None:
-        """Waits for the end of every worker, and gives the GPU back."""
-        self._relay.dismiss()
-        self._relay.end()
+        """Wait for the end of every worker, and release the device."""
+        self._dismiss()
+        while self._dismissed:
+            self._dismissed.pop().end()
         self._lock.release()
 
-    def _drain(self) -> None:
-        """Gives up all that is not begun; the case in hand is finished, but not waited for without end."""
-        self._opening = []
-        self.give_up()
-        if self._patient_until is not None or self._turn is None:
-            return
-        if self._turn.task is None:
-            self._turn = None
-            self._relay.dismiss()
-            return
-        self._patient_until = time.monotonic() + GRACE_S
-        self._say(f"told to stop: {self._turn.task.record.case.id} is finished first")
+    # --- the worker --------------------------------------------------------------------------------------------------
 
-    def _has_board(self) -> bool:
+    def _ready_worker(self) -> WorkerHandle | None:
+        """Return the worker of the next case's replica, a fresh process for each; None while it is not ready."""
+        replica, _ = self._waiting[0]
+        if self._worker and self._replica == replica:
+            return self._worker
+        self._dismiss()
+        if not self._is_worker_ending():
+            self._start_worker(replica)
+        return None
+
+    def _start_worker(self, replica: int) -> None:
+        """Fork the next worker and have it open the device.
+
+        Forks of one server share their address layout, and code on the host's own processors depends on it. There each
+        worker, being a replica, comes from a server of its own.
+        """
+        self._replica, self._worker_has_measured = replica, False
+        self._active = ActiveJob(None, replica, time.monotonic(), START_LIMIT_S)
+        self._worker = WorkerHandle(self._servers.take(unused=self.device.kind == "cpu"))
+        self._selector.register(self._worker.socket, selectors.EVENT_READ, self)
+        if crash := self._worker.open(self.device, self._plan.helper_kernels.get(self.device.uuid, b"")):
+            self._fail_to_start(crash)
+
+    def _dismiss(self, *, kill: bool = False) -> None:
+        """End the worker, without waiting for it. ``kill`` also kills the ones that are still ending."""
+        for ending in self._dismissed if kill else ():
+            ending.dismiss(kill=True)
+        if self._worker:
+            self._selector.unregister(self._worker.socket)
+            self._worker.dismiss(kill=kill)
+            self._dismissed.append(self._worker)
+            self._worker = None
+
+    def _is_worker_ending(self) -> bool:
+        """Return whether a dismissed worker is not gone yet."""
+        self._dismissed = [worker for worker in self._dismissed if not worker.is_gone()]
+        return bool(self._dismissed)
+
+    def _lose_worker(self, error: CaseError) -> Iterator[Measurement]:
+        """The worker is gone or must go: its case has failed, and the next case gets a new worker."""
+        active, self._active = self._active, None
+        if active and active.task:
+            self._dismiss(kill=True)
+            wall_s = time.monotonic() - active.since
+            yield self._noted(self._failure(active.task, active.replica, error, wall_s=wall_s))
+        elif self._worker_has_measured or self._may_start_again():  # it died between two cases: neither is to blame
+            self._dismiss(kill=True)
+        else:
+            self._fail_to_start(error)
+
+    def _may_start_again(self) -> bool:
+        """Return whether the worker that did not start died with its fork server, for the first time."""
+        excused = self._server_death_excused
+        self._server_death_excused = excused or bool(self._worker and self._worker.died_with_server)
+        return self._server_death_excused and not excused
+
+    def _fail_to_start(self, error: CaseError) -> None:
+        what = f"the worker for {self.device.spec} did not start: {error.what}"
+        self._refuse(NoDeviceError(what, cure="see what this machine lacks: perfsvc doctor"))
+
+    def _refuse(self, error: NoDeviceError) -> None:
+        """The device cannot be used any more."""
+        self._active = None
+        self._dismiss(kill=True)
+        self.refusal = error
+
+    # --- the next case -----------------------------------------------------------------------------------------------
+
+    def _has_lock(self) -> bool:
+        """Try to take the device's lock; the time budget starts when it is taken."""
         if self._lock.held:
             return True
         try:
             taken = self._lock.take()
         except NoDeviceError as error:
-            self._refused(error)
+            self._refuse(error)
             return False
-        if taken and self._ends is None and self._plan.budget_s is not None:
-            self._ends = time.monotonic() + self._plan.budget_s
-        if not taken and not self._said:
-            self._said = True
+        if taken and self._budget_ends is None and self._plan.budget_s is not None:
+            self._budget_ends = time.monotonic() + self._plan.budget_s
+        if not taken and not self._reported_lock:
+            self._reported_lock = True
             pid = self._lock.holder()
-            who = "another perfsvc run" + (f" (pid {pid})" if pid else "")
-            self._say(f"{self.device.uuid} is in use by {who}: waiting")
+            holder = "another perfsvc run" + (f" (pid {pid})" if pid else "")
+            self._report(f"{self.device.uuid} is in use by {holder}: waiting")
         return taken
 
-    def _worker(self) -> Process | None:
-        """The worker of the next case's replica, a fresh process for each; None while there is none that is ready."""
-        replica, _ = self._waiting[0]
-        present = self._relay.present
-        if present and self._replica == replica:
-            return present
-        self._relay.dismiss()
-        if not self._relay.is_ending():
-            self._replica, self._served = replica, False
-            self._turn = Turn(None, replica, time.monotonic(), START_LIMIT_S)
-            if crash := self._relay.begin():
-                self._did_not_start(crash)
-        return None
-
-    def _next_case(self, worker: Process) -> Iterator[Measurement]:
+    def _send_next(self, worker: WorkerHandle) -> Iterator[Measurement]:
+        """Send the next case whose arrays are ready, if there is one."""
         order = self._ready_order()
         if order is None:
             return
         task, replica = order.task, order.replica
         self._waiting.remove((replica, task))
         try:
-            with self._supply.take(order) as arrays:
-                self._turn = Turn(task, replica, time.monotonic(), self._plan.limit_s + task.sampling.recovery_s)
-                crash = worker.send(task, replica, arrays, self._known.get(task.spec))
+            with self._prefetcher.take(order) as arrays:
+                limit_s = self._plan.limit_s + task.sampling.recovery_s
+                self._active = ActiveJob(task, replica, time.monotonic(), limit_s)
+                crash = worker.send(task, replica, arrays, self._checked.get(task.key))
         except SuiteError as error:
-            yield self._passed_on(self._failure(task, replica, error))
+            yield self._noted(self._failure(task, replica, error))
             return
         if crash:
-            yield from self._lost(crash)
+            yield from self._lose_worker(crash)
 
-    def _ready_order(self) -> Order | None:
-        """The first one of the replica whose arrays are there; None where all of them are still being made.
+    def _ready_order(self) -> ArrayOrder | None:
+        """Return the first order of the replica whose arrays are ready; None while all are still being made.
 
-        While it has to wait for the first of all, that one stays ordered, so that it is made whatever the budget.
+        The very first task stays ordered meanwhile, so that its arrays are made whatever the memory budget.
         """
         replica, task = self._waiting[0]
-        self._order = self._order or self._supply.order(task, replica)
+        self._order = self._order or self._prefetcher.order(task, replica)
         if self._order.ready:
             ready, self._order = self._order, None
             return ready
-        if task in self._plan.first:  # what it finds is wanted when the others are
+        if task in self._plan.first:  # the tasks after it need its result
             return None
-        others = (one for one in self._waiting if one[0] == replica and one[1] is not task)
-        return next((self._supply.order(one, replica) for _, one in others if self._supply.has(one, replica)), None)
+        for other_replica, other in self._waiting:
+            if other_replica == replica and other is not task and self._prefetcher.is_ready(other, replica):
+                return self._prefetcher.order(other, replica)
+        return None
 
-    def _past_limit(self, turn: Turn) -> Iterator[Measurement]:
-        if turn.task is None:
-            self._refused(
+    def _exceed_limit(self, active: ActiveJob) -> Iterator[Measurement]:
+        if active.task is None:
+            self._refuse(
                 NoDeviceError(
-                    f"{self.device.model} ({self.device.spec}) was not open within {turn.limit_s:g} s",
+                    f"{self.device.model} ({self.device.spec}) was not open within {active.limit_s:g} s",
                     cure="see what holds it: perfsvc doctor, nvidia-smi",
                 )
             )
             return
-        yield from self._lost(
+        yield from self._lose_worker(
             TimeLimitError(
-                f"time limit: still running after {turn.limit_s:g} s, so its worker was killed",
+                f"time limit: still running after {active.limit_s:g} s, so its worker was killed",
                 cure="look for an endless loop or a barrier that some threads never reach; a case that is merely slow "
                 "needs a smaller point or a higher --limit",
             )
         )
 
-    def _lost(self, error: CaseError) -> Iterator[Measurement]:
-        """The worker is gone or must go: its case failed, the next one gets a new process."""
-        turn, self._turn = self._turn, None
-        if turn and turn.task:
-            self._relay.dismiss(kill=True)
-            wall_s = time.monotonic() - turn.since
-            yield self._passed_on(self._failure(turn.task, turn.replica, error, wall_s=wall_s))
-        elif self._served or self._may_start_again():  # it died between two cases: none of them is to blame
-            self._relay.dismiss(kill=True)
-        else:
-            self._did_not_start(error)
-
-    def _may_start_again(self) -> bool:
-        """Whether the worker that did not start died with its fork server, for the first time."""
-        present, spared = self._relay.present, self._spared
-        self._spared = spared or bool(present and present.died_with_server)
-        return self._spared and not spared
-
-    def _did_not_start(self, error: CaseError) -> None:
-        what = f"the worker for {self.device.spec} did not start: {error.what}"
-        self._refused(NoDeviceError(what, cure="see what this machine lacks: perfsvc doctor"))
-
-    def _refused(self, error: NoDeviceError) -> None:
-        self._turn = None
-        self._relay.dismiss(kill=True)
-        self.refusal = error
-
-    def _rest(self) -> None:
-        """Nothing is left to do: lets the workers go and then the GPU, which another run may be waiting for."""
-        self._relay.dismiss()
-        if self._lock.held and not self._relay.is_ending():
-            self._lock.release()
-            self._said = False
-
-    def _leave_out(self) -> Iterator[OverBudget]:
-        """The budget is over: gives up what is left, and tells what no replica measured."""
-        for _, task in self.give_up():
-            if task.spec not in self._measured and task not in self._plan.first:
-                reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"
-                yield OverBudget(self.device.uuid, *task.spec, reason)
-
     def _failure(self, task: Task, replica: int, error: PerfsvcError, *, wall_s: float = 0.0) -> Measurement:
         return without_samples(task.record.case, self.device.uuid, replica, task.cache, error, wall_s=wall_s)
 
-    def _passed_on(self, measurement: Measurement) -> Measurement:
-        """Keeps that a case was measured; without a right result it is not tried in the replicas that follow."""
-        spec = measurement.case, measurement.cache
-        self._measured.add(spec)
+    def _noted(self, measurement: Measurement) -> Measurement:
+        """Note that a case was measured. One without a right result is not tried again in later replicas."""
+        key = measurement.case, measurement.cache
+        self._measured.add(key)
         if measurement.status is not Status.OK:
-            for task in {id(task): task for _, task in self._waiting if task.spec == spec}.values():
-                self._supply.drop(task)
-            self._waiting = deque(pair for pair in self._waiting if pair[1].spec != spec)
+            for task in {id(task): task for _, task in self._waiting if task.key == key}.values():
+                self._prefetcher.drop(task)
+            self._waiting = deque(entry for entry in self._waiting if entry[1].key != key)
         return measurement
 
-    def _forget_order(self) -> None:
-        if self._order:
-            self._supply.forget(self._order)
-            self._order = None
+    # --- ending ------------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Give up all that is not begun. The current case may finish, for ``GRACE_S`` at most."""
+        self._opening = []
+        self.give_up()
+        if self._grace_ends is not None or self._active is None:
+            return
+        if self._active.task is None:
+            self._active = None
+            self._dismiss()
+            return
+        self._grace_ends = time.monotonic() + GRACE_S
+        self._report(f"told to stop: {self._active.task.record.case.id} is finished first")
+
+    def _rest(self) -> None:
+        """Nothing is left to do: end the worker and then release the device, for which another run may wait."""
+        self._dismiss()
+        if self._lock.held and not self._is_worker_ending():
+            self._lock.release()
+            self._reported_lock = False
+
+    def _end_budget(self) -> Iterator[OverBudget]:
+        """The time budget is used up: give up what is left, and yield the cases that no replica measured."""
+        for _, task in self.give_up():
+            if task.key not in self._measured and task not in self._plan.first:
+                reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"
+                yield OverBudget(self.device.uuid, *task.key, reason)

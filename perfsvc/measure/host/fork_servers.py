@@ -1,4 +1,8 @@
-"""Fork servers and their workers as the parent sees them: started, asked for workers, told how those ended."""
+"""Fork servers and the processes that they fork, as the parent sees them.
+
+``multiprocessing``'s fork server does not serve here: each of its children imports the parent's main module, the command
+line, and it cannot tell the death of the server from the death of a worker.
+"""
 
 import contextlib
 import os
@@ -7,145 +11,141 @@ import socket
 import subprocess
 import tempfile
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
 from perfsvc.build.process import python_module
 from perfsvc.device import VISIBLE
-from perfsvc.measure.worker.fork_server import FATE
+from perfsvc.measure.worker.fork_server import STATUS
 
-if TYPE_CHECKING:
-    from perfsvc.measure.host.worker_handle import Process
-
-QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""A worker's libraries start no threads of their own, which would keep it from launching in time."""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment of a worker: its libraries start no threads of their own, which would delay its launches."""
 END_LIMIT_S = 10.0
-"""Seconds a fork server may take to end by itself before it is killed."""
+"""Seconds a process may take to end by itself before it is killed."""
 
 
-class Fork:
-    """A worker's process, which is the fork server's child and not ours.
+class ForkedProcess:
+    """A worker's process. It is a child of the fork server, which reports its process id and its exit status.
 
     Args:
-        fate: where its process id, and then its exit status, are told.
+        status_socket: where both are reported.
     """
 
-    def __init__(self, fate: socket.socket) -> None:
-        self._fate = fate
+    def __init__(self, status_socket: socket.socket) -> None:
+        self._socket = status_socket
         self._pid: int | None = None
         self._ended = False
         self._status: int | None = None
 
     def wait(self, limit_s: float) -> bool:
-        """Waits for its end; returns whether it has ended."""
-        while not self._ended and self._hear(limit_s):
+        """Wait for the end of the process; returns whether it has ended."""
+        while not self._ended and self._receive(limit_s):
             pass
         return self._ended
 
     @property
     def status(self) -> int | None:
-        """Its exit status once it has ended, negative for the signal that killed it; None where its server died too."""
+        """The exit status once the process has ended, negative for a signal; None if its server died as well."""
         return self._status
 
     def kill(self) -> None:
-        """Kills it; one that is not born yet ends by itself, since nobody speaks to it."""
-        while self._pid is None and not self._ended and self._hear(0.0):
+        """Kill the process. One that is not forked yet ends by itself, since its socket is closed."""
+        while self._pid is None and not self._ended and self._receive(0.0):
             pass
         if self._pid and not self.wait(0.0):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Hears nothing more of it, however it may end."""
-        self._fate.close()
+        """Stop listening for its status."""
+        self._socket.close()
 
-    def _hear(self, limit_s: float) -> bool:
-        """Takes the next number of its fate; false where none came in time."""
-        self._fate.settimeout(limit_s)
+    def _receive(self, limit_s: float) -> bool:
+        """Receive the next number, the process id or the exit status; returns False if none came in time."""
+        self._socket.settimeout(limit_s)
         try:
-            number = self._fate.recv(FATE.size, socket.MSG_WAITALL)
+            number = self._socket.recv(STATUS.size, socket.MSG_WAITALL)
         except (BlockingIOError, TimeoutError):
             return False
         except OSError:
             number = b""
-        if len(number) < FATE.size:  # the server died, and its workers with it
+        if len(number) < STATUS.size:  # the server died, and its workers with it
             self._ended = True
         elif self._pid is None:
-            (self._pid,) = FATE.unpack(number)
+            (self._pid,) = STATUS.unpack(number)
         else:
-            (self._status,) = FATE.unpack(number)
+            (self._status,) = STATUS.unpack(number)
             self._ended = True
         return True
 
 
 class ForkServer:
-    """A process that has imported what workers need, and forks them; see ``perfsvc.measure.worker.fork_server``."""
+    """A process that has imported what workers need and forks them; see ``perfsvc.measure.worker.fork_server``."""
 
     def __init__(self) -> None:
         self.forked = False
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [*python_module("perfsvc.measure.worker.fork_server"), str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
-                env={**QUIET, VISIBLE: "", **os.environ},
+                env={**ONE_THREAD, VISIBLE: "", **os.environ},
                 stdin=subprocess.DEVNULL,
-                stdout=self._words,
+                stdout=self._output,
                 stderr=subprocess.STDOUT,
             )
 
-    def fork(self, theirs: socket.socket, words: IO[bytes]) -> Fork:
-        """Has a worker forked, without waiting for it; where the server is gone, that worker has ended already.
+    def fork(self, theirs: socket.socket, output: IO[bytes]) -> ForkedProcess:
+        """Ask for a worker, without waiting for it. If the server is gone, the worker counts as ended.
 
         Args:
             theirs: the worker's end of its socket.
-            words: where its standard output and error go.
+            output: the file for its standard output and error.
         """
         self.forked = True
-        ours, told = socket.socketpair()
-        with told, contextlib.suppress(OSError):  # then nobody has the other end, and the fork knows
-            socket.send_fds(self._socket, [b"f"], [theirs.fileno(), words.fileno(), told.fileno()])
-        return Fork(ours)
+        ours, status_socket = socket.socketpair()
+        with status_socket, contextlib.suppress(OSError):  # then the other end is closed, and ``wait`` sees that
+            socket.send_fds(self._socket, [b"f"], [theirs.fileno(), output.fileno(), status_socket.fileno()])
+        return ForkedProcess(ours)
 
     @property
     def status(self) -> int | None:
-        """Its exit status once it has ended, negative for the signal that killed it."""
+        """The exit status once the server has ended, negative for a signal."""
         return self._process.poll()
 
     def wait(self, limit_s: float) -> bool:
-        """Waits for its end; returns whether it has ended."""
+        """Wait for the end of the server; returns whether it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(limit_s)
         return self.status is not None
 
-    def last_words(self, size: int) -> str:
-        """The end of what it printed: why it could not start. Nothing where it has been ended."""
-        if self._words.closed:
+    def last_output(self, size: int) -> str:
+        """Return the end of what the server printed, such as why it could not start; nothing after ``end``."""
+        if self._output.closed:
             return ""
-        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - size))
-        return self._words.read().decode(errors="replace").strip()
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - size))
+        return self._output.read().decode(errors="replace").strip()
 
     def dismiss(self) -> None:
-        """Hangs up: it ends when its last worker has."""
+        """Close the connection: the server ends when its last worker has."""
         self._socket.close()
 
     def end(self) -> None:
-        """Dismisses it and waits until it is gone; kills it, and what is left of its workers, after a while.
+        """Dismiss the server and wait until it is gone; kill it, and with it its workers, if that takes too long.
 
-        One that has forked nothing is killed at once: it may still be importing, and nobody needs to wait for that.
+        A server that has forked nothing is killed at once: it may still be importing.
         """
         self.dismiss()
         if not (self.forked and self.wait(END_LIMIT_S)):
             self._process.kill()
-            self.wait(END_LIMIT_S)  # in vain where a driver call that never returns holds it
-        self._words.close()
+            self.wait(END_LIMIT_S)  # in vain if a driver call that never returns holds it
+        self._output.close()
 
 
 class ForkServers:
-    """The fork servers of a run: one for all workers, and new ones for who asks for a layout of addresses of its own.
+    """The fork servers of a run: one for most workers, and a new one for each worker that needs its own address layout.
 
-    A context manager, which ends them all. The first one starts at once: what it imports takes as long as preparing
-    a run.
+    A context manager that ends all servers. The first server starts at once, so that it imports while the run prepares.
     """
 
     def __init__(self) -> None:
@@ -160,27 +160,21 @@ class ForkServers:
         while self._servers:
             self._servers.pop().end()
 
-    def begin(self, *, apart: bool = False) -> "Process":
-        """Forks a worker; one that is to have a layout of addresses of its own from a server of its own."""
-        from perfsvc.measure.host.worker_handle import Process  # a server has started long before a worker is needed
-
-        return Process(self.take(unused=apart))
-
     def take(self, *, unused: bool = False) -> ForkServer:
-        """One that runs; it goes on being ours to end.
+        """Return a running server. This object ends it.
 
         Args:
-            unused: one that has forked no worker yet.
+            unused: return a server that has forked no worker yet.
         """
-        present = self._servers[-1]
-        if present.status is not None or (unused and present.forked):
-            present.dismiss()
+        newest = self._servers[-1]
+        if newest.status is not None or (unused and newest.forked):
+            newest.dismiss()
             self._clear()
             self._servers.append(ForkServer())
         return self._servers[-1]
 
     def _clear(self) -> None:
-        """Ends for good those that ended as they were told to; the last words of others may still be asked for."""
-        for server in [one for one in self._servers if one.status == 0]:
+        """Let go of the servers that ended normally; the last output of the others may still be needed."""
+        for server in [server for server in self._servers if server.status == 0]:
             self._servers.remove(server)
             server.end()

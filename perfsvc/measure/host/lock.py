@@ -1,7 +1,7 @@
-"""Locks of a host: one a GPU, so that no two perfsvc runs ever measure on it at once, and one for nights.
+"""Locks of this machine: one for each device, so that two perfsvc runs never measure on it at once, and one for nights.
 
-The lock is the kernel's (``flock``) on a file that all users of the host share: it goes with the process that holds
-it, however that ends. The file itself stays, for whoever deleted it could lock a file that another has just opened.
+The lock is the kernel's (``flock``) on a file that all users of the machine share. It ends with the process that holds
+it, however that ends. The file itself stays: deleting it could leave two processes with a lock on two different files.
 """
 
 import contextlib
@@ -14,22 +14,22 @@ from urllib.parse import quote
 from perfsvc.errors import InfrastructureError, NoDeviceError
 
 FOLDER = Path("/tmp/perfsvc-locks")  # noqa: S108 - not ``tempfile.gettempdir``: the same for every user
-"""Where the files lie, unless ``PERFSVC_LOCKS`` says otherwise."""
-ANYBODY = 0o666
-"""A lock file's cache state: every user may lock it, and write who holds it."""
+"""The folder of the lock files, unless ``PERFSVC_LOCKS`` names another."""
+EVERY_USER = 0o666
+"""The permissions of a lock file: every user may lock it and write who holds it."""
 PID_BYTES = 20
 """How much of a lock file is read."""
 
 
 class HostLock:
-    """A lock that all users of the host share.
+    """A lock that all users of the machine share.
 
     Args:
-        name: what it is of.
-        purpose: what it keeps two of from doing what, for the message where there is no file to lock.
+        name: what is locked.
+        purpose: what the lock prevents, for the error message if it cannot be used.
     """
 
-    _refused: type[InfrastructureError] = InfrastructureError
+    _error: type[InfrastructureError] = InfrastructureError
 
     def __init__(self, name: str, purpose: str) -> None:
         folder = os.environ.get("PERFSVC_LOCKS")
@@ -39,34 +39,34 @@ class HostLock:
 
     @property
     def held(self) -> bool:
-        """Whether it is held here."""
+        """Whether this object holds the lock."""
         return self._descriptor is not None
 
     def take(self) -> bool:
-        """Takes the lock; false where another holds it.
+        """Take the lock; returns False if another process holds it.
 
         Raises:
-            InfrastructureError: there is no file to lock.
+            InfrastructureError: the lock file cannot be used.
         """
         try:
             while not self.held:
-                descriptor = _opened(self._path)
-                if not _locked(descriptor):
+                descriptor = _open(self._path)
+                if not _lock(descriptor):
                     return False
-                if _is_still(self._path, descriptor):
+                if _is_current(self._path, descriptor):
                     self._descriptor = descriptor
                     _write(descriptor, str(os.getpid()))
                 else:
-                    os.close(descriptor)  # somebody deleted it meanwhile: what counts is the file that lies there now
+                    os.close(descriptor)  # the file was deleted meanwhile: lock the file that is there now
         except OSError as error:
-            raise self._refused(
+            raise self._error(
                 f"the lock {self._path}, which keeps {self._purpose}, cannot be used: {error.strerror}",
                 cure="set PERFSVC_LOCKS to a folder in which every user of this host may make files",
             ) from error
         return True
 
     def holder(self) -> int | None:
-        """The process that holds it; None where nobody can tell."""
+        """Return the id of the process that holds the lock; None if it is unknown."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -78,7 +78,7 @@ class HostLock:
         return int(text) if text.isdigit() else None
 
     def release(self) -> None:
-        """Gives it back, if it is held here."""
+        """Release the lock if this object holds it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             _write(descriptor, "")
@@ -86,39 +86,39 @@ class HostLock:
 
 
 class DeviceLock(HostLock):
-    """The lock of one GPU; where it cannot be used, neither can the GPU: ``NoDeviceError``.
+    """The lock of one device. If it cannot be used, neither can the device: it raises ``NoDeviceError``.
 
     Args:
-        uuid: of the GPU.
+        uuid: of the device.
     """
 
-    _refused: type[InfrastructureError] = NoDeviceError
+    _error: type[InfrastructureError] = NoDeviceError
 
     def __init__(self, uuid: str) -> None:
         super().__init__(uuid, "two runs from sharing a GPU")
 
 
-def _opened(path: Path) -> int:
-    """A descriptor of the lock file, which is made where there is none.
+def _open(path: Path) -> int:
+    """Open the lock file, and create it if there is none.
 
-    A file that is there is opened without ``O_CREAT``: in a folder like /tmp the kernel refuses that for another
-    user's file, even to root (``fs.protected_regular``). To lock it, to read it is enough.
+    An existing file is opened without ``O_CREAT``: in a folder like /tmp the kernel refuses that for another user's
+    file, even to root (``fs.protected_regular``). Read permission is enough to lock it.
     """
     safely = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
         try:
-            return _regular(os.open(path, os.O_RDWR | safely))
+            return _require_regular(os.open(path, os.O_RDWR | safely))
         except PermissionError:
-            return _regular(os.open(path, os.O_RDONLY | safely))
+            return _require_regular(os.open(path, os.O_RDONLY | safely))
         except FileNotFoundError:
             _make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | safely, ANYBODY)
-            os.fchmod(descriptor, ANYBODY)  # the umask may have taken something away
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | safely, EVERY_USER)
+            os.fchmod(descriptor, EVERY_USER)  # the umask may have removed permissions
             return descriptor
 
 
-def _regular(descriptor: int) -> int:
+def _require_regular(descriptor: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -126,14 +126,14 @@ def _regular(descriptor: int) -> int:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes the folder like /tmp: every user may make files in it, and delete only their own."""
+    """Make the folder like /tmp: every user may create files in it, and delete only their own."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
         folder.chmod(0o1777)
 
 
-def _locked(descriptor: int) -> bool:
-    """Locks an open file; closes it where another holds the lock, and on any error."""
+def _lock(descriptor: int) -> bool:
+    """Lock an open file. Close it if another process holds the lock, and on any error."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -145,7 +145,7 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
+def _is_current(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Says who holds the lock; a user who may only read the file says nothing."""
+    """Write who holds the lock; a user who may only read the file writes nothing."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

@@ -1,69 +1,89 @@
-"""One worker process as its parent sees it."""
+"""One worker process as its parent sees it: started, sent cases, and ended, however it behaves."""
 
 import fcntl
 import math
 import os
-import selectors
 import signal
 import socket
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import IO
 
 from perfsvc.errors import CrashError
-from perfsvc.measure.host.fork_servers import ForkServer, ForkServers
+from perfsvc.measure.host.fork_servers import END_LIMIT_S, ForkServer
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import messages
-from perfsvc.measure.protocol.messages import Job, Known, Measured, Open, Ready, Refused, Reply, Request
-from perfsvc.measure.protocol.shared_arrays import Lent
+from perfsvc.measure.protocol.messages import (
+    CaseJob,
+    CheckedResult,
+    Measured,
+    Open,
+    Ready,
+    Refused,
+    Reply,
+    Request,
+)
+from perfsvc.measure.protocol.shared_arrays import JobArrays
 from perfsvc.model import DeviceInfo, codec
 
-END_LIMIT_S = 10.0
-"""Seconds a worker may take to end by itself before it is killed."""
-SILENCE_LIMIT_S = 30.0
+MESSAGE_LIMIT_S = 30.0
 """Seconds a message may take from its first byte to its last."""
 SHOWN_BYTES = 200
-"""How much of a message that cannot be understood is reported."""
+"""How much of a message that cannot be read is reported."""
 TAIL_BYTES = 2000
-"""How much of a dead worker's last words are reported."""
+"""How much of a dead worker's output is reported."""
 
 
-class Process:
-    """A worker process, with its private socket.
-
-    It opens no device, and sees no GPU, before it is told which.
+class WorkerHandle:
+    """A worker process and its private socket. The worker opens no device, and sees no GPU, until ``open``.
 
     Args:
         server: forks it.
 
     Attributes:
-        died_with_server: whether it was found to have died because its fork server did, which no case is to blame for.
+        died_with_server: whether the worker was found dead because its fork server died, which is no case's fault.
     """
 
     def __init__(self, server: ForkServer) -> None:
         self.died_with_server = False
-        self._dismissed = math.inf
         self._server = server
+        self._dismissed = math.inf
         self.socket, theirs = socket.socketpair()
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        fcntl.fcntl(self._words, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+        fcntl.fcntl(self._output, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied between two cases
         with theirs:
-            self._fork = server.fork(theirs, self._words)
-        self.socket.settimeout(SILENCE_LIMIT_S)
+            self._process = server.fork(theirs, self._output)
+        self.socket.settimeout(MESSAGE_LIMIT_S)
 
     def open(self, device: DeviceInfo, helper_kernels: bytes) -> CrashError | None:
-        """Has it open a device, with the binary of the device's helper kernels; returns why it could not be told."""
+        """Ask it to open a device; returns why that could not be sent, if so.
+
+        Args:
+            device: what to open.
+            helper_kernels: the binary of its helper kernels; empty if it needs none.
+        """
         visible = device.uuid if device.kind == "cuda" else ""
-        return self._tell(Open(device.spec, visible), (helper_kernels,))
+        return self._send(Open(device.spec, visible), (helper_kernels,))
 
-    def send(self, task: Task, replica: int, arrays: Lent, known: Known | None) -> CrashError | None:
-        """Sends a case to measure; returns why it could not, if so."""
-        self._words.truncate(0)  # what earlier cases printed explains nothing of this one
-        return self._tell(_job_of(task, replica, arrays, known), task.modules, arrays.descriptors)
+    def send(self, task: Task, replica: int, arrays: JobArrays, checked: CheckedResult | None) -> CrashError | None:
+        """Send it a case to measure; returns why that could not be sent, if so."""
+        self._output.truncate(0)  # what earlier cases printed explains nothing of this one
+        job = CaseJob(
+            record=task.record,
+            replica=replica,
+            cache=task.cache,
+            tolerance=task.tolerance,
+            sampling=task.sampling,
+            array_name=arrays.name,
+            arrays=arrays.first.layout,
+            fresh_arrays=arrays.fresh.layout if arrays.fresh else None,
+            checked=checked,
+            bench=task.bench,
+        )
+        return self._send(job, task.modules, arrays.descriptors)
 
-    def hear(self) -> Ready | Refused | Measured | CrashError:
-        """What its next message says, or why there is none."""
+    def receive(self) -> Ready | Refused | Measured | CrashError:
+        """Return its next message, or why there is none."""
         try:
             frame = messages.receive(self.socket)
         except (OSError, EOFError):
@@ -74,46 +94,48 @@ class Process:
             return codec.decode(Reply, frame.text).body
         except ValueError:
             return CrashError(
-                f"the worker process said what nobody understands: {frame.text[:SHOWN_BYTES]!r}",
+                f"the worker process sent a message that cannot be read: {frame.text[:SHOWN_BYTES]!r}",
                 cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
             )
 
     def dismiss(self, *, kill: bool = False) -> None:
-        """Hangs up, so that it ends by itself, or kills it; does not wait for it."""
+        """Close its socket, so that it ends by itself, or kill it; does not wait for the end."""
         if kill:
-            self._fork.kill()
+            self._process.kill()
         self.socket.close()
         self._dismissed = time.monotonic()
 
     def is_gone(self) -> bool:
-        """Whether it has ended since it was dismissed.
+        """Return whether it has ended since it was dismissed.
 
-        It is killed where it takes too long, and given up where even that does not help.
+        It is killed if it takes too long to end, and given up if even that does not help.
         """
         waited_s = time.monotonic() - self._dismissed
         if waited_s > END_LIMIT_S:
-            self._fork.kill()
-        gone = self._fork.wait(0.0) or waited_s > 2 * END_LIMIT_S
+            self._process.kill()
+        gone = self._process.wait(0.0) or waited_s > 2 * END_LIMIT_S
         if gone:
-            self._words.close()
-            self._fork.forget()
+            self._close()
         return gone
 
     def end(self, *, kill: bool = False) -> None:
-        """Dismisses it and waits until it is gone."""
+        """Dismiss it and wait until it is gone."""
         self.dismiss(kill=kill)
         self._wait()
-        self._words.close()
-        self._fork.forget()
+        self._close()
 
     def _wait(self) -> bool:
-        """Waits for its end. False where even a kill does not end it: a driver call that never returns holds it."""
-        if self._fork.wait(END_LIMIT_S):
+        """Wait for its end; returns False if even a kill does not end it, because it hangs in a driver call."""
+        if self._process.wait(END_LIMIT_S):
             return True
-        self._fork.kill()
-        return self._fork.wait(END_LIMIT_S)
+        self._process.kill()
+        return self._process.wait(END_LIMIT_S)
 
-    def _tell(self, body: Open | Job, blobs: Sequence[bytes], descriptors: Sequence[int] = ()) -> CrashError | None:
+    def _close(self) -> None:
+        self._output.close()
+        self._process.forget()
+
+    def _send(self, body: Open | CaseJob, blobs: Sequence[bytes], descriptors: Sequence[int] = ()) -> CrashError | None:
         try:
             messages.send(self.socket, codec.encode(Request(body)), blobs, descriptors)
         except OSError:
@@ -121,40 +143,22 @@ class Process:
         return None
 
     def _crash(self) -> CrashError:
-        ended, status = self._wait(), self._fork.status
+        """Return how the process died, with the end of its output."""
+        ended, status = self._wait(), self._process.status
         self.died_with_server = ended and status is None
         if self.died_with_server:
             ended, status = self._server.wait(END_LIMIT_S), self._server.status
         how, cure = _death(ended=ended, status=status)
-        words = _tail(self._words) or self._server.last_words(TAIL_BYTES)
-        return CrashError(f"the worker process died ({how})" + (f": {words}" if words else ""), cure=cure)
+        output = self._last_output() or self._server.last_output(TAIL_BYTES)
+        return CrashError(f"the worker process died ({how})" + (f": {output}" if output else ""), cure=cure)
 
-
-def _job_of(task: Task, replica: int, arrays: Lent, known: Known | None) -> Job:
-    """The job that a task is in a replica, with the arrays that it is lent."""
-    return Job(
-        record=task.record,
-        replica=replica,
-        cache=task.cache,
-        tolerance=task.tolerance,
-        sampling=task.sampling,
-        arrays=arrays.name,
-        inputs=arrays.inputs,
-        expected=arrays.expected,
-        fresh_inputs=arrays.fresh_inputs,
-        fresh_expected=arrays.fresh_expected,
-        known=known,
-        bench=task.bench,
-    )
-
-
-def _tail(words: IO[bytes]) -> str:
-    words.seek(max(0, words.seek(0, os.SEEK_END) - TAIL_BYTES))
-    return words.read().decode(errors="replace").strip()
+    def _last_output(self) -> str:
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return self._output.read().decode(errors="replace").strip()
 
 
 def _death(*, ended: bool, status: int | None) -> tuple[str, str]:
-    """How a process ended, and what to do about it."""
+    """Return how a process ended, and the cure."""
     if not ended or status is None:
         return "it cannot be killed", "see dmesg: the driver holds it; the machine may need a restart"
     if status >= 0:
@@ -163,61 +167,3 @@ def _death(*, ended: bool, status: int | None) -> tuple[str, str]:
     if -status == signal.SIGKILL:
         return f"killed by {name}", "see dmesg: the system's out-of-memory killer may have ended it"
     return f"killed by {name}", "run the kernel under compute-sanitizer: it reads or writes outside its memory"
-
-
-class Relay:
-    """Starts and ends the workers of one device.
-
-    Args:
-        device: what they open.
-        helper_kernels: the binary that the device works with, empty where it needs none.
-        selector: is told of the socket of the worker whose turn it is.
-        listener: the data that the selector gives back with that socket.
-        servers: where they are forked.
-    """
-
-    def __init__(
-        self,
-        device: DeviceInfo,
-        helper_kernels: bytes,
-        selector: selectors.BaseSelector,
-        listener: object,
-        servers: ForkServers,
-    ) -> None:
-        self._device = device
-        self._helper_kernels = helper_kernels
-        self._selector = selector
-        self._listener = listener
-        self._servers = servers
-        self._ending: list[Process] = []
-        self.present: Process | None = None
-
-    def begin(self) -> CrashError | None:
-        """Forks the next worker and has it open the device; returns why it could not be told.
-
-        The one before must be gone. What runs on the host's own processors depends on where it lies in memory, and
-        forks of one server lie alike: there each worker, being a replica of its own, comes from a server of its own.
-        """
-        self.present = self._servers.begin(apart=self._device.kind == "cpu")
-        self._selector.register(self.present.socket, selectors.EVENT_READ, self._listener)
-        return self.present.open(self._device, self._helper_kernels)
-
-    def dismiss(self, *, kill: bool = False) -> None:
-        """Ends the present worker, by hanging up or at once, without waiting for it; kills as well who still ends."""
-        for process in self._ending if kill else ():
-            process.dismiss(kill=True)
-        if self.present:
-            self._selector.unregister(self.present.socket)
-            self.present.dismiss(kill=kill)
-            self._ending.append(self.present)
-            self.present = None
-
-    def is_ending(self) -> bool:
-        """Whether a worker that was dismissed is not gone yet."""
-        self._ending = [process for process in self._ending if not process.is_gone()]
-        return bool(self._ending)
-
-    def end(self) -> None:
-        """Waits until every worker that was dismissed is gone."""
-        while self._ending:
-            self._ending.pop().end()

@@ -1,4 +1,4 @@
-"""Dividing a time budget: which cases are measured at all, and in how many replicas each."""
+"""Dividing a time budget: which cases are measured, and in how many replicas."""
 
 import heapq
 import statistics
@@ -10,28 +10,28 @@ from perfsvc.measure.plan.order import OverBudget, Task, devices
 from perfsvc.model import CacheState
 
 LEAST_REPLICAS = 2
-"""A case gets so many or none: fewer show nothing of the noise between replicas."""
+"""A case gets at least this many replicas or none: fewer show nothing of the noise between replicas."""
 MOST = 2
-"""A case gets at most so many times the replicas that were asked for.
+"""A case gets at most this many times the replicas that were asked for.
 
-Student's interval of a mean is t / sqrt(n) standard deviations wide to each side: 2.48 of them with three replicas,
-1.05 with six. To halve it once more takes seventeen, and nights have better uses than that.
+Student's interval of a mean reaches t / sqrt(n) standard deviations to each side: 2.48 with three replicas, 1.05 with
+six. Halving it once more takes seventeen, and the time of a night is better spent elsewhere.
 """
 USUAL_NOISE = 0.005
-"""Relative deviation between replicas where no case has a known one."""
+"""Relative deviation between replicas, assumed if it is known for no case."""
 LEAST_NOISE = 0.0001
-"""The least that is believed: few replicas may happen to agree."""
+"""The smallest deviation that is believed: a few replicas may agree by chance."""
 LEAST_COST_S = 0.001
-"""The least that is believed of a replica's cost."""
+"""The smallest cost of a replica that is believed."""
 DAY = timedelta(days=1)
 
-Key = tuple[str, str, CacheState]
+BudgetKey = tuple[str, str, CacheState]
 """A device's UUID, a case's id and a cache state."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostHistory:
-    """What earlier runs tell of a case on a device in a cache state; None where they cannot.
+    """What earlier runs know of a case on a device in a cache state; None for what they do not know.
 
     Attributes:
         cost_s: seconds of a replica.
@@ -46,7 +46,7 @@ class CostHistory:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The tasks that are measured, each with its replicas, and what the budget has no room for."""
+    """The tasks to measure, each with its replicas, and the cases that the budget has no room for."""
 
     tasks: tuple[Task, ...]
     over_budget: tuple[OverBudget, ...]
@@ -54,7 +54,7 @@ class Division:
 
 @dataclass(slots=True)
 class _Share:
-    """One task's part of the budget."""
+    """The part of the budget that goes to one task."""
 
     task: Task
     cost_s: float
@@ -64,24 +64,24 @@ class _Share:
 
     @property
     def gain(self) -> float:
-        """What one more replica takes from the variance of the case's level, for each second that it costs."""
+        """How much one more replica reduces the variance of the case's level, per second that it costs."""
         return self.noise**2 / (self.replicas * (self.replicas + 1)) / self.cost_s
 
 
 def divide(
-    tasks: Sequence[Task], past: Mapping[Key, CostHistory], budget_s: float, replicas: int, now: datetime
+    tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory], budget_s: float, replicas: int, now: datetime
 ) -> Division:
-    """Divides the budget of each device among its tasks.
+    """Divide the budget of each device among its tasks.
 
-    What was never measured comes first, then what was not measured for longest, and each gets the least replicas
-    that tell anything, or none. The time that remains goes where it narrows the interval of a level most.
+    Cases that were never measured come first, then those that have waited longest. Each gets the least useful number of
+    replicas, or none. The remaining time goes to further replicas where they narrow the interval of a level most.
 
     Args:
         tasks: every case on every device.
-        past: what is known of them; what is missing was never measured.
-        budget_s: seconds a device.
+        past: what is known of them; a missing case was never measured.
+        budget_s: seconds for each device.
         replicas: how many were asked for.
-        now: the moment from which the waiting of cases counts.
+        now: the time to which the waiting of cases counts.
     """
     least, most = min(LEAST_REPLICAS, replicas), MOST * replicas
     divided: dict[int, int] = {}
@@ -89,13 +89,13 @@ def divide(
     for device in devices(tasks):
         shares = _shares([task for task in tasks if task.device == device], past)
         left_s = budget_s
-        for share in sorted(shares, key=lambda share: _turn(share, now)):
+        for share in sorted(shares, key=lambda share: _priority(share, now)):
             if least * share.cost_s <= left_s:
                 share.replicas = least
                 left_s -= least * share.cost_s
             else:
                 reason = f"{least} replicas of about {share.cost_s:.2g} s did not fit the budget of {budget_s:g} s"
-                over_budget.append(OverBudget(device, *share.task.spec, reason))
+                over_budget.append(OverBudget(device, *share.task.key, reason))
         _spend([share for share in shares if share.replicas], left_s, most)
         divided |= {id(share.task): share.replicas for share in shares if share.replicas}
     return Division(
@@ -103,22 +103,22 @@ def divide(
     )
 
 
-def _shares(tasks: Sequence[Task], past: Mapping[Key, CostHistory]) -> list[_Share]:
-    """The tasks of one device with what is known of them, and the middle of the others' where it is not.
+def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> list[_Share]:
+    """Return the tasks of one device with their cost and noise; an unknown value is the median of the known ones.
 
-    Where no cost is known at all, it is the time that a case is sampled for at most.
+    If no cost is known at all, a replica is assumed to take the longest time for which its case may be sampled.
     """
-    known = [past.get((task.device, task.record.case.id, task.cache), CostHistory()) for task in tasks]
-    usual_cost = _median((one.cost_s for one in known), lambda task: task.sampling.seconds)
-    usual_noise = _median((one.between for one in known), lambda _: USUAL_NOISE)
+    histories = [past.get((task.device, task.record.case.id, task.cache), CostHistory()) for task in tasks]
+    usual_cost = _median((history.cost_s for history in histories), lambda task: task.sampling.seconds)
+    usual_noise = _median((history.between for history in histories), lambda _: USUAL_NOISE)
     return [
         _Share(
             task,
-            cost_s=max(usual_cost(task) if one.cost_s is None else one.cost_s, LEAST_COST_S),
-            noise=max(usual_noise(task) if one.between is None else one.between, LEAST_NOISE),
-            last=one.last,
+            cost_s=max(usual_cost(task) if history.cost_s is None else history.cost_s, LEAST_COST_S),
+            noise=max(usual_noise(task) if history.between is None else history.between, LEAST_NOISE),
+            last=history.last,
         )
-        for task, one in zip(tasks, known, strict=True)
+        for task, history in zip(tasks, histories, strict=True)
     ]
 
 
@@ -126,25 +126,25 @@ def _median(values: Iterable[float | None], otherwise: Callable[[Task], float]) 
     known = [value for value in values if value is not None]
     if not known:
         return otherwise
-    middle = statistics.median(known)
-    return lambda _: middle
+    median = statistics.median(known)
+    return lambda _: median
 
 
-def _turn(share: _Share, now: datetime) -> tuple[bool, int, float, str, CacheState]:
-    """Sorts by how long ago a case was measured, in days: of one night's cases, the cheap ones come first."""
+def _priority(share: _Share, now: datetime) -> tuple[bool, int, float, str, CacheState]:
+    """Sort by the days since a case was last measured; among cases of the same night, cheap ones come first."""
     days = 0 if share.last is None else round((now - share.last) / DAY)
     return share.last is not None, -days, share.cost_s, share.task.record.case.id, share.task.cache
 
 
 def _spend(shares: Sequence[_Share], left_s: float, most: int) -> None:
-    """Adds replicas one by one, each where it gains most, while there is time for any."""
-    waiting = [(-share.gain, place, share) for place, share in enumerate(shares) if share.replicas < most]
+    """Add replicas one by one, each where it gains most, until no further replica fits."""
+    waiting = [(-share.gain, number, share) for number, share in enumerate(shares) if share.replicas < most]
     heapq.heapify(waiting)
     while waiting:
-        _, place, share = heapq.heappop(waiting)
+        _, number, share = heapq.heappop(waiting)
         if share.cost_s > left_s:
             continue
         share.replicas += 1
         left_s -= share.cost_s
         if share.replicas < most:
-            heapq.heappush(waiting, (-share.gain, place, share))
+            heapq.heappush(waiting, (-share.gain, number, share))

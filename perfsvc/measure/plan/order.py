@@ -5,24 +5,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Case, DeviceInfo, ReplayRecord, Tolerance, digest
 
+TaskKey = tuple[Case, CacheState]
+"""What a task measures, on whichever device."""
 MeasurementKey = tuple[str, Case, CacheState, int]
-"""A device by its UUID, a case in a cache state, and a replica."""
+"""A device's UUID, a case, a cache state and a replica."""
 Spread = Literal["each-device", "each-model"]
-"""Whether every GPU measures a case, or one GPU of each model does, the same one every night."""
+"""Whether every device measures a case, or one device of each model, which is the same device every night."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A case in one cache state on a device, to be measured once a replica.
+    """A case in one cache state to be measured on one device, once in each replica.
 
     Attributes:
+        modules: the binaries, in the order of ``record.modules``.
         arrays: how its inputs and references are made.
-        bench: the benchmark file's text where a step calls into it: the text and not the path, so that a case of an
-            earlier night calls what it called then.
+        bench: the text of the benchmark file if a step calls into it. It is the text and not the path, so that a case
+            of an earlier night calls the code of that night.
         replicas: how many replicas measure it; None for as many as the plan says.
     """
 
@@ -37,14 +40,14 @@ class Task:
     replicas: int | None = None
 
     @property
-    def spec(self) -> tuple[Case, CacheState]:
-        """What it measures, wherever it does."""
+    def key(self) -> TaskKey:
+        """The case and the cache state."""
         return self.record.case, self.cache
 
 
 @dataclass(frozen=True, slots=True)
 class OverBudget:
-    """A case in one cache state that no replica measured on a device, for want of time."""
+    """A case in one cache state that no replica measured on a device because the time budget was used up."""
 
     device: str  # UUID
     case: Case
@@ -54,18 +57,20 @@ class OverBudget:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a pool works off.
+    """What a pool measures.
 
     Attributes:
         tasks: every case on every device that is to measure it.
-        replicas: how many fresh processes measure each of them, where a task does not say otherwise.
+        replicas: how many fresh processes measure each task, unless the task says otherwise.
         seed: decides the order.
-        limit_s: seconds a case may take in one replica, beside waiting for its GPU, before its worker is killed.
-        first: tasks that are measured once, in a device's first replica, before all others.
-        helper_kernels: the binary that each device works with, by UUID; none where it needs none.
-        spread: as the tasks were dealt: what ``each-model`` planned for a GPU that is lost is measured by another.
-        budget_s: seconds after which a device begins no other case; None for no such limit.
-        measured: what was measured already, where a run goes on that was cut short; the others keep their order.
+        limit_s: seconds a case may take in one replica before its worker is killed. Waiting for a disturbed device to
+            recover comes on top.
+        first: tasks that a device measures before all others, once, in its first replica.
+        helper_kernels: the binary of each device's helper kernels, by UUID; none for a device that needs none.
+        spread: how the tasks were assigned to devices. With ``each-model``, another device of the model takes over
+            the tasks of a lost one.
+        budget_s: seconds after which a device begins no further case; None for no limit.
+        measured: what a resumed run has measured already. The order of the rest does not depend on it.
     """
 
     tasks: tuple[Task, ...]
@@ -79,105 +84,101 @@ class Plan:
     measured: frozenset[MeasurementKey] = frozenset()
 
     def order(self, device: str) -> list[tuple[int, Task]]:
-        """The (replica, task) pairs of one device: ``opening`` and ``ordered``; nothing where no task is its own."""
+        """Return the (replica, task) pairs of one device: ``opening``, then ``ordered``; nothing if it has no tasks."""
         ordered = self.ordered([task for task in self.tasks if task.device == device], device)
         return self.opening(device) + ordered if ordered else []
 
     def opening(self, device: str) -> list[tuple[int, Task]]:
-        """The pairs of the tasks that come first on a device."""
+        """Return the pairs of the tasks that come first on a device."""
         return [(0, task) for task in self.first if task.device == device]
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """The pairs of some tasks: replica by replica, each in an order of its own."""
+        """Return the pairs of these tasks replica by replica, each replica shuffled on its own."""
         pairs: list[tuple[int, Task]] = []
         for replica in range(max((self.replicas_of(task) for task in tasks), default=0)):
             in_replica = [task for task in tasks if replica < self.replicas_of(task)]
-            _shuffle(in_replica, f"{self.seed}/{device}/{replica}")
-            pairs += [(replica, task) for task in in_replica if (device, *task.spec, replica) not in self.measured]
+            random.Random(f"{self.seed}/{device}/{replica}").shuffle(in_replica)  # noqa: S311 - repeatable, no secret
+            pairs += [(replica, task) for task in in_replica if (device, *task.key, replica) not in self.measured]
         return pairs
 
     def replicas_of(self, task: Task) -> int:
-        """How many replicas measure a task."""
+        """Return how many replicas measure a task."""
         return self.replicas if task.replicas is None else task.replicas
-
-
-def _shuffle(tasks: list[Task], seed: str) -> None:
-    random.Random(seed).shuffle(tasks)  # noqa: S311 - an order that can be repeated, no secret
-
-
-def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
-    """The UUIDs of the devices that have tasks, each once, in order."""
-    return tuple(dict.fromkeys(task.device for task in tasks))
-
-
-def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
-    """Deals cases to GPUs.
-
-    Args:
-        tasks: every case on every GPU that could measure it.
-        found: the GPUs.
-        how: ``each-device`` keeps all tasks; ``each-model`` keeps each case on one GPU of each model (``deal``).
-    """
-    if how == "each-device":
-        return tuple(tasks)
-    models = {device.uuid: device.model for device in found}
-    able: dict[str, dict[tuple[Case, CacheState], list[str]]] = {}
-    for task in tasks:
-        able.setdefault(models[task.device], {}).setdefault(task.spec, []).append(task.device)
-    homes = {model: deal(specs) for model, specs in able.items()}
-    return tuple(task for task in tasks if task.device == homes[models[task.device]][task.spec])
-
-
-def deal(able: Mapping[tuple[Case, CacheState], Sequence[str]]) -> dict[tuple[Case, CacheState], str]:
-    """A GPU for each case, of those (by UUID) that can measure it, and about as many cases for each GPU.
-
-    A case goes to its own GPU (``home_device``) while that has room, and else to the next best. So the same cases are
-    dealt the same way every night, and one that comes or goes moves few others: consistent hashing with bounded loads,
-    of Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
-    """
-    boards = {board for able_boards in able.values() for board in able_boards}
-    room = dict.fromkeys(boards, -(-len(able) // max(1, len(boards))))
-    homes: dict[tuple[Case, CacheState], str] = {}
-    for spec in sorted(able, key=lambda one: _rank(one, "")):
-        with_room = [board for board in able[spec] if room[board] > 0]
-        homes[spec] = home_device(spec, with_room or able[spec])
-        room[homes[spec]] -= 1
-    return homes
-
-
-def home_device(spec: tuple[Case, CacheState], boards: Iterable[str]) -> str:
-    """The one of several GPUs (by UUID) that a case in a cache state belongs to.
-
-    It does not depend on the order of the GPUs nor on the other cases, and a GPU that comes or goes moves only
-    the cases that belong to it: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
-    increase hit rates, IEEE/ACM Transactions on Networking 6(1).
-    """
-    return max(boards, key=lambda board: _rank(spec, board))
-
-
-def _rank(spec: tuple[Case, CacheState], board: str) -> str:
-    case, cache = spec
-    return digest(f"{case.id}\n{cache}\n{board}".encode())
 
 
 @dataclass(frozen=True, slots=True)
 class AlternatingPlan(Plan):
-    """A plan of two tasks on one device; ``replicas`` counts the pairs of processes, each of which measures one task.
+    """A plan of A/B pairs: two tasks on one device, each measured in a fresh process every time.
 
-    Pairs come by twos, one in either order (A B B A): what the GPU drifts by from process to process weighs on
-    both sides alike. Which task begins, the seed decides anew for each two pairs, so that nothing periodic can keep
-    in step with one of the sides.
+    ``replicas`` counts the pairs. Pairs come by twos, one in either order (A B B A), so that a drift of the device from
+    process to process weighs on both sides alike. The seed decides anew for each two pairs which task begins, so that
+    nothing periodic can keep in step with one side.
 
-    A replica's number is its process's place in the whole order, from 0.
+    The number of a replica is the position of its process in the whole order, from 0.
     """
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """The pairs of replica and task, a replica for each; none where no task is the device's."""
+        """Return the (replica, task) pairs, each with a replica of its own; nothing without tasks."""
         if not tasks:
             return []
-        chance = random.Random(f"{self.seed}/{device}")  # noqa: S311 - an order that can be repeated, no secret
+        chance = random.Random(f"{self.seed}/{device}")  # noqa: S311 - repeatable, no secret
         order: list[Task] = []
         while len(order) < 2 * self.replicas:
             first, second = chance.sample(tasks, 2)
             order += [first, second, second, first]
         return list(enumerate(order[: 2 * self.replicas]))
+
+
+def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """Return the UUIDs of the devices that have tasks, each once, in order."""
+    return tuple(dict.fromkeys(task.device for task in tasks))
+
+
+def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
+    """Return the tasks that are to be measured.
+
+    Args:
+        tasks: every case on every device that could measure it.
+        found: the devices.
+        how: ``each-device`` keeps all tasks; ``each-model`` keeps each case on one device of each model.
+    """
+    if how == "each-device":
+        return tuple(tasks)
+    models = {device.uuid: device.model for device in found}
+    able: dict[str, dict[TaskKey, list[str]]] = {}
+    for task in tasks:
+        able.setdefault(models[task.device], {}).setdefault(task.key, []).append(task.device)
+    homes = {model: assign_devices(cases) for model, cases in able.items()}
+    return tuple(task for task in tasks if task.device == homes[models[task.device]][task.key])
+
+
+def assign_devices(able: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey, str]:
+    """Assign each case to one of the devices (by UUID) that can measure it, about as many cases to each device.
+
+    A case goes to its ``home_device`` if that has room, and otherwise to the next best. So the same cases go to the same
+    devices every night, and a case that comes or goes moves few others: consistent hashing with bounded loads,
+    Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
+    """
+    all_devices = {device for able_devices in able.values() for device in able_devices}
+    room = dict.fromkeys(all_devices, -(-len(able) // max(1, len(all_devices))))
+    homes: dict[TaskKey, str] = {}
+    for key in sorted(able, key=lambda key: _rank(key, "")):
+        with_room = [device for device in able[key] if room[device] > 0]
+        homes[key] = home_device(key, with_room or able[key])
+        room[homes[key]] -= 1
+    return homes
+
+
+def home_device(key: TaskKey, candidates: Iterable[str]) -> str:
+    """Return the device (UUID), among several, that a case in a cache state belongs to.
+
+    The choice depends neither on the order of the devices nor on the other cases, and a device that comes or goes moves
+    only its own cases: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to increase
+    hit rates, IEEE/ACM Transactions on Networking 6(1).
+    """
+    return max(candidates, key=lambda device: _rank(key, device))
+
+
+def _rank(key: TaskKey, device: str) -> str:
+    case, cache = key
+    return digest(f"{case.id}\n{cache}\n{device}".encode())

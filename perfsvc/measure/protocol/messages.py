@@ -1,4 +1,8 @@
-"""Messages between the parent and its workers, and how they travel over the private socket."""
+"""Messages between the parent and its workers: cases there, measurements back, and their form on the private socket.
+
+A frame is one byte (``D`` if file descriptors come with it, ``-`` if not), the sizes of the text and of each blob, then
+their bytes. The text is JSON and not a pickle, so that memory corrupted by a kernel cannot make the parent run code.
+"""
 
 import os
 import socket
@@ -7,22 +11,62 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perfsvc.errors import CaseError, PerfsvcError, ResultError, UnsupportedError
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.errors import PerfsvcError, ResultError, UnsupportedError
 from perfsvc.model import Array, CacheState, Case, DeviceInfo, Error, Measurement, ReplayRecord, Status, Tolerance
+
+MOST_DESCRIPTORS = 2
+"""How many file descriptors a frame can carry."""
+_COUNT = struct.Struct("!I")
+_SIZE = struct.Struct("!Q")
+
+# --- what the parent sends -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """An array and where it lies, in bytes, in the memory shared with the worker."""
+class Sampling:
+    """How a case is sampled.
+
+    Attributes:
+        precision: sampling stops when the 95 % confidence interval of the median reaches no further than this to each
+            side, relative to the median,
+        samples: or when this many samples are taken,
+        seconds: or when this much time has passed, cache eviction and everything else included.
+        least: samples below which the interval is not believed.
+        least_s: seconds below which ending early saves little compared with what a replica costs in any case.
+        evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
+        energy: also measure the energy of a sample.
+        recovery_s: how long a case waits in all for a disturbed device to recover.
+    """
+
+    precision: float = 0.002
+    samples: int = 1000
+    seconds: float = 2.0
+    least: int = 50
+    least_s: float = 0.0
+    evict: float = 2.0
+    energy: bool = False
+    recovery_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLocation:
+    """An array and its offset in bytes in shared memory."""
 
     array: Array
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A result that was found right: the digest of each output buffer, and its error."""
+class ArrayLayout:
+    """Where inputs and references lie in one piece of shared memory."""
+
+    inputs: tuple[ArrayLocation, ...] = ()
+    expected: tuple[ArrayLocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedResult:
+    """A result that was found right: the digest of each output buffer (``Device.digest``), and its error."""
 
     digests: Mapping[str, str]
     error: Error
@@ -30,11 +74,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Opens the worker's device; the binary of its helper kernels follows as a blob, empty where it has none.
+    """Open the worker's device. The binary of its helper kernels follows as a blob, empty if it needs none.
 
     Attributes:
         device: a specification as ``perfsvc.device.find.open_device`` takes it.
-        visible: the UUID of the only GPU that CUDA may touch; empty where the device is none of CUDA's.
+        visible: the UUID of the only GPU that CUDA may use; empty for other kinds of device.
     """
 
     device: str
@@ -43,20 +87,18 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One case to measure in one replica.
+class CaseJob:
+    """Measure one case in one replica.
 
-    Its binaries follow as blobs, in the order of ``record.modules``; its inputs and references lie in shared memory
-    whose descriptor comes with it, and the fresh ones in a second one.
+    The binaries follow as blobs, in the order of ``record.modules``. The descriptor of the shared memory with the inputs
+    and references comes with the message, and a second descriptor for the fresh ones.
 
     Attributes:
-        arrays: names what lies in the shared memory: equal for cases that have it in common, so that a device which
-            holds it already need not be given it again.
-        fresh_inputs: other inputs, for the check after timing; empty where that check takes the first ones again.
-        fresh_expected: their reference; empty where only a change of the result is asked for.
-        known: the right result by output buffer, as ``Device.digest``, and its error, where an earlier replica of the
-            run has checked it; else None.
-        bench: the benchmark file's text where a step calls into it.
+        array_name: equal for cases that share their arrays, so that a device which holds them need not upload again.
+        fresh_arrays: other inputs and their references, for the check after timing. None if that check takes the first
+            inputs again. Without references it only requires that the result changes.
+        checked: the right result, if an earlier replica of the run has checked it.
+        bench: the text of the benchmark file if a step calls into it.
     """
 
     record: ReplayRecord
@@ -64,21 +106,22 @@ class Job:
     cache: CacheState
     tolerance: Tolerance
     sampling: Sampling
-    arrays: str
-    inputs: tuple[Placed, ...]
-    expected: tuple[Placed, ...]
-    fresh_inputs: tuple[Placed, ...] = ()
-    fresh_expected: tuple[Placed, ...] = ()
-    known: Known | None = None
+    array_name: str
+    arrays: ArrayLayout
+    fresh_arrays: ArrayLayout | None = None
+    checked: CheckedResult | None = None
     bench: str = ""
     message: Literal["job"] = "job"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Whatever a worker is told."""
+    """Anything the parent sends."""
 
-    body: Open | Job
+    body: Open | CaseJob
+
+
+# --- what a worker sends ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,58 +143,53 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A job is done; ``usable`` is false where the device context was lost with it and the worker ends.
+    """A job is done.
 
-    ``known`` is the result that was checked, for the replicas to come.
+    Attributes:
+        usable: False if the device context was lost with the case, so that the worker ends.
+        checked: the result that was checked, for later replicas.
     """
 
     measurement: Measurement
     usable: bool
-    known: Known | None = None
+    checked: CheckedResult | None = None
     message: Literal["measured"] = "measured"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Whatever a worker says."""
+    """Anything a worker sends."""
 
     body: Ready | Refused | Measured
 
 
-def status_of(error: PerfsvcError) -> Status:
-    """Wrong for a result, skipped for what the device cannot run, failed for everything else."""
-    if isinstance(error, ResultError):
-        return Status.WRONG
-    if isinstance(error, UnsupportedError):
-        return Status.SKIPPED
-    return Status.FAILED
-
-
 def without_samples(
-    case: Case, device: str, replica: int, cache: CacheState, error: CaseError | PerfsvcError, *, wall_s: float = 0.0
+    case: Case, device: str, replica: int, cache: CacheState, error: PerfsvcError, *, wall_s: float = 0.0
 ) -> Measurement:
-    """The measurement of a case that has no times, because of ``error``."""
+    """Return the measurement of a case that has no times because of ``error``."""
+    status = Status.FAILED
+    if isinstance(error, ResultError):
+        status = Status.WRONG
+    elif isinstance(error, UnsupportedError):
+        status = Status.SKIPPED
     return Measurement(
         case=case,
         device=device,
         replica=replica,
         cache=cache,
-        status=status_of(error),
+        status=status,
         reason=error.what,
         cure=error.cure,
         wall_s=wall_s,
     )
 
 
-MOST_DESCRIPTORS = 2
-"""How many file descriptors a message can bear."""
-_COUNT = struct.Struct("!I")
-_SIZE = struct.Struct("!Q")
+# --- on the socket ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message as it came: JSON text, blobs, and descriptors that the receiver must close."""
+    """One message as it arrived: JSON text, blobs, and descriptors that the receiver must close."""
 
     text: bytes
     blobs: tuple[bytes, ...]
@@ -159,7 +197,7 @@ class Frame:
 
 
 def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = ()) -> None:
-    """Sends one message; raises ``OSError`` where the peer is gone."""
+    """Send one message; raises ``OSError`` if the peer is gone."""
     if descriptors:
         socket.send_fds(peer, [b"D"], descriptors)
     else:
@@ -171,7 +209,14 @@ def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descript
 
 
 def receive(peer: socket.socket) -> Frame | None:
-    """Receives one message, or ``None`` where the peer has closed; ``EOFError`` where it died within a message."""
+    """Receive one message.
+
+    Returns:
+        The message, or None if the peer has closed the socket.
+
+    Raises:
+        EOFError: the peer died within a message.
+    """
     mark, descriptors, _, _ = socket.recv_fds(peer, 1, MOST_DESCRIPTORS)
     if not mark:
         return None
@@ -187,6 +232,7 @@ def receive(peer: socket.socket) -> Frame | None:
 
 
 def _exactly(peer: socket.socket, size: int) -> bytes:
+    """Receive exactly this many bytes."""
     buffer = bytearray(size)
     view = memoryview(buffer)
     while view:

@@ -1,7 +1,7 @@
-"""A shot: a fresh process that launches a case once, for a profiler to look at, and the folder it is told by.
+"""The folder of a profiling launch: a fresh process that launches a case once, for a profiler to look at.
 
-The folder holds all that the process needs, since a profiler stands between it and us: sockets and descriptors do not
-reach through every one of them.
+The folder holds everything the process needs, because a profiler stands between it and the parent: not every profiler
+passes sockets and file descriptors on. The process is ``perfsvc.measure.worker.profiling_launch``.
 """
 
 import mmap
@@ -14,37 +14,37 @@ from pathlib import Path
 import numpy as np
 
 from perfsvc.build.process import python_module
-from perfsvc.measure.host.fork_servers import QUIET
-from perfsvc.measure.protocol.messages import Placed
+from perfsvc.measure.host.fork_servers import ONE_THREAD
+from perfsvc.measure.protocol.messages import ArrayLocation
 from perfsvc.measure.protocol.shared_arrays import Arrays, share
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord, codec
 
-SHOT, TOLD, ARRAYS, HELPER_KERNELS, MODULE = "shot.json", "told.json", "arrays", "helper_kernels", "module-{}"
+LAUNCH, REPORT, ARRAYS, HELPER_KERNELS, MODULE = "launch.json", "report.json", "arrays", "helper_kernels", "module-{}"
 """The files of the folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shot:
+class ProfilingLaunch:
     """What the process is to do.
 
     Attributes:
         record: the case.
         device: as ``perfsvc.device.find.open_device`` takes it.
-        visible: the UUID of the only GPU that CUDA may touch; empty where the device is none of CUDA's.
+        visible: the UUID of the only GPU that CUDA may use; empty for other kinds of device.
         inputs: where its inputs lie in the file of arrays.
-        launch: which of its launches the profiler is to see, from 0; None for the longest.
+        launch: which launch of the case the profiler is to see, from 0; None for the longest.
     """
 
     record: ReplayRecord
     device: str
     visible: str = ""
-    inputs: tuple[Placed, ...] = ()
+    inputs: tuple[ArrayLocation, ...] = ()
     launch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the process says: which launch the profiler saw and of which kernel, or what went wrong and the cure."""
+class LaunchReport:
+    """What the process reports: which launch the profiler saw and of which kernel, or what went wrong and the cure."""
 
     launch: int | None = None
     kernel: str = ""
@@ -53,16 +53,16 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A shot with the bytes that belong to it."""
+class LoadedLaunch:
+    """A profiling launch with its binaries and inputs."""
 
-    shot: Shot
+    launch: ProfilingLaunch
     modules: tuple[bytes, ...]
     helper_kernels: bytes
     inputs: Arrays
 
 
-def put(
+def write(
     folder: Path,
     record: ReplayRecord,
     device: DeviceInfo,
@@ -72,55 +72,58 @@ def put(
     inputs: Arrays,
     launch: int | None = None,
 ) -> None:
-    """Writes the folder of a shot; what of the case is no work of its samples is left out."""
+    """Write the folder of a profiling launch, without the steps that are no part of a sample."""
     steps = tuple(step for step in record.steps if not isinstance(step, Call | HostMetric))
     arrays = share(inputs, {})
     try:
-        with (folder / ARRAYS).open("wb") as file, os.fdopen(os.dup(arrays.descriptor), "rb") as made:
-            made.seek(0)
-            shutil.copyfileobj(made, file, 1 << 24)
+        with (folder / ARRAYS).open("wb") as file, os.fdopen(os.dup(arrays.descriptor), "rb") as shared:
+            shared.seek(0)
+            shutil.copyfileobj(shared, file, 1 << 24)
     finally:
         arrays.close()
     for number, code in enumerate(modules):
         (folder / MODULE.format(number)).write_bytes(code)
     (folder / HELPER_KERNELS).write_bytes(helper_kernels)
     visible = device.uuid if device.kind == "cuda" else ""
-    shot = Shot(replace(record, steps=steps), device.spec, visible, arrays.inputs, launch)
-    (folder / SHOT).write_bytes(codec.encode(shot))
+    asked = ProfilingLaunch(replace(record, steps=steps), device.spec, visible, arrays.layout.inputs, launch)
+    (folder / LAUNCH).write_bytes(codec.encode(asked))
 
 
-def load(folder: Path) -> Loaded:
-    """Reads what ``put`` wrote."""
-    shot = codec.decode(Shot, (folder / SHOT).read_bytes())
+def read(folder: Path) -> LoadedLaunch:
+    """Read what ``write`` wrote."""
+    launch = codec.decode(ProfilingLaunch, (folder / LAUNCH).read_bytes())
     with (folder / ARRAYS).open("rb") as file:
         nbytes = os.fstat(file.fileno()).st_size
         memory = mmap.mmap(file.fileno(), nbytes, prot=mmap.PROT_READ) if nbytes else b""
-    return Loaded(
-        shot,
-        tuple((folder / MODULE.format(number)).read_bytes() for number in range(len(shot.record.modules))),
+    return LoadedLaunch(
+        launch,
+        tuple((folder / MODULE.format(number)).read_bytes() for number in range(len(launch.record.modules))),
         (folder / HELPER_KERNELS).read_bytes(),
-        {one.array.name: np.ndarray(one.array.shape, one.array.dtype, memory, one.offset) for one in shot.inputs},
+        {
+            location.array.name: np.ndarray(location.array.shape, location.array.dtype, memory, location.offset)
+            for location in launch.inputs
+        },
     )
 
 
-def tell(folder: Path, told: Told) -> None:
-    """Writes what the process has to say."""
-    (folder / TOLD).write_bytes(codec.encode(told))
+def write_report(folder: Path, report: LaunchReport) -> None:
+    """Write what the process has to report."""
+    (folder / REPORT).write_bytes(codec.encode(report))
 
 
-def told(folder: Path) -> Told | None:
-    """What the process said; None where it ended before it could."""
+def read_report(folder: Path) -> LaunchReport | None:
+    """Return what the process reported; None if it ended before it could."""
     try:
-        return codec.decode(Told, (folder / TOLD).read_bytes())
+        return codec.decode(LaunchReport, (folder / REPORT).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
 
 
 def command(folder: Path) -> list[str]:
-    """The command line of the process, without any profiler's: Python by its full path."""
+    """Return the command line of the process, without any profiler's: Python by its full path."""
     return [*python_module("perfsvc.measure.worker.profiling_launch"), str(folder)]
 
 
 def environment() -> Mapping[str, str]:
-    """Its environment variables: a worker's."""
-    return {**QUIET, **os.environ}
+    """Return the environment variables of the process: a worker's."""
+    return {**ONE_THREAD, **os.environ}

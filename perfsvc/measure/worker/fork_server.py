@@ -1,9 +1,9 @@
 """The fork server: imports once what every worker needs, and forks each worker from there.
 
-Run by ``perfsvc.measure.host.fork_servers`` as ``python -m perfsvc.measure.worker.fork_server SOCKET-DESCRIPTOR PARENT-PID``. Each message
-on its socket is a byte and three descriptors: the worker's private socket, the file of its words, and a socket on which
-its fate is told, its process id first and later its exit status. It starts no threads and no driver, so that a fork
-takes nothing along that a fresh process would not have.
+``perfsvc.measure.host.fork_servers`` runs it as ``python -m perfsvc.measure.worker.fork_server SOCKET PARENT-PID``. Each
+message on its socket is a byte and three descriptors: the worker's private socket, the file for its output, and a socket
+on which the server reports the worker's process id and later its exit status. The server starts no threads and no
+driver, so that a fork inherits nothing that a fresh process would not have.
 """
 
 import contextlib
@@ -20,38 +20,38 @@ import traceback
 from collections.abc import Callable
 
 DESCRIPTORS = 3
-"""How many come with each message: the worker's socket, the file of its words, the socket for its fate."""
-FATE = struct.Struct("!q")
-"""A number of a worker's fate: its process id, then its exit status, negative for the signal that killed it."""
+"""How many come with each message: the worker's socket, the file for its output, the socket for its status."""
+STATUS = struct.Struct("!q")
+"""A number on the status socket: the process id, then the exit status, negative for the signal that killed it."""
 PR_SET_PDEATHSIG = 1
 
-Worker = Callable[[socket.socket], int]
+Serve = Callable[[socket.socket], int]
 """What a worker does with its socket; returns its exit status."""
 
 
-def main(descriptor: int, parent: int, worker: Worker | None = None) -> int:
-    """Forks workers until the parent hangs up and the last of them has ended; returns the exit status.
+def main(descriptor: int, parent: int, serve: Serve | None = None) -> int:
+    """Fork workers until the parent closes the socket and the last worker has ended; returns the exit status.
 
-    In a worker it returns that worker's exit status.
+    In a worker it returns the worker's exit status.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # what is sent to the whole group is the parent's, which ends its workers
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started the run may have had SIGCHLD blocked
+        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the run may have been started with SIGCHLD blocked
     _die_with(parent)
-    worker = worker or _prepared()
-    sys.stdout.flush()  # else each worker would say once more what an import had said
+    serve = serve or _import_worker()
+    sys.stdout.flush()  # otherwise each worker would print once more what an import has printed
     gc.collect()
     gc.freeze()  # a collection in a worker need not touch, and so copy, the pages it shares with the others
     with socket.socket(fileno=descriptor) as parents:
-        pool = _Server(parents).serve()
-    if pool is None:
+        worker_socket = _Server(parents).serve()
+    if worker_socket is None:
         return 0
-    with pool:
-        return worker(pool)
+    with worker_socket:
+        return serve(worker_socket)
 
 
-def _prepared() -> Worker:
-    """Imports what workers need, that of CUDA's devices too where it is there."""
+def _import_worker() -> Serve:
+    """Import what workers need, including CUDA's packages if they are installed."""
     from perfsvc.measure.worker.main import prepare, serve
 
     with contextlib.suppress(ImportError):
@@ -62,91 +62,92 @@ def _prepared() -> Worker:
 
 
 class _Server:
-    """Forks what it is asked for, and tells how each fork ended."""
+    """Forks a worker for each request, and reports how each one ended."""
 
     def __init__(self, parents: socket.socket) -> None:
         self._parents = parents
-        self._fates: dict[int, socket.socket] = {}
-        self._ended, ended = socket.socketpair()
-        self._wakes = ended
-        for one in (self._ended, ended):
-            one.settimeout(0.0)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # it is the byte for the file descriptor that is wanted
-        signal.set_wakeup_fd(ended.fileno(), warn_on_full_buffer=False)
+        self._status_sockets: dict[int, socket.socket] = {}  # by process id
+        self._child_ended, self._wakeup = socket.socketpair()
+        for end in (self._child_ended, self._wakeup):
+            end.settimeout(0.0)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only the byte on the wakeup socket is needed
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
 
     def serve(self) -> socket.socket | None:
-        """The socket of the worker that this process has become, or None where it is the server and is done."""
-        asked = True
-        with selectors.PollSelector() as selector:  # shared by no fork, as epoll's would be
+        """Return the socket of the worker that this process has become, or None in the server when it is done."""
+        connected = True
+        with selectors.PollSelector() as selector:  # a fork does not share it, as it would share epoll's
             selector.register(self._parents, selectors.EVENT_READ)
-            selector.register(self._ended, selectors.EVENT_READ)
-            while asked or self._fates:
+            selector.register(self._child_ended, selectors.EVENT_READ)
+            while connected or self._status_sockets:
                 for key, _ in selector.select():
-                    if key.fileobj is self._ended:
-                        self._tell_fates()
+                    if key.fileobj is self._child_ended:
+                        self._report_ended()
                         continue
                     mark, descriptors, _, _ = socket.recv_fds(self._parents, 1, DESCRIPTORS)
-                    for descriptor in descriptors:  # what a worker starts is not to hold its socket when it has died
+                    for descriptor in descriptors:  # a process that a worker starts must not keep its socket open
                         os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no keyword
                     if not mark:
-                        asked = False
+                        connected = False
                         selector.unregister(self._parents)
-                    elif pool := self._fork(*descriptors):
-                        return pool
+                    elif worker_socket := self._fork(*descriptors):
+                        return worker_socket
         return None
 
-    def _fork(self, pool: int, words: int, fate: int) -> socket.socket | None:
-        """Forks a worker; gives its socket in the worker and None in the server."""
+    def _fork(self, worker: int, output: int, status: int) -> socket.socket | None:
+        """Fork a worker; returns its socket in the worker and None in the server."""
         server = os.getpid()
-        told = socket.socket(fileno=fate)
+        status_socket = socket.socket(fileno=status)
         try:
             pid = os.fork()
-        except OSError:  # as if it had been born and had died at once
-            os.write(words, traceback.format_exc().encode())
-            _tell(told, 0)
-            _tell(told, 1)
-            told.close()
+        except OSError:  # report a process that started and ended at once
+            os.write(output, traceback.format_exc().encode())
+            _report(status_socket, 0)
+            _report(status_socket, 1)
+            status_socket.close()
             pid = None
         if pid == 0:
-            self._become_worker(server, words, told)
-            return socket.socket(fileno=pool)
-        os.close(pool)
-        os.close(words)
+            self._become_worker(server, output, status_socket)
+            return socket.socket(fileno=worker)
+        os.close(worker)
+        os.close(output)
         if pid:
-            self._fates[pid] = told
-            _tell(told, pid)
+            self._status_sockets[pid] = status_socket
+            _report(status_socket, pid)
         return None
 
-    def _become_worker(self, server: int, words: int, told: socket.socket) -> None:
-        """Leaves behind all that is the server's."""
+    def _become_worker(self, server: int, output: int, status_socket: socket.socket) -> None:
+        """Close everything that belongs to the server, and send standard output and error to the worker's file."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _die_with(server)
-        for mine in (told, *self._fates.values(), self._ended, self._wakes, self._parents):
-            mine.close()
+        servers = (status_socket, *self._status_sockets.values(), self._child_ended, self._wakeup, self._parents)
+        for server_socket in servers:
+            server_socket.close()
         for stream in (1, 2):
-            os.dup2(words, stream)
-        os.close(words)
+            os.dup2(output, stream)
+        os.close(output)
 
-    def _tell_fates(self) -> None:
+    def _report_ended(self) -> None:
+        """Report the exit status of every worker that has ended."""
         with contextlib.suppress(BlockingIOError):
-            while self._ended.recv(4096):
+            while self._child_ended.recv(4096):
                 pass
-        for pid in list(self._fates):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
-                told = self._fates.pop(pid)
-                _tell(told, os.waitstatus_to_exitcode(status))
-                told.close()
+        for pid in list(self._status_sockets):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                status_socket = self._status_sockets.pop(pid)
+                _report(status_socket, os.waitstatus_to_exitcode(status))
+                status_socket.close()
 
 
-def _tell(told: socket.socket, number: int) -> None:
+def _report(status_socket: socket.socket, number: int) -> None:
     with contextlib.suppress(OSError):  # the parent has given this worker up
-        told.sendall(FATE.pack(number))
+        status_socket.sendall(STATUS.pack(number))
 
 
 def _die_with(parent: int) -> None:
-    """Has the kernel kill this process when its parent dies: a hung launch never sees the socket close."""
+    """Have the kernel kill this process when its parent dies: a hung launch never sees the socket close."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

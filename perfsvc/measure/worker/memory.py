@@ -1,4 +1,4 @@
-"""The device memory of one case, with guard bands; and input arrays kept on the device between cases."""
+"""Device memory: the guarded buffers of one case, and arrays that are kept on the device from case to case."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -13,19 +13,19 @@ from perfsvc.errors import LaunchError, ResultError
 from perfsvc.model import Array, Buffer, Role
 
 GUARD_BYTES = 64 << 10
-"""Of the band on each side of a buffer: a write further out than that is not seen here."""
+"""Size of the guard band on each side of a buffer. A write further outside is not detected."""
 GUARD = 0xA5
 POISON = 0xFF
 """All bits set: a NaN in every floating-point format, -1 in every signed integer."""
 
 
-class Memory:
-    """Buffers on a device by name. A context manager: the device memory lives inside ``with``.
+class CaseMemory:
+    """The buffers of one case by name, each between two guard bands. A context manager: they exist inside ``with``.
 
     Args:
         device: where they lie.
         buffers: what the case needs.
-        make_room: gives back what is kept beside them, which has to give way where they do not fit.
+        make_room: frees other memory of the device if the buffers do not fit.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Memory:
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # A lost context has no memory to free, and the attempt would hide what lost it.
+        # A lost context has no memory to free, and trying would hide the error that lost it.
         if not (isinstance(error, LaunchError) and error.fatal):
             self._free()
 
@@ -70,56 +70,56 @@ class Memory:
             self._device.free(self._bases.popitem()[1])
 
     def address(self, name: str) -> int:
-        """Where the buffer's first element lies, aligned to 256 bytes."""
+        """Return the address of the buffer's first element, aligned to 256 bytes."""
         return self._bases[name] + GUARD_BYTES
 
     def nbytes(self, name: str) -> int:
-        """The buffer's size without its guard bands."""
+        """Return the buffer's size without its guard bands."""
         return self._nbytes[name]
 
-    def reset(self, bring: Callable[[str, int], None]) -> None:
-        """Has inputs brought (by name, to an address) and poisons the rest, as before the very first launch."""
+    def reset(self, load: Callable[[str, int], None]) -> None:
+        """Load the inputs (by name, to an address) and poison the rest, as before the very first launch."""
         for name, buffer in self._buffers.items():
             if buffer.role in {Role.INPUT, Role.INOUT}:
-                bring(name, self.address(name))
+                load(name, self.address(name))
             else:
                 self._device.fill(self.address(name), self.nbytes(name), POISON)
 
     def read(self, name: str) -> NDArray[Any]:
-        """The buffer's present content on the host."""
+        """Return the buffer's present content on the host."""
         array = self._buffers[name].array
         out = np.empty(array.shape, np.dtype(array.dtype))
         self._device.download(self.address(name), out)
         return out
 
     def write(self, name: str, values: NDArray[Any]) -> None:
-        """Replaces the buffer's content, converting to its dtype."""
+        """Replace the buffer's content, converting to its dtype."""
         array = self._buffers[name].array
         self._device.upload(
             self.address(name), np.ascontiguousarray(np.broadcast_to(values, array.shape), dtype=array.dtype)
         )
 
     def views(self) -> dict[str, Any]:
-        """Every buffer as the array that Python variants take."""
+        """Return every buffer as the array that Python variants take."""
         return {
             name: self._device.view(self.address(name), buffer.array.dtype, buffer.array.shape)
             for name, buffer in self._buffers.items()
         }
 
     def names(self, *roles: Role) -> tuple[str, ...]:
-        """The buffers that are something to the case."""
+        """Return the names of the buffers with one of these roles."""
         return tuple(name for name, buffer in self._buffers.items() if buffer.role in roles)
 
     def array(self, name: str) -> Array:
-        """A buffer's dtype and shape."""
+        """Return a buffer's dtype and shape."""
         return self._buffers[name].array
 
     def digests(self, *roles: Role) -> dict[str, str]:
-        """Fingerprints of the present content of buffers."""
+        """Return digests of the present content of the buffers with one of these roles."""
         return {name: self._device.digest(self.address(name), self.nbytes(name)) for name in self.names(*roles)}
 
     def require_intact_guards(self) -> None:
-        """Raises ``ResultError`` where anything was written just before or after a buffer."""
+        """Raise ``ResultError`` if anything was written just before or after a buffer."""
         for name, base in self._bases.items():
             for side, start in (("before", base), ("past", base + GUARD_BYTES + self._nbytes[name])):
                 if self._device.digest(start, GUARD_BYTES) != self._guard:
@@ -143,42 +143,42 @@ def _nbytes(array: Array) -> int:
     return prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
-class Vault:
-    """Uploads an array once and copies it within the device from then on; forgets what was used longest ago.
+class DeviceArrayCache:
+    """Uploads an array once and copies it within the device from then on; drops the least recently used first.
 
     Args:
-        device: whose memory it is.
-        budget_bytes: how much of it may be used; 0 where a copy within the device gains nothing.
+        device: whose memory it uses.
+        budget_bytes: how much of it; 0 if a copy within the device gains nothing.
     """
 
     def __init__(self, device: Device, budget_bytes: int) -> None:
         self._device = device
         self._budget = budget_bytes
-        self._kept: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()  # address and size
+        self._cached: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()  # address and size
 
-    def bring(self, key: Hashable, array: NDArray[Any], target: int) -> None:
-        """Has a host array at an address of the device; equal keys mean equal content."""
+    def load(self, key: Hashable, array: NDArray[Any], target: int) -> None:
+        """Copy a host array to an address of the device. Equal keys mean equal content."""
         if (address := self.address(key, array)) is None:
             self._device.upload(target, array)
         else:
             self._device.copy(target, address, array.nbytes)
 
-    def empty(self) -> None:
-        """Gives back all memory."""
-        while self._kept:
-            self._device.free(self._kept.popitem()[1][0])
+    def clear(self) -> None:
+        """Free all cached arrays."""
+        while self._cached:
+            self._device.free(self._cached.popitem()[1][0])
 
     def address(self, key: Hashable, array: NDArray[Any]) -> int | None:
-        """Where a host array lies in the device's memory until the next call; None where there is no room for it.
+        """Return where a host array lies in the device's memory until the next call; None if there is no room for it.
 
         Raises:
             LaunchError: the device's context is lost.
         """
-        if key not in self._kept:
+        if key not in self._cached:
             if array.nbytes > self._budget:
                 return None
-            while sum(nbytes for _, nbytes in self._kept.values()) + array.nbytes > self._budget:
-                self._device.free(self._kept.popitem(last=False)[1][0])
+            while sum(nbytes for _, nbytes in self._cached.values()) + array.nbytes > self._budget:
+                self._device.free(self._cached.popitem(last=False)[1][0])
             try:
                 address = self._device.allocate_aside(array.nbytes)
             except LaunchError as error:
@@ -186,6 +186,6 @@ class Vault:
                     raise
                 return None  # there is less memory than the budget
             self._device.upload(address, np.ascontiguousarray(array))
-            self._kept[key] = (address, array.nbytes)
-        self._kept.move_to_end(key)
-        return self._kept[key][0]
+            self._cached[key] = (address, array.nbytes)
+        self._cached.move_to_end(key)
+        return self._cached[key][0]

@@ -1,8 +1,8 @@
-"""The program that a profiler runs: it launches a case once, where the profiler looks.
+"""The process that a profiler runs: it launches a case once, inside the NVTX range that the profiler watches.
 
-``python -m perfsvc.measure.worker.profiling_launch FOLDER``, the folder of a ``perfsvc.measure.protocol.profiling_folder``. The steps of a sample run, with one
-launch inside the NVTX range that the profiler is told of: the one that was asked for, or the longest, which running
-them before has shown. Nothing of ours is queued in that range: no gate, no eviction, no check.
+``python -m perfsvc.measure.worker.profiling_launch FOLDER``, with a ``perfsvc.measure.protocol.profiling_folder``. The
+steps of a sample run with one launch inside the range: the one that was asked for, or the longest, which is found by
+running the steps before. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
@@ -20,75 +20,74 @@ from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError, PerfsvcError
 from perfsvc.measure.protocol import profiling_folder
-from perfsvc.measure.protocol.profiling_folder import Loaded, Told
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.protocol.profiling_folder import LaunchReport, LoadedLaunch
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Launch
 
 Around = Callable[[int], AbstractContextManager[object]]
-"""What encloses a launch, by its number among the case's launches."""
+"""Returns the context of a launch, given its number among the case's launches."""
 
 
 def main(folder: Path) -> int:
-    """Launches the case, writes down what became of it, and returns the exit status."""
+    """Launch the case, write the report, and return the exit status."""
     try:
-        told = _shoot(profiling_folder.load(folder))
+        report = _launch(profiling_folder.read(folder))
     except PerfsvcError as error:
-        profiling_folder.tell(folder, Told(what=error.what, cure=error.cure))
+        profiling_folder.write_report(folder, LaunchReport(what=error.what, cure=error.cure))
         return error.exit_code
-    profiling_folder.tell(folder, told)
+    profiling_folder.write_report(folder, report)
     return 0
 
 
-def _shoot(loaded: Loaded) -> Told:
-    asked, record = loaded.shot, loaded.shot.record
+def _launch(loaded: LoadedLaunch) -> LaunchReport:
+    asked, record = loaded.launch, loaded.launch.record
     launches = [step for step in record.steps if isinstance(step, Launch)]
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that does")
     if asked.visible:
-        os.environ[VISIBLE] = asked.visible  # the driver looks there when it starts, which it has not yet
+        os.environ[VISIBLE] = asked.visible  # the driver reads it when it starts, which it has not yet
     with (
         contextlib.closing(open_device(asked.device, loaded.helper_kernels)) as device,
-        Memory(device, record.buffers) as memory,
+        CaseMemory(device, record.buffers) as memory,
     ):
         program = Program(device, record, loaded.modules, memory, {})
-        run = _Run(device, program, memory, loaded)
-        chosen = run.longest() if asked.launch is None else asked.launch
-        run.within_range(chosen)
-    return Told(chosen, launches[chosen].entry)
+        steps = _Steps(device, program, memory, loaded)
+        chosen = steps.longest_launch() if asked.launch is None else asked.launch
+        steps.run_in_range(chosen)
+    return LaunchReport(chosen, launches[chosen].entry)
 
 
-class _Run:
+class _Steps:
     """The steps of a sample, run from fresh inputs each time."""
 
-    def __init__(self, device: Device, program: Program, memory: Memory, loaded: Loaded) -> None:
+    def __init__(self, device: Device, program: Program, memory: CaseMemory, loaded: LoadedLaunch) -> None:
         self._device = device
         self._program = program
         self._memory = memory
         self._inputs = loaded.inputs
 
-    def longest(self) -> int:
-        """Runs them; which launch took longest of those that it takes, its code loaded.
+    def longest_launch(self) -> int:
+        """Run the steps twice and return which launch took longest.
 
-        The host's clock tells, which is good to some ten microseconds: where two launches are closer than that, it
-        does not matter which one is looked at.
+        The host's clock is good to some ten microseconds. If two launches are closer than that, either will do.
         """
         seconds: dict[int, float] = {}
 
         @contextlib.contextmanager
         def timed(number: int) -> Iterator[None]:
             self._device.synchronize()
-            began = time.monotonic()
+            started = time.monotonic()
             yield
             self._device.synchronize()
-            seconds[number] = time.monotonic() - began
+            seconds[number] = time.monotonic() - started
 
         for _ in range(2):  # the first launch of a kernel waits for its code to be loaded
             self._run(timed)
         return max(seconds, key=lambda number: seconds[number])
 
-    def within_range(self, chosen: int) -> None:
-        """Runs them with one launch inside the range."""
+    def run_in_range(self, chosen: int) -> None:
+        """Run the steps with one launch inside the range."""
 
         def around(number: int) -> AbstractContextManager[object]:
             if number != chosen:

@@ -1,4 +1,4 @@
-"""A replay record bound to a device: its steps as calls."""
+"""A replay record bound to a device: its steps as Python callables."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from perfsvc.device.protocol import Device, Module
 from perfsvc.errors import LaunchError
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
 
 Function = Callable[..., Any]
-"""A Python step: it queues work on a stream (by address) on device arrays (by buffer name), maybe with a binary."""
+"""A Python step. It takes the device arrays by buffer name, the address of a stream to queue its work on, and a binary if
+it asks for one."""
 
 _REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 
@@ -30,7 +31,7 @@ class Program:
         functions: the Python functions that ``Call`` steps name.
 
     Attributes:
-        timed: the steps of a sample, each with what runs it.
+        timed: the steps of a sample, each with the callable that runs it.
         calls: whether any of them is a Python function.
     """
 
@@ -39,7 +40,7 @@ class Program:
         device: Device,
         record: ReplayRecord,
         modules: Sequence[bytes],
-        memory: Memory,
+        memory: CaseMemory,
         functions: Mapping[str, Function],
     ) -> None:
         self._device = device
@@ -51,8 +52,7 @@ class Program:
             module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
         }
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
-        steps = [step for step in record.steps if not isinstance(step, HostMetric)]
-        bound = [(step, self._bind(step)) for step in steps]
+        bound = [(step, self._bind(step)) for step in record.steps if not isinstance(step, HostMetric)]
         self.timed = [(step, run) for step, run in bound if not isinstance(step, Call) or step.timed]
         self.calls = any(isinstance(step, Call) for step, _ in self.timed)
         self._all = [run for _, run in bound]
@@ -60,41 +60,37 @@ class Program:
 
     @property
     def operations(self) -> int | None:
-        """How many operations ``queue`` puts on the stream; None where a Python step decides that."""
+        """How many operations ``queue`` puts on the stream; None if a Python step decides that."""
         return None if self.calls else len(self._queued)
 
     def set_constants(self) -> None:
-        """Fills ``__constant__`` symbols from the buffers that they are to hold."""
+        """Fill ``__constant__`` symbols from their buffers."""
         for launch in self._launches:
             for symbol, buffer in launch.constants:
                 self._device.set_constant(
                     self._modules[launch.module], symbol, self._memory.address(buffer), self._memory.nbytes(buffer)
                 )
 
-    def run(self) -> None:
-        """Runs every step, those of the host included, and waits for the device."""
-        self.call()
-
-    def sample(self) -> None:
-        """Runs every timed step like ``run``: what a ``pipeline`` variant is timed for."""
-        for _, run in self.timed:
-            run()
-        self._device.synchronize()
-
-    def queue(self) -> None:
-        """Queues the device's steps alone: what a ``kernel`` variant is timed for."""
-        for step in self._queued:
-            step()
-
-    def call(self) -> list[Any]:
-        """Runs every step like ``run`` and returns what the Python functions returned."""
+    def run(self) -> list[Any]:
+        """Run every step, host steps included, and wait for the device; returns what the Python functions returned."""
         self._device.synchronize()  # inputs may be on their way, and a pipeline has streams of its own
         returned = [step() for step in self._all]
         self._device.synchronize()
         return returned
 
+    def sample(self) -> None:
+        """Run every timed step and wait for the device: a sample of a ``pipeline`` variant."""
+        for _, run in self.timed:
+            run()
+        self._device.synchronize()
+
+    def queue(self) -> None:
+        """Queue the device's steps alone: a sample of a ``kernel`` variant."""
+        for step in self._queued:
+            step()
+
     def metrics(self) -> dict[str, float]:
-        """What the buffers that hold metrics come to now.
+        """Return the metrics that are read from buffers, at their present content.
 
         Raises:
             LaunchError: a metric is no finite number.
@@ -102,7 +98,7 @@ class Program:
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
     def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
-        # Bound to what they need and not to the program, whose modules would then live until a garbage collection.
+        # Bound to what the step needs and not to the program: its modules would live until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
@@ -117,7 +113,7 @@ class Program:
                 return partial(_call, name, self._functions[name], memory.views(), device.stream, *binary)
 
 
-def _value(arg: Arg, memory: Memory, device: Device) -> np.generic:
+def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):
@@ -126,14 +122,15 @@ def _value(arg: Arg, memory: Memory, device: Device) -> np.generic:
     return scalar
 
 
-def _finish(step: HostFinish, memory: Memory) -> None:
+def _finish(step: HostFinish, memory: CaseMemory) -> None:
+    """Reduce a buffer on the host into another buffer."""
     values = memory.read(step.source)
     if values.dtype.kind == "f":
         values = values.astype(np.float64)
     memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
 
 
-def _metric(step: HostMetric, memory: Memory) -> float:
+def _metric(step: HostMetric, memory: CaseMemory) -> float:
     value = float(_REDUCE[step.operation](memory.read(step.buffer).astype(np.float64)))
     if not math.isfinite(value):
         raise LaunchError(

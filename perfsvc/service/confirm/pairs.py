@@ -9,7 +9,7 @@ from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan.order import AlternatingPlan, OverBudget, Task
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import TIME, DeviceInfo, Measurement, Status
 
 BUDGET_S = 20.0

@@ -212,7 +212,7 @@ class CaseProfiler:
         result = replace(pending, profile=profile, launch=launch.launch, wall_s=time.monotonic() - began)
         return replace(result, id=self._store.put_profile(result, report))
 
-    def _count(self, folder: Path, profiler: Profiler) -> tuple[profiling_folder.Told, Path]:
+    def _count(self, folder: Path, profiler: Profiler) -> tuple[profiling_folder.LaunchReport, Path]:
         """Run a profiler on a prepared folder; return what was launched, and the profiler's report."""
         report = folder / f"report{profiler.suffix}"
         run_profiler(
@@ -224,7 +224,7 @@ class CaseProfiler:
                 limit_s=self._settings.limit_s,
             ),
         )
-        launch = profiling_folder.told(folder)
+        launch = profiling_folder.read_report(folder)
         if launch is None:
             raise ProfileError("the profiled program ended before it launched anything", cure="report it")
         return launch, report
@@ -235,7 +235,7 @@ class CaseProfiler:
         series = Series(subject.case, subject.ran_on, "")
         case = replay.stored_case(self._store, series, subject.run, subject.ran_on)
         with tempfile.TemporaryDirectory(prefix="perfsvc-profile-") as name, self._locked(subject.device.uuid):
-            profiling_folder.put(
+            profiling_folder.write(
                 Path(name),
                 case.record,
                 subject.device,
@@ -283,7 +283,7 @@ def run_profiler(folder: Path, run: Callable[[], None]) -> None:
     try:
         run()
     except ProfileError as error:
-        launch = profiling_folder.told(folder)
+        launch = profiling_folder.read_report(folder)
         if launch and launch.what:
             raise LaunchError(launch.what, cure=launch.cure) from error
         raise

@@ -16,7 +16,7 @@ from perfsvc.measure.plan import budget
 from perfsvc.measure.plan.order import OverBudget, Plan, Task, home_device, spread
 from perfsvc.measure.protocol.messages import without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Call, DeviceInfo, Status
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import peaks
@@ -93,7 +93,7 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
     affordable = _within_budget(request, assigned, store, recorder)
     failed = {(old.device, old.case, old.cache) for old in recorder.opened.held if old.status is not Status.OK}
     return Plan(
-        tuple(task for task in affordable if (task.device, *task.spec) not in failed),
+        tuple(task for task in affordable if (task.device, *task.key) not in failed),
         request.replicas,
         recorder.opened.seed,
         request.limit_s,

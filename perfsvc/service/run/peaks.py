@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import (
     Array,
     Buffer,

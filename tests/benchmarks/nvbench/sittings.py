@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.measure.host.input_prefetcher import Supply
-from perfsvc.measure.host.worker_handle import Process
+from perfsvc.measure.host.input_prefetcher import InputPrefetcher
+from perfsvc.measure.host.worker_handle import WorkerHandle
 from perfsvc.measure.plan.order import Task
-from perfsvc.measure.protocol.messages import Known, Measured, Ready
+from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready
 from perfsvc.model import DeviceInfo, Measurement, Status
 
 CASES = Path(__file__).with_name("cases.py")
@@ -120,20 +120,20 @@ class Workers:
         servers: where they are forked, as those of one run are.
     """
 
-    def __init__(self, device: DeviceInfo, helper_kernels: bytes, supply: Supply, servers: ForkServers) -> None:
+    def __init__(self, device: DeviceInfo, helper_kernels: bytes, supply: InputPrefetcher, servers: ForkServers) -> None:
         self._device = device
         self._helper_kernels = helper_kernels
         self._supply = supply
         self._servers = servers
-        self._known: dict[Any, Known | None] = {}
+        self._known: dict[Any, CheckedResult | None] = {}
 
     def sitting(self, replica: int, tasks: Iterable[Task]) -> Sitting:
         """Measures every task in a new process. A result that an earlier one checked in full is only compared."""
         started = time.monotonic()
-        process = Process(self._servers.take())
+        process = WorkerHandle(self._servers.take())
         try:
             crash = process.open(self._device, self._helper_kernels)
-            answer = crash or process.hear()
+            answer = crash or process.receive()
             if not isinstance(answer, Ready):
                 raise SittingError(f"perfsvc's worker did not open {self._device.spec}: {answer}")
             ready_s = time.monotonic() - started
@@ -142,14 +142,14 @@ class Workers:
         finally:
             process.end()
 
-    def _measured(self, process: Process, replica: int, task: Task) -> tuple[float, Measurement]:
+    def _measured(self, process: WorkerHandle, replica: int, task: Task) -> tuple[float, Measurement]:
         """The seconds from having the arrays to having the measurement, and the measurement."""
         with self._supply.take(self._supply.order(task, replica)) as lent:
             sent = time.monotonic()
-            answer = process.send(task, replica, lent, self._known.get(task.spec)) or process.hear()
+            answer = process.send(task, replica, lent, self._known.get(task.key)) or process.receive()
         if not isinstance(answer, Measured) or not answer.usable:
             raise SittingError(f"perfsvc's worker was lost at {task.record.case}: {_reason(answer)}")
-        self._known[task.spec] = answer.known or self._known.get(task.spec)
+        self._known[task.key] = answer.checked or self._known.get(task.key)
         return time.monotonic() - sent, answer.measurement
 
 

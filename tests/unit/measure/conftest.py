@@ -11,8 +11,8 @@ import pytest
 from perfsvc.device.find import find
 from perfsvc.measure.host import pool
 from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 WORKER = """
@@ -26,24 +26,24 @@ from pathlib import Path
 from perfsvc.model import codec
 from perfsvc.device.find import find
 from perfsvc.measure.protocol import messages
-from perfsvc.measure.protocol.messages import Known, Measured, Ready, Refused, Reply, Request
+from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, Reply, Request
 from perfsvc.model import Error, Measurement, Status
 
-print("these are my words", flush=True)
+print("output of the worker", flush=True)
 
 
-def hear():
+def receive():
     frame = messages.receive(pool)
     return frame and (codec.decode(Request, frame.text).body, frame.blobs)
 
 
-def say(body):
+def send(body):
     messages.send(pool, codec.encode(Reply(body)))
 
 
-def log(*words):
+def log(*values):
     with (folder / "log").open("a") as file:
-        file.write(json.dumps([os.getpid(), *words]) + "\\n")
+        file.write(json.dumps([os.getpid(), *values]) + "\\n")
 
 
 def wait_for(condition):
@@ -56,23 +56,23 @@ def logged():
 
 
 {born}
-heard = hear()
-if heard is None:
+request = receive()
+if request is None:
     sys.exit()
-(opening, (helper_kernels,)) = heard
+(opening, (helper_kernels,)) = request
 (device,) = find([opening.device])
 {start}
-say(Ready(device))
-while (heard := hear()) is not None:
-    job, modules = heard
+send(Ready(device))
+while (request := receive()) is not None:
+    job, modules = request
     variant = job.record.case.variant
-    known = None
-    print("these are the words of", variant, flush=True)
+    checked = None
+    print("output of", variant, flush=True)
     {each}
     if variant == "bad":
         {bad}
     measurement = Measurement(job.record.case, device.uuid, job.replica, Status.OK, cache=job.cache, samples_s=(1.0,))
-    say(Measured(measurement, True, known))
+    send(Measured(measurement, True, checked))
     {after}
 {end}
 """

@@ -1,65 +1,64 @@
-"""What is measured beside the times of a case, and says why they are what they are."""
+"""Auxiliary metrics: measured besides the times of a case, to explain them."""
 
 import statistics
 from collections.abc import Callable, Sequence
 
 from perfsvc import elf
 from perfsvc.device.protocol import Device
-from perfsvc.measure.worker.sampling.batches import Batches
+from perfsvc.measure.worker.sampling.batches import BatchTaker
 from perfsvc.model import Batch, Launch, ReplayRecord
 
 SHORT_S = 10e-6
-"""Below this what the clock itself costs shows in a time."""
-WORTH_NAMING = 0.2
-"""Of a time: the share of the floor above which its reader is told."""
-NEAR_THE_FLOOR = "a large share of the time is the clock's own floor (floor_s, back_to_back_s)"
-"""Without numbers, which would differ from replica to replica and case to case, and are metrics anyway."""
+"""Below this time the timer overhead matters."""
+WORTH_A_NOTE = 0.2
+"""The share of a time above which the timer overhead is noted."""
+NEAR_TIMER_OVERHEAD = "a large share of the time is the timer's own overhead (timer_overhead_s, back_to_back_s)"
+"""Without numbers: they would differ from replica to replica and case to case, and are metrics anyway."""
 
 _COUNT = 200
 _ENERGY_S = 1.0
-"""Seconds that samples have to fill for the GPU's energy counter, which is slow, to be good for one of them."""
+"""Seconds of samples for one reading of the GPU's energy counter, which is slow."""
 
 
 def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
-    """``sm_cycles`` of a sample by the clocks that the batches saw; nothing where none saw any."""
+    """Return ``sm_cycles`` of a sample, from the clocks read during the batches; nothing if none was read."""
     clocks = [batch.conditions.sm_clock_hz for batch in batches if batch.conditions.sm_clock_hz]
     return {"sm_cycles": median_s * statistics.median(clocks)} if clocks else {}
 
 
 def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float]:
-    """``registers`` of a thread of the case's hungriest kernel, by its binary; nothing where that does not tell it."""
+    """Return ``registers`` per thread of the kernel that uses most, from its binary; nothing if no binary has them."""
     launches = [step for step in record.steps if isinstance(step, Launch)]
-    of_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
-    told = [of_module[step.module][step.entry] for step in launches if step.entry in of_module[step.module]]
-    return {"registers": max(told)} if told else {}
+    by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
+    counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
+    return {"registers": max(counts)} if counts else {}
 
 
-def of_a_short_kernel(
-    device: Device, sample: Callable[[], None], batches: Batches, median_s: float
+def short_kernel(
+    device: Device, sample: Callable[[], None], batches: BatchTaker, median_s: float
 ) -> tuple[dict[str, float], str]:
-    """What a kernel takes where no event stands beside it, and what events take with nothing between them.
+    """Measure how long a short kernel takes without events between launches, and events without a kernel.
 
-    Only of what goes through the blocking kernel: launched as it comes, a short kernel waits for the host.
+    Only behind the blocking kernel: launched without it, a short kernel waits for the host.
 
     Returns:
-        ``back_to_back_s`` and ``floor_s``, and a note where the floor is a large share of the time; nothing of a
-        kernel that is not short.
+        ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; nothing if
+        the kernel is not short.
     """
     if not batches.blocked or median_s >= SHORT_S:
         return {}, ""
     count = min(_COUNT, batches.most)
-    nothing = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, blocked=True)
-    apart_s = device.back_to_back(sample, count)
-    if nothing.kept_ahead is False or apart_s is None:  # a host that stumbles now tells nothing of the device
+    empty = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, blocked=True)
+    back_to_back_s = device.back_to_back(sample, count)
+    if empty.kept_ahead is False or back_to_back_s is None:  # the host fell behind: the times are not the device's
         return {}, ""
-    timer_overhead_s = statistics.median(nothing.samples_s)
-    return {"back_to_back_s": apart_s, "timer_overhead_s": timer_overhead_s}, NEAR_THE_FLOOR * (
-        timer_overhead_s > WORTH_NAMING * median_s
-    )
+    overhead_s = statistics.median(empty.samples_s)
+    metrics = {"back_to_back_s": back_to_back_s, "timer_overhead_s": overhead_s}
+    return metrics, NEAR_TIMER_OVERHEAD if overhead_s > WORTH_A_NOTE * median_s else ""
 
 
-def energy(device: Device, sample: Callable[[], None], batches: Batches) -> tuple[dict[str, float], str]:
-    """``energy_j`` of a sample, or a note that says why there is none."""
+def energy(device: Device, sample: Callable[[], None], batches: BatchTaker) -> tuple[dict[str, float], str]:
+    """Return ``energy_j`` of a sample, or a note why there is none."""
     if not batches.blocked:
         return {}, "no energy: it is counted over samples behind the blocking kernel"
     joules = device.energy(sample, _ENERGY_S)

@@ -1,4 +1,8 @@
-"""Batches of samples: how many fit, which ones are disturbed, and waiting for the device to recover."""
+"""Batches of one case: how many samples fit behind the blocking kernel, and which batches are disturbed.
+
+The blocking kernel holds the device's queue back until the host has queued a whole batch, so that no delay of the host
+can come between two launches.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,33 +17,36 @@ FELL_BEHIND = "the host fell behind: the blocking kernel opened by itself"
 SYNCHRONISES = "timed without the blocking kernel, since the work synchronises with the host"
 
 BATCH_S = 0.05
-"""Seconds that a batch may last, so that the GPU is looked at this often."""
-TRIPS_ALONE = 2
-"""How often the blocking kernel opens by itself on a single sample before its work is known to wait for the device."""
+"""Seconds that a batch may last, so that the conditions of the device are read this often."""
+TIMEOUTS_ALONE = 2
+"""How often the blocking kernel opens by itself on a single sample before that is put down to the sample: its host code
+waits for the device."""
+FIRST_REST_S = 0.5
+LONGEST_REST_S = 8.0
 
 _UNKNOWN_OPERATIONS = 8
-"""What a sample is taken to queue where that cannot be known: if it is more, the blocking kernel tells."""
+"""How many operations a sample is assumed to queue if that is not known. If it queues more, the blocking kernel times out."""
 _EVENTS = 2
 _EVICTION = 2
-_AUXILIARY = 8
-"""Operations of a batch beside its samples: the blocking kernel, the events around all of it, the clock's stamps."""
-_ENDLESS = 1 << 30
+_BATCH_OPERATIONS = 8
+"""Operations of a batch besides its samples: the blocking kernel, the events around the batch, the clock stamps."""
+_UNLIMITED = 1 << 30
 
 
-class Batches:
+class BatchTaker:
     """Takes batches of one case.
 
     Args:
         device: where.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
-        clock: by whom it is timed: between events behind the blocking kernel, or end to end by the host.
+        clock: what times a sample: events on the device, behind the blocking kernel, or the host from end to end.
         evict_bytes: as ``Device.batch`` takes it.
-        operations: how many a sample queues; None where that is not known.
+        operations: how many a sample queues; None if that is not known.
 
     Attributes:
         blocked: whether the next batch goes behind the blocking kernel.
-        lost_s: seconds that went by at gates that opened by themselves.
-        note: why a device's clock is read without the blocking kernel; empty where it is not.
+        lost_s: seconds lost with blocking kernels that opened by themselves.
+        note: why a device's clock is read without the blocking kernel; empty if it is not.
     """
 
     def __init__(
@@ -58,26 +65,26 @@ class Batches:
         self.blocked = clock == "device"
         self.lost_s = 0.0
         self.note = ""
-        self._apiece_s = 0.0
-        self._trips_alone = 0
+        self._sample_s = 0.0
+        self._timeouts_alone = 0
         self._fitting = _fitting(device.queue_depth, operations, evict=evict_bytes > 0)
         if self.blocked and not self._fitting:
-            self._go_on_ungated(
+            self._stop_blocking(
                 f"timed without the blocking kernel, since a sample queues {operations} operations and the device takes "
                 f"{device.queue_depth}"
             )
 
     @property
     def most(self) -> int:
-        """How many samples a batch may have: as many as last ``BATCH_S`` at most, and as the queue would hold."""
-        lasting = int(BATCH_S / self._apiece_s) if self._apiece_s else _ENDLESS
+        """How many samples a batch may have: as many as last ``BATCH_S`` and as the device's queue holds."""
+        lasting = int(BATCH_S / self._sample_s) if self._sample_s else _UNLIMITED
         return max(1, min(self._fitting, lasting))
 
     def take(self, count: int) -> Batch:
-        """Times ``count`` samples, or as many as a batch may have.
+        """Time ``count`` samples, or as many as a batch may have.
 
-        Where the blocking kernel opened by itself the batch is rejected, and the next ones are half as large as it was meant to
-        be; where that happens to a single sample twice, they are ungated.
+        If the blocking kernel opened by itself, the batch is rejected, and the next ones have at most half as many
+        samples. If that happens twice with a single sample, later batches go without the blocking kernel.
 
         Raises:
             LaunchError: the clock gave a time that no launch can take.
@@ -91,30 +98,30 @@ class Batches:
             self.lost_s += self._device.now() - started
             self._shrink(count, alone=len(batch.samples_s) == 1)
             return replace(batch, rejected=FELL_BEHIND)
-        self._trips_alone = 0
-        self._apiece_s = (batch.busy_s or sum(batch.samples_s)) / len(batch.samples_s)
+        self._timeouts_alone = 0
+        self._sample_s = (batch.busy_s or sum(batch.samples_s)) / len(batch.samples_s)
         return batch
 
     def _shrink(self, count: int, *, alone: bool) -> None:
         self._fitting = max(1, count // 2)
-        self._trips_alone += alone
-        if self._trips_alone == TRIPS_ALONE:
-            self._go_on_ungated(SYNCHRONISES)
+        self._timeouts_alone += alone
+        if self._timeouts_alone == TIMEOUTS_ALONE:
+            self._stop_blocking(SYNCHRONISES)
 
-    def _go_on_ungated(self, note: str) -> None:
+    def _stop_blocking(self, note: str) -> None:
         self.blocked = False
         self.note = note
-        self._fitting = _ENDLESS  # the device takes them as they come
+        self._fitting = _UNLIMITED  # the device takes samples as they come
 
 
 def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
-    """How many samples the device's queue holds; zero where it does not hold one of them."""
+    """Return how many samples the device's queue holds; zero if it cannot hold one."""
     if not depth:
-        return _ENDLESS
+        return _UNLIMITED
     if operations is None:
         return max(1, _fitting(depth, _UNKNOWN_OPERATIONS, evict=evict))
-    # Where the cache stays warm, one more sample comes first.
-    before = _AUXILIARY if evict else _AUXILIARY + operations
+    # With a warm cache, one more sample comes first.
+    before = _BATCH_OPERATIONS if evict else _BATCH_OPERATIONS + operations
     return max(0, depth - before) // (operations + _EVENTS + (_EVICTION if evict else 0))
 
 
@@ -126,23 +133,22 @@ def _require_possible(batch: Batch) -> None:
             )
 
 
-FIRST_REST_S = 0.5
-LONGEST_REST_S = 8.0
+# --- disturbed batches -----------------------------------------------------------------------------------------------
 
 
 def disturbances(conditions: Conditions) -> tuple[str, ...]:
-    """What spoiled the times taken under these conditions; nothing where they are good.
+    """Return what disturbed a batch that was taken under these conditions; nothing if they are good.
 
-    A GPU at its power limit is not disturbed: the load that is measured took it there, and would again.
+    A GPU at its power limit is not disturbed: the measured load took it there, and would again.
     """
-    found = [str(slowdown) for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP]
+    causes = [str(slowdown) for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP]
     if conditions.others:
-        found.append(f"other processes at work ({_listed(conditions.others)})")
+        causes.append(f"other processes at work ({_listed(conditions.others)})")
     if conditions.xids:
-        found.append(f"faults of the GPU (Xid {_listed(conditions.xids)})")
+        causes.append(f"faults of the GPU (Xid {_listed(conditions.xids)})")
     if conditions.ecc_errors:
-        found.append(f"memory errors that could not be corrected ({conditions.ecc_errors})")
-    return tuple(found)
+        causes.append(f"memory errors that could not be corrected ({conditions.ecc_errors})")
+    return tuple(causes)
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -150,13 +156,13 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 class Recovery:
-    """Lets a GPU rest until nothing disturbs it any more.
+    """Lets a device rest until nothing disturbs it any more.
 
-    Each rest is twice as long as the one before, over all waits of a case: a GPU that is well while it idles and
-    too hot as soon as it works needs more than it was given.
+    Each rest is twice as long as the one before, over all waits of a case: a device that cools while it idles and is too
+    hot again as soon as it works needs a longer rest.
 
     Args:
-        device: whose GPU.
+        device: which one.
         limit_s: how long a case may wait in all.
 
     Attributes:
@@ -167,11 +173,11 @@ class Recovery:
         self._device = device
         self._limit_s = limit_s
         self._rest_s = FIRST_REST_S
-        self._causes: dict[str, str] = {}  # by what they are, whichever numbers they come with
+        self._causes: dict[str, str] = {}  # by their text without numbers
         self.waited_s = 0.0
 
     def wait(self, causes: Sequence[str]) -> bool:
-        """Waits for the GPU to recover from ``causes``; false where it has not by the end of all waiting."""
+        """Wait for the device to recover from ``causes``; returns False if the time limit of all waits is used up."""
         self._causes |= {cause.partition(" (")[0]: cause for cause in causes}
         while self.waited_s < self._limit_s:
             rest_s = min(self._rest_s, self._limit_s - self.waited_s)
@@ -184,16 +190,16 @@ class Recovery:
 
     @property
     def failure(self) -> str:
-        """That the GPU did not recover, as a sentence without its full stop."""
-        return f"the GPU did not recover from {self._what_for} within {self._limit_s:g} s"
+        """A sentence, without its full stop, that the device did not recover."""
+        return f"the GPU did not recover from {self._reasons} within {self._limit_s:g} s"
 
     @property
     def note(self) -> str:
-        """How long it waited and what for; empty where it did not."""
+        """How long it waited and why; empty if it did not wait."""
         if not self.waited_s:
             return ""
-        return f"waited {self.waited_s:.3g} s for the GPU to recover from {self._what_for}"
+        return f"waited {self.waited_s:.3g} s for the GPU to recover from {self._reasons}"
 
     @property
-    def _what_for(self) -> str:
+    def _reasons(self) -> str:
         return " and ".join(self._causes.values())

@@ -1,4 +1,4 @@
-"""Taking samples of one case: warm up, then batch after batch until a rule has seen enough."""
+"""Samples of one case: warm up, then batch after batch until a stopping rule is satisfied."""
 
 import contextlib
 import gc
@@ -11,49 +11,24 @@ from typing import Literal
 
 from perfsvc.device.protocol import Device
 from perfsvc.errors import DisturbedError
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.worker.sampling import auxiliary
-from perfsvc.measure.worker.sampling.batches import Batches, Recovery, disturbances
-from perfsvc.measure.worker.sampling.stopping import Precision, Rule, SampleCap, TimeCap, first_reached
+from perfsvc.measure.worker.sampling.batches import BatchTaker, Recovery, disturbances
+from perfsvc.measure.worker.sampling.stopping import Precision, SampleCap, StoppingRule, TimeCap, first_reached
 from perfsvc.model import Batch, CacheState, Slowdown
 
 WARM_BATCH = 5
-"""Samples between two looks at whether times are stable yet."""
+"""Samples of a warm-up batch."""
 WARM_AGREEMENT = 0.01
-"""Two batches of the warm-up agree where their medians differ by no more than this share, or than their scatter."""
+"""Two warm-up batches agree if their medians differ by no more than this share, or than their scatter."""
 WARM_SHARE = 0.25
-"""Of the time cap: what the warm-up may take, and each one after a wait for the GPU."""
+"""Share of the time cap that the warm-up may take, and each warm-up after the device has recovered."""
 DISTURBED_IN_A_ROW = 3
-"""Batches, after which a case waits for its GPU to recover."""
+"""Disturbed batches after which a case waits for its device to recover."""
 SETTLE_S = 0.2
-"""What a GPU needs to raise its clocks again after a load that took it to its power limit: an H100, to within 1 %."""
+"""Seconds a GPU needs to raise its clocks after a load that took it to its power limit: an H100, to within 1 %."""
 UNKNOWN_CACHE_BYTES = 128 << 20
-"""Taken for the L2 cache of a device that does not say: no GPU has more (B200: 126 MB)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How a case is sampled.
-
-    Attributes:
-        precision: it stops when the 95 % confidence interval of the median is no wider than this, to each side and
-            relative to the median,
-        samples: or when so many are taken,
-        seconds: or when so much time has passed, cache eviction and everything else included.
-        least: samples below which the interval is not believed.
-        least_s: seconds below which ending early saves little beside what a replica costs in any case.
-        evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
-        energy: measure the energy of a sample as well.
-        recovery_s: how long a case waits in all for a disturbed GPU to recover.
-    """
-
-    precision: float = 0.002
-    samples: int = 1000
-    seconds: float = 2.0
-    least: int = 50
-    least_s: float = 0.0
-    evict: float = 2.0
-    energy: bool = False
-    recovery_s: float = 30.0
+"""Assumed L2 cache of a device that does not report one: no GPU has more (B200: 126 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +36,13 @@ class Samples:
     """The samples of one case.
 
     Attributes:
-        batches: in the order they were taken, the rejected ones among them.
-        seconds: the samples that count, in seconds, in the order they were taken.
+        batches: in the order they were taken, the rejected ones included.
+        seconds: the samples that count, in the order they were taken.
         median_s: of those.
-        warmup: samples taken before them, and after a wait for the GPU, and thrown away.
+        warmup: how many samples were taken for warm-up and thrown away.
         stopped: why no more were taken.
-        note: what a reader of the times has to know; empty where it is nothing.
-        metrics: what was measured beside them, by name.
+        note: what the reader of the times must know; empty if nothing.
+        metrics: auxiliary metrics by name.
         warmup_busy_s: seconds that the device worked on the warm-up.
     """
 
@@ -86,7 +61,7 @@ class Samples:
         return self.warmup_busy_s + sum(batch.busy_s for batch in self.batches)
 
 
-NONE = Samples(
+NO_SAMPLES = Samples(
     batches=(),
     seconds=(),
     median_s=math.nan,
@@ -96,10 +71,10 @@ NONE = Samples(
     metrics=MappingProxyType({}),
     warmup_busy_s=0.0,
 )
-"""Of a case that is not timed."""
+"""The samples of a case that is not timed."""
 
 
-def take(
+def take_samples(
     device: Device,
     sample: Callable[[], None],
     sampling: Sampling,
@@ -108,33 +83,34 @@ def take(
     cache: CacheState,
     operations: int | None,
 ) -> Samples:
-    """Samples the work that ``sample`` queues.
+    """Take samples of the work that ``sample`` queues.
 
-    The time cap counts all that sampling costs, cache eviction and warm-up included, but not what was lost at a blocking kernel
-    that opened by itself, nor waiting for the GPU to recover. At least one sample counts in the end.
+    The time cap counts everything that sampling takes, cache eviction and warm-up included, except the time lost with
+    blocking kernels that opened by themselves and the time spent waiting for the device to recover. At least one sample
+    counts in the end.
 
     Args:
         device: where.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
         sampling: how long.
-        clock: by whom it is timed: between events behind the blocking kernel, or end to end by the host.
-        cache: the cache before each sample.
-        operations: how many operations a sample queues; None where that is not known.
+        clock: what times a sample: events on the device, behind the blocking kernel, or the host from end to end.
+        cache: the state of the cache before each sample.
+        operations: how many operations a sample queues; None if that is not known.
 
     Raises:
         LaunchError: the clock gave a time that no launch can take.
-        DisturbedError: the GPU was disturbed all the time, and did not recover.
+        DisturbedError: the device was disturbed all the time, and did not recover.
     """
     cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
     evict_bytes = int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0
     with _without_garbage_collection():
-        batches = Batches(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
+        batches = BatchTaker(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
         return _Sampler(device, sample, batches, sampling).take()
 
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """A collection amid the samples would delay a launch, or free an earlier case's modules on the device."""
+    """Prevent collections, which would delay a launch or free an earlier case's modules on the device."""
     gc.collect()
     gc.disable()
     try:
@@ -144,14 +120,14 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class _Sampler:
-    """Takes the samples of one case; see ``take``."""
+    """Takes the samples of one case; see ``take_samples``."""
 
-    def __init__(self, device: Device, sample: Callable[[], None], batches: Batches, sampling: Sampling) -> None:
+    def __init__(self, device: Device, sample: Callable[[], None], batches: BatchTaker, sampling: Sampling) -> None:
         self._device = device
         self._sample = sample
         self._batches = batches
         self._sampling = sampling
-        self._rules: tuple[Rule, ...] = (
+        self._rules: tuple[StoppingRule, ...] = (
             Precision(sampling.precision, sampling.least, sampling.least_s),
             SampleCap(sampling.samples),
             TimeCap(sampling.seconds),
@@ -160,18 +136,18 @@ class _Sampler:
         self._started = device.now()
         self._warmup: list[Batch] = []
         self._taken: list[Batch] = []
-        self._counting: list[float] = []  # the samples of those that were not rejected
+        self._counting: list[float] = []  # the samples of the batches that were not rejected
 
     def take(self) -> Samples:
-        """Warms up and samples."""
-        first = self._batches.take(1)  # tells how long a sample takes
+        """Warm up and sample."""
+        first = self._batches.take(1)  # shows how long a sample takes
         self._warmup.append(first)
         if Slowdown.POWER_CAP in first.conditions.slowdowns:  # by the case before: this one has hardly begun
             self._device.rest(SETTLE_S)
         self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
         stopped = self._take_batches()
         median_s = statistics.median(self._counting)
-        metrics, notes = self._beside(median_s)
+        metrics, notes = self._auxiliary(median_s)
         return Samples(
             batches=tuple(self._taken),
             seconds=tuple(self._counting),
@@ -184,11 +160,11 @@ class _Sampler:
         )
 
     def _warm_up(self, until_s: float) -> None:
-        """Takes samples until times are stable.
+        """Take samples until times are stable.
 
         Small batches are taken until the medians of two in a row agree: within one per cent, or within their scatter
-        (the median absolute deviation). When ``until_s`` seconds of sampling are over it ends in any case: times that
-        go on drifting are then in the samples, whose interval says so.
+        (the median absolute deviation). The warm-up ends in any case when sampling has taken ``until_s`` seconds. Times
+        that go on drifting are then in the samples, whose interval shows it.
         """
         before: Batch | None = None
         while self._elapsed_s < until_s:
@@ -201,21 +177,21 @@ class _Sampler:
             before = batch
 
     def _take_batches(self) -> str:
-        """Takes batches until a rule has seen enough; returns why it stopped.
+        """Take batches until a rule is satisfied; returns why it stopped.
 
         Raises:
-            DisturbedError: no batch was left undisturbed, and the GPU did not recover.
+            DisturbedError: every batch was disturbed, and the device did not recover.
         """
-        disturbed: list[tuple[str, ...]] = []  # by what, of each batch since the last good one
+        disturbed: list[tuple[str, ...]] = []  # the causes, for each batch since the last good one
         while True:
-            batch = self._batches.take(self._wanted)
+            batch = self._batches.take(self._next_count)
             causes = disturbances(batch.conditions)
             if causes:
                 batch = replace(batch, rejected=_joined(batch.rejected, *causes))
             self._taken.append(batch)
             if not batch.rejected:
                 self._counting += batch.samples_s
-            if stopped := self._reached():
+            if stopped := first_reached(self._rules, self._counting, self._elapsed_s):
                 return stopped
             if causes:
                 disturbed.append(causes)
@@ -223,12 +199,13 @@ class _Sampler:
                 disturbed.clear()
             if len(disturbed) == DISTURBED_IN_A_ROW:
                 if not self._recovery.wait([cause for causes in disturbed for cause in causes]):
-                    return self._given_up()
-                # The GPU was idle meanwhile.
+                    return self._give_up()
+                # The device was idle meanwhile.
                 self._warm_up(until_s=self._elapsed_s + WARM_SHARE * self._sampling.seconds)
                 disturbed.clear()
 
-    def _given_up(self) -> str:
+    def _give_up(self) -> str:
+        """Return why sampling ends without recovery; raises ``DisturbedError`` if no sample counts."""
         if not self._counting:
             raise DisturbedError(
                 f"{self._recovery.failure}, and no batch was left undisturbed",
@@ -236,12 +213,9 @@ class _Sampler:
             )
         return self._recovery.failure
 
-    def _reached(self) -> str:
-        return first_reached(self._rules, self._counting, self._elapsed_s) if self._counting else ""
-
     @property
-    def _wanted(self) -> int:
-        """How many samples the next batch had best have: as many as there are, which doubles them."""
+    def _next_count(self) -> int:
+        """How many samples the next batch should have: as many as there are, which doubles them."""
         taken = len(self._counting)
         return min(max(taken, self._sampling.least), self._sampling.samples - taken)
 
@@ -249,21 +223,21 @@ class _Sampler:
     def _elapsed_s(self) -> float:
         return self._device.now() - self._started - self._batches.lost_s - self._recovery.waited_s
 
-    def _beside(self, median_s: float) -> tuple[dict[str, float], tuple[str, ...]]:
-        """What is measured beside the times, and notes on it."""
+    def _auxiliary(self, median_s: float) -> tuple[dict[str, float], tuple[str, ...]]:
+        """Measure the auxiliary metrics; returns them and notes."""
         device, sample, batches = self._device, self._sample, self._batches
         metrics = auxiliary.cycles([batch for batch in self._taken if not batch.rejected], median_s)
-        short, on_the_floor = auxiliary.of_a_short_kernel(device, sample, batches, median_s)
-        joules, on_energy = auxiliary.energy(device, sample, batches) if self._sampling.energy else ({}, "")
-        return {**metrics, **short, **joules}, (on_the_floor, on_energy)
+        short, overhead_note = auxiliary.short_kernel(device, sample, batches, median_s)
+        joules, energy_note = auxiliary.energy(device, sample, batches) if self._sampling.energy else ({}, "")
+        return {**metrics, **short, **joules}, (overhead_note, energy_note)
 
 
 def _agree(before: Batch, after: Batch) -> bool:
-    """Whether times were stable over two batches of the warm-up."""
+    """Return whether times were stable over two batches of the warm-up."""
     median = statistics.median(after.samples_s)
     scatter = statistics.median(abs(seconds - median) for seconds in after.samples_s)
     return abs(median - statistics.median(before.samples_s)) <= max(WARM_AGREEMENT * median, scatter)
 
 
-def _joined(*words: str) -> str:
-    return "; ".join(filter(None, words))
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))

@@ -1,8 +1,8 @@
-"""When enough samples have been taken: small rules, asked after each batch, that say why when they have seen enough.
+"""Stopping rules: small objects that are asked after each batch whether sampling may end, and why.
 
-What the device's clock cannot tell apart needs care. Its times are whole steps, so many samples may be equal and the
-interval of their median may have no width at all, though the median is known no better than the clock tells time; and
-an interval as narrow as a step may never become narrower, however many samples are taken.
+The resolution of the clock needs care. Device times are whole clock steps, so many samples may be equal, and the
+interval of their median may have no width at all although the median is known no better than the clock resolves. An
+interval as narrow as a step may never become narrower, however many samples are taken.
 """
 
 import functools
@@ -18,17 +18,17 @@ _TAIL = (1 - CONFIDENCE) / 2
 _LEAST = 6
 """Samples below which no interval of order statistics reaches the confidence."""
 _ROUNDING = 1e-6
-"""Times that differ by less than this share are taken for equal: CUDA's events count single-precision milliseconds."""
+"""Times that differ by less than this share count as equal: CUDA's events count single-precision milliseconds."""
 LARGEST_STEP_S = 1e-6
-"""Of any clock that times samples: CUDA's events tell times half a microsecond apart (CUDA Runtime API,
-cudaEventElapsedTime), and the host's clock does better."""
+"""The largest step of a clock that times samples: CUDA's events resolve half a microsecond (CUDA Runtime API,
+cudaEventElapsedTime), and the host's clock is finer."""
 
 
-class Rule(Protocol):
+class StoppingRule(Protocol):
     """Decides whether sampling may end."""
 
     def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:
-        """Why it may end now, as a sentence without its full stop; empty where it may not.
+        """Return why sampling may end now, as a sentence without its full stop; empty if it may not.
 
         Args:
             samples_s: all samples that count so far, in seconds; at least one.
@@ -39,10 +39,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Enough where the confidence interval of the median reaches no further than ``share`` of it to either side.
+    """Enough when the confidence interval of the median reaches no further than ``share`` of it to either side.
 
-    Enough, too, where the interval is no wider than one step of the clock, and where all samples are equal: then more
-    of them would tell nothing more. Never before ``least`` samples, nor before ``least_s`` seconds.
+    Also enough when the interval is no wider than one step of the clock, or when all samples are equal: more samples
+    would not narrow it. Never before ``least`` samples, nor before ``least_s`` seconds.
     """
 
     share: float
@@ -50,10 +50,10 @@ class Precision:
     least_s: float = 0.0
 
     def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:
-        """Says how well the median is known."""
+        """Return how well the median is known."""
         if len(samples_s) < max(self.least, _LEAST) or elapsed_s < self.least_s:
             return ""
-        ordered = sorted(samples_s)  # which both would do
+        ordered = sorted(samples_s)
         low, median, high = interval(ordered)
         step = step_of(ordered)
         if step is None:
@@ -69,35 +69,35 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class SampleCap:
-    """Enough where so many samples were taken."""
+    """Enough when this many samples were taken."""
 
     samples: int
 
-    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 a rule's own business
-        """Names the cap."""
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 the protocol has it
+        """Return the cap."""
         return f"sample cap of {self.samples}" if len(samples_s) >= self.samples else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeCap:
-    """Enough where so much time has passed."""
+    """Enough when this much time has passed."""
 
     seconds: float
 
-    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 see SampleCap
-        """Names the cap."""
+    def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 the protocol has it
+        """Return the cap."""
         return f"time cap of {self.seconds:g} s" if elapsed_s >= self.seconds else ""
 
 
-def first_reached(rules: Sequence[Rule], samples_s: Sequence[float], elapsed_s: float) -> str:
-    """What the first rule that has seen enough says; empty where none has."""
-    return next((why for rule in rules if (why := rule.reached(samples_s, elapsed_s))), "")
+def first_reached(rules: Sequence[StoppingRule], samples_s: Sequence[float], elapsed_s: float) -> str:
+    """Return the reason of the first rule that is satisfied; empty if none is, or without samples."""
+    return next((why for rule in rules if (why := rule.reached(samples_s, elapsed_s))), "") if samples_s else ""
 
 
 def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
-    """The median of samples between the ends of its confidence interval, whatever their distribution.
+    """Return the median of samples between the ends of its confidence interval, whatever their distribution.
 
-    The k-th smallest and the k-th largest sample, where k is ``rank``; without end where there are too few samples.
+    The ends are the k-th smallest and the k-th largest sample, with k = ``rank``; infinite if there are too few samples.
 
     Source:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
@@ -110,10 +110,10 @@ def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
 
 @functools.lru_cache(maxsize=256)
 def rank(count: int) -> int:
-    """The largest k for which fewer than k of ``count`` samples lie below the median with 2.5 % probability at most.
+    """Return the largest k such that fewer than k of ``count`` samples lie below the median with at most 2.5 % probability.
 
-    Their number is binomial with p = 1/2. Counted from the middle outwards, for all but some √count ranks are there.
-    Zero where there is none: for fewer than six samples.
+    The number of samples below the median is binomial with p = 1/2. The search goes from the middle outwards, because
+    the answer is only about √count ranks away. Zero if there is no such k, for fewer than six samples.
     """
     k = (count + 1) // 2
     below = 0.5 if count % 2 else 0.5 - _probability(count, k) / 2  # of fewer than k
@@ -124,22 +124,22 @@ def rank(count: int) -> int:
 
 
 def _probability(count: int, k: int) -> float:
-    """That k of so many samples lie below the median."""
+    """Return the probability that k of ``count`` samples lie below the median."""
     ways = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
     return math.exp(ways - count * math.log(2))
 
 
 def step_of(samples_s: Sequence[float]) -> float | None:
-    """The step of the clock that gave these samples, in seconds.
+    """Return the step of the clock that gave these samples, in seconds.
 
-    The smallest difference between samples, where some are equal. Zero where no step shows: where no two are equal, or
-    where the smallest difference is more than any clock's (the kernel then takes one of a few times, and more samples
-    tell which is the usual one). None where all are equal, so that it may be of any size.
+    It is the smallest difference between samples, if some are equal. It is zero if no step shows: if no two are equal, or
+    if the smallest difference is larger than any clock's step (the kernel then takes one of a few times, and more samples
+    show which is the usual one). It is None if all samples are equal, so that the step may have any size.
     """
     ordered = sorted(samples_s)
     rounding = _ROUNDING * ordered[-1]
     gaps = [after - before for before, after in itertools.pairwise(ordered)]
-    if gaps and min(gaps) > rounding:  # mostly, where a clock is fine
+    if gaps and min(gaps) > rounding:  # the usual case with a fine clock
         return 0.0
     smallest = min((gap for gap in gaps if gap > rounding), default=None)
     return 0.0 if smallest is not None and smallest > LARGEST_STEP_S else smallest

@@ -60,8 +60,8 @@ def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_
 
 
 def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(work):
-    checks = "known = Known({'out': f'{variant} {job.cache}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
-    work.play(each=f"{checks}; log(variant, job.cache, job.replica, job.known and job.known.digests['out'])")
+    checks = "checked = CheckedResult({'out': f'{variant} {job.cache}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
+    work.play(each=f"{checks}; log(variant, job.cache, job.replica, job.checked and job.checked.digests['out'])")
     tasks = (work.task("good"), work.task("good", cache=CacheState.WARM), work.task("fine"))
     work.measure(Plan(tasks, 3, 1, 20.0), work.devices("only"))
     told = {(variant, cache, replica): known for _, variant, cache, replica, known in work.logged()}
@@ -73,7 +73,7 @@ def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(wor
 def test_fresh_arrays_go_with_the_first_replica_alone_and_arrays_bear_their_name(work):
     arrays = {"a": np.arange(3.0)}
     recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first()["a"] + 1}, {}))
-    work.play(each="log(job.arrays, *(len(one) for one in (job.inputs, job.expected, job.fresh_inputs)))")
+    work.play(each="log(job.array_name, len(job.arrays.inputs), len(job.arrays.expected), len(job.fresh_arrays.inputs if job.fresh_arrays else ()))")
     work.measure(Plan((work.task("good", arrays=recipe),), 2, 1, 20.0), work.devices("only"))
     assert [words for _, *words in work.logged()] == [["three", 1, 1, 1], ["three", 1, 1, 0]]
 
@@ -123,7 +123,7 @@ def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(
     work.play(each="log(f'{variant} {job.replica}')")
     tasks = (work.task("late", arrays=Recipe("late", made)), *map(work.task, ("a", "b", "c")))
     plan = Plan(tasks, 2, 1, 20.0)
-    planned = [f"{task.spec[0].variant} {replica}" for replica, task in plan.order("only")]
+    planned = [f"{task.key[0].variant} {replica}" for replica, task in plan.order("only")]
     assert planned[:4] == ["late 0", "b 0", "c 0", "a 0"]
     assert {one.status for one in work.measure(plan, work.devices("only"))} == {Status.OK}
     assert [words for _, words in work.logged()] == ["b 0", "c 0", "a 0", "late 0", *planned[4:]]
@@ -182,7 +182,7 @@ def test_a_board_in_use_is_waited_for_and_said_once(work):
 
     def say(line):
         work.said.append(line)
-        Thread(target=lambda: (time.sleep(3 * device_queue.LOCK_LOOK_S), other.release())).start()
+        Thread(target=lambda: (time.sleep(3 * device_queue.LOCK_POLL_S), other.release())).start()
 
     plan = Plan((work.task("good"),), 1, 1, 20.0)
     (found,) = pool.measure(plan, work.devices("only"), say)
@@ -239,10 +239,10 @@ def test_a_board_whose_lock_cannot_be_used_is_not_measured_on(work, monkeypatch)
 LOST = {
     "start": """
 if (folder / f"{device.uuid}.lost").exists():
-    say(Refused(f"{device.uuid} fell off the bus", "look at it"))
+    send(Refused(f"{device.uuid} fell off the bus", "look at it"))
     sys.exit(5)
 """,
-    "each": "known = Known({}, Error(0.0, 0.0)); log(device.uuid, variant, job.replica, bool(job.known))",
+    "each": "checked = CheckedResult({}, Error(0.0, 0.0)); log(device.uuid, variant, job.replica, bool(job.checked))",
     "bad": """
         if job.replica == 1 and device.uuid == "first":
             (folder / "first.lost").touch()

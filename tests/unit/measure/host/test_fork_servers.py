@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.measure.host.fork_servers import ForkServer, ForkServers
-from perfsvc.measure.host.worker_handle import Process
+from perfsvc.measure.host.worker_handle import WorkerHandle
 from perfsvc.measure.worker import fork_server
 
 LIMIT_S = 20.0
@@ -93,10 +93,10 @@ def test_a_worker_is_killed_and_another_lives_on(work, servers):
 
 def test_a_worker_that_is_given_up_before_it_is_born_ends_by_itself(work, servers):
     work.play()
-    process = Process(servers.take())
+    process = WorkerHandle(servers.take())
     process.end(kill=True)
-    assert process._fork._ended
-    assert process._fork.status in {0, -signal.SIGKILL}
+    assert process._process._ended
+    assert process._process.status in {0, -signal.SIGKILL}
 
 
 def test_a_death_is_told_where_whoever_started_the_run_had_signals_blocked(work):
@@ -130,7 +130,7 @@ def test_a_worker_does_not_repeat_what_an_import_said(work, monkeypatch):
     with ForkServers() as servers, forked(servers.take()) as (fork, _, words):
         assert fork.wait(LIMIT_S)
         words.seek(0)
-        assert words.read() == b"these are my words\nmine\n"
+        assert words.read() == b"output of the worker\nmine\n"
 
 
 def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(monkeypatch):
@@ -139,7 +139,7 @@ def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(m
 
     monkeypatch.setattr(os, "fork", full)
     server = fork_server._Server.__new__(fork_server._Server)
-    server._fates = {}
+    server._status_sockets = {}
     for given_up in (False, True):
         with contextlib.ExitStack() as stack:
             ours, told = socket.socketpair()
@@ -154,7 +154,7 @@ def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(m
             words.seek(0)
             assert b"no process to be had" in words.read()
             if not given_up:
-                assert ours.recv(100) == fork_server.FATE.pack(0) + fork_server.FATE.pack(1)
+                assert ours.recv(100) == fork_server.STATUS.pack(0) + fork_server.STATUS.pack(1)
 
 
 def test_a_server_has_open_nothing_of_its_workers(work, servers):
@@ -181,7 +181,7 @@ def test_servers_that_ended_are_let_go_before_the_run_is_over(work, servers):
     first, second = used(), used()
     wait_for(lambda: first.status is not None)
     third = used()
-    assert first.last_words(100) == ""
+    assert first.last_output(100) == ""
     before = open_files()
     for last in (second, third):
         wait_for(lambda last=last: last.status is not None)
@@ -213,8 +213,8 @@ def test_a_server_that_cannot_start_says_why(monkeypatch, tmp_path):
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     server = ForkServer()
-    process = Process(server)
-    crash = process.hear()
+    process = WorkerHandle(server)
+    crash = process.receive()
     assert "the worker process died (exit status 3): nothing to be imported here" in crash.what
     process.end(kill=True)
     server.end()
@@ -226,9 +226,9 @@ def test_a_server_imports_from_the_working_directory_only_where_the_run_does(mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path] + [""] * ours_as_well)
     with ForkServers() as servers:
-        process = Process(servers.take())
+        process = WorkerHandle(servers.take())
         process.end()
-        assert process._fork.status == (None if ours_as_well else 0)
+        assert process._process.status == (None if ours_as_well else 0)
 
 
 def test_a_server_that_was_never_used_ends_with_its_run(work):

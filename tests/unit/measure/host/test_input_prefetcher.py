@@ -10,10 +10,10 @@ import pytest
 
 from perfsvc.errors import SuiteError
 from perfsvc.measure.host import input_prefetcher as module
-from perfsvc.measure.host.input_prefetcher import Supply, threads_beside
+from perfsvc.measure.host.input_prefetcher import InputPrefetcher, threads_beside
 from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Kind, ReplayRecord, Role, Tolerance
 
 UNIT = 2048
@@ -77,19 +77,19 @@ def use(supply, task, replica=0):
     with supply.take(supply.order(task, replica)) as lent:
         assert lent.name == task.arrays.name
         first, *fresh = (os.pread(descriptor, 8, 0) for descriptor in lent.descriptors)
-        assert bool(lent.fresh_inputs) == bool(fresh)
+        assert bool(lent.fresh) == bool(fresh)
         return tuple(float(np.frombuffer(raw)[0]) for raw in (first, *fresh))
 
 
 def update_findings(supply):
     """Waits until everything that was given to a thread is done."""
-    for made in tuple(supply._shelf.values()):
+    for made in tuple(supply._arrays.values()):
         with contextlib.suppress(SuiteError):
             made.result(30)
 
 
 def kept(supply):
-    return {name + " fresh" * fresh for name, fresh in supply._shelf}
+    return {name + " fresh" * fresh for name, fresh in supply._arrays}
 
 
 def open_files():
@@ -101,7 +101,7 @@ def test_arrays_of_several_variants_lanes_and_replicas_are_made_once(kitchen):
         [kitchen.task("a", variant, device) for variant in ("v", "w")] + [kitchen.task("b", "v", device)]
         for device in ("GPU-1", "GPU-2")
     ]
-    with Supply([plan(lane, 2) for lane in lanes], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(lane, 2) for lane in lanes], budget_bytes=1 << 20) as supply:
         for replica in range(2):
             for tasks in zip(*lanes, strict=True):
                 orders = [supply.order(task, replica) for task in tasks]
@@ -113,14 +113,14 @@ def test_arrays_of_several_variants_lanes_and_replicas_are_made_once(kitchen):
 
 def test_what_comes_is_made_ahead_in_its_order_lane_by_lane(kitchen):
     lanes = [[kitchen.task(name) for name in names] for names in ("abc", "de")]
-    with Supply(map(plan, lanes), budget_bytes=1 << 20) as supply:
+    with InputPrefetcher(map(plan, lanes), budget_bytes=1 << 20) as supply:
         update_findings(supply)
         assert kitchen.made == ["a", "d", "b", "e", "c"]
 
 
 def test_no_more_is_made_ahead_than_the_budget_holds_and_more_when_there_is_room(kitchen):
     tasks = [kitchen.task(name) for name in "abcd"]
-    with Supply([plan(tasks)], budget_bytes=4 * UNIT) as supply:
+    with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as supply:
         update_findings(supply)
         assert kitchen.made == ["a", "b"]
         assert use(supply, tasks[0]) == (ord("a"),)
@@ -131,14 +131,14 @@ def test_no_more_is_made_ahead_than_the_budget_holds_and_more_when_there_is_room
 
 def test_an_order_is_served_whatever_the_budget(kitchen):
     tasks = [kitchen.task(name) for name in "ab"]
-    with Supply([plan(tasks, 2)], budget_bytes=0) as supply:
+    with InputPrefetcher([plan(tasks, 2)], budget_bytes=0) as supply:
         assert [use(supply, task, replica) for replica, task in plan(tasks, 2)] == [(97.0,), (98.0,)] * 2
     assert kitchen.made == ["a", "b", "a", "b"]
 
 
 def test_what_is_used_again_soonest_is_kept(kitchen):
     a, b, c = (kitchen.task(name) for name in "abc")
-    with Supply([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as supply:
+    with InputPrefetcher([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as supply:
         for replica, task in ((0, a), (0, b), (0, c), (1, c), (1, b), (1, a)):
             use(supply, task, replica)
             update_findings(supply)
@@ -148,7 +148,7 @@ def test_what_is_used_again_soonest_is_kept(kitchen):
 def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
     before = open_files()
     tasks = [kitchen.task(name) for name in "ab"]
-    with Supply([plan(tasks)], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as supply:
         update_findings(supply)
         assert open_files() == before + 2
         use(supply, tasks[0])
@@ -159,7 +159,7 @@ def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
 
 def test_fresh_arrays_are_lent_to_the_first_replica_and_then_given_back(kitchen):
     tasks = [kitchen.task(name, fresh=True) for name in "ab"]
-    with Supply([plan(tasks, 2)], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(tasks, 2)], budget_bytes=1 << 20) as supply:
         update_findings(supply)
         assert kitchen.made == ["a", "fresh a", "b", "fresh b"]
         assert use(supply, tasks[0]) == (97, 98)
@@ -172,7 +172,7 @@ def test_fresh_arrays_are_lent_to_the_first_replica_and_then_given_back(kitchen)
 
 def test_fresh_arrays_stay_until_the_last_lane_has_used_them(kitchen):
     tasks = [kitchen.task("a", device=device, fresh=True) for device in ("GPU-1", "GPU-2")]
-    with Supply([plan([task], 2) for task in tasks], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([task], 2) for task in tasks], budget_bytes=1 << 20) as supply:
         use(supply, tasks[0])
         assert use(supply, tasks[0], 1) == (97,)
         assert kept(supply) == {"a", "a fresh"}
@@ -183,13 +183,13 @@ def test_fresh_arrays_stay_until_the_last_lane_has_used_them(kitchen):
 def test_a_recipe_that_finds_nothing_fresh_lends_none(kitchen):
     task = kitchen.task("a", fresh=True)
     kitchen.make_fresh = lambda name, first: ({}, {})
-    with Supply([plan([task])]) as supply:
+    with InputPrefetcher([plan([task])]) as supply:
         assert use(supply, task) == (97,)
 
 
 def test_fresh_arrays_do_without_the_budget_that_the_first_ones_did_not_get(kitchen):
     tasks = [kitchen.task(name, fresh=True) for name in "ab"]
-    with Supply([plan(tasks)], budget_bytes=4 * UNIT) as supply:
+    with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as supply:
         update_findings(supply)
         assert kitchen.made == ["a", "fresh a"]
 
@@ -197,7 +197,7 @@ def test_fresh_arrays_do_without_the_budget_that_the_first_ones_did_not_get(kitc
 def test_several_threads_make_different_arrays_at_once_and_never_the_same(kitchen):
     gates = {name: kitchen.hold(name) for name in "ab"}
     tasks = [kitchen.task(name, variant) for name in "ab" for variant in "vw"]
-    with Supply([plan(tasks)], threads=4, budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(tasks)], threads=4, budget_bytes=1 << 20) as supply:
         assert sorted(kitchen.await_made(2)) == ["a", "b"]
         order = supply.order(tasks[0], 0)
         assert not order.ready
@@ -211,7 +211,7 @@ def test_several_threads_make_different_arrays_at_once_and_never_the_same(kitche
 
 def test_one_thread_makes_one_after_the_other(kitchen):
     gate = kitchen.hold("a")
-    with Supply([plan([kitchen.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([kitchen.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as supply:
         assert kitchen.await_made(1) == ["a"]
         gate.set()
         update_findings(supply)
@@ -219,22 +219,22 @@ def test_one_thread_makes_one_after_the_other(kitchen):
 
 
 def test_what_was_never_announced_can_be_ordered(kitchen):
-    with Supply() as supply:
+    with InputPrefetcher() as supply:
         assert use(supply, kitchen.task("a")) == (97,)
 
 
 def test_what_is_passed_over_is_made_ahead_still(kitchen):
     tasks = [kitchen.task(name) for name in "abc"]
-    with Supply([plan(tasks)], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as supply:
         order = supply.order(tasks[2], 0)
         assert kept(supply) == {"a", "b", "c"}
-        supply.forget(order)
+        supply.cancel(order)
         assert kept(supply) == {"a", "b"}
 
 
 def test_fresh_arrays_are_made_beside_the_first_ones(kitchen):
     gate, task = kitchen.hold("a"), kitchen.task("a", fresh=True)
-    with Supply([plan([task])], threads=2, budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([task])], threads=2, budget_bytes=1 << 20) as supply:
         assert sorted(kitchen.await_made(2)) == ["a", "fresh a"]
         gate.set()
         assert use(supply, task) == (97, 98)
@@ -242,18 +242,18 @@ def test_fresh_arrays_are_made_beside_the_first_ones(kitchen):
 
 def test_what_is_made_can_be_told_from_what_is_not(kitchen):
     gate, (a, b) = kitchen.hold("fresh b"), (kitchen.task(name, fresh=True) for name in "ab")
-    with Supply([plan([a, b])], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([a, b])], budget_bytes=1 << 20) as supply:
         kitchen.await_made(4)
-        assert [supply.has(a, 0), supply.has(b, 0), supply.has(b, 1)] == [True, False, True]
+        assert [supply.is_ready(a, 0), supply.is_ready(b, 0), supply.is_ready(b, 1)] == [True, False, True]
         gate.set()
         update_findings(supply)
-        assert supply.has(b, 0)
-        assert not supply.has(kitchen.task("c"), 0)
+        assert supply.is_ready(b, 0)
+        assert not supply.is_ready(kitchen.task("c"), 0)
 
 
 def test_a_task_that_is_dropped_is_made_ahead_no_more_in_no_replica(kitchen):
     a, b = (kitchen.task(name) for name in "ab")
-    with Supply([plan([a, b], 3)], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([a, b], 3)], budget_bytes=1 << 20) as supply:
         supply.drop(b)
         assert kept(supply) == {"a"}
 
@@ -261,13 +261,13 @@ def test_a_task_that_is_dropped_is_made_ahead_no_more_in_no_replica(kitchen):
 def test_the_first_arrays_are_kept_while_the_fresh_ones_are_made_of_them_though_nobody_wants_either(kitchen):
     before, gate = open_files(), kitchen.hold("a")
     task = kitchen.task("a", fresh=True)
-    with Supply(threads=2) as supply:
+    with InputPrefetcher(threads=2) as supply:
         orders = [supply.order(task, replica) for replica in (1, 0)]
-        _, fresh = orders[1].made
+        _, fresh = orders[1].arrays
         while not fresh.running():
             pass
         for order in orders:
-            supply.forget(order)
+            supply.cancel(order)
         gate.set()
         assert kitchen.await_made(2) == ["a", "fresh a"]
         assert fresh.exception(30) is None
@@ -282,7 +282,7 @@ def test_what_keeps_arrays_from_being_made_is_raised_for_each_of_their_cases_and
     bad = [kitchen.task("a", variant, fresh=True) for variant in "vw"]
     good = kitchen.task("b")
     make, kitchen.make = kitchen.make, lambda name: fail(name) if name == "a" else make(name)
-    with Supply([plan([*bad, good])], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([*bad, good])], budget_bytes=1 << 20) as supply:
         for task in bad:
             with pytest.raises(SuiteError, match="inputs raised"):
                 use(supply, task)
@@ -293,7 +293,7 @@ def test_what_keeps_arrays_from_being_made_is_raised_for_each_of_their_cases_and
 def test_all_memory_is_given_back_at_the_end_whatever_was_taken(kitchen):
     before = open_files()
     tasks = [kitchen.task(name, fresh=True) for name in "abcd"]
-    with Supply([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as supply:
         supply.order(tasks[0], 0)
         use(supply, tasks[1])
         update_findings(supply)
@@ -304,7 +304,7 @@ def test_all_memory_is_given_back_at_the_end_whatever_was_taken(kitchen):
 def test_an_end_in_the_midst_waits_for_what_is_at_work_and_begins_nothing_more(kitchen):
     before, gate = open_files(), kitchen.hold("a")
     tasks = [kitchen.task(name) for name in "ab"]
-    with Supply([plan(tasks)], budget_bytes=1 << 20):
+    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20):
         kitchen.await_made(1)
         threading.Timer(0.05, gate.set).start()
     assert kitchen.made == ["a"]
@@ -313,14 +313,14 @@ def test_an_end_in_the_midst_waits_for_what_is_at_work_and_begins_nothing_more(k
 
 def test_open_files_are_not_used_up(kitchen, monkeypatch):
     monkeypatch.setattr(module, "MOST_KEPT", 3)
-    with Supply([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
         update_findings(supply)
         assert kept(supply) == {"a", "b", "c"}
 
 
 def test_the_look_ahead_has_an_end(kitchen, monkeypatch):
     monkeypatch.setattr(module, "HORIZON", 2)
-    with Supply([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
         assert kept(supply) == {"a", "b"}
 
 

@@ -7,7 +7,7 @@ import pytest
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host import device_queue, worker_handle
 from perfsvc.measure.plan.order import Plan
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status
 
 
@@ -20,16 +20,16 @@ def test_a_plan_is_worked_off_once_a_replica(work):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("messages.send(pool, b'no json')", "the worker process said what nobody understands: b'no json'"),
-        ('messages.send(pool, b\'{"body": {"message": "hello"}}\')', "said what nobody understands"),
-        ("os._exit(9)", "the worker process died (exit status 9): these are the words of bad"),
+        ("messages.send(pool, b'no json')", "the worker process sent a message that cannot be read: b'no json'"),
+        ('messages.send(pool, b\'{"body": {"message": "hello"}}\')', "sent a message that cannot be read"),
+        ("os._exit(9)", "the worker process died (exit status 9): output of bad"),
         (
             "os.kill(os.getpid(), signal.SIGSEGV)",
-            "the worker process died (killed by SIGSEGV): these are the words of bad",
+            "the worker process died (killed by SIGSEGV): output of bad",
         ),
         (
             "pool.sendall(b'-\\0\\0\\0'); os._exit(0)",
-            "the worker process died (exit status 0): these are the words of bad",
+            "the worker process died (exit status 0): output of bad",
         ),
         ("raise RuntimeError('a bug of ours')", "RuntimeError: a bug of ours"),
     ],
@@ -63,8 +63,8 @@ def test_the_time_a_case_may_wait_for_its_board_does_not_count_against_its_limit
 @pytest.mark.parametrize(
     ("start", "reason"),
     [
-        ("os._exit(3)", "died (exit status 3): these are my words"),
-        ("messages.send(pool, b'garbage'); time.sleep(60)", "said what nobody understands: b'garbage'"),
+        ("os._exit(3)", "died (exit status 3): output of the worker"),
+        ("messages.send(pool, b'garbage'); time.sleep(60)", "sent a message that cannot be read: b'garbage'"),
     ],
 )
 def test_a_worker_that_does_not_start_ends_the_run(work, start, reason):
@@ -106,8 +106,8 @@ def test_a_device_that_cannot_be_opened_at_all_costs_the_others_nothing(work):
 
 def test_what_an_earlier_case_printed_is_not_the_word_of_a_later_one(work):
     found = work(bad="os._exit(9)", replicas=1)
-    assert "words of good" not in found["bad", 0].reason
-    assert "words of fine" not in found["bad", 0].reason
+    assert "output of good" not in found["bad", 0].reason
+    assert "output of fine" not in found["bad", 0].reason
 
 
 def test_arrays_that_take_longer_than_the_limit_fail_no_case(work):

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.measure.plan.order import AlternatingPlan, Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 

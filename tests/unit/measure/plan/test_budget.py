@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from perfsvc.measure.plan.budget import MOST, CostHistory, divide
 from perfsvc.measure.plan.order import Task
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)

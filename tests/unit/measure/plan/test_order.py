@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.measure.plan.order import Plan, Task, devices, home_device, spread
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import CacheState, Case, DeviceInfo, Kind, ReplayRecord, Tolerance
 
 
@@ -104,7 +104,7 @@ def test_a_deal_does_not_depend_on_the_order_of_the_boards():
 
 
 def test_a_deal_is_the_same_every_night_and_with_every_version_of_perfsvc():
-    found = [home_device(task(number).spec, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
+    found = [home_device(task(number).key, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
     assert "".join(found) == "33113113111333132123"
 
 
@@ -131,7 +131,7 @@ def test_each_model_measures_every_case_and_modes_are_dealt_apart():
     found = [*boards("GPU-1", "GPU-2"), *boards("GPU-8", "GPU-9", model="H200")]
     models = {device.uuid: device.model for device in found}
     assert {tuple(sorted(models[home] for home in homes)) for homes in dealt(found).values()} == {("H100", "H200")}
-    cold = [home_device(one.spec, ("GPU-1", "GPU-2")) for one in TWENTY]
+    cold = [home_device(one.key, ("GPU-1", "GPU-2")) for one in TWENTY]
     assert cold != [home_device((one.record.case, CacheState.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
 
 

@@ -4,31 +4,28 @@ import numpy as np
 import pytest
 
 from perfsvc.measure.protocol import shared_arrays
-from perfsvc.measure.protocol.messages import Job
-from perfsvc.measure.protocol.shared_arrays import READ_BYTES, TILE, Lent, Mapped, first_inputs, share
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import CaseJob, Sampling
+from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays, first_inputs, share
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 
 def job_of(lent):
     record = ReplayRecord(Case("scale", "v"), Kind.KERNEL, (), (), (), "", seed=0)
-    return Job(
+    return CaseJob(
         record=record,
         replica=0,
         cache=CacheState.COLD,
         tolerance=Tolerance(0, 0),
         sampling=Sampling(),
-        arrays=lent.name,
-        inputs=lent.inputs,
-        expected=lent.expected,
-        fresh_inputs=lent.fresh_inputs,
-        fresh_expected=lent.fresh_expected,
+        array_name=lent.name,
+        arrays=lent.first.layout,
+        fresh_arrays=lent.fresh.layout if lent.fresh else None,
     )
 
 
 def mapped(lent):
     """What a worker sees of them, which is all it sees: the parent has closed its descriptors."""
-    seen = Mapped(lent.descriptors, job_of(lent))
+    seen = MappedArrays(lent.descriptors, job_of(lent))
     for descriptor in lent.descriptors:
         os.close(descriptor)
     return seen
@@ -45,7 +42,7 @@ def require_equal(made, seen):
 def test_arrays_come_back_by_name_shape_and_type():
     inputs = {"a": np.arange(7, dtype=np.float32), "b": np.arange(6, dtype=np.int64).reshape(2, 3).T}
     expected = {"a": np.linspace(0, 1, 5), "empty": np.empty((0, 3))}
-    seen = mapped(Lent("name", share(inputs, expected)))
+    seen = mapped(JobArrays("name", share(inputs, expected)))
     require_equal(inputs, seen.inputs)
     require_equal(expected, seen.expected)
     assert (seen.fresh_inputs, seen.fresh_expected) == ({}, {})
@@ -54,7 +51,7 @@ def test_arrays_come_back_by_name_shape_and_type():
 def test_fresh_arrays_lie_in_a_memory_of_their_own():
     first = share({"a": np.arange(3)}, {"b": np.arange(4.0)})
     fresh = share({"a": np.arange(3, 6)}, {"b": np.arange(4.0, 8.0)})
-    seen = mapped(Lent("name", first, fresh))
+    seen = mapped(JobArrays("name", first, fresh))
     require_equal({"a": np.arange(3)}, seen.inputs)
     require_equal({"b": np.arange(4.0)}, seen.expected)
     require_equal({"a": np.arange(3, 6)}, seen.fresh_inputs)
@@ -76,20 +73,20 @@ def test_fresh_arrays_lie_in_a_memory_of_their_own():
     ],
 )
 def test_any_layout_is_copied_right(layout):
-    array = layout(np.arange((2 * TILE + 3) * (TILE + 1)).reshape(2 * TILE + 3, TILE + 1))
-    require_equal({"a": array}, mapped(Lent("name", share({"a": array}, {}))).inputs)
+    array = layout(np.arange(259 * 129).reshape(259, 129))
+    require_equal({"a": array}, mapped(JobArrays("name", share({"a": array}, {}))).inputs)
 
 
 def test_each_array_begins_where_any_processor_likes_it():
     arrays = share({"a": np.zeros(1, np.int8), "b": np.zeros(257, np.int8)}, {"c": np.zeros(1)})
-    assert [placed.offset for placed in (*arrays.inputs, *arrays.expected)] == [0, 256, 768]
+    assert [placed.offset for placed in (*arrays.layout.inputs, *arrays.layout.expected)] == [0, 256, 768]
     assert arrays.nbytes == os.fstat(arrays.descriptor).st_size == 1024
     arrays.close()
 
 
-@pytest.mark.parametrize("size", [3, READ_BYTES // 8, READ_BYTES])  # read, and mapped
+@pytest.mark.parametrize("size", [3, 5000])
 def test_a_worker_cannot_change_what_the_others_read(size):
-    seen = mapped(Lent("name", share({"a": np.ones(size)}, {})))
+    seen = mapped(JobArrays("name", share({"a": np.ones(size)}, {})))
     require_equal({"a": np.ones(size)}, seen.inputs)
     with pytest.raises(ValueError, match="read-only"):
         seen.inputs["a"][0] = 2
@@ -105,14 +102,14 @@ def test_the_parent_reads_the_inputs_that_it_shared():
 def test_a_case_without_arrays_needs_no_memory():
     arrays = share({}, {})
     assert arrays.nbytes == 0
-    assert mapped(Lent("name", arrays)).inputs == {}
+    assert mapped(JobArrays("name", arrays)).inputs == {}
 
 
 def test_a_write_that_takes_only_part_is_gone_on_with(monkeypatch):
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, content, offset: whole(file, content[:1000], offset))
     array = np.arange(500.0)
-    require_equal({"a": array}, mapped(Lent("name", share({"a": array}, {}))).inputs)
+    require_equal({"a": array}, mapped(JobArrays("name", share({"a": array}, {}))).inputs)
 
 
 def test_a_contiguous_array_is_written_as_it_is(monkeypatch):

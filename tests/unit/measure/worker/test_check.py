@@ -11,12 +11,11 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import ResultError
-from perfsvc.measure.protocol.messages import Job, Known
+from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, CheckedResult, Sampling
 from perfsvc.measure.worker import check as checking
-from perfsvc.measure.worker.check import Check
-from perfsvc.measure.worker.memory import Memory, Vault
+from perfsvc.measure.worker.check import ResultCheck
+from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Program
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import (
     Array,
     Buffer,
@@ -122,10 +121,10 @@ class Doubling(HostMemory):
 def case(device, given=None, *, steps=(DOUBLE,), kind=Kind.KERNEL, replica=0, known=None, budget_bytes=0):
     """The check of a case on a device."""
     record = ReplayRecord(Case("double", "plain"), kind, BUFFERS, steps, ("1",), "", seed=0)
-    job = Job(record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", (), (), known=known)
-    with Memory(device, BUFFERS) as memory:
+    job = CaseJob(record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", ArrayLayout(), checked=known)
+    with CaseMemory(device, BUFFERS) as memory:
         program = Program(device, record, [b""], memory, {"double": double})
-        yield Check(device, job, given or Given(), Vault(device, budget_bytes), memory, program)
+        yield ResultCheck(device, job, given or Given(), DeviceArrayCache(device, budget_bytes), memory, program)
 
 
 def double(arrays, stream):
@@ -176,8 +175,8 @@ def test_a_right_result_has_its_error_and_is_known_to_the_replicas_to_come():
     with case(device) as check:
         check.before()
         assert 0 < check.error.mean <= check.error.max < 1e-6
-        assert check.known.error == check.error
-        assert set(check.known.digests) == {"out"}
+        assert check.checked.error == check.error
+        assert set(check.checked.digests) == {"out"}
         check.after(1e-3)
     assert np.isnan(np.array(device.found)).all()  # poisoned before each launch
     assert len(device.found) == 2
@@ -196,7 +195,7 @@ def test_what_is_wrong_before_any_sample_is_found(does, said):
     with case(Doubling(does)) as check:
         with pytest.raises(ResultError, match=said) as error:
             check.before()
-        assert check.known is None
+        assert check.checked is None
     assert error.value.cure
 
 
@@ -220,7 +219,7 @@ def test_inputs_are_looked_at_in_the_first_replica_alone():
 def test_a_result_that_an_earlier_replica_found_right_is_not_compared_again():
     with case(Doubling()) as check:
         check.before()
-        known = Known(check.known.digests, Error(0.5, 0.25))
+        known = CheckedResult(check.checked.digests, Error(0.5, 0.25))
     device = Doubling()
     with case(device, known=known, replica=1) as check:
         check.before()
@@ -231,11 +230,11 @@ def test_a_result_that_an_earlier_replica_found_right_is_not_compared_again():
 
 def test_another_result_than_an_earlier_replicas_is_compared():
     device = Doubling()
-    with case(device, known=Known({"out": "another"}, Error(0.5, 0.25)), replica=1) as check:
+    with case(device, known=CheckedResult({"out": "another"}, Error(0.5, 0.25)), replica=1) as check:
         check.before()
         assert check.error == Error(0, 0)
     assert device.downloads == 1
-    another = Known({"out": "another"}, Error(0, 0))
+    another = CheckedResult({"out": "another"}, Error(0, 0))
     with case(Doubling(zero), known=another, replica=1) as check, pytest.raises(ResultError):
         check.before()
 
@@ -294,7 +293,7 @@ def test_a_case_without_a_reference_is_checked_for_its_bounds_alone():
     with case(Doubling(zero), WITHOUT_REFERENCE) as check:
         check.before()
         check.after(1e-3)
-        assert (check.error, check.known) == (None, None)
+        assert (check.error, check.checked) == (None, None)
     with case(Doubling(overrun), WITHOUT_REFERENCE) as check, pytest.raises(ResultError, match="out of bounds"):
         check.before()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfsvc.device.memory import HostMemory
-from perfsvc.measure.worker.memory import Vault
+from perfsvc.measure.worker.memory import DeviceArrayCache
 
 ONES, TWOS, THREES = (np.full(4, number, np.float32) for number in (1, 2, 3))
 
@@ -37,27 +37,27 @@ def device():
 def bring(device, vault, key, array):
     """Brings an array and returns what then lies there."""
     target = device.allocate(array.nbytes)
-    vault.bring(key, array, target)
+    vault.load(key, array, target)
     return device.view(target, array.dtype.name, array.shape).tolist()
 
 
 def test_an_array_is_uploaded_once_and_copied_from_then_on(device):
-    vault = Vault(device, 1000)
+    vault = DeviceArrayCache(device, 1000)
     assert [bring(device, vault, "ones", ONES) for _ in range(3)] == [ONES.tolist()] * 3
     assert (device.uploads, device.aside) == ([1], ONES.nbytes)
 
 
 def test_what_was_changed_where_it_was_brought_to_is_brought_again_unchanged(device):
-    vault = Vault(device, 1000)
+    vault = DeviceArrayCache(device, 1000)
     target = device.allocate(ONES.nbytes)
-    vault.bring("ones", ONES, target)
+    vault.load("ones", ONES, target)
     device.fill(target, ONES.nbytes, 0xFF)
-    vault.bring("ones", ONES, target)
+    vault.load("ones", ONES, target)
     assert device.view(target, "float32", (4,)).tolist() == ONES.tolist()
 
 
 def test_what_was_used_longest_ago_makes_room(device):
-    vault = Vault(device, 2 * ONES.nbytes)
+    vault = DeviceArrayCache(device, 2 * ONES.nbytes)
     for key, array in (("ones", ONES), ("twos", TWOS), ("ones", ONES), ("threes", THREES)):
         assert bring(device, vault, key, array) == array.tolist()
     assert (device.uploads, device.frees) == ([1, 2, 3], 1)
@@ -68,7 +68,7 @@ def test_what_was_used_longest_ago_makes_room(device):
 
 
 def test_a_large_array_makes_as_much_room_as_it_needs(device):
-    vault = Vault(device, 3 * ONES.nbytes)
+    vault = DeviceArrayCache(device, 3 * ONES.nbytes)
     for key, array in (("ones", ONES), ("twos", TWOS), ("large", np.full(12, 5, np.float32))):
         bring(device, vault, key, array)
     assert (device.uploads, device.frees) == ([1, 2, 5], 2)
@@ -76,7 +76,7 @@ def test_a_large_array_makes_as_much_room_as_it_needs(device):
 
 @pytest.mark.parametrize("budget", [0, ONES.nbytes - 1])
 def test_an_array_larger_than_the_budget_goes_straight_to_where_it_is_needed(device, budget):
-    vault = Vault(device, budget)
+    vault = DeviceArrayCache(device, budget)
     assert [bring(device, vault, "ones", ONES) for _ in range(2)] == [ONES.tolist()] * 2
     assert device.uploads == [1, 1]
     assert vault.address("ones", ONES) is None
@@ -84,7 +84,7 @@ def test_an_array_larger_than_the_budget_goes_straight_to_where_it_is_needed(dev
 
 
 def test_an_array_has_one_address_and_its_content_lies_there(device):
-    vault = Vault(device, 1000)
+    vault = DeviceArrayCache(device, 1000)
     strided = np.arange(8, dtype=np.float32)[::2]
     address = vault.address("strided", strided)
     assert device.view(address, "float32", (4,)).tolist() == [0, 2, 4, 6]

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from perfsvc.measure.protocol import messages
-from perfsvc.measure.protocol.messages import Frame, Job, Measured, Open, Reply, Request
+from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, Frame, Measured, Open, Reply, Request, Sampling
 from perfsvc.measure.protocol.shared_arrays import share
 from perfsvc.measure.worker import main
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance, codec
 
 KEEPS = """
@@ -59,7 +58,7 @@ def test_what_the_functions_of_a_case_keep_goes_with_it(monkeypatch, tmp_path):
     out = Array("out", "float32", (1,))
     record = ReplayRecord(Case("keeps", "all"), Kind.HOST, (Buffer(out, Role.OUTPUT),), (Call("work"),), (), "", seed=0)
     arrays = share({}, {"out": np.full(1, 2.0)})
-    job = Job(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", (), arrays.expected, bench=KEEPS)
+    job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", arrays.layout, bench=KEEPS)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         messages.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
@@ -74,3 +73,29 @@ def test_what_the_functions_of_a_case_keep_goes_with_it(monkeypatch, tmp_path):
         said_of = [codec.decode(Reply, messages.receive(ours).text).body for _ in range(4)][1:]
     assert all(isinstance(one, Measured) and one.measurement.status is Status.OK for one in said_of)
     assert alive == [[], [False], [False, False]]
+
+
+def test_an_error_of_perfsvc_itself_costs_its_case_alone(monkeypatch, tmp_path):
+    def broken(device, job, *_):
+        raise ZeroDivisionError(job.record.case.variant)
+
+    monkeypatch.setattr(main, "measure", broken)
+    script = tmp_path / "script.json"
+    script.write_text("{}")
+    record = ReplayRecord(Case("scale", "all"), Kind.KERNEL, (), (), (), "", seed=0)
+    job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", ArrayLayout())
+    arrays = share({}, {})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        messages.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
+        messages.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
+        try:
+            assert main.serve(theirs) == 0
+        finally:
+            gc.unfreeze()
+            arrays.close()
+        messages.receive(ours)  # Ready
+        reply = codec.decode(Reply, messages.receive(ours).text).body
+    assert not reply.usable
+    assert reply.measurement.status is Status.FAILED
+    assert reply.measurement.reason == "perfsvc itself failed: ZeroDivisionError: all"

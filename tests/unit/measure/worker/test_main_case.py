@@ -9,12 +9,11 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.measure.protocol.messages import Job, Known
+from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, CheckedResult, Sampling
 from perfsvc.measure.worker import main as measuring
 from perfsvc.measure.worker.main import measure
-from perfsvc.measure.worker.memory import Vault
+from perfsvc.measure.worker.memory import DeviceArrayCache
 from perfsvc.measure.worker.sampling import auxiliary
-from perfsvc.measure.worker.sampling.sampler import Sampling
 from perfsvc.model import (
     Array,
     Batch,
@@ -111,11 +110,11 @@ class Doubling(HostMemory):
 def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFERS, known=None):
     record = ReplayRecord(Case("double", "plain"), kind, buffers, steps or (DOUBLE,), ("1",), "", seed=0)
     sampling = Sampling(samples=20, least=10, precision=1e-9)
-    return Job(record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", (), (), bench=bench, known=known)
+    return CaseJob(record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", ArrayLayout(), bench=bench, checked=known)
 
 
 def measured(device, one, expected=EXPECTED):
-    return measure(device, one, [b""], Given(expected=expected), Vault(device, 0))
+    return measure(device, one, [b""], Given(expected=expected), DeviceArrayCache(device, 0))
 
 
 @pytest.mark.parametrize(
@@ -202,10 +201,10 @@ def test_a_metric_is_what_the_last_sample_left_and_is_read_once(kind):
 
 
 def test_what_was_found_right_is_handed_back_and_taken_for_right_again():
-    known = measured(Doubling(), job()).known
+    known = measured(Doubling(), job()).checked
     assert known.error == Error(0, 0)
     device = Doubling()
-    again = measured(device, job(known=Known(known.digests, Error(1e-7, 1e-8)))).measurement
+    again = measured(device, job(known=CheckedResult(known.digests, Error(1e-7, 1e-8)))).measurement
     assert (again.max_error, again.mean_error, device.downloads) == (1e-7, 1e-8, 0)
 
 

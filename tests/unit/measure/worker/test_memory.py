@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, ResultError
-from perfsvc.measure.worker.memory import GUARD_BYTES, Memory
+from perfsvc.measure.worker.memory import GUARD_BYTES, CaseMemory
 from perfsvc.model import Array, Buffer, Role
 
 BUFFERS = (
@@ -20,7 +20,7 @@ INPUTS = {"a": np.arange(15, dtype=np.float32).reshape(3, 5), "both": np.arange(
 
 
 class Small(HostMemory):
-    """Memory with room for some blocks; counts them."""
+    """CaseMemory with room for some blocks; counts them."""
 
     def __init__(self, room=100):
         super().__init__()
@@ -47,7 +47,7 @@ def bring(device):
 
 @contextmanager
 def reset(device):
-    with Memory(device, BUFFERS) as memory:
+    with CaseMemory(device, BUFFERS) as memory:
         memory.reset(bring(device))
         yield memory
 
@@ -136,7 +136,7 @@ def test_buffers_are_aligned_and_given_back(device):
 
 def test_what_was_allocated_is_given_back_where_the_rest_does_not_fit():
     device = Small(room=2)
-    with pytest.raises(LaunchError, match="out of memory"), Memory(device, BUFFERS):
+    with pytest.raises(LaunchError, match="out of memory"), CaseMemory(device, BUFFERS):
         pytest.fail("there is no room")
     assert device.held == 0
 

@@ -79,7 +79,7 @@ def put(tmp_path, record, code):
     def written(**changed):
         given = {"launch": changed.pop("launch", None)}
         inputs = {"a": np.arange(COUNT, dtype=np.float32)}
-        profiling_folder.put(
+        profiling_folder.write(
             tmp_path, replace(record, **changed), cpu, modules=[code], helper_kernels=b"", inputs=inputs, **given
         )
         return tmp_path
@@ -122,27 +122,27 @@ def test_the_longest_launch_is_put_into_the_range_and_no_other(put, ranged):
     folder = put()
     assert profiling_launch.main(folder) == 0
     assert ranged == [("measure", "perfsvc"), "slow"]
-    assert profiling_folder.told(folder) == profiling_folder.Told(launch=1, kernel="slow")
+    assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=1, kernel="slow")
 
 
 def test_or_the_one_that_was_asked_for(put, ranged):
     folder = put(launch=2)
     assert profiling_launch.main(folder) == 0
     assert ranged == [("measure", "perfsvc"), "quick"]
-    assert profiling_folder.told(folder) == profiling_folder.Told(launch=2, kernel="quick")
+    assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=2, kernel="quick")
 
 
 def test_every_run_begins_from_the_inputs(put, monkeypatch, code):
     folder = put(launch=0)
     results = []
-    within = profiling_launch._Run.within_range
+    within = profiling_launch._Steps.run_in_range
 
     def then_read(self, chosen):
-        self.longest()
+        self.longest_launch()
         within(self, chosen)
         results.append(self._memory.read("out"))
 
-    monkeypatch.setattr(profiling_launch._Run, "within_range", then_read)
+    monkeypatch.setattr(profiling_launch._Steps, "run_in_range", then_read)
     assert profiling_launch.main(folder) == 0
     assert results[0][1:].tolist() == (2 * np.arange(COUNT))[1:].tolist()
 
@@ -156,27 +156,27 @@ def test_as_a_process_of_its_own_it_needs_the_folder_alone(put):
         profiling_folder.command(folder), env=environment, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert profiling_folder.told(folder).kernel == "slow"
+    assert profiling_folder.read_report(folder).kernel == "slow"
     assert Path(profiling_folder.command(folder)[0]).is_absolute()
 
 
 def test_what_is_no_work_of_a_sample_is_left_out(put, record):
     folder = put(steps=(*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out")))
-    assert profiling_folder.load(folder).shot.record.steps == record.steps
+    assert profiling_folder.read(folder).launch.record.steps == record.steps
 
 
 def test_a_case_without_inputs_has_none(tmp_path, record, code):
     (cpu,) = find(["cpu"])
-    profiling_folder.put(tmp_path, record, cpu, modules=[code], helper_kernels=b"ours", inputs={})
-    loaded = profiling_folder.load(tmp_path)
+    profiling_folder.write(tmp_path, record, cpu, modules=[code], helper_kernels=b"ours", inputs={})
+    loaded = profiling_folder.read(tmp_path)
     assert (loaded.inputs, loaded.helper_kernels, loaded.modules) == ({}, b"ours", (code,))
 
 
 def test_a_board_is_the_only_one_that_its_process_sees(tmp_path, record, code):
     (cpu,) = find(["cpu"])
     board = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
-    profiling_folder.put(tmp_path, record, board, modules=[code], helper_kernels=b"", inputs={})
-    assert (profiling_folder.load(tmp_path).shot.visible, profiling_folder.load(tmp_path).shot.device) == (
+    profiling_folder.write(tmp_path, record, board, modules=[code], helper_kernels=b"", inputs={})
+    assert (profiling_folder.read(tmp_path).launch.visible, profiling_folder.read(tmp_path).launch.device) == (
         "GPU-1",
         "cuda:GPU-1",
     )
@@ -185,17 +185,17 @@ def test_a_board_is_the_only_one_that_its_process_sees(tmp_path, record, code):
 def test_a_case_that_launches_nothing_says_so(put):
     folder = put(steps=(Memset("out"),))
     assert profiling_launch.main(folder) == 4
-    assert profiling_folder.told(folder).what == "two/kernels launches no kernel"
+    assert profiling_folder.read_report(folder).what == "two/kernels launches no kernel"
 
 
 def test_what_the_device_refuses_is_told_with_its_cure(put, record):
     entry = replace(record.steps[1], entry="missing")
     folder = put(steps=(entry,))
     assert profiling_launch.main(folder) != 0
-    told = profiling_folder.told(folder)
+    told = profiling_folder.read_report(folder)
     assert "missing" in told.what
     assert told.launch is None
 
 
 def test_one_that_ended_before_it_could_speak_told_nothing(tmp_path):
-    assert profiling_folder.told(tmp_path) is None
+    assert profiling_folder.read_report(tmp_path) is None

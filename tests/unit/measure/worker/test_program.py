@@ -9,7 +9,7 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.measure.worker.memory import Memory
+from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import (
     Array,
@@ -66,7 +66,7 @@ INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
 def program(*steps, modules=(b"A", b"B"), **functions):
     device = Recording()
     record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, BUFFERS, steps, ("1", "2"), "", seed=0)
-    with Memory(device, BUFFERS) as memory:
+    with CaseMemory(device, BUFFERS) as memory:
         memory.reset(lambda name, address: device.upload(address, INPUTS[name]))
         yield device, memory, Program(device, record, modules, memory, functions)
 
@@ -177,7 +177,7 @@ def test_a_function_is_given_arrays_and_its_return_is_handed_on():
         return {"seen": len(arrays)}
 
     with program(Memset("parts"), Call("double"), double=double) as (_, memory, steps):
-        assert steps.call() == [None, {"seen": 5}]
+        assert steps.run() == [None, {"seen": 5}]
         assert memory.read("total") == 20
 
 
@@ -249,7 +249,7 @@ def test_a_program_that_is_dropped_lets_its_modules_go_at_once():
     )
     gc.disable()
     try:
-        with Memory(device, BUFFERS) as memory:
+        with CaseMemory(device, BUFFERS) as memory:
             program = Program(device, record, [b"code"], memory, {"nothing": lambda views, stream: None})
             module = weakref.ref(program._modules[0])
             del program

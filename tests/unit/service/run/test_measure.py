@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.measure.worker.sampling.sampler import Sampling
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import DeviceInfo
 from perfsvc.service.run.measure import CPU_SAMPLING, GPU_SAMPLING, sampling
 from perfsvc.service.run.request import RunRequest

@@ -10,9 +10,10 @@ import pytest
 
 from perfsvc.device.fake import GATE_LIMIT_S, FakeDevice
 from perfsvc.errors import DisturbedError, LaunchError
+from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.worker.sampling import sampler
 from perfsvc.measure.worker.sampling.batches import FELL_BEHIND, SYNCHRONISES
-from perfsvc.measure.worker.sampling.sampler import UNKNOWN_CACHE_BYTES, Sampling
+from perfsvc.measure.worker.sampling.sampler import UNKNOWN_CACHE_BYTES
 from perfsvc.model import CacheState, Case, Kind, Launch, ReplayRecord
 
 RECORD = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, (), (), (), "", seed=0)
@@ -63,7 +64,7 @@ def take(device, sampling=USUAL, *, clock="device", cache=CacheState.COLD, opera
             device.launch(b"", LAUNCH, ())
 
     with device.measuring(RECORD, 0):
-        return sampler.take(device, sample, sampling, clock=clock, cache=cache, operations=operations)
+        return sampler.take_samples(device, sample, sampling, clock=clock, cache=cache, operations=operations)
 
 
 def measured(times):
@@ -414,7 +415,7 @@ def test_a_short_kernel_is_timed_back_to_back_and_beside_the_floor(play):
 
 def test_a_reader_is_told_where_the_floor_is_a_large_share(play):
     samples = take(play(seconds=4e-6, floor=1.25e-6))
-    assert samples.note == "a large share of the time is the clock's own floor (floor_s, back_to_back_s)"
+    assert samples.note == "a large share of the time is the timer's own overhead (timer_overhead_s, back_to_back_s)"
 
 
 def test_the_floor_is_measured_within_the_queue(play):
@@ -467,7 +468,7 @@ def test_a_time_that_no_launch_can_take_fails_the_case(play, monkeypatch, second
 def test_no_garbage_is_collected_amid_the_samples(play):
     device, states = play(), []
     with device.measuring(RECORD, 0):
-        sampler.take(
+        sampler.take_samples(
             device,
             lambda: states.append(gc.isenabled()),
             Sampling(),
