@@ -14,9 +14,8 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan import budget
 from perfsvc.measure.plan.order import OverBudget, Plan, Task, home_device, spread
-from perfsvc.measure.protocol.messages import without_samples
+from perfsvc.measure.protocol.messages import Sampling, without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Call, DeviceInfo, Status
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import peaks

@@ -120,7 +120,9 @@ class Workers:
         servers: where they are forked, as those of one run are.
     """
 
-    def __init__(self, device: DeviceInfo, helper_kernels: bytes, supply: InputPrefetcher, servers: ForkServers) -> None:
+    def __init__(
+        self, device: DeviceInfo, helper_kernels: bytes, supply: InputPrefetcher, servers: ForkServers
+    ) -> None:
         self._device = device
         self._helper_kernels = helper_kernels
         self._supply = supply

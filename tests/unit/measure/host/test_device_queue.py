@@ -73,7 +73,9 @@ def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(wor
 def test_fresh_arrays_go_with_the_first_replica_alone_and_arrays_bear_their_name(work):
     arrays = {"a": np.arange(3.0)}
     recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first()["a"] + 1}, {}))
-    work.play(each="log(job.array_name, len(job.arrays.inputs), len(job.arrays.expected), len(job.fresh_arrays.inputs if job.fresh_arrays else ()))")
+    work.play(
+        each="log(job.array_name, len(job.arrays.inputs), len(job.arrays.expected), len(job.fresh_arrays.inputs if job.fresh_arrays else ()))"
+    )
     work.measure(Plan((work.task("good", arrays=recipe),), 2, 1, 20.0), work.devices("only"))
     assert [words for _, *words in work.logged()] == [["three", 1, 1, 1], ["three", 1, 1, 0]]
 

@@ -121,7 +121,9 @@ class Doubling(HostMemory):
 def case(device, given=None, *, steps=(DOUBLE,), kind=Kind.KERNEL, replica=0, known=None, budget_bytes=0):
     """The check of a case on a device."""
     record = ReplayRecord(Case("double", "plain"), kind, BUFFERS, steps, ("1",), "", seed=0)
-    job = CaseJob(record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", ArrayLayout(), checked=known)
+    job = CaseJob(
+        record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", ArrayLayout(), checked=known
+    )
     with CaseMemory(device, BUFFERS) as memory:
         program = Program(device, record, [b""], memory, {"double": double})
         yield ResultCheck(device, job, given or Given(), DeviceArrayCache(device, budget_bytes), memory, program)

@@ -110,7 +110,9 @@ class Doubling(HostMemory):
 def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFERS, known=None):
     record = ReplayRecord(Case("double", "plain"), kind, buffers, steps or (DOUBLE,), ("1",), "", seed=0)
     sampling = Sampling(samples=20, least=10, precision=1e-9)
-    return CaseJob(record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", ArrayLayout(), bench=bench, checked=known)
+    return CaseJob(
+        record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", ArrayLayout(), bench=bench, checked=known
+    )
 
 
 def measured(device, one, expected=EXPECTED):
