@@ -1,1 +1,1 @@
-"""Nsight Compute: its reports as a ``Profile`` each, with what a ``Rule`` of it found; why one launch takes longer."""
+"""Nsight Compute: runs it, reads its reports as ``Profile``s, and explains why one launch takes longer than another."""

@@ -1,4 +1,4 @@
-"""Why one launch takes longer than another: every reason's share of the difference, ranked, and one sentence."""
+"""Why one launch takes longer than another: each reason's share of the difference, ranked, and a sentence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,20 +7,21 @@ from math import log
 from perfsvc.errors import ReportError
 from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason
 from perfsvc.model import ReasonKind as Kind
-from perfsvc.profile.pair import Pair
+from perfsvc.profile.pair import ProfilePair
 from perfsvc.profile.reasons import REASONS
 
 SAME = 0.02
-"""Of the logarithm of two times: what Nsight Compute's replay may differ by between two profiles of one binary."""
-LISTED = 0.05
-"""The smallest share of the difference that is worth a line."""
-NAMED = 0.25
-"""The smallest share that explains anything; with less in hand, nothing does."""
+"""The logarithms of two times that differ by less are the same: so much differ two profiles of one binary."""
+MIN_LISTED = 0.05
+"""The smallest share of the difference that is listed."""
+MIN_NAMED = 0.25
+"""The smallest share that the sentence names as a reason."""
 WHOLE = 0.95
-STEP = 20
-"""Shares that round to the same of so many steps are told apart by rules and by what brings what."""
-GAINED = 0.05
-"""By how much a rule's estimate has to grow to say the same as a reason."""
+"""From this share on, the sentence says "all of it"."""
+RANK_STEPS = 20
+"""Shares that round to the same of so many steps are ranked by rules and by which reason brings which."""
+MIN_RULE_GROWTH = 0.05
+"""By how much a rule's estimate has to grow to agree with a reason."""
 
 WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.TENSOR: ("the tensor pipe no longer used", "the tensor pipe used"),
@@ -36,7 +37,7 @@ WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.CLOCKS: ("lower clocks", "higher clocks"),
     Kind.STALLS: ("longer stalls", "shorter stalls"),
 }
-"""What a reason is called where a launch became slower, and where it became faster."""
+"""The words for a reason if a launch became slower, and if it became faster."""
 
 BRINGS: Mapping[Kind, frozenset[Kind]] = {
     Kind.TENSOR: frozenset({Kind.INSTRUCTIONS, Kind.UNCOALESCED, Kind.HIT_RATE, Kind.TRAFFIC, Kind.DIVERGENCE}),
@@ -44,7 +45,7 @@ BRINGS: Mapping[Kind, frozenset[Kind]] = {
     Kind.UNCOALESCED: frozenset({Kind.HIT_RATE, Kind.TRAFFIC}),
     Kind.DIVERGENCE: frozenset({Kind.INSTRUCTIONS}),
 }
-"""What one reason brings about; longer stalls come of every one."""
+"""The reasons that a reason brings about; each one also brings longer stalls."""
 
 RULES: Mapping[Kind, frozenset[str]] = {
     Kind.BANK_CONFLICTS: frozenset({"SharedMemoryConflicts", "UncoalescedSharedAccess"}),
@@ -54,27 +55,26 @@ RULES: Mapping[Kind, frozenset[str]] = {
     Kind.TAIL: frozenset({"AchievedOccupancy", "WorkloadImbalance", "LaunchConfiguration"}),
     Kind.STALLS: frozenset({"CPIStall"}),
 }
-"""The rules of Nsight Compute that speak of a reason."""
+"""The rules of Nsight Compute that agree with a reason."""
 
 
 def explain(before: Profile, after: Profile) -> Explanation:
-    """Why the launch after took longer than the one before, or less long.
+    """Return why the candidate's launch took longer than the baseline's, or less long.
 
-    Both directions have the same reasons with the same shares: a launch is faster for what the other suffers from.
+    Both directions have the same reasons with the same shares: a launch is faster because it lacks what slows the other.
 
     Args:
-        before: the baseline's.
-        after: the candidate's.
+        before: the profile of the baseline.
+        after: the profile of the candidate.
 
     Raises:
         ReportError: one of them has no duration.
     """
-    first, second = (_duration(profile) for profile in (before, after))
-    factor = second / first
+    before_s, after_s = _duration(before), _duration(after)
+    factor = after_s / before_s
     if abs(log(factor)) < SAME:
-        return Explanation(factor, f"Both take as long: {_seconds(first)} before, {_seconds(second)} after.")
-    slower = factor > 1
-    pair = Pair(before, after) if slower else Pair(after, before, slower=False)
+        return Explanation(factor, f"Both take as long: {_seconds(before_s)} before, {_seconds(after_s)} after.")
+    pair = ProfilePair(before, after) if factor > 1 else ProfilePair(after, before, slower=False)
     reasons = _ranked([reason for kind in REASONS if (reason := _reason(kind, pair))])
     return Explanation(factor, _sentence(factor, reasons), tuple(reasons))
 
@@ -89,62 +89,63 @@ def _duration(profile: Profile) -> float:
     return duration
 
 
-def _reason(kind: Kind, pair: Pair) -> Reason | None:
-    found = REASONS[kind](pair)
-    if found is None or found.share < LISTED:
+def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
+    contribution = REASONS[kind](pair)
+    if contribution is None or contribution.share < MIN_LISTED:
         return None
     before, after = (pair.fast, pair.slow) if pair.slower else (pair.slow, pair.fast)
-    evidence = (Evidence(name, before.metrics.get(name), after.metrics.get(name)) for name in found.evidence)
-    known = tuple(each for each in evidence if each.before is not None or each.after is not None)
-    return Reason(kind, found.share, found.detail, known, _agreeing(RULES.get(kind, frozenset()), pair))
+    metrics = [Evidence(name, before.metrics.get(name), after.metrics.get(name)) for name in contribution.evidence]
+    evidence = tuple(metric for metric in metrics if metric.before is not None or metric.after is not None)
+    rules = _agreeing_rules(RULES.get(kind, frozenset()), pair)
+    return Reason(kind, contribution.share, contribution.detail, evidence, rules)
 
 
-def _agreeing(names: frozenset[str], pair: Pair) -> tuple[ProfilerRule, ...]:
-    """The slower profile's rules of some names that found more than the faster one's did."""
+def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:
+    """Return the slower profile's rules with these names whose estimates are larger than in the faster profile."""
     known = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
     return tuple(
         rule
         for rule in pair.slow.rules
-        if rule.name in names and (rule.name not in known or (rule.speedup or 0.0) > known[rule.name] + GAINED)
+        if rule.name in names and (rule.name not in known or (rule.speedup or 0.0) > known[rule.name] + MIN_RULE_GROWTH)
     )
 
 
 def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
-    """The largest share first; what follows from another reason after all that does not."""
+    """Return the reasons, the largest share first; those that follow from another reason come last."""
     order = list(REASONS)
-    marked = [replace(reason, follows=_brought(reason, reasons)) for reason in reasons]
+    marked = [replace(reason, follows=_brought_by(reason, reasons)) for reason in reasons]
     return sorted(
         marked,
         key=lambda reason: (
             reason.follows is not None,
-            -round(STEP * reason.share),
+            -round(RANK_STEPS * reason.share),
             not reason.rules,
             order.index(reason.kind),
         ),
     )
 
 
-def _brought(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
-    """The reason that brings a reason about: it has to account for half as much at least."""
-    brings = [
+def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
+    """Return the reason that brings a reason about; it has to account for at least half as much."""
+    causes = [
         other
         for other in reasons
         if (reason.kind in BRINGS.get(other.kind, ()) or reason.kind is Kind.STALLS is not other.kind)
-        and other.share >= max(NAMED, reason.share / 2)
+        and other.share >= max(MIN_NAMED, reason.share / 2)
     ]
-    return max(brings, key=lambda other: other.share).kind if brings else None
+    return max(causes, key=lambda other: other.share).kind if causes else None
 
 
 def _sentence(factor: float, reasons: Sequence[Reason]) -> str:
     slower = factor > 1
     size = max(factor, 1 / factor)
-    by = f"{size:.1f} ×" if size >= 1.095 else f"{100 * (size - 1):.1f} %"  # noqa: PLR2004 - what rounds to 1.1
-    much = f"{by} {'slower' if slower else 'faster'}"
-    named = [reason for reason in reasons if reason.share >= NAMED and reason.follows is None][:2]
+    amount = f"{size:.1f} ×" if size >= 1.095 else f"{100 * (size - 1):.1f} %"  # noqa: PLR2004 - rounds to 1.1
+    change = f"{amount} {'slower' if slower else 'faster'}"
+    named = [reason for reason in reasons if reason.share >= MIN_NAMED and reason.follows is None][:2]
     if not named:
-        return f"{much}, and nothing that was counted can account for it."
+        return f"{change}, and nothing that was counted can account for it."
     words = [f"{WORDS[reason.kind][0 if slower else 1]} ({reason.detail})" for reason in named]
-    text = f"{much}: {words[0]} can account for {_part(named[0].share)}"
+    text = f"{change}: {words[0]} can account for {_part(named[0].share)}"
     return text + (f", {words[1]} for {_part(named[1].share)}." if named[1:] else ".")
 
 

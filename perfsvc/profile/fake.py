@@ -1,16 +1,18 @@
-"""The fake device's profiler: counters by script, and every failure on demand. For tests of all that stands above it.
+"""The fake device's profiler: metrics by script and every failure on demand, for tests of the rooms above.
 
-It is what the device's script (``perfsvc.device.fake``) says under ``profiler``; without it the device has none::
+The script is the entry ``profiler`` of the device's script (``perfsvc.device.fake``); without it the device has no
+profiler::
 
     {"profiler": {"version": "1.0", "metrics": {"*": {"duration_s": 1e-4}, "5d41…": {"duration_s": 2e-4}}}}
 
 ``metrics``
-    By the SHA-256 digest of a file in the folder that the profiled program is given (a case's binary), or ``*``.
+    By the SHA-256 digest of a file in the folder that is the profiled program's last argument (a case's binary), or
+    ``*``.
 ``fault``
-    What goes wrong: ``permission`` and ``held`` (the counters are kept from it), ``old``, ``hang`` (past the time
-    limit), ``nothing`` (it sees no launch), ``unread`` (its report is, and cannot be read).
+    What goes wrong: ``permission`` and ``held`` (the counters cannot be read), ``old``, ``hang`` (past the time limit),
+    ``nothing`` (it sees no launch), ``unread`` (it writes a report that cannot be read).
 
-The program is run for real.
+The program is really run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,18 +29,18 @@ from perfsvc.profile.profiler import LIMIT_S
 Fault = Literal["permission", "held", "old", "hang", "nothing", "unread"]
 
 FAULTS: Mapping[Fault, tuple[type[PerfsvcError], str]] = {
-    "permission": (CountersError, "the script lets nobody read counters"),
-    "held": (CountersError, "the script has another profiler hold the counters"),
-    "old": (NoProfilerError, "the script has a profiler that is too old"),
-    "hang": (TimeLimitError, "time limit: the script has the profiler hang"),
-    "unread": (ProfileError, "the script has the reader of reports die"),
-    "nothing": (ProfileError, "the script lets the profiler see no launch"),
+    "permission": (CountersError, "the script forbids reading counters"),
+    "held": (CountersError, "the script lets another profiler hold the counters"),
+    "old": (NoProfilerError, "the script makes the profiler too old"),
+    "hang": (TimeLimitError, "time limit: the script makes the profiler hang"),
+    "unread": (ProfileError, "the script makes the reader of reports die"),
+    "nothing": (ProfileError, "the script hides the launch from the profiler"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """What the profiler plays."""
+class ProfilerScript:
+    """The script of the fake profiler, as the module describes it."""
 
     __pydantic_config__: ClassVar = fake.STRICT
 
@@ -49,32 +51,32 @@ class Script:
 
 
 class FakeProfiler:
-    """A ``Profiler`` that plays a script."""
+    """A ``Profiler`` that follows a script."""
 
     name, suffix = "fake", ".fake-rep"
 
-    def __init__(self, script: Script, device: str = "Fake GPU") -> None:
+    def __init__(self, script: ProfilerScript, device: str = "Fake GPU") -> None:
         self.version = script.version
         self._script = script
         self._device = device
 
     @classmethod
     def of(cls, device: DeviceInfo) -> Self:
-        """The profiler of a fake device; raises ``NoProfilerError`` where its script has none."""
+        """Return the profiler of a fake device; raise ``NoProfilerError`` if its script has none."""
         scripted = fake.read(Path(device.spec.removeprefix("fake:"))).profiler
         if scripted is None:
             raise NoProfilerError(f"the script of {device.model} has no profiler", cure="profile a run on a GPU")
-        return cls(codec.decode(Script, codec.encode(dict(scripted))), device.model)
+        return cls(codec.decode(ProfilerScript, codec.encode(dict(scripted))), device.model)
 
     def run(
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
-        """Runs the program, and writes what the script says of it."""
+        """Run the program, and write the script's metrics as its report."""
         if self._script.fault and self._script.fault != "unread":
-            raise _scripted(self._script.fault)
+            raise _error(self._script.fault)
         ended = process.run(program, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         if ended.timed_out:
-            raise _scripted("hang")
+            raise _error("hang")
         if ended.code:
             raise ProfileError(f"the program ended with {ended.code}: {ended.output.strip()}", cure="run it alone")
         report.write_bytes(codec.encode(self._profile(Path(program[-1]))))
@@ -86,12 +88,12 @@ class FakeProfiler:
         return Profile("", metrics, self._script.rules, self._device, "FAKE", self.version)
 
     def read(self, report: Path, kernel: str) -> Profile:
-        """What ``run`` wrote."""
+        """Return the profile that ``run`` wrote."""
         if self._script.fault == "unread":
-            raise _scripted("unread")
+            raise _error("unread")
         return replace(codec.decode(Profile, report.read_bytes()), kernel=kernel)
 
 
-def _scripted(fault: Fault) -> PerfsvcError:
-    kind, what = FAULTS[fault]
-    return kind(what, cure="change the script")
+def _error(fault: Fault) -> PerfsvcError:
+    kind, message = FAULTS[fault]
+    return kind(message, cure="change the script")

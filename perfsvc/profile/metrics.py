@@ -1,13 +1,15 @@
-"""The metrics that a profile holds: our names, and where Nsight Compute has each.
+"""The metrics of a profile: perfsvc's names, Nsight Compute's names for each, and metrics made of several.
 
-A name of ours ends with its unit. Shares and rates are fractions of one, never per cent. What a chip calls differently
-stands as an alternative: GB202 has ``dram__bytes_op_read`` where others have ``dram__bytes_read``. The first that a
-report has counts; where it has none, the metric is None.
+A name of perfsvc ends with its unit. Shares and rates are fractions of one, never per cent. Chips that name a metric
+differently are listed as alternatives: GB202 has ``dram__bytes_op_read``, others ``dram__bytes_read``. The first
+alternative that a report has counts; without any, the metric is None.
 
 Source: Nsight Compute's Profiling Guide, "Metrics Structure" and "Metrics Reference"
 (https://docs.nvidia.com/nsight-compute/ProfilingGuide/).
 """
 
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 SECTIONS = (
@@ -22,22 +24,29 @@ SECTIONS = (
     "WarpStateStats",
     "SourceCounters",
 )
-"""The sections of Nsight Compute that together count every metric here, and whose rules speak of what we tell apart."""
+"""The sections of Nsight Compute that together count every metric here, and hold the rules that agree with reasons."""
+
+RawMetric = Callable[[str], float | None]
+"""Returns a metric of a report by Nsight Compute's name, in its base unit; None if the report lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number of a profile.
+    """A metric that is read from a report as it is.
 
     Attributes:
-        name: ours.
-        sources: Nsight Compute's names, the first that a report has counts.
-        meaning: in a few words, as a table's row.
+        name: perfsvc's name.
+        sources: Nsight Compute's names; the first that a report has counts.
+        meaning: in a few words, for a table.
     """
 
     name: str
     sources: tuple[str, ...]
     meaning: str
+
+    def value(self, raw: RawMetric) -> float | None:
+        """Return the metric in a report; None if the report has none of its sources."""
+        return _first(raw, self.sources)
 
 
 def _metric(name: str, meaning: str, *sources: str) -> Metric:
@@ -68,7 +77,7 @@ _TIME = (
         "gpc__cycles_elapsed.max",
         "sm__cycles_elapsed.max",
     ),
-    _metric("multiprocessors", "how many the device has", "launch__sm_count", "device__attribute_multiprocessor_count"),
+    _metric("multiprocessors", "of the device", "launch__sm_count", "device__attribute_multiprocessor_count"),
 )
 
 _THROUGHPUT = (
@@ -91,47 +100,47 @@ _MEMORY = (
     _metric("dram_write_bytes", "written to DRAM", "dram__bytes_write.sum", "dram__bytes_op_write.sum"),
     _metric(
         "l2_sectors",
-        "sectors of 32 bytes that the multiprocessors asked the L2 cache for",
+        "sectors of 32 bytes that multiprocessors requested from the L2 cache",
         "lts__t_sectors_srcunit_tex.sum",
         "lts__t_sectors.sum",
     ),
-    _metric("l2_hit_rate", "share of them that it had", "lts__t_sector_hit_rate.pct"),
-    _metric("l1_hit_rate", "share of its sectors that the L1 cache had", "l1tex__t_sector_hit_rate.pct"),
+    _metric("l2_hit_rate", "share of these sectors that hit", "lts__t_sector_hit_rate.pct"),
+    _metric("l1_hit_rate", "share of the L1 cache's sectors that hit", "l1tex__t_sector_hit_rate.pct"),
     _metric(
         "global_load_requests",
-        "loads from global memory, a warp's as one",
+        "loads from global memory, one per warp",
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     ),
     _metric(
         "global_store_requests",
-        "stores to global memory, a warp's as one",
+        "stores to global memory, one per warp",
         "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     ),
-    _metric("global_load_sectors", "sectors that they took", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"),
-    _metric("global_store_sectors", "sectors that they took", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"),
+    _metric("global_load_sectors", "sectors of these loads", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"),
+    _metric("global_store_sectors", "sectors of these stores", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"),
     _metric(
         "global_load_used_bytes_per_sector",
-        "bytes of a loaded sector that a thread asked for, of 32",
+        "bytes of a loaded sector that threads requested, of 32",
         "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
     ),
     _metric(
         "global_store_used_bytes_per_sector",
-        "bytes of a stored sector that a thread wrote, of 32",
+        "bytes of a stored sector that threads wrote, of 32",
         "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
     ),
     _metric(
         "local_load_requests",
-        "loads from local memory, a warp's as one",
+        "loads from local memory, one per warp",
         "smsp__sass_inst_executed_op_local_ld.sum",
         "l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum",
     ),
     _metric(
         "local_store_requests",
-        "stores to local memory, a warp's as one",
+        "stores to local memory, one per warp",
         "smsp__sass_inst_executed_op_local_st.sum",
         "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum",
     ),
-    _metric("spill_requests", "of both, those of spilled registers", "derived__local_spilling_requests"),
+    _metric("spill_requests", "loads and stores of spilled registers", "derived__local_spilling_requests"),
 )
 
 _SHARED = (
@@ -139,55 +148,61 @@ _SHARED = (
     _metric("shared_store_requests", "stores to shared memory", "smsp__sass_inst_executed_op_shared_st.sum"),
     _metric(
         "shared_load_wavefronts",
-        "passes that they took, one each without conflicts",
+        "passes of these accesses, one each without conflicts",
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     ),
     _metric(
         "shared_store_wavefronts",
-        "passes that they took, one each without conflicts",
+        "passes of these accesses, one each without conflicts",
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     ),
     _metric(
         "shared_bank_conflicts",
-        "passes more than without conflicts",
+        "additional passes due to conflicts",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     ),
 )
 
 _LAUNCH = (
-    _metric("blocks", "of the grid", "launch__grid_size"),
-    _metric("threads_per_block", "of a block", "launch__block_size"),
+    _metric("blocks", "blocks of the grid", "launch__grid_size"),
+    _metric("threads_per_block", "threads of a block", "launch__block_size"),
     _metric("waves", "how often the grid fills the device", "launch__waves_per_multiprocessor"),
-    _metric("registers", "of a thread", "launch__registers_per_thread"),
-    _metric("shared_static_bytes", "of a block, from its source", "launch__shared_mem_per_block_static"),
-    _metric("shared_dynamic_bytes", "of a block, from its launch", "launch__shared_mem_per_block_dynamic"),
+    _metric("registers", "registers of a thread", "launch__registers_per_thread"),
+    _metric(
+        "shared_static_bytes", "shared memory of a block, declared in its source", "launch__shared_mem_per_block_static"
+    ),
+    _metric(
+        "shared_dynamic_bytes",
+        "shared memory of a block, requested by its launch",
+        "launch__shared_mem_per_block_dynamic",
+    ),
     _metric(
         "theoretical_occupancy",
-        "warps that fit a multiprocessor, as a share of the most",
+        "warps that fit a multiprocessor, as a share of its maximum",
         "sm__maximum_warps_per_active_cycle_pct",
     ),
     _metric(
         "achieved_occupancy",
-        "warps that it had, as a share of the most",
+        "active warps of a multiprocessor, as a share of its maximum",
         "sm__warps_active.avg.pct_of_peak_sustained_active",
     ),
-    _metric("occupancy_limit_registers_blocks", "that its registers hold", "launch__occupancy_limit_registers"),
-    _metric("occupancy_limit_shared_blocks", "that its shared memory holds", "launch__occupancy_limit_shared_mem"),
-    _metric("occupancy_limit_warps_blocks", "that its warps allow", "launch__occupancy_limit_warps"),
-    _metric("occupancy_limit_blocks_blocks", "that it may hold at all", "launch__occupancy_limit_blocks"),
-    _metric("occupancy_limit_barriers_blocks", "that its barriers allow", "launch__occupancy_limit_barriers"),
+    _metric("occupancy_limit_registers_blocks", "blocks that fit its registers", "launch__occupancy_limit_registers"),
+    _metric("occupancy_limit_shared_blocks", "blocks that fit its shared memory", "launch__occupancy_limit_shared_mem"),
+    _metric("occupancy_limit_warps_blocks", "blocks that fit its warps", "launch__occupancy_limit_warps"),
+    _metric("occupancy_limit_blocks_blocks", "blocks that it can hold at all", "launch__occupancy_limit_blocks"),
+    _metric("occupancy_limit_barriers_blocks", "blocks that fit its barriers", "launch__occupancy_limit_barriers"),
 )
 
 _INSTRUCTIONS = (
-    _metric("instructions", "executed, a warp's as one", "smsp__inst_executed.sum", "inst_executed"),
+    _metric("instructions", "executed instructions, one per warp", "smsp__inst_executed.sum", "inst_executed"),
     _metric(
         "threads_per_instruction",
-        "threads that took part in one, of 32",
+        "threads that took part in an instruction, of 32",
         "smsp__thread_inst_executed_per_inst_executed.ratio",
     ),
     _metric(
         "divergent_branches",
-        "branches at which a warp's threads parted",
+        "branches at which the threads of a warp diverged",
         "smsp__sass_branch_targets_threads_divergent.sum",
         "smsp__branch_targets_threads_divergent",
     ),
@@ -234,7 +249,7 @@ STALLS = {
     "not_selected": "ready, another warp went first",
     "selected": "issued",
 }
-"""What a warp spends its cycles on, by Nsight Compute's names, and what each means."""
+"""What a warp spends its cycles on: Nsight Compute's names and their meanings."""
 
 _STALLS = tuple(
     _metric(
@@ -246,4 +261,98 @@ _STALLS = tuple(
 )
 
 METRICS = (*_TIME, *_THROUGHPUT, *_MEMORY, *_SHARED, *_LAUNCH, *_INSTRUCTIONS, *_STALLS)
-"""What is read of a report as it stands; ``roofline.METRICS`` are made of several of its numbers."""
+"""The metrics that are read from a report as they are."""
+
+OPERATIONS: Mapping[str, str] = {
+    "fp32_flops": "operations in single precision",
+    "fp64_flops": "operations in double precision",
+    "tensor_flops": "floating-point operations of the tensor cores",
+    "fp32_peak_flops_per_s": "of the device at the launch's clock",
+    "fp64_peak_flops_per_s": "of the device at the launch's clock",
+    "tensor_peak_flops_per_s": "of the device at the launch's clock, in the precision that was used",
+    "dram_peak_bytes_per_s": "of the device's memory",
+}
+"""The metrics that are computed from several of a report's, and their meanings."""
+
+_PRECISIONS = {"fp32": "f", "fp64": "d"}
+_CLOCK = (
+    "smsp__cycles_elapsed.avg.per_second",
+    "sm__cycles_elapsed.avg.per_second",
+    "gpc__cycles_elapsed.avg.per_second",
+)
+_TENSOR = re.compile(r"(sm__ops_path_tensor_op_\w+_src_(?:bf16|fp16|tf32|fp64|fp8)\w*)\.sum")
+_BITS_PER_BYTE, _EDGES = 8, 2  # memory transfers data on both edges of its clock
+
+
+def operations(raw: RawMetric, names: Iterable[str]) -> dict[str, float | None]:
+    """Return the metrics of ``OPERATIONS``; None if the report lacks a metric that is needed.
+
+    A fused multiply-add counts as two operations. The work is operations a cycle times the clock and the time; the
+    peaks are those a cycle times the clock that the launch ran at.
+
+    Args:
+        raw: the report's metrics.
+        names: the names of all its metrics.
+
+    Source:
+        Nsight Compute's Profiling Guide, "Roofline Charts".
+    """
+    duration, clock = raw("gpu__time_duration.sum"), _first(raw, _CLOCK)
+    done = {f"{name}_flops": _product(_per_cycle(raw, code), clock, duration) for name, code in _PRECISIONS.items()}
+    peaks = {f"{name}_peak_flops_per_s": _product(_peak(raw, code), clock) for name, code in _PRECISIONS.items()}
+    tensor, tensor_peak = _tensor(raw, names)
+    return {
+        **done,
+        "tensor_flops": tensor,
+        **peaks,
+        "tensor_peak_flops_per_s": tensor_peak,
+        "dram_peak_bytes_per_s": _dram_peak(raw),
+    }
+
+
+def _per_cycle(raw: RawMetric, code: str) -> float | None:
+    """Return the operations a cycle of all multiprocessors; a thread that is predicated off does none."""
+    parts = {
+        kind: raw(f"smsp__sass_thread_inst_executed_op_{code}{kind}_pred_on.sum.per_cycle_elapsed")
+        for kind in ("add", "mul", "fma")
+    }
+    counted = [part * (2 if kind == "fma" else 1) for kind, part in parts.items() if part is not None]
+    return sum(counted) if len(counted) == len(parts) else None
+
+
+def _peak(raw: RawMetric, code: str) -> float | None:
+    """Return the most operations a cycle."""
+    doubled = raw(f"derived__sm__sass_thread_inst_executed_op_{code}fma_pred_on_x2")
+    if doubled is not None:
+        return doubled
+    return _product(2.0, raw(f"sm__sass_thread_inst_executed_op_{code}fma_pred_on.sum.peak_sustained"))
+
+
+def _tensor(raw: RawMetric, names: Iterable[str]) -> tuple[float | None, float | None]:
+    """Return the operations of the tensor cores in all precisions, and the highest peak of the precisions used."""
+    counted = {match[1]: raw(match[0]) for name in names if (match := _TENSOR.fullmatch(name))}
+    known = {name: value for name, value in counted.items() if value is not None}
+    peaks = [raw(f"{name}.sum.peak_sustained_elapsed.per_second") for name, value in known.items() if value]
+    return (sum(known.values()) if known else None), max((peak for peak in peaks if peak), default=None)
+
+
+def _dram_peak(raw: RawMetric) -> float | None:
+    measured = _product(raw("dram__bytes.sum.peak_sustained"), raw("dram__cycles_elapsed.avg.per_second"))
+    if measured is not None:
+        return measured
+    kilohertz, bits = raw("device__attribute_memory_clock_rate"), raw("device__attribute_fb_bus_width")
+    return _product(kilohertz, bits, 1000.0 * _EDGES / _BITS_PER_BYTE)
+
+
+def _first(raw: RawMetric, names: Iterable[str]) -> float | None:
+    return next((value for name in names if (value := raw(name)) is not None), None)
+
+
+def _product(*factors: float | None) -> float | None:
+    """Return the product; None if a factor is None."""
+    product = 1.0
+    for factor in factors:
+        if factor is None:
+            return None
+        product *= factor
+    return product

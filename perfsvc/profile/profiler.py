@@ -1,5 +1,6 @@
-"""What a profiler is to the rest of perfsvc, and which one looks at a device."""
+"""What every profiler does, which one a device needs, and whether the driver lets this process count."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -10,71 +11,97 @@ from perfsvc.model import DeviceInfo, Profile
 LIMIT_S = 120.0
 """Seconds that a profile may take. A full set of a short kernel takes 7 (H100), most of them to start."""
 
+DRIVER_PARAMETERS, PROCESS_STATUS = Path("/proc/driver/nvidia/params"), Path("/proc/self/status")
+CAPABILITIES = (1 << 21) | (1 << 38)
+"""Either capability allows reading the counters: CAP_SYS_ADMIN, and CAP_PERFMON from driver 565 on."""
+
 
 class Profiler(Protocol):
-    """Runs a program that puts one launch into the range of ``perfsvc.device``, and looks at that launch."""
+    """Runs a program that puts one launch into the NVTX range of ``perfsvc.device``, and profiles that launch."""
 
     @property
     def name(self) -> str:
-        """Of the tool behind it, as it is typed."""
+        """The command name of the tool."""
         ...
 
     @property
     def version(self) -> str:
-        """Of the tool behind it."""
+        """The version of the tool."""
         ...
 
     @property
     def suffix(self) -> str:
-        """How its reports' names end."""
+        """The suffix of its reports' file names."""
         ...
 
     def run(
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
-        """Runs a program and writes a report of the launch.
+        """Run a program and write a report of the launch.
 
         Args:
-            program: the full path of an executable, no script, and its arguments.
+            program: the full path of an executable (not a script), and its arguments.
             report: the file to write; its name ends with ``suffix``.
             environment: the program's environment variables.
             limit_s: seconds after which the tool is killed, and the program with it.
 
         Raises:
             ProfileError: it saw no launch, or the program or the tool failed.
-            CountersError: the GPU's counters are kept from it.
+            CountersError: it may not read the GPU's counters.
             NoProfilerError: it is too old for the GPU or its driver.
             TimeLimitError: it ran past its time limit.
         """
         ...
 
     def read(self, report: Path, kernel: str) -> Profile:
-        """What a report holds; raises ``ProfileError`` where that is not one launch of the kernel."""
+        """Return the profile in a report; raise ``ProfileError`` unless it holds one launch of the kernel."""
         ...
 
 
 def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
-    """The profiler that looks at a device.
+    """Return the profiler for a device.
 
     Args:
-        device: which.
+        device: the device to profile on.
         sections: the set of sections to count, as ``NcuProfiler`` takes it.
 
     Raises:
         NoProfilerError: there is none on this machine, or none for this kind of device.
-        MissingPackageError: there is nothing to read its reports with.
+        MissingPackageError: the package that reads its reports is missing.
     """
     if device.kind == "cuda":
-        from perfsvc.profile.ncu import NcuProfiler
-        from perfsvc.profile.reading import require_ncu_report
+        from perfsvc.profile.commands import NcuProfiler
+        from perfsvc.profile.reports import require_ncu_report
 
         profiler = NcuProfiler(sections)
-        require_ncu_report()  # before it counts for nothing
+        require_ncu_report()  # before counting in vain
         return profiler
     if device.kind == "fake":
         from perfsvc.profile.fake import FakeProfiler
 
         return FakeProfiler.of(device)
     raise NoProfilerError(
-        f"Nsight Compute looks at NVIDIA's GPUs, and {device.model} is none", cure="profile a run on a GPU"
+        f"Nsight Compute profiles NVIDIA GPUs, and {device.model} is not one", cure="profile a run on a GPU"
     )
+
+
+def counters_readable() -> bool | None:
+    """Return whether the driver lets this process read the GPU's counters; None if that is unknown.
+
+    Source: https://developer.nvidia.com/ERR_NVGPUCTRPERM.
+    """
+    restricted = _find_number(DRIVER_PARAMETERS, r"^RmProfilingAdminOnly:\s*(\d+)", 10)
+    capabilities = _find_number(PROCESS_STATUS, r"^CapEff:\s*([0-9a-fA-F]+)", 16)
+    if restricted is None:
+        return None
+    if not restricted:
+        return True
+    return None if capabilities is None else bool(capabilities & CAPABILITIES)
+
+
+def _find_number(path: Path, pattern: str, base: int) -> int | None:
+    try:
+        match = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1], base) if match else None

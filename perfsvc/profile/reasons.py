@@ -1,7 +1,7 @@
 """What can make a launch slower, a function each: two profiles in, a share of the difference and its evidence out.
 
-Each is pure and knows nothing of the others; ``explain`` ranks them. Which number says what, and why a share is what it
-is: docs/explanation/why-it-is-slower.md.
+Each function is pure and independent of the others; ``explain`` ranks their results. docs/explaining.md describes which
+metrics show what, and why a share is computed as it is.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from perfsvc.model import Profile
 from perfsvc.model import ReasonKind as Kind
 from perfsvc.profile.metrics import STALLS
-from perfsvc.profile.pair import COMPUTING, MEMORY, SHARED, Pair, clamp, growth_of
+from perfsvc.profile.pair import COMPUTING, MEMORY, SHARED, ProfilePair, clamp, growth_of
 
 SECTOR_BYTES = 32
 WARP = 32
-LEAST_GROWTH = 0.02
-"""Of a logarithm: what two launches of one kernel may differ by."""
-LEAST_FALL = 0.01
-"""Of a hit rate."""
-LEAST_TENSOR = 0.01
-"""Of the tensor cores' peak, below which a kernel does not live by them."""
-LEAST_LOCAL = 0.005
-"""Of all instructions: below it, what a kernel does in local memory costs nothing."""
-HIGH = 0.5
-"""Of DRAM's peak, above which its clock decides."""
-MOVES = 2
-"""Instructions that a spilled register takes at most: the access and its address."""
+MIN_GROWTH = 0.02
+"""The smallest growth, as a logarithm: two launches of one kernel may differ by this much."""
+MIN_FALL = 0.01
+"""The smallest fall of a hit rate."""
+MIN_TENSOR = 0.01
+"""The smallest share of the tensor cores' peak at which a kernel depends on them."""
+MIN_LOCAL = 0.005
+"""The smallest share of all instructions at which accesses to local memory cost anything."""
+HIGH_DRAM = 0.5
+"""The share of DRAM's peak above which its clock decides."""
+SPILL_INSTRUCTIONS = 2
+"""The most instructions of a spilled register: the access and its address."""
 
 CACHES = ("dram_throughput", "l2_throughput")
 PIPES = ("issue_throughput", "alu_throughput", "fma_throughput", "fp64_throughput", "xu_throughput")
@@ -36,17 +36,17 @@ LIMITS = {
     "occupancy_limit_blocks_blocks": "the most blocks that fit",
     "occupancy_limit_barriers_blocks": "barriers",
 }
-PARTS = ("load", "store")
+ACCESSES = ("load", "store")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a function below found.
+class Contribution:
+    """What one reason can account for.
 
     Attributes:
-        share: of the difference that it can account for, from 0 to 1.
-        detail: how the two differ in it.
-        evidence: the metrics that say so.
+        share: of the difference, from 0 to 1.
+        detail: how the two profiles differ in it.
+        evidence: the metrics that show it.
     """
 
     share: float
@@ -54,36 +54,36 @@ class Found:
     evidence: tuple[str, ...]
 
 
-def tensor(pair: Pair) -> Found | None:
-    """The tensor cores work no longer, or far less long: other pipes do what they did."""
-    found = pair.both("tensor_throughput")
-    if found is None or found[0] < LEAST_TENSOR:
+def tensor(pair: ProfilePair) -> Contribution | None:
+    """The tensor cores are no longer used, or far less: other pipes do their work."""
+    throughput = pair.both("tensor_throughput")
+    if throughput is None or throughput[0] < MIN_TENSOR:
         return None
-    fast, slow = found
+    fast, slow = throughput
     lost = clamp(1 - slow * pair.durations_s[1] / (fast * pair.durations_s[0]))
     detail = f"tensor pipe busy {pair.arrow(_percent(fast), _percent(slow))}"
-    return Found(lost * pair.of_work, detail, ("tensor_throughput", "fma_throughput", "instructions"))
+    return Contribution(lost * pair.share_of_work, detail, ("tensor_throughput", "fma_throughput", "instructions"))
 
 
-def spills(pair: Pair) -> Found | None:
-    """More traffic to local memory, where registers go that do not fit, and arrays whose index is not known."""
-    before, after = pair.sizes(lambda profile: _sum(profile, "local_{}_requests"))
-    instructions = pair.both("instructions")
-    if before is None or after is None or instructions is None:
+def spills(pair: ProfilePair) -> Contribution | None:
+    """There is more traffic to local memory, which holds spilled registers and arrays with a variable index."""
+    fast, slow = pair.apply(lambda profile: _loads_and_stores(profile, "local_{}_requests"))
+    instruction_counts = pair.both("instructions")
+    if fast is None or slow is None or instruction_counts is None:
         return None
-    more = after - before
-    if more <= LEAST_LOCAL * instructions[1]:
+    more = slow - fast
+    if more <= MIN_LOCAL * instruction_counts[1]:
         return None
-    of_requests = more / (more + max(0.0, _difference(pair, "global_{}_requests")))
-    of_instructions = clamp(MOVES * more / max(instructions[1] - instructions[0], more))
-    waiting = (pair.of_group(MEMORY) + pair.of_group(SHARED)) * of_requests
-    share = max(
-        waiting + pair.of_group(COMPUTING) * of_instructions, of_requests * pair.of_busy((*CACHES, "l1_throughput"))
-    )
-    by_arrays = pair.slow.metrics.get("spill_requests") == 0
-    where = "local memory, for arrays and not for registers" if by_arrays else "local memory"
-    detail = f"{pair.arrow(_count(before), _count(after))} accesses to {where}"
-    names = (
+    of_requests = more / (more + max(0.0, _increase(pair, "global_{}_requests")))
+    more_instructions = instruction_counts[1] - instruction_counts[0]
+    of_instructions = clamp(SPILL_INSTRUCTIONS * more / max(more_instructions, more))
+    waiting = (pair.share_of_group(MEMORY) + pair.share_of_group(SHARED)) * of_requests
+    by_stalls = waiting + pair.share_of_group(COMPUTING) * of_instructions
+    by_traffic = of_requests * pair.share_of_busy((*CACHES, "l1_throughput"))
+    arrays = pair.slow.metrics.get("spill_requests") == 0
+    memory = "local memory, for arrays and not for registers" if arrays else "local memory"
+    detail = f"{pair.arrow(_count(fast), _count(slow))} accesses to {memory}"
+    evidence = (
         "local_load_requests",
         "local_store_requests",
         "spill_requests",
@@ -91,145 +91,167 @@ def spills(pair: Pair) -> Found | None:
         "instructions",
         "l1_hit_rate",
     )
-    return Found(clamp(share), detail, names)
+    return Contribution(clamp(max(by_stalls, by_traffic)), detail, evidence)
 
 
-def bank_conflicts(pair: Pair) -> Found | None:
-    """Threads of a warp that want different words of one bank of shared memory wait for each other."""
-    conflicts, (before, after) = pair.both("shared_bank_conflicts"), pair.sizes(_conflicts_s)
-    if conflicts is None or before is None or after is None:
+def bank_conflicts(pair: ProfilePair) -> Contribution | None:
+    """Threads of a warp that access different words of one bank of shared memory wait for each other."""
+    conflicts, (fast_s, slow_s) = pair.both("shared_bank_conflicts"), pair.apply(_conflicts_s)
+    if conflicts is None or fast_s is None or slow_s is None:
         return None
-    if growth_of(*(each + 1 for each in conflicts)) < LEAST_GROWTH:
+    if growth_of(conflicts[0] + 1, conflicts[1] + 1) < MIN_GROWTH:
         return None
-    wavefronts = _difference(pair, "shared_{}_wavefronts")
+    wavefronts = _increase(pair, "shared_{}_wavefronts")
     of_wavefronts = clamp((conflicts[1] - conflicts[0]) / wavefronts) if wavefronts > 0 else 0.0
-    share = max(pair.of_lost(after - before), pair.of_group(SHARED) * of_wavefronts)
-    names = ("shared_bank_conflicts", "shared_load_wavefronts", "shared_store_wavefronts", "stall_mio_throttle_cycles")
-    return Found(share, _ways(pair, conflicts), names)
-
-
-def uncoalesced(pair: Pair) -> Found | None:
-    """A warp's access touches more sectors than its bytes fill."""
-    fast, slow = pair.sizes(_used)
-    grown = growth_of(slow, fast)
-    if fast is None or slow is None or grown < LEAST_GROWTH:
-        return None
-    felt = max(pair.of_group(MEMORY), pair.of_busy((*CACHES, "l1_throughput")))
-    detail = f"{pair.arrow(f'{fast:.0f}', f'{slow:.0f}')} of {SECTOR_BYTES} bytes of a sector used"
-    names = tuple(
-        f"global_{part}_{what}" for part in PARTS for what in ("used_bytes_per_sector", "sectors", "requests")
+    share = max(pair.share_of_time(slow_s - fast_s), pair.share_of_group(SHARED) * of_wavefronts)
+    evidence = (
+        "shared_bank_conflicts",
+        "shared_load_wavefronts",
+        "shared_store_wavefronts",
+        "stall_mio_throttle_cycles",
     )
-    return Found(min(pair.of_log(grown), felt), detail, (*names, "l2_sectors", "dram_read_bytes"))
+    return Contribution(share, _conflict_ways(pair, conflicts), evidence)
 
 
-def divergence(pair: Pair) -> Found | None:
+def uncoalesced(pair: ProfilePair) -> Contribution | None:
+    """A warp's access touches more sectors than its bytes fill."""
+    fast, slow = pair.apply(_used_bytes_per_sector)
+    growth = growth_of(slow, fast)
+    if fast is None or slow is None or growth < MIN_GROWTH:
+        return None
+    limit = max(pair.share_of_group(MEMORY), pair.share_of_busy((*CACHES, "l1_throughput")))
+    detail = f"{pair.arrow(f'{fast:.0f}', f'{slow:.0f}')} of {SECTOR_BYTES} bytes of a sector used"
+    evidence = tuple(
+        f"global_{access}_{quantity}"
+        for access in ACCESSES
+        for quantity in ("used_bytes_per_sector", "sectors", "requests")
+    )
+    share = min(pair.share_of_log(growth), limit)
+    return Contribution(share, detail, (*evidence, "l2_sectors", "dram_read_bytes"))
+
+
+def divergence(pair: ProfilePair) -> Contribution | None:
     """Threads of a warp take different branches, which are executed one after the other."""
     threads = pair.both("threads_per_instruction")
-    grown = min(-pair.growth("threads_per_instruction"), pair.growth("instructions"))
-    if threads is None or grown < LEAST_GROWTH:
+    growth = min(-pair.growth("threads_per_instruction"), pair.growth("instructions"))
+    if threads is None or growth < MIN_GROWTH:
         return None
-    fast, slow = (f"{each:.0f}" for each in threads)
-    detail = f"{pair.arrow(fast, slow)} of {WARP} threads take part in an instruction"
-    names = ("threads_per_instruction", "divergent_branches", "instructions", "issue_throughput")
-    return Found(min(pair.of_log(grown), _computing(pair)), detail, names)
+    detail = f"{pair.arrow(f'{threads[0]:.0f}', f'{threads[1]:.0f}')} of {WARP} threads take part in an instruction"
+    evidence = ("threads_per_instruction", "divergent_branches", "instructions", "issue_throughput")
+    return Contribution(min(pair.share_of_log(growth), _share_of_computing(pair)), detail, evidence)
 
 
-def instructions(pair: Pair) -> Found | None:
-    """More instructions for the same number of threads in each, and a pipe or the schedulers feel it."""
-    found = pair.both("instructions")
-    grown = pair.growth("instructions") + min(pair.growth("threads_per_instruction"), 0.0)
-    if found is None or grown < LEAST_GROWTH:
+def instructions(pair: ProfilePair) -> Contribution | None:
+    """There are more instructions, with as many threads in each, and a pipe or the schedulers are busy longer."""
+    counts = pair.both("instructions")
+    growth = pair.growth("instructions") + min(pair.growth("threads_per_instruction"), 0.0)
+    if counts is None or growth < MIN_GROWTH:
         return None
-    detail = f"{pair.arrow(*(_count(each) for each in found))} instructions"
-    return Found(min(pair.of_log(grown), _computing(pair)), detail, ("instructions", *PIPES))
+    detail = f"{pair.arrow(_count(counts[0]), _count(counts[1]))} instructions"
+    share = min(pair.share_of_log(growth), _share_of_computing(pair))
+    return Contribution(share, detail, ("instructions", *PIPES))
 
 
-def occupancy(pair: Pair) -> Found | None:
+def occupancy(pair: ProfilePair) -> Contribution | None:
     """Fewer warps fit a multiprocessor, so that fewer hide each other's waiting."""
-    found = pair.both("theoretical_occupancy")
+    occupancies = pair.both("theoretical_occupancy")
     lost = min(-pair.growth("theoretical_occupancy"), -pair.growth("achieved_occupancy"))
-    if found is None or lost < LEAST_GROWTH:
+    if occupancies is None or lost < MIN_GROWTH:
         return None
     limits = {name: value for name in LIMITS if (value := pair.slow.metrics.get(name)) is not None}
     limit = min(limits, key=lambda name: limits[name], default="")
-    by = f", limited by {LIMITS[limit]}" if limit else ""
-    detail = pair.arrow(*(_percent(each) for each in found)) + (by if pair.slower else "")
-    names = ("theoretical_occupancy", "achieved_occupancy", *filter(None, [limit]), "registers", "shared_static_bytes")
-    return Found(pair.of_log(lost + min(pair.work or 0.0, 0.0)), detail, (*names, "shared_dynamic_bytes"))
+    detail = pair.arrow(_percent(occupancies[0]), _percent(occupancies[1]))
+    if limit and pair.slower:
+        detail += f", limited by {LIMITS[limit]}"
+    evidence = (
+        "theoretical_occupancy",
+        "achieved_occupancy",
+        *([limit] if limit else []),
+        "registers",
+        "shared_static_bytes",
+        "shared_dynamic_bytes",
+    )
+    return Contribution(pair.share_of_log(lost + min(pair.work_growth or 0.0, 0.0)), detail, evidence)
 
 
-def tail(pair: Pair) -> Found | None:
-    """Multiprocessors idle at the end, or all along, because the grid's last wave does not fill them."""
-    idle = pair.sizes(_idle)
+def tail(pair: ProfilePair) -> Contribution | None:
+    """Multiprocessors idle at the end, or throughout, because the last wave of blocks does not fill them."""
     waves = pair.both("waves")
+    fast, slow = pair.apply(_active_share)
     unfilled = pair.growth("theoretical_occupancy") - pair.growth("achieved_occupancy")
-    grown = growth_of(idle[1], idle[0]) + unfilled
-    if waves is None or idle[0] is None or idle[1] is None or grown < LEAST_GROWTH:
+    growth = growth_of(slow, fast) + unfilled
+    if waves is None or fast is None or slow is None or growth < MIN_GROWTH:
         return None
     detail = (
-        f"{pair.arrow(*(f'{each:.4g}' for each in waves))} waves of blocks, "
-        f"multiprocessors at work {pair.arrow(*(_percent(each) for each in idle if each is not None))} of the time"
+        f"{pair.arrow(f'{waves[0]:.4g}', f'{waves[1]:.4g}')} waves of blocks, "
+        f"multiprocessors at work {pair.arrow(_percent(fast), _percent(slow))} of the time"
     )
-    names = ("waves", "blocks", "sm_active_cycles", "sm_elapsed_cycles", "achieved_occupancy")
-    return Found(pair.of_log(grown + min(pair.work or 0.0, 0.0)), detail, names)
+    evidence = ("waves", "blocks", "sm_active_cycles", "sm_elapsed_cycles", "achieved_occupancy")
+    return Contribution(pair.share_of_log(growth + min(pair.work_growth or 0.0, 0.0)), detail, evidence)
 
 
-def hit_rate(pair: Pair) -> Found | None:
-    """More of what threads ask for misses the caches."""
-    missed = _missed(pair)
-    level = max(missed, key=lambda each: missed[each])
-    grown, rates = sum(missed.values()), pair.both(f"{level}_hit_rate")
-    if rates is None or grown < LEAST_GROWTH:
+def hit_rate(pair: ProfilePair) -> Contribution | None:
+    """More of what threads request misses the caches."""
+    missed = _growth_by_misses(pair)
+    level = max(missed, key=lambda cache: missed[cache])
+    growth, rates = sum(missed.values()), pair.both(f"{level}_hit_rate")
+    if rates is None or growth < MIN_GROWTH:
         return None
-    detail = f"{level.upper()} {pair.arrow(*(_percent(each) for each in rates))}"
-    felt = max(pair.of_group(MEMORY), pair.of_busy(CACHES))
-    names = ("l2_hit_rate", "l1_hit_rate", "dram_read_bytes", "dram_write_bytes", "l2_sectors")
-    return Found(min(pair.of_log(grown), felt), detail, names)
+    detail = f"{level.upper()} {pair.arrow(_percent(rates[0]), _percent(rates[1]))}"
+    limit = max(pair.share_of_group(MEMORY), pair.share_of_busy(CACHES))
+    evidence = ("l2_hit_rate", "l1_hit_rate", "dram_read_bytes", "dram_write_bytes", "l2_sectors")
+    return Contribution(min(pair.share_of_log(growth), limit), detail, evidence)
 
 
-def traffic(pair: Pair) -> Found | None:
-    """More bytes move for another reason than that caches miss or that a sector's bytes are not used."""
-    moved = {"DRAM": pair.sizes(_dram), "the L2 cache": pair.sizes(_l2)}
-    place = max(moved, key=lambda each: growth_of(*moved[each]))
-    less, more = moved[place]
-    elsewhere = sum(_missed(pair).values()) + max(growth_of(*reversed(pair.sizes(_used))), 0.0)
-    grown = growth_of(less, more) - elsewhere
-    if less is None or more is None or grown < LEAST_GROWTH:
+def traffic(pair: ProfilePair) -> Contribution | None:
+    """More bytes move, and neither cache misses nor unused bytes of a sector are the reason."""
+    moved = {"DRAM": pair.apply(_dram_bytes), "the L2 cache": pair.apply(_l2_bytes)}
+    memory = max(moved, key=lambda name: growth_of(*moved[name]))
+    fast, slow = moved[memory]
+    fast_used, slow_used = pair.apply(_used_bytes_per_sector)
+    by_other_reasons = sum(_growth_by_misses(pair).values()) + max(growth_of(slow_used, fast_used), 0.0)
+    growth = growth_of(fast, slow) - by_other_reasons
+    if fast is None or slow is None or growth < MIN_GROWTH:
         return None
-    detail = f"{pair.arrow(_bytes(less), _bytes(more))} of {place}"
-    felt = max(pair.of_group(MEMORY), pair.of_busy(CACHES))
-    names = ("dram_read_bytes", "dram_write_bytes", "dram_throughput", "l2_sectors", "global_load_requests")
-    return Found(min(pair.of_log(grown), felt), detail, (*names, "global_store_requests"))
+    detail = f"{pair.arrow(_bytes(fast), _bytes(slow))} of {memory}"
+    limit = max(pair.share_of_group(MEMORY), pair.share_of_busy(CACHES))
+    evidence = (
+        "dram_read_bytes",
+        "dram_write_bytes",
+        "dram_throughput",
+        "l2_sectors",
+        "global_load_requests",
+        "global_store_requests",
+    )
+    return Contribution(min(pair.share_of_log(growth), limit), detail, evidence)
 
 
-def clocks(pair: Pair) -> Found | None:
-    """The GPU ran slower."""
-    slower = {"sm_clock_hz": -pair.growth("sm_clock_hz")}
-    if (pair.slow.metrics.get("dram_throughput") or 0.0) > HIGH:
-        slower["dram_clock_hz"] = -pair.growth("dram_clock_hz")
-    which = max(slower, key=lambda name: slower[name])
-    found = pair.both(which)
-    if found is None or slower[which] < LEAST_GROWTH:
+def clocks(pair: ProfilePair) -> Contribution | None:
+    """The GPU ran at a lower clock."""
+    lost = {"sm_clock_hz": -pair.growth("sm_clock_hz")}
+    if (pair.slow.metrics.get("dram_throughput") or 0.0) > HIGH_DRAM:
+        lost["dram_clock_hz"] = -pair.growth("dram_clock_hz")
+    clock = max(lost, key=lambda name: lost[name])
+    rates = pair.both(clock)
+    if rates is None or lost[clock] < MIN_GROWTH:
         return None
-    unit = "multiprocessors" if which == "sm_clock_hz" else "memory"
-    detail = f"{unit} {pair.arrow(*(f'{each / 1e6:.0f}' for each in found))} MHz"
-    return Found(pair.of_log(slower[which]), detail, ("sm_clock_hz", "dram_clock_hz"))
+    unit = "multiprocessors" if clock == "sm_clock_hz" else "memory"
+    detail = f"{unit} {pair.arrow(f'{rates[0] / 1e6:.0f}', f'{rates[1] / 1e6:.0f}')} MHz"
+    return Contribution(pair.share_of_log(lost[clock]), detail, ("sm_clock_hz", "dram_clock_hz"))
 
 
-def stalls(pair: Pair) -> Found | None:
+def stalls(pair: ProfilePair) -> Contribution | None:
     """Warps wait longer for one thing."""
-    grown = {reason: share for reason, share in pair.of_stalls.items() if reason != "selected"}
-    reason = max(grown, key=lambda each: grown[each], default="")
-    found = pair.both(f"stall_{reason}_cycles")
-    if found is None:
+    shares = {stall: share for stall, share in pair.stall_shares.items() if stall != "selected"}
+    ranked = sorted(shares, key=lambda stall: -shares[stall])
+    cycles = pair.both(f"stall_{ranked[0]}_cycles") if ranked else None
+    if cycles is None:
         return None
-    detail = f"{STALLS[reason]}, {pair.arrow(*(f'{each:.1f}' for each in found))} cycles an instruction"
-    return Found(
-        grown[reason], detail, tuple(f"stall_{each}_cycles" for each in sorted(grown, key=lambda e: -grown[e])[:3])
-    )
+    detail = f"{STALLS[ranked[0]]}, {pair.arrow(f'{cycles[0]:.1f}', f'{cycles[1]:.1f}')} cycles an instruction"
+    return Contribution(shares[ranked[0]], detail, tuple(f"stall_{stall}_cycles" for stall in ranked[:3]))
 
 
-REASONS: Mapping[Kind, Callable[[Pair], Found | None]] = {
+REASONS: Mapping[Kind, Callable[[ProfilePair], Contribution | None]] = {
     Kind.TENSOR: tensor,
     Kind.SPILLS: spills,
     Kind.BANK_CONFLICTS: bank_conflicts,
@@ -243,91 +265,93 @@ REASONS: Mapping[Kind, Callable[[Pair], Found | None]] = {
     Kind.CLOCKS: clocks,
     Kind.STALLS: stalls,
 }
-"""All there are; of two that can account for the same, the one above is the likelier to have brought the other."""
+"""All reasons. If two can account for the same, the earlier one is likelier to have brought the later about."""
 
 
-def _computing(pair: Pair) -> float:
-    return max(pair.of_group(COMPUTING), pair.of_busy(PIPES))
+def _share_of_computing(pair: ProfilePair) -> float:
+    return max(pair.share_of_group(COMPUTING), pair.share_of_busy(PIPES))
 
 
 def _conflicts_s(profile: Profile) -> float | None:
-    """How long the passes take that conflicts cost: each multiprocessor makes one a cycle."""
+    """Return how long the additional passes of conflicts take: each multiprocessor makes one a cycle."""
     names = ("shared_bank_conflicts", "multiprocessors", "sm_clock_hz")
     conflicts, units, clock = (profile.metrics.get(name) for name in names)
     return conflicts / (units * clock) if conflicts is not None and units and clock else None
 
 
-def _ways(pair: Pair, conflicts: tuple[float, float]) -> str:
-    """How many passes an access takes, of loads or of stores, whichever grew more.
+def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
+    """Return how many passes a load or a store takes, whichever grew more.
 
-    A warp's threads need no more than one each; what is counted beyond that is other units' turns.
+    A warp's threads need at most one pass each; further passes belong to other units.
     """
-    found: dict[str, tuple[float, float]] = {}
-    for part in PARTS:
-        requests, wavefronts = pair.both(f"shared_{part}_requests"), pair.both(f"shared_{part}_wavefronts")
+    ways: dict[str, tuple[float, float]] = {}
+    for access in ACCESSES:
+        requests, wavefronts = pair.both(f"shared_{access}_requests"), pair.both(f"shared_{access}_wavefronts")
         if requests and wavefronts and min(requests) > 0:
-            found[part] = (wavefronts[0] / requests[0], wavefronts[1] / requests[1])
-    if not found:
-        return f"{pair.arrow(*(_count(each) for each in conflicts))} of them"
-    part = max(found, key=lambda each: found[each][1] - found[each][0])
-    return f"{part}s {pair.arrow(*(f'{min(ways, WARP):.0f}-way' for ways in found[part]))}"
+            ways[access] = (wavefronts[0] / requests[0], wavefronts[1] / requests[1])
+    if not ways:
+        return f"{pair.arrow(_count(conflicts[0]), _count(conflicts[1]))} of them"
+    access = max(ways, key=lambda name: ways[name][1] - ways[name][0])
+    fast, slow = (f"{min(passes, WARP):.0f}-way" for passes in ways[access])
+    return f"{access}s {pair.arrow(fast, slow)}"
 
 
-def _sum(profile: Profile, name: str) -> float | None:
-    """Loads and stores together; None where one of them was not counted."""
-    load, store = (profile.metrics.get(name.format(part)) for part in PARTS)
+def _loads_and_stores(profile: Profile, name: str) -> float | None:
+    """Return the sum over loads and stores; None if one was not counted."""
+    load, store = (profile.metrics.get(name.format(access)) for access in ACCESSES)
     return None if load is None or store is None else load + store
 
 
-def _difference(pair: Pair, name: str) -> float:
-    before, after = pair.sizes(lambda profile: _sum(profile, name))
-    return 0.0 if before is None or after is None else after - before
+def _increase(pair: ProfilePair, name: str) -> float:
+    """Return by how much loads and stores increased; 0 if unknown."""
+    fast, slow = pair.apply(lambda profile: _loads_and_stores(profile, name))
+    return 0.0 if fast is None or slow is None else slow - fast
 
 
-def _asked(profile: Profile) -> float | None:
-    """Bytes that threads asked for; requests of whole warps where no more was counted."""
+def _requested_bytes(profile: Profile) -> float | None:
+    """Return the bytes that threads requested; requests of whole warps if the bytes were not counted."""
     counted = [
-        (profile.metrics.get(f"global_{part}_sectors"), profile.metrics.get(f"global_{part}_used_bytes_per_sector"))
-        for part in PARTS
+        (profile.metrics.get(f"global_{access}_sectors"), profile.metrics.get(f"global_{access}_used_bytes_per_sector"))
+        for access in ACCESSES
     ]
     if any(sectors is None or used is None for sectors, used in counted):
-        return _sum(profile, "global_{}_requests")
+        return _loads_and_stores(profile, "global_{}_requests")
     return sum((sectors or 0.0) * (used or 0.0) for sectors, used in counted)
 
 
-def _used(profile: Profile) -> float | None:
-    """Bytes of a sector that threads asked for, over loads and stores."""
-    sectors, asked = _sum(profile, "global_{}_sectors"), _asked(profile)
-    return asked / sectors if sectors and asked else None
+def _used_bytes_per_sector(profile: Profile) -> float | None:
+    """Return the bytes of a sector that threads requested, over loads and stores."""
+    sectors, requested = _loads_and_stores(profile, "global_{}_sectors"), _requested_bytes(profile)
+    return requested / sectors if sectors and requested else None
 
 
-def _missed(pair: Pair) -> dict[str, float]:
-    """By how much traffic grew below each cache because it missed more: a logarithm, 0 where it did not."""
-    asked = growth_of(*pair.sizes(lambda profile: _sum(profile, "global_{}_sectors")))
-    of_l2, of_dram = (growth_of(*pair.sizes(size)) for size in (_l2, _dram))
-    grown = {"l2": of_dram - of_l2, "l1": of_l2 - asked}
-    return {level: max(more, 0.0) if _fell(pair, level) else 0.0 for level, more in grown.items()}
+def _growth_by_misses(pair: ProfilePair) -> dict[str, float]:
+    """Return by how much traffic below each cache grew because it missed more: a logarithm, or 0."""
+    requested = growth_of(*pair.apply(lambda profile: _loads_and_stores(profile, "global_{}_sectors")))
+    l2, dram = growth_of(*pair.apply(_l2_bytes)), growth_of(*pair.apply(_dram_bytes))
+    growth = {"l2": dram - l2, "l1": l2 - requested}
+    return {level: max(more, 0.0) if _hit_rate_fell(pair, level) else 0.0 for level, more in growth.items()}
 
 
-def _fell(pair: Pair, level: str) -> bool:
+def _hit_rate_fell(pair: ProfilePair, level: str) -> bool:
     rates = pair.both(f"{level}_hit_rate")
-    return rates is not None and rates[0] - rates[1] >= LEAST_FALL
+    return rates is not None and rates[0] - rates[1] >= MIN_FALL
 
 
-def _l2(profile: Profile) -> float | None:
-    """Bytes of the L2 cache, whether it had them or not."""
+def _l2_bytes(profile: Profile) -> float | None:
+    """Return the bytes requested from the L2 cache, hits and misses."""
     sectors = profile.metrics.get("l2_sectors")
     return None if sectors is None else SECTOR_BYTES * sectors
 
 
-def _dram(profile: Profile) -> float | None:
-    read, written = (profile.metrics.get(f"dram_{way}_bytes") for way in ("read", "write"))
+def _dram_bytes(profile: Profile) -> float | None:
+    read, written = profile.metrics.get("dram_read_bytes"), profile.metrics.get("dram_write_bytes")
     return None if read is None or written is None else read + written
 
 
-def _idle(profile: Profile) -> float | None:
-    """The share of the time in which a multiprocessor had a block."""
-    active, elapsed = (profile.metrics.get(f"sm_{which}_cycles") for which in ("active", "elapsed"))
+def _active_share(profile: Profile) -> float | None:
+    """Return the share of the time in which a multiprocessor had a block."""
+    active, elapsed = profile.metrics.get("sm_active_cycles"), profile.metrics.get("sm_elapsed_cycles")
     return active / elapsed if active is not None and elapsed else None
 
 
@@ -336,7 +360,7 @@ def _percent(share: float) -> str:
 
 
 def _count(number: float) -> str:
-    """A number with three digits and an SI prefix: ``6.82 M``."""
+    """Return a number with three digits and an SI prefix: ``6.82 M``."""
     for power, prefix in ((9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
             return f"{number / 10**power:.3g} {prefix}"

@@ -26,9 +26,10 @@ from perfsvc.errors import (
 )
 from perfsvc.installation import install_command
 from perfsvc.model import DeviceInfo
-from perfsvc.profile import counters
-from perfsvc.profile.ncu import PERMIT, NcuProfiler
-from perfsvc.profile.reading import require_ncu_report
+from perfsvc.profile.commands import PERMIT, NcuProfiler
+from perfsvc.profile.profiler import counters_readable
+from perfsvc.profile.profiler import counters_readable
+from perfsvc.profile.reports import require_ncu_report
 from perfsvc.report.rows import CheckRow
 
 _REINSTALL = "pip install --force-reinstall perfsvc"
@@ -218,7 +219,7 @@ def _ncu() -> Iterator[CheckRow]:
     else:
         version = profiler.version or "of unknown version"
         yield CheckRow("Nsight Compute", ok=True, found=f"{version} ({profiler.path})")
-    match counters.readable():
+    match counters_readable():
         case True:
             yield CheckRow("GPU counters", ok=True, found="this user may read them")
         case False:

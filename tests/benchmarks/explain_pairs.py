@@ -26,9 +26,9 @@ from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Explanation, Profile, ReasonKind
+from perfsvc.profile.commands import OWN, NcuProfiler
 from perfsvc.profile.explain import explain
-from perfsvc.profile.ncu import OWN, NcuProfiler
-from perfsvc.profile.reading import read
+from perfsvc.profile.reports import read
 
 SUITE = Path(__file__).parent.parent / "gpu" / "suites" / "causes"
 SUFFIX = ".ncu-rep.xz"

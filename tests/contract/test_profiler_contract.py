@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
-from perfsvc.profile.fake import FakeProfiler, Script
+from perfsvc.profile.commands import NcuProfiler
+from perfsvc.profile.fake import FakeProfiler, ProfilerScript
 from perfsvc.profile.metrics import SECTIONS
-from perfsvc.profile.ncu import NcuProfiler
 
 DATA = Path(__file__).parents[1] / "data"
 REPORT = DATA / "ncu" / "transpose-padded-small.ncu-rep.xz"
@@ -53,7 +53,7 @@ class Fake:
         pass
 
     def profiler(self, fault=None):
-        return FakeProfiler(Script(metrics={"*": {"duration_s": 1e-4, "registers": None}}, fault=fault))
+        return FakeProfiler(ProfilerScript(metrics={"*": {"duration_s": 1e-4, "registers": None}}, fault=fault))
 
 
 @pytest.fixture(params=[Ncu, Fake])
@@ -207,15 +207,15 @@ def test_a_report_of_an_earlier_look_is_not_taken_for_one_of_this(ncu, run, tmp_
 
 
 def test_ncu_is_found_beside_nvcc_and_where_its_packages_put_it(monkeypatch, tmp_path):
-    from perfsvc.profile import finding
+    from perfsvc.profile import commands
 
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(finding, "find_nvcc", lambda: tmp_path / "toolkit" / "bin" / "nvcc")
-    monkeypatch.setattr(finding, "TOOLKITS", tmp_path / "local")
-    monkeypatch.setattr(finding, "PACKAGES", tmp_path / "opt")
+    monkeypatch.setattr(commands, "find_nvcc", lambda: tmp_path / "toolkit" / "bin" / "nvcc")
+    monkeypatch.setattr(commands, "TOOLKITS", tmp_path / "local")
+    monkeypatch.setattr(commands, "PACKAGES", tmp_path / "opt")
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(variable, raising=False)
-    assert finding.find("ncu", "nsight-compute") is None
+    assert commands.find_program("ncu", "nsight-compute") is None
     with pytest.raises(NoProfilerError, match="was not found") as raised:
         NcuProfiler()
     assert "install Nsight Compute" in raised.value.cure
@@ -228,4 +228,4 @@ def test_ncu_is_found_beside_nvcc_and_where_its_packages_put_it(monkeypatch, tmp
     for place, expected in zip(places, [0, 1, 2, 3], strict=True):
         (tmp_path / place).parent.mkdir(parents=True)
         shutil.copy(DATA / "ncu_stand_in" / "ncu", tmp_path / place)
-        assert finding.find("ncu", "nsight-compute") == tmp_path / places[expected]
+        assert commands.find_program("ncu", "nsight-compute") == tmp_path / places[expected]

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import MissingPackageError, NoProfilerError
-from perfsvc.profile import reading
-from perfsvc.profile.finding import find as find_program
-from perfsvc.profile.ncu import NcuProfiler
+from perfsvc.profile import reports
+from perfsvc.profile.commands import NcuProfiler, find_program
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -84,7 +83,7 @@ def test_metrics_and_report_are_of_the_one_launch(ncu, perfsvc, suite, tmp_path)
     assert (found["launch"], found["profile"]["kernel"]) == (0, "transpose_tiled")
     assert 20e-6 < metrics["duration_s"] < 500e-6
     assert metrics["dram_read_bytes"] == pytest.approx(4 * 4096**2, rel=0.2)
-    assert reading.read(tmp_path / "kept.ncu-rep", kernel="transpose_tiled").metrics == metrics
+    assert reports.read(tmp_path / "kept.ncu-rep", kernel="transpose_tiled").metrics == metrics
 
 
 def test_of_two_kernels_the_longer_one_is_looked_at(ncu, perfsvc, suite):

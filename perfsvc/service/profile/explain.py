@@ -10,7 +10,7 @@ from pathlib import Path
 from perfsvc.device.find import find
 from perfsvc.errors import UsageError
 from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
-from perfsvc.profile.apart import read
+from perfsvc.profile.reports import read_isolated
 from perfsvc.profile.explain import explain
 from perfsvc.report.plots import roofline, variants
 from perfsvc.report.tables.profiles import explanation_page
@@ -78,7 +78,7 @@ def explain_two(request: ExplainRequest, progress: Progress | None = None) -> Ex
     progress = progress or Silent()
     before, after = (_report(text) for text in (request.before, request.after))
     if before and after:
-        return _explained(read(before, kernel=request.kernel), read(after, kernel=request.kernel))
+        return _explained(read_isolated(before, kernel=request.kernel), read_isolated(after, kernel=request.kernel))
     with Store.open(request.database, create=False) as store:
         if before or after:
             return _with_a_report(store, request, before, after, progress)
@@ -137,8 +137,8 @@ def _with_a_report(
     stored = next(_stored(store, side), None)
     profile = profile_of(stored or _Maker(store, request, progress).new_profile(side))
     if before:
-        return _explained(read(before, kernel=request.kernel), profile)
-    return _explained(profile, read(after or Path(), kernel=request.kernel))
+        return _explained(read_isolated(before, kernel=request.kernel), profile)
+    return _explained(profile, read_isolated(after or Path(), kernel=request.kernel))
 
 
 def _report(text: str) -> Path | None:

@@ -17,7 +17,7 @@ from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.shared_arrays import Arrays
 from perfsvc.model import Case, DeviceInfo, Launch, Profile, ProfileResult, Series
-from perfsvc.profile import nsys
+from perfsvc.profile.commands import TIMELINE_SUFFIX, run_nsys
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
 from perfsvc.service import replay
 from perfsvc.service.progress import Progress, Silent
@@ -310,11 +310,11 @@ def _timeline(profiler: CaseProfiler, subject: Subject, output: Path | None) -> 
         raise NoProfilerError(
             f"Nsight Systems looks at NVIDIA's GPUs, and {subject.device.model} is none", cure="profile a run on a GPU"
         )
-    output = output or Path(_NOT_IN_FILE_NAMES.sub("-", subject.case.id).strip("-") + nsys.SUFFIX)
+    output = output or Path(_NOT_IN_FILE_NAMES.sub("-", subject.case.id).strip("-") + TIMELINE_SUFFIX)
     with profiler.launch_folder(subject) as folder:
-        report = folder / f"report{nsys.SUFFIX}"
+        report = folder / f"report{TIMELINE_SUFFIX}"
         command, environment = profiling_folder.command(folder), profiling_folder.environment()
-        run_profiler(folder, lambda: nsys.run(command, report, environment=environment))
+        run_profiler(folder, lambda: run_nsys(command, report, environment=environment))
         _write(output, report.read_bytes())
     return output
 

@@ -11,7 +11,7 @@ from perfsvc.device import telemetry
 from perfsvc.errors import NoCompilerError, NoDeviceError
 from perfsvc.installation import install_command
 from perfsvc.model import DeviceInfo
-from perfsvc.profile import counters, reading
+from perfsvc.profile import profiler, reports
 from perfsvc.service import doctor
 from perfsvc.store import Store
 
@@ -197,7 +197,7 @@ def test_nsight_compute_is_found_with_its_version(stand_in):
 
 
 def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkeypatch):
-    monkeypatch.setattr(reading, "find_spec", lambda _: None)
+    monkeypatch.setattr(reports, "find_spec", lambda _: None)
     row = rows()["Nsight Compute"]
     assert row.ok is None
     assert install_command("profile") in row.cure
@@ -217,16 +217,16 @@ def test_whether_this_user_may_read_counters(  # noqa: PLR0917 - a row of the ta
 ):
     (tmp_path / "params").write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\nDmaRemapPeerMmio: 1\n")
     (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n")
-    monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
-    monkeypatch.setattr(counters, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(profiler, "DRIVER_PARAMETERS", tmp_path / "params")
+    monkeypatch.setattr(profiler, "PROCESS_STATUS", tmp_path / "status")
     row = rows()["GPU counters"]
     assert row.ok is ok
     assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in row.cure
 
 
 def test_where_nobody_can_tell_about_counters_nothing_is_said(stand_in, monkeypatch, tmp_path):
-    monkeypatch.setattr(counters, "PARAMETERS", tmp_path / "params")
-    assert counters.readable() is None
+    monkeypatch.setattr(profiler, "DRIVER_PARAMETERS", tmp_path / "params")
+    assert profiler.counters_readable() is None
     assert "GPU counters" not in rows()
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from perfsvc.errors import NoProfilerError, ProfileError, TimeLimitError
-from perfsvc.profile import finding, nsys
+from perfsvc.profile import commands
 
 PROGRAM = [sys.executable, "-c", "print('ran')"]
 WRITES = """#!/bin/sh
@@ -21,9 +21,9 @@ echo "$@" >"$report"
 def stand_in(tmp_path, monkeypatch):
     """Puts a program called nsys on PATH, and nothing else."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(finding, "find_nvcc", lambda: None)
-    monkeypatch.setattr(finding, "TOOLKITS", tmp_path / "none")
-    monkeypatch.setattr(finding, "PACKAGES", tmp_path / "none")
+    monkeypatch.setattr(commands, "find_nvcc", lambda: None)
+    monkeypatch.setattr(commands, "TOOLKITS", tmp_path / "none")
+    monkeypatch.setattr(commands, "PACKAGES", tmp_path / "none")
 
     def put(text):
         (tmp_path / "nsys").write_text(text)
@@ -33,8 +33,8 @@ def stand_in(tmp_path, monkeypatch):
 
 
 def run(tmp_path, **given):
-    report = tmp_path / f"report{nsys.SUFFIX}"
-    nsys.run(PROGRAM, report, environment=dict(os.environ) | {"PATH": "/usr/bin:/bin"}, **given)
+    report = tmp_path / f"report{commands.TIMELINE_SUFFIX}"
+    commands.run_nsys(PROGRAM, report, environment=dict(os.environ) | {"PATH": "/usr/bin:/bin"}, **given)
     return report.read_text()
 
 
@@ -55,7 +55,7 @@ def test_without_it_there_is_a_cure(stand_in, tmp_path):
     ("text", "said"),
     [
         ("#!/bin/sh\necho no rights\nexit 1", "wrote no timeline: no rights"),
-        ("#!/bin/sh\nexit 0", "it said nothing"),
+        ("#!/bin/sh\nexit 0", "no output"),
     ],
 )
 def test_no_timeline_is_an_error_with_what_it_said(stand_in, tmp_path, text, said):

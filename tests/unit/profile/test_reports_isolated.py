@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.errors import MissingPackageError, ProfileError, ReportError
 from perfsvc.installation import install_command
-from perfsvc.profile import apart, reading
+from perfsvc.profile import reports
 
 ENDS = {
     "SIGSEGV": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
@@ -17,17 +17,17 @@ ENDS = {
 
 def test_a_report_is_read_as_it_is_in_this_process(ncu_report):
     report = ncu_report("transpose-tiled")
-    assert apart.read(report) == reading.read(report)
-    assert apart.read(report, kernel="transpose_tiled").kernel == "transpose_tiled"
+    assert reports.read_isolated(report) == reports.read(report)
+    assert reports.read_isolated(report, kernel="transpose_tiled").kernel == "transpose_tiled"
 
 
 def test_what_is_wrong_with_a_report_is_told_as_it_is_in_this_process(ncu_report, tmp_path):
     (tmp_path / "empty.ncu-rep").write_bytes(b"")
     for path, kernel in ((ncu_report("transpose-tiled"), "another"), (tmp_path / "empty.ncu-rep", None)):
         with pytest.raises(ReportError) as here:
-            reading.read(path, kernel=kernel)
+            reports.read(path, kernel=kernel)
         with pytest.raises(ReportError) as there:
-            apart.read(path, kernel=kernel)
+            reports.read_isolated(path, kernel=kernel)
         assert (there.value.what, there.value.cure) == (here.value.what, here.value.cure)
 
 
@@ -46,25 +46,25 @@ def library(tmp_path, monkeypatch):
 def test_a_library_that_ends_its_process_is_an_error_with_a_cure(ncu_report, library, how):
     library(ENDS[how])
     with pytest.raises(ProfileError, match=f"died \\({how}\\) while it read transpose-tiled") as raised:
-        apart.read(ncu_report("transpose-tiled"))
+        reports.read_isolated(ncu_report("transpose-tiled"))
     assert raised.value.cure.startswith(f"{install_command('profile')} --upgrade")
 
 
 def test_one_that_does_not_come_to_an_end_is_killed(ncu_report, library, monkeypatch):
-    monkeypatch.setattr(apart, "LIMIT_S", 1.0)
+    monkeypatch.setattr(reports, "LIMIT_S", 1.0)
     library("import time; time.sleep(100)")
     with pytest.raises(ProfileError, match="did not end within 1 s"):
-        apart.read(ncu_report("transpose-tiled"))
+        reports.read_isolated(ncu_report("transpose-tiled"))
 
 
 def test_one_that_cannot_be_loaded_counts_as_missing(ncu_report, library):
     library("raise ImportError('GLIBC_2.99 not found')")
     with pytest.raises(MissingPackageError, match="ncu-report"):
-        apart.read(ncu_report("transpose-tiled"))
+        reports.read_isolated(ncu_report("transpose-tiled"))
 
 
 def test_without_it_nothing_is_started(monkeypatch, tmp_path):
-    monkeypatch.setattr(reading, "find_spec", lambda _: None)
-    monkeypatch.setattr(apart.process, "run", None)
+    monkeypatch.setattr(reports, "find_spec", lambda _: None)
+    monkeypatch.setattr(reports.process, "run", None)
     with pytest.raises(MissingPackageError):
-        apart.read(tmp_path / "none.ncu-rep")
+        reports.read_isolated(tmp_path / "none.ncu-rep")

@@ -13,8 +13,8 @@ from perfsvc.model import Explanation, Profile, ProfilerRule, ReasonKind
 from perfsvc.profile.explain import BRINGS, WORDS, explain
 from perfsvc.profile.metrics import STALLS
 from perfsvc.profile.pair import GROUPS
-from perfsvc.profile.reading import read
 from perfsvc.profile.reasons import REASONS
+from perfsvc.profile.reports import read
 
 UNITS, SCHEDULERS, WARPS = 132, 4, 16
 DRAM_PEAK, L2_PEAK = 3.35e12, 5.5e12

@@ -9,9 +9,8 @@ import pytest
 from perfsvc.errors import MissingPackageError, ReportError
 from perfsvc.installation import install_command
 from perfsvc.model import Profile
-from perfsvc.profile.metrics import METRICS, STALLS
-from perfsvc.profile.operations import OPERATIONS, operations
-from perfsvc.profile.reading import read
+from perfsvc.profile.metrics import METRICS, OPERATIONS, STALLS, operations
+from perfsvc.profile.reports import read
 
 LENGTH = struct.Struct("<I")
 
