@@ -1,4 +1,4 @@
-"""Pure functions on arrays: the level of a series, comparisons, verdicts, causes and changes (docs/explanation/statistics.md)."""
+"""Pure functions on arrays: levels, comparisons, verdicts, causes and changes (docs/explanation/statistics.md)."""
 
 from perfsvc.judge.causes import COMPARED, MOVES, SameOnBothSides, moved_together, with_causes
 from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start

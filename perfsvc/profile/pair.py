@@ -1,4 +1,4 @@
-"""Two profiles, and what follows from them for any reason (docs/explaining.md).
+"""Two profiles, and what follows from them for any reason (docs/explanation/why-it-is-slower.md).
 
 The time of a launch is an exact product. In every cycle, each warp that a scheduler holds is issued or waits, so that
 

@@ -181,7 +181,7 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
         ended = process.run(command, folder=Path.cwd(), limit_s=LIMIT_S)
         answer = codec.decode(ReportAnswer, file.read_bytes()) if file.exists() and not ended.code else None
     if answer is None:
-        how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.how(ended.code)})"
+        how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.describe_exit(ended.code)})"
         raise ProfileError(
             f"the package ncu-report {how} while it read {path.name}",
             cure=f"{install_command('profile')} --upgrade, with no ncu_report of Nsight Compute's own on PYTHONPATH",

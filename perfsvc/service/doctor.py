@@ -28,7 +28,6 @@ from perfsvc.installation import install_command
 from perfsvc.model import DeviceInfo
 from perfsvc.profile.commands import PERMIT, NcuProfiler
 from perfsvc.profile.profiler import counters_readable
-from perfsvc.profile.profiler import counters_readable
 from perfsvc.profile.reports import require_ncu_report
 from perfsvc.report.rows import CheckRow
 

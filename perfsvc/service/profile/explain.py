@@ -10,8 +10,8 @@ from pathlib import Path
 from perfsvc.device.find import find
 from perfsvc.errors import UsageError
 from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
-from perfsvc.profile.reports import read_isolated
 from perfsvc.profile.explain import explain
+from perfsvc.profile.reports import read_isolated
 from perfsvc.report.plots import roofline, variants
 from perfsvc.report.tables.profiles import explanation_page
 from perfsvc.service.profile.profile import CaseProfiler, ProfileSettings, Subject, profile_of, subject_of
