@@ -12,6 +12,8 @@ from perfsvc import build, suite
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.model import digest
 
+pytestmark = pytest.mark.slow  # runs the benchmark scripts
+
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "data" / "nvbench_stand_in"
 SUITE = Path(__file__).parent / "suites" / "scale"

@@ -10,6 +10,8 @@ from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.model import digest
 from perfsvc.suite import Selection, discover
 
+pytestmark = pytest.mark.slow  # compiles and measures many commits
+
 CASE = "scale/beta[n=100]"
 SLOW = {"seconds": 1.05e-4}
 USUAL = {"seconds": 1e-4}

@@ -163,6 +163,7 @@ def test_what_another_board_took_over_is_stored_under_that_board(perfsvc):
     assert stored(perfsvc, 2) == {("B", *case): 2 for _, *case in dealt if case != broke}
 
 
+@pytest.mark.slow
 def test_a_second_run_waits_for_the_board_says_so_and_goes_on(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")

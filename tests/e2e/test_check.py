@@ -119,6 +119,7 @@ PLANTS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in_suite(perfsvc):
     repository = Repository(shutil.copytree(data_folder("kernels"), perfsvc.folder / "kernels"))
     for plant in PLANTS:

@@ -178,6 +178,7 @@ def test_a_binary_that_is_not_stored_any_more_confirms_nothing(nights):
     assert "run 1 holds no binary" in found["reason"]
 
 
+@pytest.mark.slow
 def test_a_case_is_measured_again_on_the_cpu_from_the_database_alone(perfsvc):
     suite = perfsvc.own("scale")
     arguments = ("--select", "scale/beta", "--replicas", "2", "--samples", "5")

@@ -57,6 +57,7 @@ def test_a_report_of_another_kernel_is_refused(explain, reports):
     assert "is of the kernel transpose_tiled, not of transpose_pad" in done.err
 
 
+@pytest.mark.slow
 def test_kernels_that_differ_in_one_thing_on_purpose_compute_the_same(perfsvc):
     shown = perfsvc(
         "run", "--device", "cpu", "--suite", CAUSES, "--replicas", 1, "--samples", 1, "--format", "json", code=0

@@ -14,6 +14,7 @@ import pytest
 GOOD = {f"faulty/{name}[n=1000]" for name in ("good", "also_good")}
 
 
+@pytest.mark.slow
 def test_four_faults_are_four_failed_cases_and_all_others_are_measured(perfsvc):
     ended = perfsvc.cpu("--limit", "3", "--replicas", "2", "--format", "json", suite="faulty", code=4)
     rows = {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["results"]}
@@ -138,6 +139,7 @@ def hanging(perfsvc):
         run.communicate()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_its_case_and_the_run_goes_on(perfsvc, hanging):
     os.kill(hanging.worker, signal.SIGKILL)
     out, err = hanging.run.communicate(timeout=60)

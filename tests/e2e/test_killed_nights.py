@@ -10,6 +10,8 @@ from perfsvc.notify.notifier import HEADER
 from tests.conftest import receiving
 from tests.e2e.nights import Nights, copied
 
+pytestmark = pytest.mark.slow  # nights that are killed and resumed
+
 KILLED_AT_COMMIT = """
 import atexit, os, signal, sys
 from sqlalchemy import Engine, event

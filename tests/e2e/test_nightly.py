@@ -13,6 +13,8 @@ from perfsvc.build.nvcc import find_nvcc
 from perfsvc.store import State, Store
 from tests.e2e.nights import Nights
 
+pytestmark = pytest.mark.slow  # whole nights
+
 SAID = "select name, said from stages where name != 'lock' order by place"
 
 STAGES = [

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # compiles and runs every variant
+
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests" / "data" / "sanitizer_stand_in"
 SUITES = Path(__file__).parent / "suites"

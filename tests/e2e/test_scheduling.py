@@ -13,6 +13,8 @@ import pytest
 
 from tests.e2e.nights import Nights
 
+pytestmark = pytest.mark.slow  # whole nights of the scheduler
+
 BENCH = """
 import os, time
 from pathlib import Path

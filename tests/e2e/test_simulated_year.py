@@ -8,6 +8,8 @@ import pytest
 
 from perfsvc.store import Store
 
+pytestmark = pytest.mark.slow  # a simulated year in short
+
 BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 

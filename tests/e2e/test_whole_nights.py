@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow  # whole nights
+
 CASE = "scale/beta[n=100]"
 SETTINGS = """
 suite = "scale"

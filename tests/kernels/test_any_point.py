@@ -13,6 +13,9 @@ from perfsvc.model import Launch, Status
 from perfsvc.suite import Inputs
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
+import pytest
+
+pytestmark = pytest.mark.slow  # compiles every kernel of the suite
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191)
 EXAMPLES = 10
