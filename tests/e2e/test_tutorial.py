@@ -75,7 +75,9 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(folder):
         assert ended.returncode == code, f"{command}\n{ended.stdout}{ended.stderr}"
         printed = ended.stdout.splitlines()
         for line in shown:
-            assert any(like(line).match(text) for text in printed), f"{command} does not print {line!r}:\n{ended.stdout}"
+            assert any(like(line).match(text) for text in printed), (
+                f"{command} does not print {line!r}:\n{ended.stdout}"
+            )
 
 
 def test_the_page_shows_commands_and_files():

@@ -6,6 +6,7 @@ the values that its benchmark names.
 
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from perfsvc.model import Launch, Status
 from perfsvc.suite import Inputs
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
-import pytest
 
 pytestmark = pytest.mark.slow  # compiles every kernel of the suite
 
