@@ -8,9 +8,9 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import Connection, Enum
 
-from perfsvc.store.columntypes import FreeText, Utc
-from perfsvc.store.engine import connect, resolve, transaction
-from perfsvc.store.tables import Base
+from perfsvc.store.schema.column_types import FreeText, Utc
+from perfsvc.store.schema.engine import connect, resolve, transaction
+from perfsvc.store.schema.tables import Base
 
 
 def as_plain_sql(kind: str, item: Any, _autogen: AutogenContext) -> str | Literal[False]:

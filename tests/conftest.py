@@ -163,7 +163,7 @@ class Compiled(LRUCache):
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> Iterator[None]:
     """Every store's engine has the statements that any was asked for in these tests."""
-    from perfsvc.store import engine as of_stores
+    from perfsvc.store.schema import engine as of_stores
 
     connect = of_stores.connect
     compiled = {name: Compiled(capacity=2000) for name in (of_stores.SQLITE, of_stores.POSTGRESQL)}
@@ -181,16 +181,16 @@ class Migrated:
     """Makes the tables of an empty SQLite database in one go, as all migrations left them the first time."""
 
     def __init__(self) -> None:
-        from perfsvc.store import schema
+        from perfsvc.store.schema import upgrades
 
-        self._schema, self._migrate = schema, schema._migrate_in
+        self._upgrades, self._migrate = upgrades, upgrades._migrate_in
         self._known: dict[str, list[str]] = {}
 
     def __call__(self, connection) -> None:
-        if connection.dialect.name != self._schema.SQLITE or not self._schema._is_empty(connection):
+        if connection.dialect.name != self._upgrades.SQLITE or not self._upgrades._is_empty(connection):
             self._migrate(connection)
             return
-        driver, head = connection.connection.driver_connection, self._schema.head()
+        driver, head = connection.connection.driver_connection, self._upgrades.head()
         if head in self._known:
             for statement in self._known[head]:
                 driver.execute(statement)
@@ -206,14 +206,14 @@ def migrated() -> Migrated:
 
 @pytest.fixture(scope="module", autouse=True)
 def migrated_once(request, migrated) -> Iterator[None]:
-    """Tables are migrated once for all SQLite databases, but not in tests/store, which holds what migrating does.
+    """Tables are migrated once for all SQLite databases, but not in tests/unit/store, which tests the migrations.
 
     Elsewhere it is no more than how each test begins, and takes most of a second.
     """
-    if "store" in request.path.relative_to(Path(__file__).parent).parts[:1]:
+    if request.path.parent == Path(__file__).parent / "unit" / "store":
         yield
         return
-    with mock.patch("perfsvc.store.schema._migrate_in", migrated):
+    with mock.patch("perfsvc.store.schema.upgrades._migrate_in", migrated):
         yield
 
 

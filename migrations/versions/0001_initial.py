@@ -242,14 +242,6 @@ def upgrade() -> None:
     )
     op.create_index("ix_pins_run_id", "pins", ["run_id"], unique=False)
     op.create_table(
-        "summaries",
-        sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("content", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_summaries_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "metric", name="pk_summaries"),
-    )
-    op.create_table(
         "checked_kernels",
         sa.Column("check_id", sa.Integer(), nullable=False),
         sa.Column("case_id", sa.Integer(), nullable=False),
@@ -393,7 +385,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Integer(), nullable=True),
         sa.Column("done_by", sa.Text(), nullable=False),
         sa.Column("done_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("said", sa.Text(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["finding_id"], ["findings.id"], name="fk_finding_events_finding_id_findings", ondelete="CASCADE"
         ),
@@ -554,11 +546,11 @@ def upgrade() -> None:
         "stages",
         sa.Column("night_id", sa.Integer(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("place", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("wall_s", sa.Double(), nullable=True),
-        sa.Column("said", sa.Text(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
         sa.Column("cure", sa.Text(), nullable=False),
         sa.Column("exit_code", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_stages_night_id_nights", ondelete="CASCADE"),
@@ -632,7 +624,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("measurement_id", "number", name="pk_batches"),
     )
     op.create_table(
-        "confirmation_turns",
+        "confirmation_runs",
         sa.Column("confirmation_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("side", sa.Text(), nullable=False),
@@ -650,10 +642,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["confirmation_id"],
             ["confirmations.id"],
-            name="fk_confirmation_turns_confirmation_id_confirmations",
+            name="fk_confirmation_runs_confirmation_id_confirmations",
             ondelete="CASCADE",
         ),
-        sa.PrimaryKeyConstraint("confirmation_id", "number", name="pk_confirmation_turns"),
+        sa.PrimaryKeyConstraint("confirmation_id", "number", name="pk_confirmation_runs"),
     )
     op.create_table(
         "deliveries",

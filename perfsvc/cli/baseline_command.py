@@ -57,7 +57,7 @@ def show(database: str, output_format: str) -> None:
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        rows = store.pins()
+        rows = store.baselines.pins()
     if output_format == "json":
         output.show_json(comparison.plain(rows))
     elif rows:

@@ -19,7 +19,7 @@ def command() -> None:
 def upgrade(database: str, output_format: str) -> None:
     """Bring the database to this perfsvc's schema. A SQLite file is copied beside itself first."""
     from perfsvc.store import Store
-    from perfsvc.store.engine import resolve, shown
+    from perfsvc.store.schema.engine import resolve, shown
 
     done, url = Store.upgrade(database), shown(resolve(database))
     if output_format == "json":
@@ -100,7 +100,7 @@ def prune(
             dry_run=dry_run,
         )
         if vacuum and not dry_run:
-            store.vacuum()
+            store.retention.vacuum()
     if output_format == "json":
         output.show_json(plain(pruned) | {"size_bytes": pruned.size_bytes, "dry_run": dry_run})
         return

@@ -86,7 +86,7 @@ def list_(every: bool, database: str, output_format: str) -> None:
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        found = store.findings(every=every)
+        found = store.findings.list(every=every)
     if output_format == "json":
         output.show_json(comparison.plain(found))
     elif found:
@@ -105,7 +105,7 @@ def show(number: int, database: str, output_format: str) -> None:
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        found, events = store.finding(number), store.finding_events(finding=number)
+        found, events = store.findings.get(number), store.findings.events(finding=number)
     if output_format == "json":
         output.show_json(comparison.finding_json(found, events))
     else:

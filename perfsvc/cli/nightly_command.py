@@ -50,5 +50,5 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
 def _show(night: "NightRow") -> None:
     from perfsvc.report.tables.lists import StageLine, night_table
 
-    lines = [StageLine(one.name, one.state, one.wall_s, one.said, one.cure) for one in night.stages]
+    lines = [StageLine(one.name, one.state, one.wall_s, one.message, one.cure) for one in night.stages]
     output.show(night_table(night.id, night.state, night.run, lines))

@@ -54,9 +54,9 @@ def command(
     form = _form(output_format, destination)
     with Store.open(database, create=False) as store:
         numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
-        frame = frames.frame(store.columns(numbers))
+        frame = frames.frame(store.measurements.columns(numbers))
         shown = frame["run"].unique() if form == "table" and len(frame) else ()
-        judgements = [judgement for run in shown for judgement in store.verdicts(int(run))]
+        judgements = [judgement for run in shown for judgement in store.verdicts.of_run(int(run))]
     if form == "table":
         output.show(stored.stored_table(frame, judgements))
     else:

@@ -15,7 +15,7 @@ def command(last: int, database: str, output_format: str) -> None:
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        rows = store.runs(last)
+        rows = store.runs.list(last)
     if output_format == "json":
         output.show_json(comparison.plain(rows))
     else:

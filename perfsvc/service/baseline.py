@@ -13,7 +13,7 @@ _UNPINNED = UNJUDGED | {MAX_ERROR}
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
     """Makes a run the baseline of its selected series that have a right result, and returns how many those are."""
-    levels = store.levels(run)
+    levels = store.series.levels(run)
     right = [one for one, level in levels.items() if level.status is Status.OK and one.metric not in _UNPINNED]
     selected = selection.filter(series.case for series in right)
     chosen = [series for series in right if series.case in selected]
@@ -21,12 +21,12 @@ def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
         raise UsageError(
             f"run {run} has no right result of a selected case", cure=f"see what it has: perfsvc report {run} --summary"
         )
-    store.pin(run, chosen, by=getpass.getuser(), comment=comment)
+    store.baselines.pin(run, chosen, by=getpass.getuser(), comment=comment)
     return len(chosen)
 
 
 def unpin(store: Store, selection: Selection) -> int:
     """Takes the pins of the selected series away and returns how many there were."""
-    pinned = [pin.series for pin in store.pins()]
+    pinned = [pin.series for pin in store.baselines.pins()]
     selected = selection.filter(series.case for series in pinned)
-    return store.unpin([series for series in pinned if series.case in selected])
+    return store.baselines.unpin([series for series in pinned if series.case in selected])

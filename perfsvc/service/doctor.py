@@ -262,7 +262,7 @@ def _pages() -> Iterator[CheckRow]:
 
 def _database(database: str) -> Iterator[CheckRow]:
     from perfsvc.store import Store
-    from perfsvc.store.engine import file_of, resolve
+    from perfsvc.store.schema.engine import file_of, resolve
 
     path = file_of(resolve(database))
     if path is not None and not path.exists():

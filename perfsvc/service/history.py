@@ -15,10 +15,10 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     Raises:
         NotMeasuredError: the case is unknown, or was never measured on the device.
     """
-    why = {(one.device, one.candidate_run): one.sentence for one in store.explained_of(case)}
-    rows = [_row(one, why.get((one.device, one.run), "")) for one in store.history(case, device)]
+    why = {(one.device, one.candidate_run): one.sentence for one in store.profiles.explanations_of(case)}
+    rows = [_row(one, why.get((one.device, one.run), "")) for one in store.series.case_history(case, device)]
     if device and not rows:
-        known = ", ".join(sorted({one.device for one in store.history(case)}))
+        known = ", ".join(sorted({one.device for one in store.series.case_history(case)}))
         raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
     newest = {(row.device, row.cache): place for place, row in enumerate(rows)}
     for place in newest.values():
@@ -50,6 +50,6 @@ def _row(one: CaseInRun, why: str) -> HistoryRow:
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:
     """What the run of a row tells of its case beside the time."""
-    summary = frames.summary(frames.frame(store.columns([row.run])))
+    summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
     mine = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
     return frames.details(summary[mine].to_dict("records")[0])

@@ -31,7 +31,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
     """
     variants.require_matplotlib()
     number = run_of(run, store, folder)
-    summary = frames.summary(frames.frame(store.columns([number])))
+    summary = frames.summary(frames.frame(store.measurements.columns([number])))
     measured = list(dict.fromkeys(summary["device"]))
     if device is None and len(measured) > 1:
         raise UsageError(f"run {number} measured on several devices", cure=f"--device {' or --device '.join(measured)}")

@@ -40,7 +40,7 @@ def stored_case(store: Store, series: Series, run: int, device: str | None) -> S
         UsageError: the run holds several binaries of the case, and ``device`` does not choose one.
         UnsupportedError: the case ran Python code that is not in the database.
     """
-    record, modules, bench = store.replay(series.case.id, run, device=device)
+    record, modules, bench = store.binaries.replay(series.case.id, run, device=device)
     if not modules or record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in record.steps):
         raise UnsupportedError(
             f"{series.case.id} runs Python, and the packages that it called in run {run} are not stored",

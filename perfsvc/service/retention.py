@@ -16,8 +16,8 @@ from perfsvc.service.findings.alerts import HISTORY_RUNS
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
-from perfsvc.store import pruning as stored
-from perfsvc.store.pruning import Code, Removed
+from perfsvc.store import retention as stored
+from perfsvc.store.retention import Removed, RemovedCode
 
 LEFT = "a run is under way, so binaries and reports are left for the next time"
 
@@ -35,7 +35,7 @@ class Pruned:
     """
 
     samples: Removed
-    code: Code | None
+    code: RemovedCode | None
     nights: tuple[int, ...]
     files: Removed
 
@@ -47,7 +47,7 @@ class Pruned:
     @property
     def parts(self) -> list[str]:
         """What went, a kind each; empty where nothing did."""
-        code = self.code or Code(0, 0, Removed())
+        code = self.code or RemovedCode(0, 0, Removed())
         counted = (
             (self.samples, "measurement's samples", "measurements' samples"),
             (Removed(code.reports), "profiler's report", "profilers' reports"),
@@ -90,16 +90,16 @@ def prune(
         suite: where git revisions are looked up.
         dry_run: whether to tell, and change nothing.
     """
-    store.mark_interrupted(platform.node())
+    store.runs.mark_interrupted(platform.node())
     ages = (retention.samples, retention.binaries, retention.profiles)
     keep = {*_suspected(store), *_named(store, against, suite)} if any(ages) else set()
     forgotten: list[int] = []
     if before := _before(now, retention.nights):
-        forgotten = store.prune_nights(before, dry_run=dry_run)
+        forgotten = store.retention.nights(before, dry_run=dry_run)
     samples = Removed()
     if before := _before(now, retention.samples):
         samples = _samples(store, before, keep, dry_run=dry_run)
-    code = store.prune_code(
+    code = store.retention.code(
         binaries=_before(now, retention.binaries),
         profiles=_before(now, retention.profiles),
         keep=keep,
@@ -109,7 +109,7 @@ def prune(
     )
     files = Removed()
     if nights and (before := _before(now, retention.nights)):
-        known = {night.id for night in store.nights_held()}
+        known = {night.id for night in store.nights.list()}
         ours = range(max(known, default=0) + 1)
         files = _files(nights, before, ours, known - set(forgotten), dry_run=dry_run)
     return Pruned(samples, code, tuple(forgotten), files)
@@ -131,7 +131,7 @@ def _before(now: datetime, seconds: float | None) -> datetime | None:
 
 
 def _samples(store: Store, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
-    prune_some = partial(store.prune_samples, before, keep, dry_run=dry_run)
+    prune_some = partial(store.retention.samples, before, keep, dry_run=dry_run)
     removed = some = prune_some()
     while some.count >= stored.MOST and not dry_run:
         some = prune_some()
@@ -141,7 +141,7 @@ def _samples(store: Store, before: datetime, keep: Collection[int], *, dry_run: 
 
 def _suspected(store: Store) -> Iterator[int]:
     """The runs that what is suspected now would be measured again against: an alert may be of long ago."""
-    for run in store.last_of_scopes():
+    for run in store.runs.last_of_scopes():
         yield from (one.judgement.baseline_run for one in suspects_of(store, run) if one.judgement.baseline_run)
 
 

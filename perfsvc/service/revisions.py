@@ -32,20 +32,20 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
         UsageError: the words are not understood.
     """
     if text.isdecimal():
-        return store.run(int(text))
+        return store.runs.get(int(text))
     if latest := _LATEST.fullmatch(text):
         return _newest(int(latest[1] or 0), text, store)
-    labelled = store.labelled(text)
+    labelled = store.runs.labelled(text)
     if labelled is not None:
         return labelled
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     if not commit:
         raise _not_understood(text, folder)
-    measured = store.of_commit(commit)
+    measured = store.runs.of_commit(commit)
     if measured is None:
         raise NotMeasuredError(
             f"{text} ({commit[:10]}) was never measured",
-            cure=f"measure it: {_measuring(commit, store.place, folder)}",
+            cure=f"measure it: {_measuring(commit, store.location, folder)}",
         )
     return measured
 
@@ -62,7 +62,7 @@ def _not_understood(text: str, folder: Path) -> UsageError:
 
 
 def _newest(back: int, text: str, store: Store) -> RunRow:
-    run = store.newest(back)
+    run = store.runs.newest(back)
     if run is None:
         raise NotMeasuredError(f"{text}: the database does not hold that many runs", cure="measure: perfsvc run")
     return run

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CacheState, Series, Status
 from perfsvc.store import segments
-from perfsvc.store.interning import case_of, lineages_of
+from perfsvc.store.cases import CaseIds, case_of, lineages_of, own_name
 from perfsvc.store.level_queries import (
     AMONG_RUNS,
     BETWEEN_RUNS,
@@ -31,16 +31,17 @@ from perfsvc.store.level_queries import (
     first_ok_of,
     former_names,
 )
-from perfsvc.store.lookup import ENDED
-from perfsvc.store.naming import Spot, own_name
-from perfsvc.store.reading import levels
 from perfsvc.store.rows import Pin
-from perfsvc.store.tables import Cases, Devices, Measurements, Pins, Runs, Verdicts
+from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.judging_tables import Pins, Verdicts
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, Runs
+from perfsvc.store.series import levels_in
 
 Key = tuple[int, int, str, CacheState]
 """A series in the database: lineage, device, metric, cache state."""
 _Line = tuple[int, int]
-"""Whose levels a series has: its lineage and, of a former name that was given anew, ``naming.own_name``, else 0."""
+"""Whose levels a series has: its lineage and, of a former name that was given anew, ``cases.own_name``, else 0."""
 _Held = tuple[_Line, int, str, CacheState]
 """A series in the database, apart from others of its lineage that one run measured beside it."""
 
@@ -55,6 +56,58 @@ class _Board:
 
 FIRST_RUNS = 8
 """How many runs are looked through at first for the first level of a series."""
+
+
+class BaselineStore:
+    """Baselines and pins; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def accepted(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
+        """The run that holds the last accepted level of each series, among earlier ones.
+
+        That is the newest whose stored verdict was new, or an improvement that the code may have brought: of the same
+        code a faster night is the environment's or noise. A regression moves nothing until a person accepts it, and
+        unchanged or inconclusive keep the level: else a slow drift would walk it away. A run with uncommitted changes
+        never accepts a level, whatever its verdict: an experiment that is thrown away would be a bar for every night
+        after it.
+
+        Where no verdict took a level, it is that of the earliest run with a right result: of those without uncommitted
+        changes, or of all where each has some. A series that has neither is absent.
+
+        A level that a person accepted with a finding counts like one that a verdict took. A segment has levels of its
+        own: those of earlier ones count only for the night that begins it.
+        """
+        with self._database.reading() as connection:
+            return accepted_levels(connection, series, before_run)
+
+    def get(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
+        """The run that each series is compared with: its pin, else its last accepted level.
+
+        A series that has neither borrows: in its place stand the same series on the other GPUs of its model, each
+        with that GPU's pin or last accepted level. A series that finds none to borrow is absent.
+        """
+        with self._database.reading() as connection:
+            return baselines(connection, series, before_run)
+
+    def pins(self) -> list[Pin]:
+        """All pins, under the present names of their cases."""
+        with self._database.reading() as connection:
+            return pins(connection)
+
+    def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
+        """Makes a run the baseline of each series until it is unpinned or pinned anew.
+
+        Raises ``NotMeasuredError``, and pins none, where the run holds no right result of one of them.
+        """
+        with self._database.writing() as connection:
+            pin(connection, run, series, by=by, comment=comment)
+
+    def unpin(self, series: Iterable[Series] | None = None) -> int:
+        """Takes the pins of some series, or all, away; returns how many there were."""
+        with self._database.writing() as connection:
+            return unpin(connection, series)
 
 
 def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
@@ -120,7 +173,7 @@ def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, 
     """Pins each series to a run; raises ``NotMeasuredError`` where the run holds no right result of one."""
     wanted = list(dict.fromkeys(series))
     keys = keys_of(connection, wanted)
-    right = [one for one, level in levels(connection, run).items() if level.status is Status.OK]
+    right = [one for one, level in levels_in(connection, run).items() if level.status is Status.OK]
     held = set(keys_of(connection, right).values())
     lacking = [one.case.id for one in wanted if keys.get(one) not in held]
     if lacking:
@@ -259,7 +312,7 @@ def _accepted(connection: Connection, keys: Iterable[_Held], before_run: int) ->
     return _first_ok(connection, wanted - judged.keys() - within.keys(), before_run) | judged | within
 
 
-def _start(starts: Mapping[Spot, int], key: _Held) -> int:
+def _start(starts: Mapping[CaseIds, int], key: _Held) -> int:
     """The last run of the segment before the one that a series is in; 0 where it has but one."""
     (lineage, _), device, _, cache = key
     return starts.get((lineage, device, cache), 0)
@@ -276,7 +329,7 @@ def _last_accepted(connection: Connection, keys: Iterable[_Held], before_run: in
 
 
 def _first_ok(
-    connection: Connection, keys: Iterable[_Held], before_run: int, starts: Mapping[Spot, int] = MappingProxyType({})
+    connection: Connection, keys: Iterable[_Held], before_run: int, starts: Mapping[CaseIds, int] = MappingProxyType({})
 ) -> dict[_Held, int]:
     """The earliest run that measured a series with every replica ok, of a clean tree if there is any.
 

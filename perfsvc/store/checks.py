@@ -6,15 +6,12 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, ForeignKey, Index, and_, func, insert, select
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import Connection, and_, delete, func, insert, select
 
 from perfsvc.model import (
     Case,
-    Cause,
     CheckedKernel,
     CheckVerdict,
-    Limiter,
     Occupancy,
     Provenance,
     StaticBaseline,
@@ -23,9 +20,10 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.store.engine import transaction
-from perfsvc.store.interning import case_id, case_of, insert_new, lineages_of, new_id
-from perfsvc.store.tables import Base, Cases, Free, Key
+from perfsvc.store.cases import case_id, case_of, lineages_of
+from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
+from perfsvc.store.schema.engine import Database, insert_new, new_id
+from perfsvc.store.schema.tables import Cases
 
 Place = tuple[int, str, str]
 """A lineage, an architecture and a kernel."""
@@ -38,83 +36,17 @@ _NEVER = 0
 """Before the first check."""
 
 
-class Checks(Base):
-    """One execution of ``perfsvc check``; ``accepted`` is why a person made it what later ones are compared with."""
-
-    __tablename__ = "checks"
-    __table_args__ = ({"sqlite_autoincrement": True},)  # people write their numbers down: one is never given twice
-
-    id: Mapped[Key]
-    checked_at: Mapped[datetime]
-    suite: Mapped[Free]
-    scope: Mapped[Free] = mapped_column(index=True)
-    command_line: Mapped[Free]
-    git_commit: Mapped[str] = mapped_column(index=True)
-    git_dirty: Mapped[bool]
-    git_branch: Mapped[str]
-    host: Mapped[str]
-    perfsvc_version: Mapped[str]
-    toolkit: Mapped[str]
-    disassembler: Mapped[str]
-    accepted: Mapped[Free]
-
-
-class KernelFacts(Base):
-    """The facts of a kernel, stored once however many checks find them; ``digest`` is the SHA-256 of all of them."""
-
-    __tablename__ = "facts"
-
-    id: Mapped[Key]
-    digest: Mapped[str] = mapped_column(unique=True)
-    registers: Mapped[int]
-    stack_bytes: Mapped[int]
-    spill_store_bytes: Mapped[int]
-    spill_load_bytes: Mapped[int]
-    shared_bytes: Mapped[int]
-    barriers: Mapped[int]
-    instructions: Mapped[str | None]
-    sass: Mapped[str]
-
-
-class CheckedKernels(Base):
-    """A kernel of a case for an architecture in a check, and the verdict; ``level``: later ones are compared with it.
-
-    ``kernel`` is empty where the case has none to look at.
-    """
-
-    __tablename__ = "checked_kernels"
-    __table_args__ = (Index(None, "case_id", "architecture", "check_id"),)
-
-    check_id: Mapped[int] = mapped_column(ForeignKey("checks.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    architecture: Mapped[str] = mapped_column(primary_key=True)
-    kernel: Mapped[str] = mapped_column(primary_key=True)
-    status: Mapped[Status]
-    reason: Mapped[Free]
-    facts_id: Mapped[int | None] = mapped_column(ForeignKey("facts.id", ondelete="RESTRICT"), index=True)
-    threads: Mapped[int]
-    dynamic_shared_bytes: Mapped[int]
-    warps: Mapped[int | None]
-    most_warps: Mapped[int | None]
-    limiter: Mapped[Limiter | None]
-    source: Mapped[str]
-    verdict: Mapped[Verdict | None]
-    verdict_reason: Mapped[Free]
-    cause: Mapped[Cause | None]
-    baseline_check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="SET NULL"), index=True)
-    level: Mapped[bool]
-
-
 _WENT = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
 _WAITS = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
 
 
-class StaticallyChecked:
-    """The part of ``Store`` that is about static checks; each method is one transaction."""
+class CheckStore:
+    """Static checks; each method is one transaction."""
 
-    _engine: Engine
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def put_check(
+    def put(
         self,
         root_cause: Provenance,
         verdicts: Sequence[CheckVerdict],
@@ -137,10 +69,10 @@ class StaticallyChecked:
             disassembler: what counted instructions; empty where nothing did.
             accepted: why a person wants all of it for a baseline; empty where nobody does.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with self._database.writing() as connection:
             return _put(connection, root_cause, verdicts, others, (toolkit, disassembler, accepted))
 
-    def held(self, checked: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
+    def baselines(self, checked: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
         """What kernels are compared with: their newest level by a compiler, else by any.
 
         Also that of each kernel which the newest check of the scope had and which is not among them. And of a case
@@ -148,8 +80,14 @@ class StaticallyChecked:
         gone, for one of them may be that kernel by a former name. All under the present names of their cases, those
         of ``checked`` where it has the case.
         """
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _held(connection, list(checked), scope, toolkit)
+
+    def forget(self, host: str, command_line: str, since: datetime) -> None:
+        """Delete the checks that a command stored on a host since a moment: a resumed stage repeats its check."""
+        own = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
+        with self._database.writing() as connection:
+            connection.execute(delete(Checks).where(*own))
 
 
 def _put(

@@ -1,4 +1,4 @@
-"""The analyst's columns: one row a measurement, everything about it in plain values."""
+"""The columns for analysts: one row a measurement, everything about it in plain values."""
 
 import json
 from collections import defaultdict
@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, select
 
 from perfsvc.model import TIME, Peak
-from perfsvc.store.interning import case_of
-from perfsvc.store.tables import (
+from perfsvc.store.cases import case_of
+from perfsvc.store.schema.judging_tables import Verdicts
+from perfsvc.store.schema.tables import (
     Cases,
     Devices,
     Environments,
@@ -19,7 +20,6 @@ from perfsvc.store.tables import (
     NoiseOfCases,
     Peaks,
     Runs,
-    Verdicts,
 )
 
 _STORED = {
@@ -83,34 +83,34 @@ _STORED = {
     "baseline_run": Verdicts.baseline_run_id,
     "cause": Verdicts.cause,
 }
-_OF_ITS_NOISE = and_(
+_SAME_NOISE = and_(
     NoiseOfCases.run_id == Measurements.run_id,
     NoiseOfCases.case_id == Measurements.case_id,
     NoiseOfCases.device_id == Measurements.device_id,
     NoiseOfCases.cache == Measurements.cache,
 )
-_OF_ITS_VERDICT = and_(
+_SAME_VERDICT = and_(
     Verdicts.run_id == Measurements.run_id,
     Verdicts.case_id == Measurements.case_id,
     Verdicts.device_id == Measurements.device_id,
     Verdicts.cache == Measurements.cache,
     Verdicts.metric == TIME,
 )
-_OF_ITS_ROOF = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
+_SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
 
-def columns(connection: Connection, numbers: Sequence[int] | None) -> dict[str, list[Any]]:
-    """All columns of the measurements of some runs, or of all; see ``Store.columns``."""
-    of_runs = () if numbers is None else (Measurements.run_id.in_(numbers),)
+def columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, list[Any]]:
+    """Return all columns of the measurements of some runs, or of all; see ``MeasurementStore.columns``."""
+    of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
     query = (
         select(Measurements.id, *_STORED.values())
         .join(Runs, Runs.id == Measurements.run_id)
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Environments, Environments.id == Measurements.environment_id)
-        .outerjoin(NoiseOfCases, _OF_ITS_NOISE)
-        .outerjoin(Peaks, _OF_ITS_ROOF)
-        .outerjoin(Verdicts, _OF_ITS_VERDICT)
+        .outerjoin(NoiseOfCases, _SAME_NOISE)
+        .outerjoin(Peaks, _SAME_PEAK)
+        .outerjoin(Verdicts, _SAME_VERDICT)
         .where(*of_runs)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.cache)
@@ -131,7 +131,7 @@ def _plain(value: Any) -> Any:
 
 
 def _derive(table: dict[str, list[Any]]) -> None:
-    """Adds what follows from other columns: the axes apart, and what the work comes to in a second."""
+    """Add the columns that follow from others: the axes, and the rates that work and time give."""
     cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
     table["axes"] = [json.loads(point) for point in table["point"]]
     table["point"] = [case_of(*case).point_text for case in cases]

@@ -6,113 +6,51 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, ForeignKey, Index, and_, bindparam, insert, or_, select
-from sqlalchemy.orm import Mapped, aliased, mapped_column
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select
+from sqlalchemy.orm import aliased
 
 from perfsvc.model import (
     MAX_ERROR,
     TIME,
-    CacheState,
-    Cause,
-    ChangeKind,
     Confirmation,
-    Direction,
     Judgement,
     Measurement,
     Series,
-    Status,
     Suspect,
-    Verdict,
 )
-from perfsvc.store import batches
-from perfsvc.store.columntypes import number
-from perfsvc.store.engine import transaction
-from perfsvc.store.interning import case_id, case_of, device_id, new_id
-from perfsvc.store.naming import own_name
-from perfsvc.store.samples import pack, unpack
-from perfsvc.store.tables import Base, Big, Cases, Devices, Free, Key
+from perfsvc.store.cases import case_id, case_of, device_id, own_name
+from perfsvc.store.samples import batch_summary, pack, unpack
+from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
+from perfsvc.store.schema.tables import Cases, Devices
 
 SIDES = ("baseline", "candidate")
 
 
-class Confirmations(Base):
-    """A suspect of a run that was measured again; ``judged`` and what begins with it are what the run said of it."""
+class ConfirmationStore:
+    """Suspects that were measured again; each method is one transaction."""
 
-    __tablename__ = "confirmations"
-    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache", "run_id"),)
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    metric: Mapped[str]
-    cache: Mapped[CacheState]
-    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    judged: Mapped[Verdict]
-    judged_ratio: Mapped[float | None]
-    judged_baseline_s: Mapped[float | None]
-    judged_candidate_s: Mapped[float | None]
-    change: Mapped[ChangeKind]
-    direction: Mapped[Direction]
-    cause: Mapped[Cause]
-    reason: Mapped[Free]
-    verdict: Mapped[Verdict | None]
-    ratio: Mapped[float | None]
-    low: Mapped[float | None]
-    high: Mapped[float | None]
-    looks: Mapped[int]
-    drift: Mapped[float | None]
-    same_code: Mapped[bool | None]
-    threshold: Mapped[float]
-    seed: Mapped[Big]
-    budget_s: Mapped[float]
-    wall_s: Mapped[float]
-    confirmed_at: Mapped[datetime]
-
-
-class Turns(Base):
-    """A process that measured one side of a confirmation; ``number`` is its place in their order."""
-
-    __tablename__ = "confirmation_turns"
-
-    confirmation_id: Mapped[int] = mapped_column(ForeignKey("confirmations.id", ondelete="CASCADE"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    side: Mapped[str]
-    status: Mapped[Status]
-    reason: Mapped[Free]
-    samples: Mapped[bytes | None]
-    sample_count: Mapped[int]
-    value: Mapped[float | None]
-    wall_s: Mapped[float]
-    sm_clock_hz: Mapped[float | None]
-    temperature_c: Mapped[float | None]
-    power_w: Mapped[float | None]
-    slowdowns: Mapped[str]
-    rejected_batches: Mapped[int]
-
-
-class Confirmed:
-    """The part of ``Store`` that is about suspects measured again; each method is one transaction."""
-
-    _engine: Engine
-
-    def put_confirmation(self, confirmation: Confirmation) -> None:
+    def put(self, confirmation: Confirmation) -> None:
         """Stores what came of a suspect, beside what was stored of it before; its run and device must be there."""
-        with transaction(self._engine, writes=True) as connection:
+        with self._database.writing() as connection:
             _put(connection, confirmation)
 
-    def confirmations(self, run: int) -> list[Confirmation]:
+    def of_run(self, run: int) -> list[Confirmation]:
         """What came of the suspects of a run, in the order they were measured again, cleared ones included.
 
         Of each process there are samples (rounded to float32), what it had of another metric that was in doubt, status
         and reason; of the suspect, under the present name of its case, its runs, verdict, levels and ratio.
         """
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _of_run(connection, run)
 
-    def measured_again(self, runs: Collection[int]) -> set[Series]:
+    def series(self, runs: Collection[int]) -> set[Series]:
         """The suspects of some runs that were measured again, under the present names of their cases."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return {_series(row) for row in connection.execute(_named(), {"runs": list(runs)})}
 
 
@@ -149,7 +87,7 @@ def _put(connection: Connection, confirmation: Confirmation) -> None:
     stored = new_id(connection, Confirmations, row)
     turns = [_turn(stored, side, one, series.metric) for side in SIDES for one in getattr(confirmation, side)]
     if turns:
-        connection.execute(insert(Turns), turns)
+        connection.execute(insert(ConfirmationRuns), turns)
 
 
 def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -> dict[str, Any]:
@@ -164,7 +102,7 @@ def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -
         "sample_count": len(measurement.samples_s),
         "value": number(value),
         "wall_s": measurement.wall_s,
-        **batches.summary(measurement.batches),
+        **batch_summary(measurement.batches),
     }
 
 
@@ -196,7 +134,11 @@ def _series(row: Any) -> Series:
 
 
 def _turns(connection: Connection, confirmations: Sequence[int]) -> Mapping[int, Sequence[Any]]:
-    query = select(Turns).where(Turns.confirmation_id.in_(confirmations)).order_by(Turns.number)
+    query = (
+        select(ConfirmationRuns)
+        .where(ConfirmationRuns.confirmation_id.in_(confirmations))
+        .order_by(ConfirmationRuns.number)
+    )
     found: dict[int, list[Any]] = defaultdict(list)
     for turn in connection.execute(query):
         found[turn.confirmation_id].append(turn)

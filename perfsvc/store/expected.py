@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, se
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, CacheState, Series, Status
-from perfsvc.store.naming import Spot, of_cases, present_cases
-from perfsvc.store.rows import State
-from perfsvc.store.tables import Cases, Measurements, Metrics, OverBudget, Runs
+from perfsvc.store.cases import CaseIds, of_cases, present_cases
+from perfsvc.store.rows import RunState
+from perfsvc.store.schema.tables import Cases, Measurements, Metrics, OverBudgetCases, Runs
 
 _Place = tuple[int, int, CacheState]
 """What a measurement is of, in the database: case, device, cache state."""
@@ -30,7 +30,7 @@ def expected(connection: Connection, number: int) -> dict[Series, int]:
     return found
 
 
-def _right(connection: Connection, run: int) -> dict[Series, Spot]:
+def _right(connection: Connection, run: int) -> dict[Series, CaseIds]:
     """The series that a run has a right result of, each with its spot: those of ``reading.levels`` that are ok."""
     rows = connection.execute(_told(), {"run": run}).all()
     cases = present_cases(rows)
@@ -80,7 +80,7 @@ def _runs_before(connection: Connection, number: int) -> dict[int, int]:
     if not scope:
         return {}
     left = _devices(connection, number)
-    runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == State.FINISHED, Runs.id < number)
+    runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == RunState.FINISHED, Runs.id < number)
     clean: dict[int, int] = {}
     dirty: dict[int, int] = {}
     for run, changed in connection.execute(runs.order_by(Runs.id.desc())).all():
@@ -96,25 +96,25 @@ def _devices(connection: Connection, run: int) -> set[int]:
     return set(connection.scalars(select(Measurements.device_id).where(Measurements.run_id == run).distinct()))
 
 
-def owed(connection: Connection, before: Mapping[int, int]) -> dict[Spot, int]:
+def owed(connection: Connection, before: Mapping[int, int]) -> dict[CaseIds, int]:
     """For whatever those runs left out on their devices, the newest run before them that measured it."""
     missed = aliased(Cases)
-    scope = select(Runs.scope).where(Runs.id == OverBudget.run_id).correlate(OverBudget).scalar_subquery()
+    scope = select(Runs.scope).where(Runs.id == OverBudgetCases.run_id).correlate(OverBudgetCases).scalar_subquery()
     earlier = and_(
         Measurements.case_id == Cases.id,
-        Measurements.device_id == OverBudget.device_id,
-        Measurements.cache == OverBudget.cache,
-        Measurements.run_id < OverBudget.run_id,
+        Measurements.device_id == OverBudgetCases.device_id,
+        Measurements.cache == OverBudgetCases.cache,
+        Measurements.run_id < OverBudgetCases.run_id,
     )
     query = (
         select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
-        .select_from(OverBudget)
-        .join(missed, missed.id == OverBudget.case_id)
+        .select_from(OverBudgetCases)
+        .join(missed, missed.id == OverBudgetCases.case_id)
         .join(Cases, Cases.lineage_id == missed.lineage_id)
         .join(Measurements, earlier)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(tuple_(OverBudget.device_id, OverBudget.run_id).in_(list(before.items())))
-        .where(Runs.scope == scope, Runs.state == State.FINISHED)
+        .where(tuple_(OverBudgetCases.device_id, OverBudgetCases.run_id).in_(list(before.items())))
+        .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
         .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
     )
     return {(lineage, device, cache): run for lineage, device, cache, run in connection.execute(query)}
@@ -126,11 +126,11 @@ def newest_clean() -> ColumnElement[int]:
     return func.coalesce(clean, func.max(Measurements.run_id))
 
 
-def _excused(connection: Connection, number: int) -> set[Spot]:
+def _excused(connection: Connection, number: int) -> set[CaseIds]:
     """What a run itself left out."""
     query = (
-        select(Cases.lineage_id, OverBudget.device_id, OverBudget.cache)
-        .join(Cases, Cases.id == OverBudget.case_id)
-        .where(OverBudget.run_id == number)
+        select(Cases.lineage_id, OverBudgetCases.device_id, OverBudgetCases.cache)
+        .join(Cases, Cases.id == OverBudgetCases.case_id)
+        .where(OverBudgetCases.run_id == number)
     )
     return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}

@@ -6,10 +6,10 @@ from typing import Any
 from sqlalchemy import CTE, ColumnElement, and_, bindparam, func, literal, or_, select, union_all
 
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Status
-from perfsvc.store.finding_tables import FindingCases, Findings
-from perfsvc.store.lookup import ENDED
-from perfsvc.store.naming import own_name
-from perfsvc.store.tables import ACCEPTED, Cases, Measurements, Metrics, Runs, Verdicts
+from perfsvc.store.cases import own_name
+from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Verdicts
+from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
 
 _OF_LINEAGES = Cases.lineage_id.in_(bindparam("lineages", expanding=True))
 _BEFORE_RUN: ColumnElement[int] = bindparam("before_run")

@@ -5,24 +5,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
 from perfsvc.model import Message
-from perfsvc.store.engine import transaction
-from perfsvc.store.interning import new_id
-from perfsvc.store.night_tables import Deliveries, Messages, Nights
-from perfsvc.store.rows import DeliveryRow, State
+from perfsvc.store.rows import DeliveryRow, RunState
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 
 ABANDONED = timedelta(days=1)
 """After so long nobody is at a night any more, whatever is stored of it: its host may be gone for good."""
 
 
-class Outbox:
-    """The part of ``Store`` that is about messages; each method is one transaction."""
+class MessageStore:
+    """Messages about nights and their deliveries; each method is one transaction."""
 
-    _engine: Engine
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def put_message(self, night: int, *, title: str, body: str, targets: Collection[str]) -> Message:
+    def put(self, night: int, *, title: str, body: str, targets: Collection[str]) -> Message:
         """Stores what people are told of a night, and returns it with its key.
 
         A night is told of once and for all: where there is a message already, that one is returned.
@@ -33,7 +33,7 @@ class Outbox:
             body: plain text.
             targets: whom it is for, by the names of the settings.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with self._database.writing() as connection:
             found = connection.execute(_messages().where(Messages.night_id == night)).one_or_none()
             if found is not None:
                 return _message(found)
@@ -45,9 +45,9 @@ class Outbox:
                 connection.execute(insert(Deliveries), [new | {"target": target} for target in sorted(set(targets))])
             return message
 
-    def message(self, night: int) -> Message | None:
+    def get(self, night: int) -> Message | None:
         """What people are told of a night; None where nothing was composed."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             found = connection.execute(_messages().where(Messages.night_id == night)).one_or_none()
         return None if found is None else _message(found)
 
@@ -56,16 +56,16 @@ class Outbox:
 
         A night that is still under way elsewhere sees to its own.
         """
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             own = connection.execute(select(Nights.suite, Nights.started_at).where(Nights.id == night)).one()
             over = or_(
-                Nights.id == night, Nights.state != State.RUNNING, Nights.started_at < own.started_at - ABANDONED
+                Nights.id == night, Nights.state != RunState.RUNNING, Nights.started_at < own.started_at - ABANDONED
             )
             return _deliveries(connection, Deliveries.sent_at.is_(None), Nights.suite == own.suite, over)
 
     def deliveries(self, night: int) -> list[DeliveryRow]:
         """A night's message to each of its targets."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _deliveries(connection, Messages.night_id == night)
 
     def put_attempt(self, key: str, target: str, *, error: str = "") -> None:
@@ -74,7 +74,7 @@ class Outbox:
         number = select(Messages.id).where(Messages.key == key).scalar_subquery()
         this = update(Deliveries).where(Deliveries.message_id == number, Deliveries.target == target)
         came = {"attempts": Deliveries.attempts + 1, "error": error, "tried_at": now}
-        with transaction(self._engine, writes=True) as connection:
+        with self._database.writing() as connection:
             connection.execute(this.values(**came, sent_at=None if error else now))
 
 

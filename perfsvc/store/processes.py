@@ -1,4 +1,4 @@
-"""Whether the process that began a run or a night still lives."""
+"""Whether the process that executes a run or a night is still alive."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def start_of(pid: int) -> str:
-    """When a process started, in the kernel's own ticks; empty where it is gone or the system does not tell.
+    """Return when a process started, in the kernel's ticks; empty if it is gone or the system does not report it.
 
-    Together with the id it names a process for good: ids alone are given again.
+    The id and the start together identify a process for good: the system uses ids again.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -19,7 +19,7 @@ def start_of(pid: int) -> str:
 
 
 def alive(pid: int, start: str) -> bool:
-    """Whether the process that had this id and this start is still there."""
+    """Return True if the process with this id and this start still runs."""
     if start:
         return start_of(pid) == start
     try:
@@ -27,10 +27,10 @@ def alive(pid: int, start: str) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it is there, and another user's
+        return True  # it runs as another user
     return True
 
 
 def this_process() -> dict[str, Any]:
-    """What a row holds of the process that is at work on it."""
+    """Return the columns that identify this process in a run or a night."""
     return {"pid": os.getpid(), "process_start": start_of(os.getpid())}

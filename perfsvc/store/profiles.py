@@ -6,132 +6,66 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, ForeignKey, Index, Select, insert, select
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ColumnElement, Connection, Select, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CaseExplanation, Profile, ProfileResult, ProfilerRule, digest
-from perfsvc.store.columntypes import number
-from perfsvc.store.engine import transaction
-from perfsvc.store.interning import case_id, case_of, device_id, new_id
-from perfsvc.store.lookup import lineage_of
-from perfsvc.store.tables import Artifacts, Base, Cases, Devices, Free, Key
-from perfsvc.store.writing import put_artifact
+from perfsvc.store.binaries import put_artifact
+from perfsvc.store.cases import case_id, case_of, device_id, lineage_of
+from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
+from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.tables import Artifacts, Cases, Devices
 
 REPORT = "report"
 """The kind of the artifact that a profiler's report is."""
 
 
-class Profiles(Base):
-    """A binary of a run that a profiler looked at; ``reason`` says why there are no metrics, empty where there are."""
+class ProfileStore:
+    """Profiles of binaries and explanations of changes; each method is one transaction."""
 
-    __tablename__ = "profiles"
-    __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
-    profiler: Mapped[str]
-    sections: Mapped[str]
-    kernel: Mapped[Free]
-    launch: Mapped[int | None]
-    chip: Mapped[str]
-    profiler_version: Mapped[str]
-    reason: Mapped[Free]
-    cure: Mapped[Free]
-    report_sha256: Mapped[str | None] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
-    wall_s: Mapped[float]
-    profiled_at: Mapped[datetime]
-
-
-class ProfileMetrics(Base):
-    """A number of a profile under our name for it; NULL where the profiler did not count it."""
-
-    __tablename__ = "profile_metrics"
-
-    profile_id: Mapped[int] = mapped_column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
-    value: Mapped[float | None]
-
-
-class ProfileRules(Base):
-    """What a rule of the profiler found; ``speedup`` is the share of the time that it thinks could be saved."""
-
-    __tablename__ = "profile_rules"
-
-    profile_id: Mapped[int] = mapped_column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
-    message: Mapped[Free]
-    speedup: Mapped[float | None]
-
-
-class Explanations(Base):
-    """Why a case of a run takes longer than that of another; ``evidence`` has a line for each thing it rests on."""
-
-    __tablename__ = "explanations"
-    __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
-
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    baseline_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
-    candidate_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
-    sentence: Mapped[Free]
-    evidence: Mapped[Free]
-    factor: Mapped[float | None]
-    reason: Mapped[Free]
-    explained_at: Mapped[datetime]
-
-
-class Looked:
-    """The part of ``Store`` that is about profiles; each method is one transaction."""
-
-    _engine: Engine
-
-    def put_profile(self, profiled: ProfileResult, report: bytes | None = None) -> int:
+    def put(self, profiled: ProfileResult, report: bytes | None = None) -> int:
         """Stores what came of a profile, and the profiler's own report of it; returns its number.
 
         Its run and device must be there.
         """
-        with transaction(self._engine, writes=True) as connection:
+        with self._database.writing() as connection:
             return _put(connection, profiled, report)
 
-    def profiles(self, run: int) -> list[ProfileResult]:
+    def of_run(self, run: int) -> list[ProfileResult]:
         """What profilers saw of a run's binaries, in the order in which they looked, failures included."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _profiles(connection, Profiles.run_id == run)
 
-    def profiles_of(self, binary: int) -> list[ProfileResult]:
+    def of_binary(self, binary: int) -> list[ProfileResult]:
         """What profilers counted of a binary, whatever run it was asked for, newest first."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _profiles(connection, Profiles.binary_id == binary, Profiles.reason == "")[::-1]
 
-    def profile_report(self, number: int) -> bytes:
+    def report(self, number: int) -> bytes:
         """The report of a profile as the profiler wrote it; raises ``NotMeasuredError`` where there is none."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _report(connection, number)
 
-    def put_explained(self, explained: CaseExplanation) -> None:
+    def put_explanation(self, explained: CaseExplanation) -> None:
         """Stores why a case takes longer, beside what was stored of it before; runs and device must be there."""
-        with transaction(self._engine, writes=True) as connection:
+        with self._database.writing() as connection:
             _put_explained(connection, explained)
 
-    def explained(self, run: int) -> list[CaseExplanation]:
+    def explanations(self, run: int) -> list[CaseExplanation]:
         """Why cases of a run take longer, in the order in which that was found out."""
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _explained(connection, Explanations.run_id == run)
 
-    def explained_of(self, case: str) -> list[CaseExplanation]:
+    def explanations_of(self, case: str) -> list[CaseExplanation]:
         """The same of a case by any of its names, of all runs, oldest run first.
 
         Raises ``NotMeasuredError`` where the case is unknown.
         """
-        with transaction(self._engine, writes=False) as connection:
+        with self._database.reading() as connection:
             return _explained(connection, Cases.lineage_id == lineage_of(connection, case))
 
 

@@ -1,4 +1,4 @@
-"""What the store hands out beside the model's words: frozen rows, free of SQLAlchemy."""
+"""What the store takes and returns besides the classes of the model: frozen rows without SQLAlchemy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfsvc.model import (
     CacheState,
+    Case,
     Cause,
     Environment,
     Estimate,
@@ -25,14 +26,17 @@ from perfsvc.model import (
     Work,
 )
 
+CaseKey = tuple[str, Case, CacheState]
+"""What a run measures once in each replica: the device (UUID), the case and the cache state."""
 
-class State(StrEnum):
-    """The life of a run."""
+
+class RunState(StrEnum):
+    """The life of a run, and of a night."""
 
     RUNNING = "running"
     FINISHED = "finished"
-    INTERRUPTED = "interrupted"  # stopped by a person, or its process died
-    FAILED = "failed"  # stopped by an error of the infrastructure
+    INTERRUPTED = "interrupted"  # a person stopped it, or its process died
+    FAILED = "failed"  # an error of the infrastructure stopped it
 
 
 class StageState(StrEnum):
@@ -41,11 +45,195 @@ class StageState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    SKIPPED = "skipped"  # the settings do not want it, or there is nothing for it to do
+    SKIPPED = "skipped"  # the settings switch it off, or it has nothing to do
+
+
+# --- runs and measurements -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class RunRow:
+    """One run: where it came from and how much it measured.
+
+    Attributes:
+        counts: measurements (not cases) by status; a status without measurements is absent.
+        cases: the number of distinct cases.
+        devices: the UUIDs of the devices it measured on, sorted.
+    """
+
+    id: int
+    state: RunState
+    provenance: Provenance
+    finished: datetime | None
+    counts: Mapping[Status, int]
+    cases: int
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementEntry:
+    """A measurement with everything that is stored with it.
+
+    Attributes:
+        measurement: its device must have been stored.
+        environment: the environment it was measured in.
+        work: the work of one launch, from which bandwidth is derived.
+        estimate: the median of its samples; None if it has no samples.
+        binary: an id that ``store.binaries.put`` returned; None if there is no binary.
+        variant_index: the position of the variant in its benchmark, from 0; None if unknown.
+        relative_to: the reference variant; empty if there is none.
+    """
+
+    measurement: Measurement
+    environment: Environment
+    work: Work
+    estimate: Estimate | None = None
+    binary: int | None = None
+    variant_index: int | None = None
+    relative_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCost:
+    """What earlier runs know of a case on a device in a cache state; the budget is planned with it.
+
+    Attributes:
+        cost_s: the seconds of one replica, the mean of the newest run that has ended.
+        between: its noise between replicas as a relative standard deviation, from the newest run that knows it.
+        last: when it was last measured, in any run.
+    """
+
+    cost_s: float
+    between: float | None
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConditions:
+    """The conditions of a device during a run; None if it does not report a value.
+
+    Attributes:
+        measured: the number of measurements, skipped ones excluded.
+        failed: how many of these were wrong or failed.
+        sm_clock_hz: the lowest true clock of a measurement.
+        temperature_c: the highest of a measurement.
+        power_w: the highest of a measurement.
+        slowdowns: why its clocks were lowered, sorted.
+        rejected_batches: the number of disturbed batches.
+        ecc_errors: memory errors that could not be corrected.
+        xids: faults that the driver reported, sorted.
+        others: ids of other processes that used the device, sorted.
+    """
+
+    device: str
+    device_model: str
+    measured: int
+    failed: int
+    sm_clock_hz: float | None
+    temperature_c: float | None
+    power_w: float | None
+    slowdowns: tuple[str, ...]
+    rejected_batches: int
+    ecc_errors: int
+    xids: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+# --- series ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaseInRun:
+    """A case in one run on one device.
+
+    Attributes:
+        case: the id it was measured under, which may be a former name.
+        status: of the worst replica.
+        reason: why it is not ok.
+        replicas: the number of replicas that were ok.
+        times: the median of each timed replica; empty if any replica is not ok.
+    """
+
+    run: int
+    started: datetime
+    commit: str
+    dirty: bool
+    label: str
+    case: str
+    device: str
+    device_model: str
+    cache: CacheState
+    status: Status
+    reason: str
+    replicas: int
+    times: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesInRun:
+    """A series in one run.
+
+    Attributes:
+        segment: the id of the environment it ran in.
+        status: of the worst replica.
+        reason: why it is not ok.
+        values: one value a replica (of the time: the median in seconds); empty if any replica is not ok.
+        low: the lower end of the interval of the first replica's median, which is all that a run of one replica knows;
+            None if the metric has one value a replica.
+        high: the upper end of that interval.
+    """
+
+    run: int
+    segment: int
+    status: Status
+    reason: str
+    values: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesHistory:
+    """The history of a series as arrays, oldest run first.
+
+    Attributes:
+        runs: the numbers of the runs, shape (runs,).
+        segments: the ids of the environments they ran in, shape (runs,).
+        values: one value a replica (of the time: the medians in seconds), shape (runs, replicas); NaN after the last
+            replica of a run that has fewer, and in the whole row if any replica of the run is not ok.
+    """
+
+    runs: NDArray[np.intp]
+    segments: NDArray[np.intp]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictEvent:
+    """A verdict that is an event in the history of a series: it moved, broke or went missing."""
+
+    run: int
+    verdict: Verdict
+    ratio: float | None
+    cause: Cause | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A baseline that a person fixed: ``series`` is compared with ``run`` until it is unpinned."""
+
+    series: Series
+    run: int
+    set_at: datetime
+    set_by: str
+    comment: str
+
+
+# --- binaries --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCode:
     """The code of a case as it runs.
 
     Attributes:
@@ -61,26 +249,22 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A measurement with all that is stored beside it.
+class CaseBinary:
+    """The binary that a case of a run used (its id, or None if there is none), and the environment it ran in."""
 
-    Attributes:
-        measurement: its device must have been stored.
-        environment: what it was measured in.
-        work: what one launch does, from which bandwidth is derived.
-        estimate: the median of its samples; None where it has none.
-        binary: what ``Store.put_binaries`` returned; None where there is no binary.
-        variant_index: the variant's place on its benchmark's ladder, from 0; None where nobody knows.
-        relative_to: the variant that it is held against; empty where there is none.
-    """
-
-    measurement: Measurement
+    binary: int | None
     environment: Environment
-    work: Work
-    estimate: Estimate | None = None
-    binary: int | None = None
-    variant_index: int | None = None
-    relative_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryRow:
+    """A binary without its bytes; ``sources`` holds the names and SHA-256 digests of the source files."""
+
+    record: ReplayRecord
+    sources: frozenset[tuple[str, str]]
+
+
+# --- nights and messages ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,38 +272,38 @@ class StageRow:
     """A stage of a night.
 
     Attributes:
-        place: where it stands among the stages, from 0.
-        wall_s: how long it took; None while it is under way.
-        said: what came of it, in a line.
-        cure: what to do about it, where it failed.
-        exit_code: of a command that does no more than this; 0 where all is well.
+        number: its position among the stages, from 0.
+        wall_s: how long it took; None while it is running.
+        message: the result in one line.
+        cure: what to do if it failed.
+        exit_code: the exit code of a command that runs only this stage; 0 if all is well.
     """
 
     name: str
-    place: int
+    number: int
     state: StageState
     started: datetime
     wall_s: float | None = None
-    said: str = ""
+    message: str = ""
     cure: str = ""
     exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NightRow:
-    """One night with its stages in their order. What a series was like in one tell ``Nights``.
+    """One execution of ``perfsvc nightly`` with its stages in order.
 
     Attributes:
-        pid: with ``process_start``, the process that is at it or was last.
-        commit: of the suite when the night took its snapshot; empty outside a repository, as before the snapshot.
-        suite_digest: of the suite's files then; empty before the snapshot.
-        run: what it measured; None until then.
-        settings: what it began with.
+        pid: with ``process_start``, the process that executes it or did so last.
+        commit: the commit of the suite revision; empty outside a repository and before the revision is stored.
+        suite_digest: the digest of the files of that revision; empty before it is stored.
+        run: the run that holds its measurements; None until there is one.
+        settings: the settings it began with.
         exit_code: None until it has ended by itself.
     """
 
     id: int
-    state: State
+    state: RunState
     started: datetime
     finished: datetime | None
     host: str
@@ -141,11 +325,11 @@ class DeliveryRow:
     """A message to one of its targets.
 
     Attributes:
-        night: of which it tells.
-        target: by its name in the settings.
-        error: why the last attempt failed; empty where none did.
+        night: the night that the message reports.
+        target: its name in the settings.
+        error: why the last attempt failed; empty if none failed.
         tried: when the last attempt was.
-        sent: when it arrived; None while it has not.
+        sent: when it arrived; None if it has not.
     """
 
     message: Message
@@ -157,175 +341,12 @@ class DeliveryRow:
     sent: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One run: where it came from and how much it holds.
-
-    Attributes:
-        counts: measurements (not cases) by status; a status that none has is absent.
-        cases: how many distinct cases it measured.
-        devices: the UUIDs it measured on, sorted.
-    """
-
-    id: int
-    state: State
-    provenance: Provenance
-    finished: datetime | None
-    counts: Mapping[Status, int]
-    cases: int
-    devices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CaseInRun:
-    """A case in one run on one device.
-
-    Attributes:
-        case: the id it was measured under, which may be a former name.
-        status: of the worst replica.
-        reason: why it is not ok.
-        replicas: how many were ok.
-        times: the median of each replica that was timed; none where any replica is not ok.
-    """
-
-    run: int
-    started: datetime
-    commit: str
-    dirty: bool
-    label: str
-    case: str
-    device: str
-    device_model: str
-    cache: CacheState
-    status: Status
-    reason: str
-    replicas: int
-    times: tuple[Estimate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What earlier runs tell of a case on a device in a cache state, for whoever plans under a budget.
-
-    Attributes:
-        cost_s: seconds that it took in a replica, the mean of the newest run that has ended.
-        between: its noise between replicas as a relative standard deviation, from the newest run that could tell.
-        last: when it was last measured, in whatever run.
-    """
-
-    cost_s: float
-    between: float | None
-    last: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Nights:
-    """A metric of a case in its nights, oldest first.
-
-    Attributes:
-        runs: their numbers, shape (nights,).
-        segments: the ids of the environments they ran in, shape (nights,).
-        values: of their replicas, of the time the medians in seconds, shape (nights, replicas); NaN behind the last one
-            of a night that has fewer, and throughout where any of a night is not ok.
-    """
-
-    runs: NDArray[np.intp]
-    segments: NDArray[np.intp]
-    values: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class InRun:
-    """A series in one run.
-
-    Attributes:
-        segment: the id of the environment it ran in.
-        status: of the worst replica.
-        reason: why it is not ok.
-        values: of its replicas, of the time their medians in seconds; none where any replica is not ok.
-        low: the interval of the first replica's median, which is all that a run of one replica knows; None where the
-            metric has one value a replica.
-    """
-
-    run: int
-    segment: int
-    status: Status
-    reason: str
-    values: tuple[float, ...]
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A verdict on a series that tells of an event: it moved, broke or went missing."""
-
-    run: int
-    verdict: Verdict
-    ratio: float | None
-    cause: Cause | None
-
-
-@dataclass(frozen=True, slots=True)
-class BoardInRun:
-    """What a GPU was like in a run; None where it cannot say.
-
-    Attributes:
-        failed: how many of its measurements were wrong or failed, of ``measured``.
-        sm_clock_hz: the lowest true clock of a measurement.
-        temperature_c: the highest of a measurement.
-        power_w: the highest of a measurement.
-        slowdowns: why its clocks were lowered, sorted.
-        rejected_batches: how many were disturbed.
-        ecc_errors: errors of its memory that could not be corrected.
-        xids: faults that the driver reported, sorted.
-        others: ids of other processes that worked on it, sorted.
-    """
-
-    device: str
-    device_model: str
-    measured: int
-    failed: int
-    sm_clock_hz: float | None
-    temperature_c: float | None
-    power_w: float | None
-    slowdowns: tuple[str, ...]
-    rejected_batches: int
-    ecc_errors: int
-    xids: tuple[str, ...]
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """What a case of a run was made of: the id of its binary (None where it has none), and where it ran."""
-
-    binary: int | None
-    environment: Environment
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryRow:
-    """A binary without its bytes; ``sources`` are the names and SHA-256 digests of what it was compiled from."""
-
-    record: ReplayRecord
-    sources: frozenset[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """A baseline that a person fixed: ``series`` is compared with ``run`` until it is unpinned."""
-
-    series: Series
-    run: int
-    set_at: datetime
-    set_by: str
-    comment: str
+# --- the database ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """How a database stands: its revision, the revision this perfsvc writes, and what is wrong with it."""
+    """The state of a database: its revision, the revision that this perfsvc writes, and what is wrong with it."""
 
     url: str
     revision: str
@@ -334,13 +355,13 @@ class SchemaState:
 
     @property
     def ok(self) -> bool:
-        """Whether this perfsvc can use the database as it is."""
+        """Return True if this perfsvc can use the database as it is."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What an upgrade did; ``before`` is empty where the database was, ``backup`` None where nothing was copied."""
+    """What an upgrade did; ``before`` is empty if the database was, ``backup`` is None if nothing was copied."""
 
     before: str
     after: str

@@ -6,12 +6,12 @@ from collections.abc import Set as AbstractSet
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from perfsvc.store.lookup import ENDED
-from perfsvc.store.naming import Spot
-from perfsvc.store.tables import Cases, Environments, Measurements, Runs
+from perfsvc.store.cases import CaseIds
+from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.tables import Cases, Environments, Measurements, Runs
 
 
-def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Spot, int]:
+def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[CaseIds, int]:
     """The last run before the segment that a run is in: the newest earlier one that measured a spot elsewhere.
 
     Elsewhere is in another environment. A run with uncommitted changes ends no segment: whoever tries another compiler
@@ -22,13 +22,13 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
     of_lineages = Cases.lineage_id.in_(set(lineages))
     known = select(func.count()).select_from(Environments).scalar_subquery()
     measured = select(*spot, Measurements.environment_id, known).join(Cases, Cases.id == Measurements.case_id)
-    tonight: dict[int, set[Spot]] = defaultdict(set)
+    tonight: dict[int, set[CaseIds]] = defaultdict(set)
     for lineage, device, cache, here, environments in connection.execute(
         measured.where(of_lineages, Measurements.run_id == run).distinct()
     ):
         if environments > 1:  # where there is no other, nothing was ever measured elsewhere
             tonight[here].add((lineage, device, cache))
-    found: dict[Spot, int] = {}
+    found: dict[CaseIds, int] = {}
     for here, spots in tonight.items():
         newest = _newest(connection, spots, here, run)
         for one in spots & newest.keys():
@@ -36,7 +36,7 @@ def starts(connection: Connection, lineages: Iterable[int], run: int) -> dict[Sp
     return found
 
 
-def _newest(connection: Connection, spots: AbstractSet[Spot], here: int, before_run: int) -> dict[Spot, int]:
+def _newest(connection: Connection, spots: AbstractSet[CaseIds], here: int, before_run: int) -> dict[CaseIds, int]:
     """The newest clean run before another in which each spot was measured in another environment than one.
 
     For most of them that is the newest run of all that measured anything there; the others are looked for in all runs.
@@ -61,7 +61,7 @@ def _last_in(connection: Connection, environment: int, before_run: int) -> int:
 
 def _newest_of(
     connection: Connection, lineages: AbstractSet[int], elsewhere: Sequence[int], among: ColumnElement[bool]
-) -> dict[Spot, int]:
+) -> dict[CaseIds, int]:
     """The newest clean run among some in which each spot of lineages was measured in one of some environments."""
     if not lineages:
         return {}
@@ -77,7 +77,7 @@ def _newest_of(
     return {(lineage, device, cache): last for lineage, device, cache, last in connection.execute(query)}
 
 
-def present(connection: Connection) -> dict[Spot, int]:
+def present(connection: Connection) -> dict[CaseIds, int]:
     """The same for every spot as of the newest run that has ended, without uncommitted changes."""
     spot = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (
@@ -87,7 +87,7 @@ def present(connection: Connection) -> dict[Spot, int]:
         .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
         .group_by(*spot, Measurements.environment_id)
     )
-    last: dict[Spot, list[int]] = defaultdict(list)
+    last: dict[CaseIds, list[int]] = defaultdict(list)
     for lineage, device, cache, run in connection.execute(query):
         last[lineage, device, cache].append(run)
     return {one: sorted(runs)[-2] for one, runs in last.items() if len(runs) > 1}

@@ -310,7 +310,7 @@ class Theatre:
         rows = [row for row in found["results"] if row["benchmark"] != FURNACE]
         again = {named(one): (one["cause"], one["ratio"], one["reason"]) for one in found["confirmations"]}
         with Store.open(str(self._database)) as store:
-            measured = store.columns([store.runs(1)[0].id])
+            measured = store.measurements.columns([store.runs.list(1)[0].id])
         clocks = [
             clock
             for clock, benchmark in zip(measured["sm_clock_hz"], measured["benchmark"], strict=True)

@@ -156,7 +156,7 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
             f"perfsvc {' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-1000:]}"
         )
     with Store.open(str(database)) as store:
-        return Ran(began, ended, store.columns())
+        return Ran(began, ended, store.measurements.columns())
 
 
 @contextlib.contextmanager

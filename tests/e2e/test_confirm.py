@@ -62,7 +62,7 @@ def test_what_was_decided_and_what_it_rests_on_is_stored(nights):
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
     perfsvc.fake("--confirm", "--seed", "5", suite=suite, code=1)
     assert perfsvc.rows("select run_id, baseline_run_id, cause, seed from confirmations") == [(2, 1, "kernel", 5)]
-    turns = perfsvc.rows("select side, status, sample_count > 0, count(*) from confirmation_turns group by side")
+    turns = perfsvc.rows("select side, status, sample_count > 0, count(*) from confirmation_runs group by side")
     assert turns == [("baseline", "ok", 1, 3), ("candidate", "ok", 1, 3)]
     causes = perfsvc.rows("select name, cause from verdicts join cases on cases.id = case_id where run_id = 2")
     assert {case for case, cause in causes if cause == "kernel"} == {CASE}
@@ -224,7 +224,7 @@ def test_energy_is_measured_again_with_the_energy(nights):
     assert (found["case"], found["metric"], found["cause"]) == (CASE, "energy_j", "kernel")
     assert found["reason"] == "measured in turn, its code's energy_j is 20.0 % higher than the baseline's"
     assert {turn["value"] for turn in found["candidate"]} == {0.3}
-    assert perfsvc.rows("select side, value, count(*) from confirmation_turns group by side") == [
+    assert perfsvc.rows("select side, value, count(*) from confirmation_runs group by side") == [
         ("baseline", 0.25, 3),
         ("candidate", 0.3, 3),
     ]

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import make_url
 
 from perfsvc.installation import data_folder
-from perfsvc.store import Store, schema
+from perfsvc.store import Store
+from perfsvc.store.schema import upgrades
 
 NEXT = """
 import sqlalchemy as sa
@@ -36,8 +37,8 @@ def database(perfsvc):
 def newer(tmp_path, monkeypatch):
     """A perfsvc with one more migration than this one."""
     shutil.copytree(data_folder("migrations"), tmp_path / "migrations")
-    (tmp_path / "migrations" / "versions" / "next.py").write_text(NEXT.format(head=schema.head()))
-    monkeypatch.setattr(schema, "folder", lambda name: tmp_path / name)
+    (tmp_path / "migrations" / "versions" / "next.py").write_text(NEXT.format(head=upgrades.head()))
+    monkeypatch.setattr(upgrades, "data_folder", lambda name: tmp_path / name)
 
 
 def test_an_older_schema_is_refused_until_it_is_upgraded(perfsvc, database, newer):
@@ -64,7 +65,7 @@ def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, database):
 
 
 def test_a_good_database_is_said_to_be_good(perfsvc, database):
-    head = schema.head()
+    head = upgrades.head()
     assert perfsvc("db", "check", code=0).out == f"{database}: schema {head}, this perfsvc writes {head}\n"
     state = perfsvc("db", "check", "--format", "json", code=0).json
     assert state == {"url": str(database), "revision": head, "head": head, "problems": []}
@@ -119,7 +120,7 @@ def test_a_password_that_was_typed_is_not_stored(perfsvc, postgresql):
     perfsvc.play({})
     perfsvc.fake("--db", url, code=0)
     with Store.open(postgresql) as store:
-        (run,) = store.runs()
+        (run,) = store.runs.list()
     assert "--db" in run.provenance.command_line
     assert "geheim" not in run.provenance.command_line
 

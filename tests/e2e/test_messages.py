@@ -9,8 +9,8 @@ from perfsvc.config import Settings
 from perfsvc.notify.notifier import HEADER, AppriseNotifier
 from perfsvc.service.notify import notify
 from perfsvc.service.notify.notify import Means
-from perfsvc.store import StageRow, StageState, State, Store, nightly
-from perfsvc.store.engine import transaction
+from perfsvc.store import RunState, StageRow, StageState, Store, nightly
+from perfsvc.store.schema.engine import transaction
 
 USUAL = {"seconds": 1e-4}
 SLOW = {"seconds": 1.05e-4}
@@ -40,14 +40,14 @@ class Nights:
         self.perfsvc.fake("--confirm", "--replicas", "2", suite=self.suite)
         before = len(self.receiver.received)
         with Store.open(self.perfsvc.database) as store:
-            number = store.begin_night(
+            number = store.nights.begin(
                 host=platform.node(), started=STARTED, suite=str(self.suite), command_line="", settings={}
             )
-            with transaction(store._engine, writes=True) as connection:
-                nightly.belongs_to(connection, number, store.runs(1)[0].id)
+            with transaction(store.database.engine, writes=True) as connection:
+                nightly.belongs_to(connection, number, store.runs.list(1)[0].id)
             said = notify(store, number, SETTINGS, print, self._means)
-            store.put_stage(number, StageRow("notify", 11, StageState.DONE, STARTED, 0.0, said))
-            store.end_night(number, State.FINISHED, 0)
+            store.nights.put_stage(number, StageRow("notify", 11, StageState.DONE, STARTED, 0.0, said))
+            store.nights.end(number, RunState.FINISHED, 0)
         return said, self.receiver.received[before:]
 
 

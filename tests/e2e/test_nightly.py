@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from perfsvc.build.nvcc import find_nvcc
-from perfsvc.store import State, Store
+from perfsvc.store import RunState, Store
 from tests.e2e.nights import Nights
 
 pytestmark = pytest.mark.slow  # whole nights
@@ -141,8 +141,8 @@ def test_a_night_on_a_server_goes_as_any_other(nights, databases):
         nights.perfsvc.environment["PERFSVC_DB"] = databases.url(name)
         nights(code=0)
         with Store.open(databases.url(name)) as store:
-            (night,) = store.nights_held()
-            assert (night.state, night.run, night.settings["run"]["replicas"]) == (State.FINISHED, 1, 2)
+            (night,) = store.nights.list()
+            assert (night.state, night.run, night.settings["run"]["replicas"]) == (RunState.FINISHED, 1, 2)
             assert [stage.name for stage in night.stages] == STAGES
     finally:
         databases.drop(name)

@@ -36,7 +36,7 @@ def database(new_workplace):
 def replayed(database, case_id, run):
     """What measuring the case as it was in that run gives tonight."""
     with Store.open(database) as store:
-        record, modules, bench = store.replay(case_id, run)
+        record, modules, bench = store.binaries.replay(case_id, run)
     file = suite.load_text(bench.decode(), record.case.benchmark)
     inputs, expected = suite.replay_arrays(file, record.case.point, record.seed, record.case.variant)
     (cpu,) = find(["cpu"])
@@ -71,6 +71,6 @@ def test_a_python_step_runs_again_as_it_was_on_its_own_night(database):
 
 def test_the_record_of_an_unchanged_case_is_the_same_but_for_its_benchmark_file(database):
     with Store.open(database) as store:
-        first, second = (store.replay(CASES[0], run)[0] for run in (1, 2))
+        first, second = (store.binaries.replay(CASES[0], run)[0] for run in (1, 2))
     assert first.bench != second.bench
     assert replace(first, bench=second.bench) == second

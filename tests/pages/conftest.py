@@ -39,7 +39,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.pages import words
 from perfsvc.service import dashboard
-from perfsvc.store import Entry, State, Store
+from perfsvc.store import MeasurementEntry, RunState, Store
 
 BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
 TILED = Case("transpose", "tiled", (("n", 4096),))
@@ -64,7 +64,7 @@ class Nights:
         """A night of cases with their times in seconds, or with why they failed; returns its run."""
         at = self.started + timedelta(days=self.count)
         self.count += 1
-        run = self.store.begin_run(
+        run = self.store.runs.begin(
             Provenance(
                 at,
                 "perfsvc run",
@@ -76,12 +76,12 @@ class Nights:
                 replicas=replicas,
             )
         )
-        self.store.put_device(BOARD)
+        self.store.devices.put(BOARD)
         for case, time in times.items():
             for replica in range(replicas):
                 self._put(run, case, time, replica, environment)
-        self.store.put_peaks(run, {BOARD.uuid: Peak(2.9e12 + 1e9 * self.count, 3.0e12)})
-        self.store.end_run(run, State.FINISHED)
+        self.store.devices.put_peaks(run, {BOARD.uuid: Peak(2.9e12 + 1e9 * self.count, 3.0e12)})
+        self.store.runs.end(run, RunState.FINISHED)
         return run
 
     def _put(self, run: int, case: Case, time: float | str, replica: int, environment: Environment) -> None:
@@ -101,7 +101,7 @@ class Nights:
             batches=(Batch(samples, conditions=Conditions(1.7e9, temperature_c=61.0, power_w=400.0)),),
         )
         estimate = Estimate(median(samples), min(samples), max(samples), len(samples)) if samples else None
-        self.store.put_measurements(run, [Entry(measurement, environment, Work(4000, 2000), estimate)])
+        self.store.measurements.put(run, [MeasurementEntry(measurement, environment, Work(4000, 2000), estimate)])
 
     def judge(self, run: int, verdicts: dict[Case, Verdict], **given: Any) -> list[Judgement]:
         """Stores what was judged of a run."""
@@ -109,7 +109,7 @@ class Nights:
             Judgement(series_of(case), verdict, candidate_run=run, **(given if verdict is Verdict.REGRESSION else {}))
             for case, verdict in verdicts.items()
         ]
-        self.store.put_verdicts(run, found)
+        self.store.verdicts.put(run, found)
         return found
 
     def find(self, run: int, cases: Sequence[Case], evidence: str = "+20.0 % in 8 pairs") -> int:
@@ -133,7 +133,7 @@ class Nights:
             )
             for case in cases
         ]
-        (number,) = self.store.raise_finding(run, suspects, evidence)
+        (number,) = self.store.findings.raise_finding(run, suspects, evidence)
         return number
 
 

@@ -12,7 +12,7 @@ from perfsvc.report.pages import views, words
 from perfsvc.report.pages.spark import HEIGHT, NIGHTS, spark
 from perfsvc.service import dashboard
 from perfsvc.service.dashboard.build import gather
-from perfsvc.store import StageRow, StageState, State
+from perfsvc.store import RunState, StageRow, StageState
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ def begin_night(nights):
     """A night with a stage that failed, one that is done and the one that builds the pages; returns its number."""
 
     def begun():
-        number = nights.store.begin_night(
+        number = nights.store.nights.begin(
             host="box", started=NOW, suite="kernels", command_line="perfsvc nightly", settings={}
         )
         stages = (
@@ -42,7 +42,7 @@ def begin_night(nights):
             ("page", StageState.RUNNING, None, "", ""),
         )
         for place, (name, state, wall, said, cure) in enumerate(stages):
-            nights.store.put_stage(number, StageRow(name, place, state, NOW, wall, said, cure))
+            nights.store.nights.put_stage(number, StageRow(name, place, state, NOW, wall, said, cure))
         return number
 
     return begun
@@ -138,7 +138,7 @@ def test_no_level_reaches_across_the_night_of_a_finding_or_of_its_end(nights, na
     number = nights.find(raised, [names.tiled])
     nights.night({names.tiled: 1.2e-4})
     back = nights.night({names.tiled: 1e-4})
-    nights.store.recover(back, [(number, nights.store.finding(number).moved[0].series)])
+    nights.store.findings.recover(back, [(number, nights.store.findings.get(number).moved[0].series)])
     site = gather(nights.store, 100, NOW)
     levels = views.Views(site).levels(site.chronicles[0])
     assert [(one.first, one.last, one.change) for one in levels] == [(4, 4, "-16.7 %"), (2, 3, "+20.0 %"), (1, 1, "")]
@@ -202,5 +202,5 @@ def test_noise_is_drawn_as_noise_and_one_value_in_the_middle():
 
 def test_an_interrupted_run_says_how_it_ended(nights, tonight, names):
     run = nights.night({names.tiled: 1e-4})
-    nights.store.end_run(run, State.INTERRUPTED)
+    nights.store.runs.end(run, RunState.INTERRUPTED)
     assert "ended <b>interrupted</b>" in tonight()

@@ -32,8 +32,8 @@ from perfsvc.notify.fake import FakeNotifier
 from perfsvc.notify.notifier import HEADER, AppriseNotifier
 from perfsvc.service.notify import notify
 from perfsvc.service.notify.notify import PAUSES_S, Means
-from perfsvc.store import Entry, StageRow, StageState, State, Store
-from perfsvc.store.engine import transaction
+from perfsvc.store import MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store.schema.engine import transaction
 
 STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
 TARGETS = {"team": "TEAM_URL", "me": "MY_URL"}
@@ -56,32 +56,32 @@ class Nights:
 
     def begin(self, failed="the disk is full", *, day=0, host="host"):
         """A night of which a stage failed, if that is said."""
-        night = self.store.begin_night(
+        night = self.store.nights.begin(
             host=host, started=STARTED + timedelta(days=day), suite="kernels", command_line="", settings={}
         )
         state = StageState.FAILED if failed else StageState.DONE
-        self.store.put_stage(night, StageRow("page", 10, state, STARTED, 1.0, failed, ""))
+        self.store.nights.put_stage(night, StageRow("page", 10, state, STARTED, 1.0, failed, ""))
         return night
 
     def end(self, night):
         """Ends a night that came as far as telling people."""
-        self.store.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
-        self.store.end_night(night, State.FINISHED, 0)
+        self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
+        self.store.nights.end(night, RunState.FINISHED, 0)
 
     def measure(self, night, verdict, *, finding=False):
         """A run of a night that has a verdict on one case, and a finding of it if that is said."""
-        run = self.store.begin_run(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
-        self.store.put_device(GPU)
+        run = self.store.runs.begin(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
+        self.store.devices.put(GPU)
         result = Measurement(SERIES.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
         environment = Environment("580.1", "nvcc 13.0", 700.0)
-        self.store.put_measurements(run, [Entry(result, environment, Work())])
+        self.store.measurements.put(run, [MeasurementEntry(result, environment, Work())])
         judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
-        self.store.put_verdicts(run, [judged])
+        self.store.verdicts.put(run, [judged])
         if finding:
-            self.store.raise_finding(
+            self.store.findings.raise_finding(
                 run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "it is slower"
             )
-        self.store.end_run(run, State.FINISHED)
+        self.store.runs.end(run, RunState.FINISHED)
 
     def tell(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):
         settings = Settings(notify={"targets": targets, "about": about})
@@ -112,7 +112,7 @@ def test_telling_it_again_sends_nothing(nights):
 
 def test_a_night_without_news_sends_nothing_and_asks_for_no_notifier(nights):
     assert nights.tell(nights.begin(failed=""), None) == "nothing new"
-    assert nights.store.message(1) is None
+    assert nights.store.messages.get(1) is None
 
 
 def test_what_failed_in_the_same_words_the_night_before_is_no_news(nights):
@@ -127,7 +127,7 @@ def test_what_failed_in_the_same_words_the_night_before_is_no_news(nights):
 
 def test_what_a_night_told_nobody_for_it_was_killed_is_still_news(nights):
     killed = nights.begin()
-    nights.store.end_night(killed, State.INTERRUPTED, None)
+    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
     assert nights.tell(nights.begin(day=1), FakeNotifier()) == "told me, team"
 
 
@@ -143,7 +143,7 @@ def test_what_fails_when_people_have_been_told_is_told_with_the_next_night_once(
         night, notifier = nights.begin("", day=day), FakeNotifier()
         nights.tell(night, notifier, {"me": "MY_URL"})
         pruning = StageRow("prune", 12, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
-        nights.store.put_stage(night, pruning)
+        nights.store.nights.put_stage(night, pruning)
         nights.end(night)
         bodies = [message.body for _, message in notifier.sent]
         assert len(bodies) == (day == 1)
@@ -164,7 +164,7 @@ def test_a_night_that_is_killed_when_another_hosts_has_told_people_is_told_with_
     nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
     nights.tell(here, None)
     nights.end(here)
-    nights.store.end_night(elsewhere, State.INTERRUPTED, None)
+    nights.store.nights.end(elsewhere, RunState.INTERRUPTED, None)
     for day, told in ((1, "told me, team"), (2, "nothing new")):
         night = nights.begin("", day=day)
         assert nights.tell(night, FakeNotifier()) == told
@@ -174,8 +174,8 @@ def test_a_night_that_is_killed_when_another_hosts_has_told_people_is_told_with_
 def test_a_night_that_was_killed_is_told_once_whatever_its_clock_said(nights):
     killed = nights.begin("")
     nights.measure(killed, Verdict.REGRESSION, finding=True)
-    nights.store.end_night(killed, State.INTERRUPTED, None)
-    with transaction(nights.store._engine, writes=True) as connection:
+    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    with transaction(nights.store.database.engine, writes=True) as connection:
         connection.execute(text("UPDATE nights SET finished_at = '2099-01-01 00:00:00.000000'"))
     for day, host, told in ((1, "host", "told me, team"), (2, "host", "nothing new"), (3, "other", "nothing new")):
         night = nights.begin("", day=day, host=host)
@@ -211,7 +211,7 @@ def test_what_does_not_arrive_is_tried_again_with_backoff_and_the_same_key(night
         "team was not told of night 1: the target answered 500 Internal Server Error",
         "team was not told of night 1: the target did not answer in time",
     ]
-    assert [one.attempts for one in nights.store.deliveries(night)] == [1, 3]
+    assert [one.attempts for one in nights.store.messages.deliveries(night)] == [1, 3]
 
 
 def test_what_is_refused_is_not_tried_again_tonight(nights):
@@ -230,7 +230,7 @@ def test_what_could_not_be_delivered_is_sent_the_next_night_before_its_own(night
     second = nights.begin("another reason", day=1)
     assert nights.tell(second, notifier) == "told team, me"
     keys = [message.key for address, message in notifier.sent if address == "fake://team"]
-    assert keys == [nights.store.message(night).key for night in (first, second)]
+    assert keys == [nights.store.messages.get(night).key for night in (first, second)]
 
 
 def test_what_could_not_be_delivered_is_sent_also_by_a_night_without_news(nights):
@@ -250,7 +250,7 @@ def test_what_a_target_refuses_for_good_does_not_keep_later_messages_from_it(nig
     with pytest.raises(NotSentError, match="404"):
         nights.tell(second, notifier)
     assert [message.key for address, message in notifier.sent if address == "fake://team"] == [
-        nights.store.message(second).key
+        nights.store.messages.get(second).key
     ]
 
 
@@ -305,7 +305,7 @@ def keys(receiver):
 def test_a_target_that_answers_twice_with_an_error_is_told_by_the_third_attempt(nights, receiver, web):
     receiver.answers = [500, 500]
     assert web(nights.begin()) == "told team"
-    assert keys(receiver) == [nights.store.message(1).key] * 3
+    assert keys(receiver) == [nights.store.messages.get(1).key] * 3
 
 
 @pytest.mark.parametrize(("answer", "limit_s"), [(500, 10.0), ("close", 10.0), ("hang", 0.5), ("drip", 0.5)])
@@ -316,8 +316,8 @@ def test_a_target_that_never_takes_it_is_told_the_next_night(nights, receiver, w
         web(first, limit_s)
     nights.end(first)
     assert web(nights.begin(failed="", day=1)) == "told team"
-    assert set(keys(receiver)) == {nights.store.message(first).key}
-    stored = " ".join(one.error for one in nights.store.deliveries(first))
+    assert set(keys(receiver)) == {nights.store.messages.get(first).key}
+    stored = " ".join(one.error for one in nights.store.messages.deliveries(first))
     assert "a-secret-token" not in f"{raised.value}{stored}{nights.said}"
 
 
@@ -352,6 +352,6 @@ def test_a_kill_between_sending_and_recording_sends_the_same_key_again(nights, r
     assert len(receiver.received) == 1
     assert web(night) == "told team"
     first, second = receiver.received
-    assert first.headers[HEADER] == second.headers[HEADER] == nights.store.message(night).key
+    assert first.headers[HEADER] == second.headers[HEADER] == nights.store.messages.get(night).key
     assert first.content == second.content
     assert web(night) == "nothing new"

@@ -9,12 +9,12 @@ from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgeme
 from perfsvc.report.pages.words import title as title_of_finding
 from perfsvc.service.notify.news import Joined, News
 from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
-from perfsvc.store import NightRow, StageRow, StageState, State
+from perfsvc.store import NightRow, RunState, StageRow, StageState
 
 NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)
 NIGHT = NightRow(
     id=12,
-    state=State.RUNNING,
+    state=RunState.RUNNING,
     started=NOW,
     finished=None,
     host="gpu-box",

@@ -173,11 +173,11 @@ def _stored(
     if root_cause.dirty:
         say("the suite has uncommitted changes: it is judged, and is no baseline for later checks")
     with Store.open(request.database) as store:
-        held = store.held(found.checked, scope, looker.toolkit)
+        held = store.checks.baselines(found.checked, scope, looker.toolkit)
         verdicts = judge.check_verdicts(held, found.checked, looker.toolkit)
         judged = {(one.checked.case, one.checked.architecture, one.checked.kernel) for one in verdicts}
         others = [one for one in found.checked if (one.case, one.architecture, one.kernel) not in judged]
-        number = store.put_check(
+        number = store.checks.put(
             root_cause,
             verdicts,
             others,

@@ -31,7 +31,7 @@ def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, Same
         series: [(run, (series.device, series.case, series.cache)) for run in (baseline_run, candidate_run)]
         for series, baseline_run, candidate_run in _compared(judgements)
     }
-    built = store.built_of({case for both in cases.values() for case in both}) if cases else {}
+    built = store.binaries.of_cases({case for both in cases.values() for case in both}) if cases else {}
     sides = {}
     pairs: dict[Series, Pair] = {}
     for series, (baseline, candidate) in cases.items():
@@ -65,7 +65,7 @@ def _compare_binaries(store: Store, pairs: AbstractSet[Pair]) -> dict[Pair, tupl
     The code is the same if the replay records differ in nothing but the case's name, and the modules are equal in all
     that runs (``elf.code_digest``).
     """
-    binaries = store.binaries({binary for pair in pairs for binary in pair}) if pairs else {}
+    binaries = store.binaries.get({binary for pair in pairs for binary in pair}) if pairs else {}
     rows = {pair: (binaries[pair[0]], binaries[pair[1]]) for pair in pairs}
     rows = {pair: both for pair, both in rows.items() if not any(_calls_python(row.record) for row in both)}
     alike = {pair: both for pair, both in rows.items() if launch_of(both[0].record) == launch_of(both[1].record)}
@@ -102,5 +102,5 @@ def _code_digests(store: Store, modules: Collection[str]) -> dict[str, str]:
     digests: dict[str, str] = {}
     names = iter(modules)
     while some := list(islice(names, MODULES_AT_ONCE)):
-        digests |= {name: code_digest(code) for name, code in store.modules(some).items()}
+        digests |= {name: code_digest(code) for name, code in store.binaries.modules(some).items()}
     return digests

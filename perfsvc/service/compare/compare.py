@@ -52,7 +52,9 @@ def compare(
         return RunComparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold, against=run)))
     baseline = _compared_run(base, store, folder)
     thresholds = _threshold_of(store, threshold)
-    judgements = judge.verdicts(store.levels(baseline.run), store.levels(candidate.run), threshold=thresholds)
+    judgements = judge.verdicts(
+        store.series.levels(baseline.run), store.series.levels(candidate.run), threshold=thresholds
+    )
     return RunComparison(baseline, candidate, tuple(_with_causes(store, judgements, thresholds)))
 
 
@@ -71,14 +73,14 @@ def judge_run(
     has it: the newest earlier run of the same scope on each device (``Store.expected``). So a case that is removed is
     missing once, and a smaller selection, or a case over budget, misses nothing.
     """
-    candidate = store.levels(run)
+    candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
-    baselines = store.levels_of(store.baselines(measured, run))
+    baselines = store.series.levels_of(store.baselines.get(measured, run))
     if against is not None:
-        pinned = {pin.series for pin in store.pins()}
+        pinned = {pin.series for pin in store.baselines.pins()}
         baselines |= {
             series: level
-            for series, level in store.levels(against).items()
+            for series, level in store.series.levels(against).items()
             if series in candidate
             and candidate[series].status is not Status.SKIPPED
             and level.status is Status.OK
@@ -86,8 +88,8 @@ def judge_run(
             and series.metric != MAX_ERROR
         }
     thresholds = _threshold_of(store, threshold)
-    expected = {series: earlier for series, earlier in store.expected(run).items() if series not in baselines}
-    judgements = judge.verdicts(store.levels_of(expected) | baselines, candidate, threshold=thresholds)
+    expected = {series: earlier for series, earlier in store.series.expected(run).items() if series not in baselines}
+    judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
     return _with_causes(store, judgements, thresholds)
 
 
@@ -98,10 +100,10 @@ def judge_series(
 
     The rules or the default thresholds decide, not the threshold that a command was given.
     """
-    candidate = store.levels_of(dict.fromkeys(series, run))
+    candidate = store.series.levels_of(dict.fromkeys(series, run))
     if not candidate:
         return []
-    baselines = store.levels_of(store.baselines(candidate, run))
+    baselines = store.series.levels_of(store.baselines.get(candidate, run))
     thresholds = _threshold_of(store, judge.without_override(threshold))
     return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
 
@@ -144,7 +146,7 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
 
 
 def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
-    devices = store.devices()
+    devices = store.devices.all()
 
     def of(series: Series) -> float:
         return judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
@@ -187,7 +189,7 @@ def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, 
     cycles = {replace(series, metric=CYCLES): run for series, run in runs.items() if run is not None}
     return {
         replace(series, metric=TIME): level
-        for series, level in store.levels_of(cycles).items()
+        for series, level in store.series.levels_of(cycles).items()
         if level.replicas and all(values and min(values) > 0 for values in level.replicas)
     }
 
@@ -204,7 +206,7 @@ def _with_confirmations(
         confirmation
         for run in runs
         if run is not None
-        for confirmation in store.confirmations(run)
+        for confirmation in store.confirmations.of_run(run)
         if confirmation.cause is not Cause.UNCONFIRMED
         and (confirmation.confirmed or confirmation.threshold <= threshold_of(confirmation.suspect.series))
     ]

@@ -42,7 +42,7 @@ def confirm_all(
         if suspect.series.device not in lost:
             try:
                 confirmations.append(confirmer.confirm(suspect))
-                store.put_confirmation(confirmations[-1])
+                store.confirmations.put(confirmations[-1])
             except NoDeviceError as error:
                 lost.add(suspect.series.device)
                 progress.say(f"the suspects of {suspect.series.device} are not measured again: {error.what}")
@@ -120,7 +120,9 @@ class Confirmer:
         series, judgement = suspect.series, suspect.judgement
         if judgement.baseline_run is None or judgement.candidate_run is None:
             raise UsageError("it has no baseline")
-        own_baseline = self._store.levels_of({series: judgement.baseline_run})  # empty for a cross-device baseline
+        own_baseline = self._store.series.levels_of(
+            {series: judgement.baseline_run}
+        )  # empty for a cross-device baseline
         device = series.device if own_baseline else None
         baseline = replay.stored_case(self._store, series, judgement.baseline_run, device)
         candidate = replay.stored_case(self._store, series, judgement.candidate_run, series.device)
@@ -183,7 +185,7 @@ class Confirmer:
         judgement = unconfirmed.suspect.judgement
         if judgement.baseline_run is None:
             return None
-        level = self._store.levels_of({judgement.series: judgement.baseline_run}).get(judgement.series)
+        level = self._store.series.levels_of({judgement.series: judgement.baseline_run}).get(judgement.series)
         if level is None or not level.replicas:
             return None
         now = [run.values_of(judgement.series.metric) for run in results.baseline]
@@ -204,12 +206,12 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
     """
     last_run = {
         (moved.series, moved.direction): moved.last_run
-        for finding in store.findings()
+        for finding in store.findings.list()
         if finding.state in STANDING
         for moved in finding.moved
         if moved.recovered_run is None
     }
-    confirmations_of = cache(store.confirmations)
+    confirmations_of = cache(store.confirmations.of_run)
     answers = []
     for suspect in suspects:
         run, device = last_run.get((suspect.series, suspect.direction)), settings.devices.get(suspect.series.device)

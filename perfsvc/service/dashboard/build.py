@@ -13,7 +13,7 @@ from perfsvc.report.pages import render
 from perfsvc.report.pages.site import BoardShown, Chronicle, FindingShown, RunShown, Site, StageShown
 from perfsvc.service.dashboard import folder as folders
 from perfsvc.service.dashboard.chronicles import chronicles
-from perfsvc.store import BoardInRun, NightRow, RunRow, StageState, State, Store
+from perfsvc.store import DeviceConditions, NightRow, RunRow, RunState, StageState, Store
 
 SAMPLED = 14
 """The samples of so many of the newest runs are on the pages."""
@@ -21,11 +21,11 @@ SAMPLED = 14
 
 def gather(store: Store, last: int, now: datetime) -> Site:
     """What the pages show of the newest ``last`` runs that have ended and measured anything."""
-    rows = [row for row in store.runs(last) if row.state is not State.RUNNING and row.counts]
+    rows = [row for row in store.runs.list(last) if row.state is not RunState.RUNNING and row.counts]
     night = _night(store)
     tonight = _tonight(rows, night)
-    verdicts = store.verdicts(tonight.id) if tonight else []
-    findings = store.findings(every=True)
+    verdicts = store.verdicts.of_run(tonight.id) if tonight else []
+    findings = store.findings.list(every=True)
     return Site(
         made=now,
         runs={row.id: _shown(row) for row in reversed(rows)},
@@ -34,7 +34,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
         findings=_findings(store, findings, tonight.id if tonight else None),
         verdicts=tuple(verdicts),
         boards=_boards(store, tonight, [row.id for row in rows]),
-        environments=store.environments(),
+        environments=store.devices.environments(),
         stages=_stages(night),
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
@@ -43,7 +43,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
 
 def _night(store: Store) -> NightRow | None:
     """The newest night; one that was given up before it had a run counts, since its stages say why."""
-    return next(iter(store.nights_held(1)), None)
+    return next(iter(store.nights.list(1)), None)
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
@@ -76,14 +76,14 @@ def _chronicles(
 ) -> tuple[Chronicle, ...]:
     """Every series; one of errors only where a finding or a verdict told of it."""
     runs = [row.id for row in rows]
-    told = store.told(runs)
+    told = store.verdicts.events(runs)
     moved = {one.series for finding in findings for one in finding.moved} | told.keys()
     errors = {series for series in moved if series.metric == MAX_ERROR}
-    held = store.histories(runs, errors=bool(errors))
+    held = store.series.histories(runs, errors=bool(errors))
     wanted = {series: seen for series, seen in held.items() if series.metric != MAX_ERROR or series in errors}
     dirty = {row.id for row in rows if row.provenance.dirty}
     tonight = {one.series: one for one in verdicts}
-    return chronicles(wanted, told, store.samples(runs[:SAMPLED]), tonight, dirty=dirty, turns=_turns(findings))
+    return chronicles(wanted, told, store.series.samples(runs[:SAMPLED]), tonight, dirty=dirty, turns=_turns(findings))
 
 
 def _turns(findings: Sequence[Finding]) -> dict[Series, set[int]]:
@@ -98,7 +98,7 @@ def _turns(findings: Sequence[Finding]) -> dict[Series, set[int]]:
 def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) -> tuple[FindingShown, ...]:
     """Each finding with what befell it; the last thing that tonight's run did to it is its news."""
     events: dict[int, list[FindingEvent]] = defaultdict(list)
-    for event in store.finding_events():
+    for event in store.findings.events():
         events[event.finding].append(event)
     return tuple(
         FindingShown(one, next((event.kind for event in reversed(told) if event.run == tonight), None), tuple(told))
@@ -110,7 +110,7 @@ def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) ->
 def _boards(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[BoardShown, ...]:
     if tonight is None:
         return ()
-    peaks = store.peaks_of([run for run in runs if run <= tonight.id])
+    peaks = store.devices.peaks_of([run for run in runs if run <= tonight.id])
     return tuple(
         BoardShown(
             device=board.device,
@@ -123,11 +123,11 @@ def _boards(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[
             troubles=_troubles(board),
             peaks=tuple(peaks.get(board.device, {}).values()),
         )
-        for board in store.boards(tonight.id)
+        for board in store.devices.conditions(tonight.id)
     )
 
 
-def _troubles(board: BoardInRun) -> tuple[str, ...]:
+def _troubles(board: DeviceConditions) -> tuple[str, ...]:
     """What was wrong with a GPU, in words."""
     told = (
         (", ".join(board.slowdowns), bool(board.slowdowns)),
@@ -142,7 +142,7 @@ def _troubles(board: BoardInRun) -> tuple[str, ...]:
 def _stages(night: NightRow | None) -> tuple[StageShown, ...]:
     """The stages that are over: the one that builds these pages is not, and those after it have not begun."""
     stages = [one for one in night.stages if one.state is not StageState.RUNNING] if night else []
-    return tuple(StageShown(one.name, one.state.value, one.wall_s, one.said, one.cure) for one in stages)
+    return tuple(StageShown(one.name, one.state.value, one.wall_s, one.message, one.cure) for one in stages)
 
 
 LAST = 400

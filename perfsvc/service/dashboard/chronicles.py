@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from perfsvc import judge
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report.pages.site import Chronicle, Seen, Stretch
-from perfsvc.store import InRun, Told
+from perfsvc.store import SeriesInRun, VerdictEvent
 
 Samples = Mapping[int, tuple[tuple[float, ...], ...]]
 
 
 def chronicles(
-    held: Mapping[Series, Sequence[InRun]],
-    told: Mapping[Series, Sequence[Told]],
+    held: Mapping[Series, Sequence[SeriesInRun]],
+    told: Mapping[Series, Sequence[VerdictEvent]],
     samples: Mapping[Series, Samples],
     tonight: Mapping[Series, Judgement],
     *,
@@ -50,7 +50,7 @@ def chronicles(
     )
 
 
-def _seen(held: Sequence[InRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen, ...]:
+def _seen(held: Sequence[SeriesInRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen, ...]:
     centers, lows, highs = (ends.tolist() for ends in judge.levels_of(_replicas(held)))
     return tuple(
         Seen(
@@ -74,7 +74,7 @@ def _end(end: float, of_replica: float | None, values: Sequence[float]) -> float
     return known if known is not None and isfinite(known) else None
 
 
-def _replicas(held: Sequence[InRun]) -> NDArray[np.float64]:
+def _replicas(held: Sequence[SeriesInRun]) -> NDArray[np.float64]:
     """The values of the replicas, one row a run, NaN where there is none."""
     matrix = np.full((len(held), max((len(one.values) for one in held), default=0) or 1), np.nan)
     for row, one in zip(matrix, held, strict=True):

@@ -27,18 +27,18 @@ def set_state(
         UsageError: nothing of it is selected, or the state is not allowed (``Store.put_finding_state``).
     """
     series = _selected(store, number, selection)
-    return store.put_finding_state(number, state, reason=reason, by=user_name(), until=until, series=series)
+    return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series)
 
 
 def assign(store: Store, number: int, owner: str | None, *, selection: Selection | None = None) -> Finding:
     """Assign a finding, or its selected cases, to an owner; to the current user if ``owner`` is None."""
     owner = user_name() if owner is None else owner
-    return store.assign_finding(number, owner, by=user_name(), series=_selected(store, number, selection))
+    return store.findings.assign(number, owner, by=user_name(), series=_selected(store, number, selection))
 
 
 def comment(store: Store, number: int, text: str, *, selection: Selection | None = None) -> Finding:
     """Add a comment to a finding, or to its selected cases."""
-    return store.comment_finding(number, text, by=user_name(), series=_selected(store, number, selection))
+    return store.findings.comment(number, text, by=user_name(), series=_selected(store, number, selection))
 
 
 def user_name() -> str:
@@ -53,7 +53,7 @@ def _selected(store: Store, number: int, selection: Selection | None) -> Collect
     """Return the selected series of a finding; None for all of them."""
     if selection is None or selection == Selection():
         return None
-    moved = [moved.series for moved in store.finding(number).moved]
+    moved = [moved.series for moved in store.findings.get(number).moved]
     cases = selection.filter(series.case for series in moved)
     if not cases:
         names = ", ".join(dict.fromkeys(series.case.id for series in moved))

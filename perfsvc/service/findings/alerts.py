@@ -12,7 +12,7 @@ from perfsvc import judge, units
 from perfsvc.judge.changes.scores import Floats, Ints
 from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Judgement, Series, Suspect, Verdict
 from perfsvc.service.compare.code import sides_of
-from perfsvc.store import Nights, Place, Store
+from perfsvc.store import SeriesHistory, Store
 
 HISTORY_RUNS = 200
 """The newest runs that are searched for changes."""
@@ -45,9 +45,9 @@ def alerts(
         judged: its verdicts.
         thresholds: the rules of the settings.
     """
-    if store.run(run).provenance.dirty:
+    if store.runs.get(run).provenance.dirty:
         return {}
-    watched = dict(_watched(store.nights(run, HISTORY_RUNS), run, judged))
+    watched = dict(_watched(store.series.histories_until(run, HISTORY_RUNS), run, judged))
     if not watched:
         return {}
     runs = np.unique(np.concatenate([history.runs for history in watched.values()]))
@@ -75,17 +75,15 @@ def alerts(
 
 
 def _watched(
-    histories: Mapping[tuple[Place, str], Nights], run: int, judged: Mapping[Series, Judgement]
-) -> Iterator[tuple[Judgement, Nights]]:
+    histories: Mapping[Series, SeriesHistory], run: int, judged: Mapping[Series, Judgement]
+) -> Iterator[tuple[Judgement, SeriesHistory]]:
     """Yield the judgements that an alert would add something to, with their histories.
 
     A history that never varied is skipped: nothing changed in it, and it must not count among the many series over
     which the share of false alerts is limited.
     """
-    models = {series.device: series.device_model for series in judged}
-    for ((device, case, cache), metric), history in histories.items():
-        series = Series(case, device, models.get(device, ""), metric, cache)
-        unjudged = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if metric in AUXILIARY else None
+    for series, history in histories.items():
+        unjudged = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if series.metric in AUXILIARY else None
         judgement = judged.get(series, unjudged)
         if judgement and judgement.verdict in NOT_MOVED and _varies(history.values):
             yield judgement, history
@@ -96,7 +94,7 @@ def _varies(values: Floats) -> bool:
     return not ((values == first) | (np.isnan(values) & np.isnan(first))).all()
 
 
-def _matrix(histories: Sequence[Nights], runs: Ints) -> tuple[Floats, Ints]:
+def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Ints]:
     """Return the levels and the segments of each series, shape (series, runs).
 
     The level is NaN in a run that did not measure the series. Such a run is in the segment of the last run that did.
@@ -115,7 +113,7 @@ def _matrix(histories: Sequence[Nights], runs: Ints) -> tuple[Floats, Ints]:
 def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
     """Return the runs in which a finding saw each series moved, or back."""
     runs: dict[Series, set[int | None]] = defaultdict(set)
-    for finding in store.findings(every=True):
+    for finding in store.findings.list(every=True):
         for moved in finding.moved:
             runs[moved.series] |= {moved.last_run, moved.recovered_run}
     return runs
@@ -138,7 +136,7 @@ def _is_answered(
     earlier = since[:-1]
     if not earlier:
         return False
-    return series in store.measured_again(earlier) or not reported.get(series, set()).isdisjoint(since)
+    return series in store.confirmations.series(earlier) or not reported.get(series, set()).isdisjoint(since)
 
 
 def _suspect(store: Store, run: int, judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
@@ -166,7 +164,7 @@ def _last_run_with_other_code(store: Store, run: int, judgement: Judgement, befo
     An alert may see a change some runs late. The run before the alert then has the new code already.
     """
     series = judgement.series
-    binaries = store.ran((series.device, series.case, series.cache), [*before, run])
+    binaries = store.binaries.of_case((series.device, series.case, series.cache), [*before, run])
     for earlier in before:
         if run in binaries and binaries.get(earlier) == binaries[run]:
             continue

@@ -41,11 +41,13 @@ def recovered_series(
         alerted: the series with an alert.
         threshold: the smallest relevant change, or rules; None for the default of each kind of device.
     """
-    standing = store.findings()
+    standing = store.findings.list()
     left = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
     if not left:
         return []
-    causes = {judgement.series: judgement.cause for judgement in store.verdicts(run)}  # with those of confirmations
+    causes = {
+        judgement.series: judgement.cause for judgement in store.verdicts.of_run(run)
+    }  # with those of confirmations
     current = {
         judgement.series: replace(judgement, cause=causes.get(judgement.series) or judgement.cause)
         for judgement in judgements
@@ -114,7 +116,7 @@ def without_recoveries(
         recovered: the series that the run shows at their old level, which is not stored yet.
     """
     recovered_in: dict[tuple[Series, Direction], int] = {}
-    for finding in reversed(store.findings(every=True)):
+    for finding in reversed(store.findings.list(every=True)):
         for moved in finding.moved:
             recovered_run = run if (finding.id, moved.series) in recovered else moved.recovered_run
             if recovered_run is not None:

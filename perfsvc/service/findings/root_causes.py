@@ -10,7 +10,7 @@ from statistics import median
 
 from perfsvc.model import Cause, Direction, Environment, Series, Suspect
 from perfsvc.service.compare.code import sides_of
-from perfsvc.store import Place, Store
+from perfsvc.store import CaseKey, Store
 
 RUNS_BEFORE = 5
 """The most runs whose median is the level before some code: a single run is noisy."""
@@ -30,9 +30,9 @@ class RootCauses:
     def __init__(self, store: Store, run: int) -> None:
         self._store = store
         self._run = run
-        self._commits = store.commits(run)
-        self._standing = store.findings()
-        self._built = cache(store.built)
+        self._commits = store.runs.commits(run)
+        self._standing = store.findings.list()
+        self._built = cache(store.binaries.of_run)
         self._known: dict[tuple[Series, Direction, Cause | None], str] = {
             (moved.series, moved.direction, finding.cause): finding.root_cause
             for finding in self._standing
@@ -123,7 +123,7 @@ class RootCauses:
 
     def _level(self, series: Series, run: int) -> float | None:
         """Return the level of a series in a run, if the run has a verdict on it."""
-        verdicts = self._store.verdicts(run)
+        verdicts = self._store.verdicts.of_run(run)
         return next((judgement.candidate_s for judgement in verdicts if judgement.series == series), None)
 
     def _commits_of(self, since: int) -> str:
@@ -145,7 +145,7 @@ class RootCauses:
         return before.environment if before else None, after.environment if after else None
 
 
-def _case_of(series: Series) -> Place:
+def _case_of(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
 
 

@@ -41,17 +41,17 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
         run: the run.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
     """
-    changes = changes_of_run(store, run, store.verdicts(run), threshold=threshold)
+    changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
     if not changes.to_confirm:
         return []
-    confirmed, unwanted = store.measured_again([run]), ignored(store.findings())
+    confirmed, unwanted = store.confirmations.series([run]), ignored(store.findings.list())
     suspects = [
         suspect
         for suspect in changes.to_confirm
         if suspect.series not in confirmed and (suspect.series, suspect.direction) not in unwanted
     ]
     suspects.sort(key=size_of_change, reverse=True)
-    if not suspects or store.run(run).provenance.dirty:
+    if not suspects or store.runs.get(run).provenance.dirty:
         return suspects
     recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
     return without_recoveries(store, run, suspects, recovered)

@@ -30,12 +30,12 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
         run: the run.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
     """
-    if store.run(run).provenance.dirty:
+    if store.runs.get(run).provenance.dirty:
         return FindingUpdates()
-    changes = changes_of_run(store, run, store.verdicts(run), threshold=threshold)
+    changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
     recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
     suspects = [*_moved_together(store, run, changes, recovered), *_confirmed(store, run)]
-    return store.update_findings(run, recovered, _by_root_cause(store, run, suspects))
+    return store.findings.update(run, recovered, _by_root_cause(store, run, suspects))
 
 
 def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Collection[Recovered]) -> Iterator[Suspect]:
@@ -49,7 +49,7 @@ def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Coll
 
 def _confirmed(store: Store, run: int) -> list[Suspect]:
     """Return the suspects whose last conclusive confirmation named a cause that raises a finding."""
-    conclusive = [one for one in store.confirmations(run) if one.cause is not Cause.UNCONFIRMED]
+    conclusive = [one for one in store.confirmations.of_run(run) if one.cause is not Cause.UNCONFIRMED]
     last = {(confirmation.suspect.series, confirmation.suspect.direction): confirmation for confirmation in conclusive}
     return [_as_confirmed(confirmation) for confirmation in last.values() if confirmation.cause in RAISED]
 

@@ -17,7 +17,7 @@ from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import NightRequest, log_of, restored
 from perfsvc.service.nightly.stages import Said, ToldToStopError, Tonight
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.store import NightRow, StageRow, StageState, State, Store
+from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.units import duration_text
 
 LOOK_S = 0.2
@@ -53,7 +53,7 @@ def locked(store: Store, host: str, wait_s: float, say: Callable[[str], object],
 
 def _holder(store: Store, host: str, lock: HostLock) -> str:
     """The night that holds the lock, as far as anybody knows."""
-    night = store.running_night(host)
+    night = store.nights.running(host)
     if night:
         at = _stage(night)
         return (
@@ -98,10 +98,10 @@ def work_off(stages: Sequence[Stage], tonight: Tonight) -> None:
                 f"night {tonight.number} was told to stop at its stage {stage.name}",
                 cure="go on with it: perfsvc nightly --resume",
             )
-            tonight.store.end_night(tonight.number, State.INTERRUPTED, None)
+            tonight.store.nights.end(tonight.number, RunState.INTERRUPTED, None)
             return
     failed = any(stage.state is StageState.FAILED for stage in known.values())
-    tonight.store.end_night(tonight.number, State.FAILED if failed else State.FINISHED, _exit_code(known))
+    tonight.store.nights.end(tonight.number, RunState.FAILED if failed else RunState.FINISHED, _exit_code(known))
 
 
 def _done(stage: Stage, place: int, tonight: Tonight, known: Mapping[str, StageRow]) -> StageRow:
@@ -110,15 +110,15 @@ def _done(stage: Stage, place: int, tonight: Tonight, known: Mapping[str, StageR
         raise ToldToStopError
     row = StageRow(stage.name, place, StageState.RUNNING, datetime.now(UTC))
     if stage.needs and known[stage.needs].state is not StageState.DONE:
-        row = replace(row, state=StageState.SKIPPED, wall_s=0.0, said=f"the stage {stage.needs} was not done")
+        row = replace(row, state=StageState.SKIPPED, wall_s=0.0, message=f"the stage {stage.needs} was not done")
     else:
-        tonight.store.put_stage(tonight.number, row)
+        tonight.store.nights.put_stage(tonight.number, row)
         tonight.log.bind(stage=stage.name)
         began = time.monotonic()
         row = replace(_outcome(stage, tonight, row), wall_s=time.monotonic() - began)
-    tonight.store.put_stage(tonight.number, row)
+    tonight.store.nights.put_stage(tonight.number, row)
     if row.state is not StageState.FAILED:
-        tonight.log.say(f"{row.name}: {row.said}", state=row.state, wall_s=row.wall_s)
+        tonight.log.say(f"{row.name}: {row.message}", state=row.state, wall_s=row.wall_s)
     return row
 
 
@@ -128,19 +128,21 @@ def _outcome(stage: Stage, tonight: Tonight, row: StageRow) -> StageRow:
         said = stage.do(tonight)
     except PerfsvcError as error:
         tonight.log.fail(error)
-        return replace(row, state=StageState.FAILED, said=error.what, cure=error.cure, exit_code=error.exit_code)
+        return replace(row, state=StageState.FAILED, message=error.what, cure=error.cure, exit_code=error.exit_code)
     except OSError as error:
         tonight.log.fail(error)
         what = f"{error.filename or stage.name}: {error.strerror or error}"
-        return replace(row, state=StageState.FAILED, said=what, cure="make room, or let it be written", exit_code=FAULT)
+        return replace(
+            row, state=StageState.FAILED, message=what, cure="make room, or let it be written", exit_code=FAULT
+        )
     except ToldToStopError:
         raise
     except Exception as error:  # noqa: BLE001 - a fault of ours in one stage must not cost the night the others
         tonight.log.fail(error)
         what, cure = f"{type(error).__name__}: {error}", f"report it, with {tonight.log_file}"
-        return replace(row, state=StageState.FAILED, said=what, cure=cure, exit_code=FAULT)
+        return replace(row, state=StageState.FAILED, message=what, cure=cure, exit_code=FAULT)
     state = StageState.SKIPPED if said.skipped else StageState.DONE
-    return replace(row, state=state, said=said.text, exit_code=said.exit_code)
+    return replace(row, state=state, message=said.text, exit_code=said.exit_code)
 
 
 def _exit_code(known: Mapping[str, StageRow]) -> int:
@@ -208,5 +210,5 @@ def _marked(tonight: Tonight) -> Iterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(PerfsvcError):
-            tonight.store.end_night(tonight.number, State.INTERRUPTED, None)
+            tonight.store.nights.end(tonight.number, RunState.INTERRUPTED, None)
         raise

@@ -66,18 +66,18 @@ MEASURES = "run"
 
 def begin(store: Store, host: str, request: NightRequest, say: Callable[[str], object]) -> NightRow:
     """Begins a night; one that was stopped and that nobody went on with stays interrupted, and that is said."""
-    left = store.unfinished_night(host)
+    left = store.nights.unfinished(host)
     if left:
         say(f"night {left.id} was stopped after {last(left)}, and nobody went on with it: it stays interrupted")
     settings = placed(request.settings)
-    number = store.begin_night(
+    number = store.nights.begin(
         host=host,
         started=datetime.now(UTC),
         suite=str(settings.suite),
         command_line=request.command_line,
         settings=settings.public(),
     )
-    return store.night(number)
+    return store.nights.get(number)
 
 
 def go_on(store: Store, host: str, request: NightRequest) -> NightRow:
@@ -87,16 +87,16 @@ def go_on(store: Store, host: str, request: NightRequest) -> NightRow:
         UsageError: it has ended by itself, there is none, its suite is another one by now than it has measured, or
             another perfsvc stored its settings.
     """
-    night = store.unfinished_night(host)
+    night = store.nights.unfinished(host)
     if night is None:
-        newest = next((one.id for one in store.nights_held() if one.host == host), None)
+        newest = next((one.id for one in store.nights.list() if one.host == host), None)
         what = f"night {newest} is the newest of this host, and was not stopped before its end"
         what = "no night was begun on this host" if newest is None else what
         raise UsageError(f"{what}: there is none to go on with", cure="begin one: perfsvc nightly")
     if MEASURES not in ended(night):
         refuse_changed(night, Path(night.suite))
     restored(night.settings, request.settings.database)  # what refuses them leaves the night as it is
-    store.resume_night(night.id)
+    store.nights.resume(night.id)
     return night
 
 

@@ -34,7 +34,7 @@ from perfsvc.service.run.measure import measure
 from perfsvc.service.run.prepare import ResolvedRun, compile_helper_kernels, compile_units, resolve
 from perfsvc.service.run.provenance import begin, resume
 from perfsvc.service.run.request import RunRequest
-from perfsvc.store import NightRow, State, Store
+from perfsvc.store import NightRow, RunState, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Tonight:
     @property
     def row(self) -> NightRow:
         """The night as it is stored now."""
-        return self.store.night(self.number)
+        return self.store.nights.get(self.number)
 
     @property
     def run(self) -> int:
@@ -125,7 +125,7 @@ def snapshot(tonight: Tonight) -> Said:
     suite = tonight.settings.suite
     found = snapshot_of(suite)
     revision = found.revision
-    tonight.store.put_snapshot(tonight.number, commit=revision.commit, dirty=revision.dirty, digest=found.digest)
+    tonight.store.nights.put_revision(tonight.number, commit=revision.commit, dirty=revision.dirty, digest=found.digest)
     if not revision.commit:
         return Said(f"{suite}, outside any repository")
     return Said(f"{suite} at {revision.commit[:10]}" + (", with uncommitted changes" if revision.dirty else ""))
@@ -154,7 +154,7 @@ def check(tonight: Tonight) -> Said:
     if not architectures:
         return Said("no device here runs what nvcc makes", skipped=True)
     row, request = tonight.row, tonight.request
-    tonight.store.forget_checks(row.host, row.command_line, row.started)
+    tonight.store.checks.forget(row.host, row.command_line, row.started)
     outcome = checks.check(
         CheckRequest(
             tonight.settings.database,
@@ -175,7 +175,7 @@ def run(tonight: Tonight) -> Said:
     refuse_changed(tonight.row, tonight.settings.suite)
     store, number = tonight.store, tonight.row.run
     resolved = resolve(tonight.request, tonight.log)
-    if number is None or store.run(number).state is not State.FINISHED:
+    if number is None or store.runs.get(number).state is not RunState.FINISHED:
         binaries = compile_units(resolved.targets, tonight.log)
         opened = begin(store, tonight.request, night=tonight.number) if number is None else resume(store, number)
         tonight.log.bind(run=opened.run)
@@ -188,7 +188,7 @@ def run(tonight: Tonight) -> Said:
             progress=tonight.log,
             stopping=tonight.stopping,
         )
-    if store.run(tonight.run).state is not State.FINISHED:
+    if store.runs.get(tonight.run).state is not RunState.FINISHED:
         raise ToldToStopError
     return _measured(tonight, resolved)
 
@@ -209,7 +209,7 @@ def confirm(tonight: Tonight) -> Said:
         tonight.request,
         devices,
         compile_helper_kernels(devices.values(), tonight.log),
-        seed=store.run(number).provenance.seed,
+        seed=store.runs.get(number).provenance.seed,
         servers=tonight.servers,
         say=tonight.log.say,
     )
@@ -217,7 +217,7 @@ def confirm(tonight: Tonight) -> Said:
     confirm_suspects(store, number, means, tonight.log, tonight.stopping)
     if tonight.stopping():
         raise ToldToStopError
-    confirmations, verdicts = store.confirmations(number), store.verdicts(number)
+    confirmations, verdicts = store.confirmations.of_run(number), store.verdicts.of_run(number)
     causes = Counter(str(one.cause) for one in confirmations)
     told = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
     return Said(told or "there was no suspect", _exit_code(tonight, verdicts, confirmations))
@@ -228,13 +228,13 @@ def profile(tonight: Tonight) -> Said:
     store, number = tonight.store, tonight.run
     if not tonight.settings.profile.enabled:
         return Said("the settings do not want it", skipped=True)
-    if not any(one.regressed for one in store.confirmations(number)):
+    if not any(one.regressed for one in store.confirmations.of_run(number)):
         return Said("nothing is confirmed to take longer", skipped=True)
     said: list[str] = []
     devices = tonight.devices()
     under = ProfileSettings(devices, compile_helper_kernels(devices.values(), tonight.log), say=said.append)
     explain_regressed(store, number, under, tonight.log)
-    explained = store.explained(number)
+    explained = store.profiles.explanations(number)
     for line in said:
         tonight.log.say(line)
     if said and not explained:
@@ -257,7 +257,7 @@ def report(tonight: Tonight) -> Said:
     destination = tonight.folder / REPORT
     destination.parent.mkdir(parents=True, exist_ok=True)
     aside = destination.with_name(f".{REPORT}.new")
-    frames.write(frames.frame(tonight.store.columns([tonight.run])), "html", aside)
+    frames.write(frames.frame(tonight.store.measurements.columns([tonight.run])), "html", aside)
     aside.replace(destination)
     return Said(str(destination))
 
@@ -296,12 +296,12 @@ def prune(tonight: Tonight) -> Said:
 
 def _measured(tonight: Tonight, resolved: ResolvedRun) -> Said:
     """What a run holds, in a line; and what is wrong with the suite."""
-    held = tonight.store.run(tonight.run)
+    held = tonight.store.runs.get(tonight.run)
     parts = [
         f"run {held.id}: {units.count(held.cases, 'case')} on {units.count(len(held.devices), 'device')}",
         *(f"{count} {status}" for status, count in sorted(held.counts.items()) if status is not Status.OK),
     ]
-    if over_budget := len(tonight.store.over_budget(held.id)):
+    if over_budget := len(tonight.store.runs.over_budget(held.id)):
         parts.append(f"{over_budget} left out")
     problems, _ = resolved.suite.split_problems(resolved.request.selection)
     for problem in problems:
@@ -312,12 +312,12 @@ def _measured(tonight: Tonight, resolved: ResolvedRun) -> Said:
 
 
 def _exit_code(tonight: Tonight, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
-    unheard = ignored(tonight.store.findings())
+    unheard = ignored(tonight.store.findings.list())
     return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(tonight))
 
 
 def _has_failed(tonight: Tonight) -> bool:
-    return bool({Status.FAILED, Status.WRONG} & tonight.store.run(tonight.run).counts.keys())
+    return bool({Status.FAILED, Status.WRONG} & tonight.store.runs.get(tonight.run).counts.keys())
 
 
 def _counted(told: Counter[Verdict]) -> str:

@@ -61,10 +61,10 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
         number: of the night.
         about: what people want to hear of: ``new``, ``resolved``, ``failed``.
     """
-    night = store.night(number)
+    night = store.nights.get(number)
     told, untold = _before(store, night)
     befell = _befell(store, [one.run for one in (*untold, night) if one.run is not None])
-    known = {one.id: one for one in store.findings(every=True)} if befell else {}
+    known = {one.id: one for one in store.findings.list(every=True)} if befell else {}
     of_kind = {
         kind: [known[number] for number in befell if _news(known[number], befell[number]) is kind]
         for kind in (EventKind.RAISED, EventKind.REOPENED, EventKind.JOINED, EventKind.RESOLVED)
@@ -90,7 +90,7 @@ def _before(store: Store, tonight: NightRow) -> tuple[list[NightRow], list[Night
     now = datetime.now(UTC)
     told: list[NightRow] = []
     untold: list[NightRow] = []
-    for night in store.nights_held():
+    for night in store.nights.list():
         if night.id >= tonight.id or night.suite != tonight.suite:
             continue
         over_at = _over_at(night, tonight)
@@ -123,14 +123,14 @@ def _over_at(night: NightRow, tonight: NightRow) -> datetime | None:
 def _told(store: Store, night: NightRow) -> bool:
     """Whether a night came as far as telling people, had it anything to tell or not."""
     over = {stage.name for stage in night.stages if stage.state in {StageState.DONE, StageState.SKIPPED}}
-    return TOLD_BY in over or store.message(night.id) is not None
+    return TOLD_BY in over or store.messages.get(night.id) is not None
 
 
 def _befell(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]]:
     """What runs did to each finding, and what is said of that."""
     befell: dict[int, dict[EventKind, str]] = {}
     for run in runs:
-        for event in store.finding_events(run=run):
+        for event in store.findings.events(run=run):
             befell.setdefault(event.finding, {})[event.kind] = event.text
     return befell
 
@@ -169,7 +169,7 @@ def _known_broken(store: Store, wanted: Collection[Series], told: Iterable[Night
 
 
 def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
-    return [] if night.run is None else store.verdicts(night.run)
+    return [] if night.run is None else store.verdicts.of_run(night.run)
 
 
 def _failed(night: NightRow, told: Sequence[NightRow]) -> list[StageRow]:
@@ -185,11 +185,11 @@ def _failed(night: NightRow, told: Sequence[NightRow]) -> list[StageRow]:
         return tonight
     known = {_words(stage) for one in mine[1:2] for stage in _failures(one)}
     late = [stage for stage in _after(last) if _words(stage) not in known]
-    return [*tonight, *(replace(stage, said=f"{stage.said} (in night {last.id})") for stage in late)]
+    return [*tonight, *(replace(stage, message=f"{stage.message} (in night {last.id})") for stage in late)]
 
 
 def _words(stage: StageRow) -> tuple[str, str]:
-    return stage.name, stage.said
+    return stage.name, stage.message
 
 
 def _failures(night: NightRow | None) -> list[StageRow]:
@@ -199,5 +199,5 @@ def _failures(night: NightRow | None) -> list[StageRow]:
 
 def _after(night: NightRow) -> list[StageRow]:
     """The stages that failed when people had been told."""
-    place = max((stage.place for stage in night.stages if stage.name == TOLD_BY), default=None)
-    return [stage for stage in _failures(night) if place is not None and stage.place > place]
+    place = max((stage.number for stage in night.stages if stage.name == TOLD_BY), default=None)
+    return [stage for stage in _failures(night) if place is not None and stage.number > place]

@@ -56,8 +56,8 @@ def notify(
     news = news_of(store, night, settings.notify.about)
     if news:
         body = words.body(news, settings.notify.page)
-        store.put_message(night, title=words.title(news), body=body, targets=list(targets))
-    left = [one for one in store.undelivered(night) if one.target in targets]
+        store.messages.put(night, title=words.title(news), body=body, targets=list(targets))
+    left = [one for one in store.messages.undelivered(night) if one.target in targets]
     if not left:
         return "nothing new"
     failed = _Delivering(store, targets, say, means or Means(os.environ)).deliver(left)
@@ -93,7 +93,7 @@ class _Delivering:
         """
         for place, row in enumerate(rows):
             error = self._attempt(row)
-            self._store.put_attempt(row.message.key, row.target, error=error.what if error else "")
+            self._store.messages.put_attempt(row.message.key, row.target, error=error.what if error else "")
             self._errors.pop((row.target, row.night), None)
             if error:
                 self._errors[row.target, row.night] = error

@@ -130,7 +130,7 @@ def _list(heading: str, items: Sequence[str], further: str) -> Iterator[str]:
 
 def _stage(stage: StageRow) -> str:
     cure = f"\n  cure: {_line(stage.cure)}" if stage.cure else ""
-    return f"{_line(f'{stage.name}: {stage.said}')}{cure}"
+    return f"{_line(f'{stage.name}: {stage.message}')}{cure}"
 
 
 def _resolved(finding: Finding) -> str:

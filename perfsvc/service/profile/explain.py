@@ -152,8 +152,8 @@ def _run_case(store: Store, request: ExplainRequest, text: str) -> RunCase:
 
 def _stored(store: Store, side: RunCase) -> Iterator[ProfileResult]:
     """Yield the stored profiles of a side's binaries, on any device, newest first."""
-    binaries = {build.binary for (_, case, _), build in store.built(side.run).items() if case.id == side.case}
-    results = [result for binary in binaries if binary is not None for result in store.profiles_of(binary)]
+    binaries = {build.binary for (_, case, _), build in store.binaries.of_run(side.run).items() if case.id == side.case}
+    results = [result for binary in binaries if binary is not None for result in store.profiles.of_binary(binary)]
     yield from sorted(results, key=lambda result: result.id or 0, reverse=True)
 
 

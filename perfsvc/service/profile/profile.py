@@ -117,7 +117,7 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
             return _timeline(profiler, subject, request.output)
         result = profiler.profile(subject)
         if request.output and result.id is not None:
-            _write(request.output, store.profile_report(result.id))
+            _write(request.output, store.profiles.report(result.id))
         return result
 
 
@@ -135,12 +135,12 @@ def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceIn
     """
     built = {
         uuid: (found, build.binary)
-        for (uuid, found, _), build in store.built(run).items()
+        for (uuid, found, _), build in store.binaries.of_run(run).items()
         if found.id == case and build.binary is not None
     }
     if not built:
         raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
-    known = store.devices()
+    known = store.devices.all()
     same = [(device, device.uuid) for device in devices.values() if device.uuid in built]
     alike = [(device, uuid) for device in devices.values() for uuid in built if known[uuid].target == device.target]
     for device, uuid in (*same, *alike):
@@ -168,7 +168,7 @@ class CaseProfiler:
 
     def stored_profile(self, subject: Subject) -> ProfileResult | None:
         """Return the newest stored profile of a subject's binary on its device with the same sections."""
-        for result in self._store.profiles_of(subject.binary):
+        for result in self._store.profiles.of_binary(subject.binary):
             if (result.device, result.sections) == (subject.device.uuid, self._settings.sections):
                 return result
         return None
@@ -187,7 +187,7 @@ class CaseProfiler:
             PerfsvcError: there is no profile for another reason, which is stored.
         """
         profiler = profiler_for(subject.device, self._settings.sections)
-        self._store.put_device(subject.device)  # this device may never have measured
+        self._store.devices.put(subject.device)  # this device may never have measured
         began = time.monotonic()
         pending = ProfileResult(
             subject.case,
@@ -207,10 +207,10 @@ class CaseProfiler:
         except (PerfsvcError, OSError) as failure:
             error = failure if isinstance(failure, PerfsvcError) else _no_room(failure)
             failed = replace(pending, reason=error.what, cure=error.cure, wall_s=time.monotonic() - began)
-            self._store.put_profile(failed, report)
+            self._store.profiles.put(failed, report)
             raise error from failure
         result = replace(pending, profile=profile, launch=launch.launch, wall_s=time.monotonic() - began)
-        return replace(result, id=self._store.put_profile(result, report))
+        return replace(result, id=self._store.profiles.put(result, report))
 
     def _count(self, folder: Path, profiler: Profiler) -> tuple[profiling_folder.LaunchReport, Path]:
         """Run a profiler on a prepared folder; return what was launched, and the profiler's report."""

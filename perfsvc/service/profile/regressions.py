@@ -37,7 +37,7 @@ def explain_confirmed(
             device = settings.devices[uuid]
             try:
                 explanations.append(_explanation(store, explainer, judgement, device))
-                store.put_explained(explanations[-1])
+                store.profiles.put_explanation(explanations[-1])
             except (NoProfilerError, MissingPackageError) as error:
                 skipped_devices.add(uuid)
                 settings.say(f"nothing is profiled on {device.model}: {error.what}; {error.cure}")

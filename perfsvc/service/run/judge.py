@@ -28,7 +28,7 @@ def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgemen
     """Judge a run, and store the verdicts in place of its earlier ones."""
     against = compare.run_to_compare_with(store, request.against, run, request.suite)
     judgements = judge_run(store, run, threshold=request.threshold, against=against)
-    store.put_verdicts(run, judgements)
+    store.verdicts.put(run, judgements)
     return judgements
 
 
@@ -65,12 +65,12 @@ def confirm_suspects(
     suspects = suspects_of(store, run, threshold=settings.threshold)
     carried_over = earlier_answers(store, suspects, settings)
     for confirmation in carried_over:
-        store.put_confirmation(confirmation)
+        store.confirmations.put(confirmation)
     answered = {confirmation.suspect for confirmation in carried_over}
     left = [suspect for suspect in suspects if suspect not in answered]
     measured = confirm_all(store, left, settings, progress, stopping)
-    if confirmations := store.confirmations(run):  # includes those from before a night was interrupted
-        store.put_verdicts(run, with_causes(store.verdicts(run), confirmations))
+    if confirmations := store.confirmations.of_run(run):  # includes those from before a night was interrupted
+        store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
     return [*carried_over, *measured]
 
 
@@ -104,10 +104,10 @@ def exit_code_of(
 
 def explain_regressed(store: Store, run: int, settings: ProfileSettings, progress: Progress) -> list[CaseExplanation]:
     """Profile and explain the confirmed regressions of a run that have no explanation yet, and return those."""
-    explained = {(explanation.device, explanation.case) for explanation in store.explained(run)}
+    explained = {(explanation.device, explanation.case) for explanation in store.profiles.explanations(run)}
     left = [
         confirmation
-        for confirmation in store.confirmations(run)
+        for confirmation in store.confirmations.of_run(run)
         if (confirmation.suspect.series.device, confirmation.suspect.series.case) not in explained
     ]
     return explain_confirmed(store, left, settings, progress)

@@ -187,7 +187,7 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
     """Return the tasks that fit the budget; record the others as over budget."""
     if request.budget_s is None:
         return tasks
-    costs = store.past({task.record.case for task in tasks}, before=recorder.run)
+    costs = store.measurements.costs({task.record.case for task in tasks}, before=recorder.run)
     past = {key: budget.CostHistory(cost.cost_s, cost.between, cost.last) for key, cost in costs.items()}
     division = budget.divide(tasks, past, request.budget_s, request.replicas, recorder.opened.started)
     recorder.over_budget += division.over_budget

@@ -65,7 +65,7 @@ def begin(store: Store, request: RunRequest, *, night: int | None = None) -> Ope
         seed=seed_of(request.seed),
         replicas=request.replicas,
     )
-    return OpenRun(store.begin_run(provenance, night=night), provenance.seed, provenance.started)
+    return OpenRun(store.runs.begin(provenance, night=night), provenance.seed, provenance.started)
 
 
 def resume(store: Store, run: int) -> OpenRun:
@@ -74,9 +74,11 @@ def resume(store: Store, run: int) -> OpenRun:
     Raises:
         NotMeasuredError: there is no such run.
     """
-    store.resume_run(run)
-    provenance = store.run(run).provenance
-    return OpenRun(run, provenance.seed, provenance.started, tuple(store.measured(run)), store.peaks(run))
+    store.runs.resume(run)
+    provenance = store.runs.get(run).provenance
+    return OpenRun(
+        run, provenance.seed, provenance.started, tuple(store.measurements.of_run(run)), store.devices.peaks(run)
+    )
 
 
 def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int, replicas: int) -> Provenance:

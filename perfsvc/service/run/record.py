@@ -20,7 +20,7 @@ from perfsvc.service.run import peaks
 from perfsvc.service.run.peaks import PeakCollector
 from perfsvc.service.run.prepare import Target
 from perfsvc.service.run.provenance import OpenRun
-from perfsvc.store import Code, Entry, State, Store
+from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 from perfsvc.suite import CaseSpec
 
 Levels = dict[tuple[str, str, CacheState, str], Estimate]
@@ -57,7 +57,7 @@ class Recorder:
         self.over_budget: list[OverBudget] = []
         self.doubts: dict[Key, Doubt] = {}
         for target in targets:
-            store.put_device(target.device)
+            store.devices.put(target.device)
 
     @contextlib.contextmanager
     def recording(self, stopping: Stopping) -> Iterator[None]:
@@ -70,14 +70,14 @@ class Recorder:
             yield
         except BaseException as error:
             by_user = isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
-            self._store.end_run(self.run, State.INTERRUPTED if by_user else State.FAILED)
+            self._store.runs.end(self.run, RunState.INTERRUPTED if by_user else RunState.FAILED)
             raise
         if stopping():
-            self._store.end_run(self.run, State.INTERRUPTED)
+            self._store.runs.end(self.run, RunState.INTERRUPTED)
             return
-        self._store.put_over_budget(self.run, [(case.device, case.case, case.cache) for case in self.over_budget])
-        self._store.put_noise(self.run, self.noises)
-        self._store.end_run(self.run, State.FINISHED)
+        self._store.runs.put_over_budget(self.run, [(case.device, case.case, case.cache) for case in self.over_budget])
+        self._store.measurements.put_noise(self.run, self.noises)
+        self._store.runs.end(self.run, RunState.FINISHED)
 
     @property
     def run(self) -> int:
@@ -96,7 +96,7 @@ class Recorder:
 
     def put_binaries(self, prepared: Sequence[tuple[CaseSpec, Sequence[Binary], Task]]) -> None:
         """Store the code of cases that are about to run."""
-        numbers = self._store.put_binaries([_code(*case) for case in prepared])
+        numbers = self._store.binaries.put([_code(*case) for case in prepared])
         for (spec, _, task), number in zip(prepared, numbers, strict=True):
             self._binaries[task.device, spec.case.id, spec.cache] = number
 
@@ -105,17 +105,17 @@ class Recorder:
         entries = []
         for measurement in measurements:
             if self.peaks.take(measurement):
-                self._store.put_peaks(self.run, self.peaks.peaks)
+                self._store.devices.put_peaks(self.run, self.peaks.peaks)
             else:
                 entries.append(self._entry(measurement))
         if entries:
-            self._store.put_measurements(self.run, entries)
+            self._store.measurements.put(self.run, entries)
             self.measurements += [entry.measurement for entry in entries]
 
-    def _entry(self, measurement: Measurement) -> Entry:
+    def _entry(self, measurement: Measurement) -> MeasurementEntry:
         estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
         spec = self._specs[measurement.device, measurement.case, measurement.cache]
-        return Entry(
+        return MeasurementEntry(
             self._with_doubt(measurement, spec, estimate),
             self._targets[measurement.device].environment,
             spec.work,
@@ -135,8 +135,8 @@ class Recorder:
         return replace(measurement, note="; ".join(filter(None, [measurement.note, peaks.NOTE])))
 
 
-def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> Code:
-    return Code(
+def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:
+    return CaseCode(
         task.record,
         modules={module.digest: module.code for module in modules},
         bench=spec.bench_text.encode(),

@@ -120,8 +120,8 @@ def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None,
 def missed(database: str, host: str, due: datetime, now: datetime, late_s: float) -> CatchUp:
     """Return what a host has to catch up on, by the nights in a database; raises ``DatabaseError``."""
     with Store.open(database) as store:
-        last = next((night for night in store.nights_held() if night.host == host), None)
-        return catch_up(due, now, late_s, last, store.unfinished_night(host))
+        last = next((night for night in store.nights.list() if night.host == host), None)
+        return catch_up(due, now, late_s, last, store.nights.unfinished(host))
 
 
 # --- nights as child processes ---------------------------------------------------------------------------------------

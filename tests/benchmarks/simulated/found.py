@@ -64,7 +64,7 @@ class Outcome:
 
 def read(store: Store, plan: Plan) -> tuple[list[Outcome], list[Finding]]:
     """What was found of each thing planted, and what of nothing; a run's number is its night's."""
-    found = store.findings(every=True)
+    found = store.findings.list(every=True)
     improved = {one.night: improved_on(store, one.night) for one in plan.planted if one.improves}
     return outcomes(plan, found, improved), unplanted(plan, found)
 
@@ -121,7 +121,7 @@ def cases_of(found: Finding) -> frozenset[str]:
 
 def improved_on(store: Store, night: int) -> frozenset[str]:
     """The cases that a night called improved."""
-    return frozenset(_case(one.series) for one in store.verdicts(night) if one.verdict is Verdict.IMPROVEMENT)
+    return frozenset(_case(one.series) for one in store.verdicts.of_run(night) if one.verdict is Verdict.IMPROVEMENT)
 
 
 def _case(series: Series) -> str:

@@ -71,9 +71,9 @@ def happen(workplace: Workplace, night: int) -> None:
 def accept(workplace: Workplace, planted: Planted) -> None:
     """A person takes what stands of something planted as it is."""
     with Store.open(workplace.database) as store:
-        for one in store.findings():
+        for one in store.findings.list():
             if answers(workplace.plan, planted, one):
-                store.put_finding_state(one.id, FindingState.ACCEPTED, reason="it is here to stay", by="a person")
+                store.findings.set_state(one.id, FindingState.ACCEPTED, reason="it is here to stay", by="a person")
 
 
 def request(workplace: Workplace, night: int) -> RunRequest:

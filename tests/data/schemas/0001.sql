@@ -116,7 +116,7 @@ CREATE TABLE checks (
 	accepted TEXT NOT NULL
 );
 INSERT INTO "checks" VALUES(1,'2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
-CREATE TABLE confirmation_turns (
+CREATE TABLE confirmation_runs (
 	confirmation_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
 	side TEXT NOT NULL, 
@@ -131,12 +131,12 @@ CREATE TABLE confirmation_turns (
 	power_w DOUBLE, 
 	slowdowns TEXT NOT NULL, 
 	rejected_batches INTEGER NOT NULL, 
-	CONSTRAINT pk_confirmation_turns PRIMARY KEY (confirmation_id, number), 
-	CONSTRAINT fk_confirmation_turns_confirmation_id_confirmations FOREIGN KEY(confirmation_id) REFERENCES confirmations (id) ON DELETE CASCADE
+	CONSTRAINT pk_confirmation_runs PRIMARY KEY (confirmation_id, number), 
+	CONSTRAINT fk_confirmation_runs_confirmation_id_confirmations FOREIGN KEY(confirmation_id) REFERENCES confirmations (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmation_turns" VALUES(1,1,'baseline','ok','',X'789C636068B0636060B00700047D00FE',2,NULL,0.0,NULL,NULL,NULL,'',0);
-INSERT INTO "confirmation_turns" VALUES(1,0,'candidate','ok','',X'789C636060B0676068B00700028200FF',2,NULL,0.0,NULL,NULL,NULL,'',0);
-INSERT INTO "confirmation_turns" VALUES(2,0,'baseline','ok','',X'789C636068B00300014200BF',1,0.5,0.0,NULL,NULL,NULL,'',0);
+INSERT INTO "confirmation_runs" VALUES(1,1,'baseline','ok','',X'789C636068B0636060B00700047D00FE',2,NULL,0.0,NULL,NULL,NULL,'',0);
+INSERT INTO "confirmation_runs" VALUES(1,0,'candidate','ok','',X'789C636060B0676068B00700028200FF',2,NULL,0.0,NULL,NULL,NULL,'',0);
+INSERT INTO "confirmation_runs" VALUES(2,0,'baseline','ok','',X'789C636068B00300014200BF',1,0.5,0.0,NULL,NULL,NULL,'',0);
 CREATE TABLE confirmations (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -171,8 +171,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 15:11:17.944089');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 15:11:17.945794');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 15:34:41.571892');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 15:34:41.573963');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -234,7 +234,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 15:11:17.952787');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 15:34:41.582011');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -282,14 +282,14 @@ CREATE TABLE finding_events (
 	run_id INTEGER, 
 	done_by TEXT NOT NULL, 
 	done_at DATETIME NOT NULL, 
-	said TEXT NOT NULL, 
+	text TEXT NOT NULL, 
 	CONSTRAINT pk_finding_events PRIMARY KEY (id), 
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,'','2026-11-22 15:11:17.927014','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,'ann','2026-11-22 15:11:17.936966','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,'ann','2026-11-22 15:11:17.942694','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,'','2026-11-22 15:34:41.549929','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,'ann','2026-11-22 15:34:41.563000','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,'ann','2026-11-22 15:34:41.570042','wanted; until 2026-01-01');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	cause VARCHAR(16) NOT NULL, 
@@ -306,14 +306,14 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 15:11:17.942694','bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 15:34:41.570042','bob','2026-01-01 00:00:00.000000');
 CREATE TABLE lineages (
 	id INTEGER NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-22 15:11:17.907318');
-INSERT INTO "lineages" VALUES(2,'2026-11-22 15:11:17.911713');
+INSERT INTO "lineages" VALUES(1,'2026-11-22 15:34:41.532469');
+INSERT INTO "lineages" VALUES(2,'2026-11-22 15:34:41.536884');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -359,10 +359,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:11:17.909361',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:11:17.911319',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:11:17.912078',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 15:11:17.921848',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:34:41.534458',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:34:41.536337',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:34:41.537402',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 15:34:41.544463',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER NOT NULL, 
@@ -402,7 +402,7 @@ CREATE TABLE nights (
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 15:11:17.957527','box',3775,'191208','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 15:34:41.587203','box',9053,'331564','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -452,7 +452,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 15:11:17.950659','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 15:34:41.579028','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -496,8 +496,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 15:11:17.951405');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 15:11:17.952545');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 15:34:41.580103');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 15:34:41.581518');
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	state VARCHAR(16) NOT NULL, 
@@ -520,16 +520,16 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 15:11:17.912394','first night','kernels','kernels','perfsvc run','abc',0,'','box','',3775,'191208','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 15:11:17.925575','','kernels','kernels','perfsvc run','def',1,'','box','',3775,'191208','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 15:34:41.537659','first night','kernels','kernels','perfsvc run','abc',0,'','box','',9053,'331564','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 15:34:41.548864','','kernels','kernels','perfsvc run','def',1,'','box','',9053,'331564','','','{}',0,0);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
-	place INTEGER NOT NULL, 
+	number INTEGER NOT NULL, 
 	state VARCHAR(16) NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	wall_s DOUBLE, 
-	said TEXT NOT NULL, 
+	message TEXT NOT NULL, 
 	cure TEXT NOT NULL, 
 	exit_code INTEGER NOT NULL, 
 	CONSTRAINT pk_stages PRIMARY KEY (night_id, name), 
@@ -537,16 +537,6 @@ CREATE TABLE stages (
 );
 INSERT INTO "stages" VALUES(1,'doctor',2,'failed','2025-01-01 00:00:00.000000',0.5,'no driver','install one',5);
 INSERT INTO "stages" VALUES(1,'run',4,'running','2025-01-01 00:00:00.000000',NULL,'','',0);
-CREATE TABLE summaries (
-	run_id INTEGER NOT NULL, 
-	metric TEXT NOT NULL, 
-	content BLOB NOT NULL, 
-	CONSTRAINT pk_summaries PRIMARY KEY (run_id, metric), 
-	CONSTRAINT fk_summaries_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "summaries" VALUES(1,'',X'010000000000000010000010000000000100000000000000000000000000D83F000000000000F87F01000000000000001000002000000000FFFFFFFFFFFFFFFF000000000000F87F000000000000F87F010000000000000010000010000000000100000000000000000000000000C03F000000000000F87F');
-INSERT INTO "summaries" VALUES(2,'',X'020000000000000010000030000000000100000000000000000000000000E03F000000000000F87F');
-INSERT INTO "summaries" VALUES(2,'overlap',X'02000000000000001000003000000000000000000000E83F');
 CREATE TABLE verdicts (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 

@@ -1,7 +1,7 @@
 """Writes the dump of the newest schema revision: ``python tests/data/schemas/make.py``, once, with its migration.
 
-A dump is never written again: it is what that revision's perfsvc stored. tests/store/test_schema.py upgrades and reads
-it.
+A dump is never written again: it is what that revision's perfsvc stored. tests/unit/store/test_upgrades.py upgrades
+and reads it.
 """
 
 import sqlite3
@@ -51,9 +51,9 @@ from perfsvc.model import (
     Work,
     digest,
 )
-from perfsvc.store import Code, Entry, StageRow, StageState, State, Store
-from perfsvc.store.engine import transaction
-from perfsvc.store.night_tables import Deliveries, Messages
+from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store.schema.engine import transaction
+from perfsvc.store.schema.night_tables import Deliveries, Messages
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132)
 TILED = Case("transpose", "tiled", (("n", 64),))
@@ -65,23 +65,23 @@ HOT = Conditions(1.0e9, 2.5e9, 90.0, 400.0, (Slowdown.THERMAL,), 1, (48,), (99,)
 
 def fill(store: Store) -> None:
     """Two nights, a rename between them, and one row at least in every table."""
-    store.put_device(GPU)
+    store.devices.put(GPU)
     started = datetime(2025, 1, 1, tzinfo=UTC)
     origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
-    first = store.begin_run(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
+    first = store.runs.begin(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
     record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
-    code = Code(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
-    (binary,) = store.put_binaries([code])
+    code = CaseCode(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
+    (binary,) = store.binaries.put([code])
     put(store, first, Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.5, 0.25)), 0.375, binary)
     put(store, first, Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.125,)), 0.125, binary)
     put(store, first, Measurement(NAIVE, "GPU-1", 0, Status.FAILED, reason="does not compile"), None, None)
-    store.end_run(first, State.FINISHED)
+    store.runs.end(first, RunState.FINISHED)
     series = Series(SHARED, "GPU-1", GPU.model)
-    store.put_verdicts(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
-    night = store.begin_night(
+    store.verdicts.put(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
+    night = store.nights.begin(
         host="box", started=started, suite="kernels", command_line="perfsvc nightly", settings={"replicas": 3}
     )
-    second = store.begin_run(replace(origin, started=started.replace(day=2), commit="def", dirty=True), night=night)
+    second = store.runs.begin(replace(origin, started=started.replace(day=2), commit="def", dirty=True), night=night)
     renamed = Measurement(
         SHARED,
         "GPU-1",
@@ -101,19 +101,19 @@ def fill(store: Store) -> None:
         busy_s=3.25,
     )
     put(store, second, renamed, 0.5, None, variant_index=2, relative_to="copy")
-    store.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125)})
-    store.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
-    store.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
-    store.end_run(second, State.INTERRUPTED)
+    store.measurements.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125)})
+    store.devices.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
+    store.runs.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
+    store.runs.end(second, RunState.INTERRUPTED)
     unchanged = Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 2, 1)
     slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
-    store.put_verdicts(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
+    store.verdicts.put(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
     suspect = Suspect(slower, ChangeKind.REGRESSION, Direction.SLOWER)
-    (finding,) = store.raise_finding(second, [suspect], "the old one is faster", "abc..def")
-    store.assign_finding(finding, "bob", by="ann")
+    (finding,) = store.findings.raise_finding(second, [suspect], "the old one is faster", "abc..def")
+    store.findings.assign(finding, "bob", by="ann")
     until = started.replace(year=started.year + 1)
-    store.put_finding_state(finding, FindingState.IGNORED, reason="wanted", by="ann", until=until)
-    store.put_confirmation(
+    store.findings.set_state(finding, FindingState.IGNORED, reason="wanted", by="ann", until=until)
+    store.confirmations.put(
         Confirmation(
             suspect,
             Cause.KERNEL,
@@ -135,10 +135,10 @@ def fill(store: Store) -> None:
     )
     again = Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.25,), metrics={"energy_j": 0.5})
     judged = replace(suspect.judgement, series=replace(series, metric="energy_j"))
-    store.put_confirmation(
+    store.confirmations.put(
         Confirmation(replace(suspect, judgement=judged), Cause.NOISE, "", 0.01, 7, 20.0, baseline=(again,))
     )
-    store.pin(first, [series], by="ann", comment="release")
+    store.baselines.pin(first, [series], by="ann", comment="release")
     put_why(store, first, second, binary)
     put_check(store, origin)
     put_night(store, night, started)
@@ -149,10 +149,10 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
     profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))
     counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
     numbers = (
-        store.put_profile(counted, b"report"),
-        store.put_profile(replace(counted, run=second, binary=None, profile=None, reason="no permission", cure="ask")),
+        store.profiles.put(counted, b"report"),
+        store.profiles.put(replace(counted, run=second, binary=None, profile=None, reason="no permission", cure="ask")),
     )
-    store.put_explained(
+    store.profiles.put_explanation(
         CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)
     )
 
@@ -165,18 +165,18 @@ def put_check(store: Store, origin: Provenance) -> None:
     )
     failed = CheckedKernel(NAIVE, "sm_90", "", Status.FAILED, "does not compile")
     verdicts = [CheckVerdict(kernel, Verdict.NEW), CheckVerdict(failed, Verdict.BROKEN, reason=failed.reason)]
-    store.put_check(origin, verdicts, toolkit="nvcc 13.0.88", disassembler="nvdisasm 13.5.37")
+    store.checks.put(origin, verdicts, toolkit="nvcc 13.0.88", disassembler="nvdisasm 13.5.37")
 
 
 def put_night(store: Store, night: int, started: datetime) -> None:
     """How a night went that was stopped while it measured, and a message of it that has not arrived."""
-    store.put_snapshot(night, commit="def", dirty=True, digest="aa")
-    store.put_stage(night, StageRow("doctor", 2, StageState.FAILED, started, 0.5, "no driver", "install one", 5))
-    store.put_stage(night, StageRow("run", 4, StageState.RUNNING, started))
-    store.end_night(night, State.INTERRUPTED, None)
+    store.nights.put_revision(night, commit="def", dirty=True, digest="aa")
+    store.nights.put_stage(night, StageRow("doctor", 2, StageState.FAILED, started, 0.5, "no driver", "install one", 5))
+    store.nights.put_stage(night, StageRow("run", 4, StageState.RUNNING, started))
+    store.nights.end(night, RunState.INTERRUPTED, None)
     message = {"id": 1, "night_id": night, "key": "k", "title": "1 new", "body": "slower", "created_at": started}
     delivery = {"message_id": 1, "target": "team", "attempts": 2, "error": "timeout", "tried_at": started}
-    with transaction(store._engine, writes=True) as connection:
+    with transaction(store.database.engine, writes=True) as connection:
         connection.execute(insert(Messages).values(message))
         connection.execute(insert(Deliveries).values(delivery))
 
@@ -192,7 +192,9 @@ def put(
     """One measurement whose interval is its median."""
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
     environment = Environment("580.1", "nvcc 13.0.88", 700.0)
-    store.put_measurements(run, [Entry(measurement, environment, Work(1, 2, 3), estimate, binary, **of_a_ladder)])
+    store.measurements.put(
+        run, [MeasurementEntry(measurement, environment, Work(1, 2, 3), estimate, binary, **of_a_ladder)]
+    )
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import pytest
 from perfsvc.errors import DatabaseError
 from perfsvc.service.schedule import daemon
 from perfsvc.service.schedule.daemon import CatchUp, NightRunner, catch_up, due_after, due_before
-from perfsvc.store import NightRow, State
+from perfsvc.store import NightRow, RunState
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = timedelta(hours=1)
@@ -58,7 +58,7 @@ def test_two_nights_are_about_a_day_apart(zone):
 # --- what was missed -------------------------------------------------------------------------------------------------
 
 
-def night(started, state=State.FINISHED):
+def night(started, state=RunState.FINISHED):
     return NightRow(
         id=1,
         state=state,
@@ -86,9 +86,9 @@ def night(started, state=State.FINISHED):
         (night(NIGHT), False, 1, CatchUp.NOTHING),
         (night(NIGHT - 24 * HOUR), False, 1, CatchUp.START),
         (night(NIGHT - 24 * HOUR), False, 7, CatchUp.NOTHING),  # too late
-        (night(NIGHT + HOUR, State.INTERRUPTED), True, 2, CatchUp.RESUME),
-        (night(NIGHT + HOUR, State.INTERRUPTED), True, 7, CatchUp.NOTHING),
-        (night(NIGHT - 24 * HOUR, State.INTERRUPTED), True, 1, CatchUp.START),  # a new one is due
+        (night(NIGHT + HOUR, RunState.INTERRUPTED), True, 2, CatchUp.RESUME),
+        (night(NIGHT + HOUR, RunState.INTERRUPTED), True, 7, CatchUp.NOTHING),
+        (night(NIGHT - 24 * HOUR, RunState.INTERRUPTED), True, 1, CatchUp.START),  # a new one is due
     ],
 )
 def test_the_last_night_decides_what_to_catch_up_on(last, stopped, after, expected):

@@ -1,0 +1,213 @@
+"""Binaries: the code of cases as it ran, stored by content, and which binary each case of a run used."""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, exists, select
+from sqlalchemy.orm import aliased
+
+from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.model import Environment, ReplayRecord, digest
+from perfsvc.model.codec import decode, encode
+from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
+from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
+from perfsvc.store.schema.engine import Database, insert_new
+from perfsvc.store.schema.tables import (
+    Artifacts,
+    Binaries,
+    BinaryFiles,
+    Cases,
+    Devices,
+    Environments,
+    Measurements,
+)
+
+
+class BinaryStore:
+    """Binaries; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, codes: Sequence[CaseCode]) -> list[int]:
+        """Store the code of cases as it ran and return the ids of the binaries; equal records are stored once.
+
+        Raises:
+            KeyError: a module of a record is not among its modules.
+            ValueError: bytes do not have the digest that a record names.
+        """
+        with self._database.writing() as connection:
+            return [_put(connection, code) for code in codes]
+
+    def get(self, ids: Collection[int]) -> dict[int, BinaryRow]:
+        """Return binaries by their ids, without their bytes."""
+        files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(
+            BinaryFiles.binary_id.in_(ids), BinaryFiles.role == "source"
+        )
+        sources: dict[int, set[tuple[str, str]]] = defaultdict(set)
+        with self._database.reading() as connection:
+            for binary, name, sha256 in connection.execute(files):
+                sources[binary].add((name, sha256))
+            records = connection.execute(select(Binaries.id, Binaries.record).where(Binaries.id.in_(ids)))
+            return {
+                binary: BinaryRow(_record(text, f"binary {binary}"), frozenset(sources[binary]))
+                for binary, text in records
+            }
+
+    def of_run(self, run: int) -> dict[CaseKey, CaseBinary]:
+        """Return the binary and the environment of each case of a run."""
+        with self._database.reading() as connection:
+            return _of_run(connection, run)
+
+    def of_cases(self, wanted: Collection[tuple[int, CaseKey]]) -> dict[tuple[int, CaseKey], CaseBinary]:
+        """Return the binary and the environment of some cases, each with the run to look in; absent if not measured."""
+        keys: dict[int, set[CaseKey]] = defaultdict(set)
+        for run, key in wanted:
+            keys[run].add(key)
+        with self._database.reading() as connection:
+            ids = namesakes_of(connection, {case for _, (_, case, _) in wanted})
+            binaries: dict[tuple[int, CaseKey], CaseBinary] = {}
+            for run, of_run in keys.items():
+                names = {number for _, case, _ in of_run for number in ids.get(case, ())}
+                measured = _of_run(connection, run, Measurements.case_id.in_(names))
+                binaries |= {(run, key): measured[key] for key in of_run if key in measured}
+        return binaries
+
+    def of_case(self, key: CaseKey, runs: Collection[int]) -> dict[int, int]:
+        """Return the id of the binary that a case used in each run; absent if it used none or several."""
+        uuid, case, cache = key
+        used: dict[int, set[int | None]] = defaultdict(set)
+        with self._database.reading() as connection:
+            lineage = lineages_of(connection, [case]).get(case)
+            query = (
+                select(Measurements.run_id, Measurements.binary_id)
+                .join(Cases, Cases.id == Measurements.case_id)
+                .join(Devices, Devices.id == Measurements.device_id)
+                .where(Cases.lineage_id == lineage, Devices.uuid == uuid, Measurements.cache == cache)
+                .where(Measurements.run_id.in_(runs))
+            )
+            for run, binary in connection.execute(query):
+                used[run].add(binary)
+        return {run: binary for run, (binary, *others) in used.items() if binary is not None and not others}
+
+    def modules(self, digests: Collection[str]) -> dict[str, bytes]:
+        """Return the bytes of compiled modules by the digests that replay records name."""
+        query = select(Artifacts.sha256, Artifacts.content).where(Artifacts.sha256.in_(digests))
+        with self._database.reading() as connection:
+            return {sha256: _whole(sha256, content) for sha256, content in connection.execute(query)}
+
+    def replay(
+        self, case_id: str, run: int, *, device: str | None = None
+    ) -> tuple[ReplayRecord, dict[str, bytes], bytes]:
+        """Return a case's replay record, its modules by digest and its benchmark file, as it ran.
+
+        Raises:
+            NotMeasuredError: the run holds none.
+            UsageError: the case used several binaries, on several devices, and ``device`` does not choose one.
+        """
+        with self._database.reading() as connection:
+            query = (
+                select(Binaries.id, Binaries.record, Devices.uuid)
+                .join(Measurements, Measurements.binary_id == Binaries.id)
+                .join(Cases, Cases.id == Measurements.case_id)
+                .join(Devices, Devices.id == Measurements.device_id)
+                .where(Measurements.run_id == run, Cases.lineage_id == lineage_of(connection, case_id))
+                .order_by(Cases.name != case_id, Measurements.id)
+            )
+            rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
+            if not rows:
+                where = f" on {device}" if device else ""
+                raise NotMeasuredError(
+                    f"run {run} holds no binary of {case_id}{where}", cure=f"perfsvc show '{case_id}'"
+                )
+            devices = {row.uuid: row.id for row in rows}
+            if len(set(devices.values())) > 1 and device is None:
+                raise UsageError(
+                    f"run {run} holds several binaries of {case_id}", cure=f"name one device of {list(devices)}"
+                )
+            record = _record(rows[0].record, f"{case_id} in run {run}")
+            query_files = (
+                select(Artifacts.sha256, Artifacts.content)
+                .join(BinaryFiles, BinaryFiles.sha256 == Artifacts.sha256)
+                .where(BinaryFiles.binary_id == rows[0].id, BinaryFiles.role != "source")
+            )
+            files = {sha256: _whole(sha256, content) for sha256, content in connection.execute(query_files)}
+        return record, {sha256: files[sha256] for sha256 in record.modules}, files[record.bench]
+
+
+def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes) -> None:
+    """Store bytes under the digest of their content, unless they are stored already."""
+    if connection.scalar(select(Artifacts.sha256).where(Artifacts.sha256 == sha256)) is None:
+        row = {"sha256": sha256, "kind": kind, "size_bytes": len(content), "content": zlib.compress(content)}
+        insert_new(connection, Artifacts, row)
+
+
+def damaged(what: str) -> DatabaseError:
+    """Return the error for stored content that cannot be read."""
+    return DatabaseError(f"{what} is damaged in the database", cure="restore a backup (docs/reference/database.md)")
+
+
+def _put(connection: Connection, code: CaseCode) -> int:
+    """Store a binary, unless this or another process has stored it, and return its id."""
+    record = code.record
+    text = encode(record)
+    query = select(Binaries.id).where(Binaries.digest == digest(text))
+    stored = connection.scalar(query)
+    if stored is not None:
+        return stored
+    files = [("module", module, code.modules[module]) for module in dict.fromkeys(record.modules)]
+    files.append(("bench", record.bench, code.bench))
+    for role, sha256, content in files:
+        if digest(content) != sha256:
+            raise ValueError(f"the {role} {sha256} of {record.case.id} has other bytes than its digest says")
+    files += [("source", path, content) for path, content in code.sources.items()]
+    for sha256, role, content in sorted((digest(content), role, content) for role, _, content in files):
+        put_artifact(connection, sha256, role, content)  # in one order everywhere, so that two writers cannot deadlock
+    insert_new(connection, Binaries, {"digest": digest(text), "record": text.decode()})
+    binary = connection.execute(query).scalar_one()
+    for role, name, content in files:
+        insert_new(
+            connection, BinaryFiles, {"binary_id": binary, "role": role, "name": name, "sha256": digest(content)}
+        )
+    return binary
+
+
+def _of_run(connection: Connection, run: int, *where: ColumnElement[bool]) -> dict[CaseKey, CaseBinary]:
+    """Return the binary and the environment of the last replica of each case of a run."""
+    later = aliased(Measurements)
+    same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
+    rows: Sequence[Any] = connection.execute(
+        of_cases(
+            Measurements, Measurements.binary_id, Environments.driver, Environments.toolkit, Environments.power_limit_w
+        )
+        .join(Environments, Environments.id == Measurements.environment_id)
+        .where(Measurements.run_id == run, *where)
+        .where(~exists().where(*same, later.replica > Measurements.replica))
+    ).all()
+    cases = present_cases(rows)
+    return {
+        (row.uuid, cases[row.case_id], row.cache): CaseBinary(
+            row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w)
+        )
+        for row in rows
+    }
+
+
+def _record(text: str, name: str) -> ReplayRecord:
+    try:
+        return decode(ReplayRecord, text)
+    except ValueError as error:
+        raise damaged(f"the replay record of {name}") from error
+
+
+def _whole(sha256: str, compressed: bytes) -> bytes:
+    """Return the content of an artifact, checked against its digest."""
+    try:
+        content = zlib.decompress(compressed)
+    except zlib.error as error:
+        raise damaged(f"the artifact {sha256}") from error
+    if digest(content) != sha256:
+        raise damaged(f"the artifact {sha256}")
+    return content

@@ -1,0 +1,324 @@
+"""The ids of cases, devices and environments, and the names of cases.
+
+A case is stored under its name together with all its former names; names that share a history form a lineage. So the
+order of measuring does not matter: a former name that is measured later, from an old commit, is already in the lineage.
+All functions are safe between processes.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    exists,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
+from sqlalchemy import (
+    case as sql_case,
+)
+from sqlalchemy.orm import aliased
+
+from perfsvc.errors import DatabaseError, NotMeasuredError
+from perfsvc.model import CacheState, Case, Environment, Series
+from perfsvc.store.schema.engine import POSTGRESQL, insert_new, new_id
+from perfsvc.store.schema.judging_tables import Pins
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Environments,
+    Lineages,
+    Measurements,
+    NoiseOfCases,
+    OverBudgetCases,
+)
+
+CaseIds = tuple[int, int, CacheState]
+"""A ``CaseKey`` in the database: the ids of lineage and device, and the cache state."""
+
+# --- storing and finding ids -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """One stored name of a case."""
+
+    id: int
+    lineage: int
+    former: bool
+
+
+def case_id(connection: Connection, case: Case) -> int:
+    """Return the id of a case; store it, in the lineage of its former names, if it is new."""
+    names = _stored_names(connection, case)
+    if not _is_complete(case, names):
+        if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
+            connection.execute(text("LOCK TABLE cases IN SHARE ROW EXCLUSIVE MODE"))
+            names = _stored_names(connection, case)
+        if not _is_complete(case, names):
+            _store_names(connection, case, names)
+            names = _stored_names(connection, case)
+    return names[case.variant].id
+
+
+def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
+    """Return the id of each case; store those that are new."""
+    ids: dict[Case, int] = {}
+    for case, _ in dict.fromkeys((case, case.formerly) for case in cases):  # equal cases may have other former names
+        ids[case] = case_id(connection, case)
+    return ids
+
+
+def _stored_names(connection: Connection, case: Case) -> dict[str, _Name]:
+    """Return those of a case's names that are stored, by variant."""
+    query = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
+        Cases.benchmark == case.benchmark,
+        Cases.point == _point_json(case),
+        Cases.version == case.version,
+        Cases.variant.in_((case.variant, *case.formerly)),
+    )
+    return {row.variant: _Name(row.id, row.lineage_id, row.former) for row in connection.execute(query)}
+
+
+def _is_complete(case: Case, names: Mapping[str, _Name]) -> bool:
+    """Return True if all names of a case are stored in one lineage."""
+    return {case.variant, *case.formerly} <= names.keys() and not _to_take_over(case, names)
+
+
+def _to_take_over(case: Case, names: Mapping[str, _Name]) -> list[_Name]:
+    """Return the former names that are still the present name of another lineage.
+
+    A former name that a third name took over belongs to that one.
+    """
+    own = names.get(case.variant)
+    stored = [names[variant] for variant in case.formerly if variant in names and variant != case.variant]
+    return [name for name in stored if not name.former and (own is None or name.lineage != own.lineage)]
+
+
+def _store_names(connection: Connection, case: Case, names: Mapping[str, _Name]) -> None:
+    """Store the missing names of a case and merge the lineages of its former names into its own."""
+    predecessors = _to_take_over(case, names)
+    if case.variant in names:
+        lineage = names[case.variant].lineage
+    elif predecessors:
+        lineage = predecessors[0].lineage
+    else:
+        lineage = new_id(connection, Lineages, {"started_at": datetime.now(UTC)})
+    for name in predecessors:
+        connection.execute(update(Cases).where(Cases.id == name.id).values(former=True))
+        if name.lineage != lineage:
+            _merge_lineages(connection, name.lineage, lineage)
+    for variant in dict.fromkeys((case.variant, *case.formerly)):
+        if variant not in names:
+            row = {
+                "lineage_id": lineage,
+                "name": Case(case.benchmark, variant, case.point, case.version).id,
+                "benchmark": case.benchmark,
+                "variant": variant,
+                "point": _point_json(case),
+                "version": case.version,
+                "former": variant != case.variant,
+            }
+            connection.execute(insert(Cases), row)
+
+
+def _merge_lineages(connection: Connection, old: int, into: int) -> None:
+    """Move all names and pins of one lineage into another; of two pins of one series the newer one stays."""
+    pins = connection.execute(select(Pins).where(Pins.lineage_id.in_((old, into))).order_by(Pins.set_at)).mappings()
+    newest = {(pin["device_id"], pin["metric"], pin["cache"]): {**pin, "lineage_id": into} for pin in pins}
+    connection.execute(delete(Pins).where(Pins.lineage_id.in_((old, into))))
+    if newest:
+        connection.execute(insert(Pins), list(newest.values()))
+    connection.execute(update(Cases).where(Cases.lineage_id == old).values(lineage_id=into))
+    connection.execute(delete(Lineages).where(Lineages.id == old))
+
+
+def lineage_of(connection: Connection, case_id: str) -> int:
+    """Return the lineage of a case by any of its names, in its newest version.
+
+    Raises ``NotMeasuredError`` if the name is unknown.
+    """
+    newest_version = select(Cases.lineage_id).where(Cases.name == case_id).order_by(Cases.version.desc()).limit(1)
+    lineage = connection.scalar(newest_version)
+    if lineage is None:
+        near = get_close_matches(case_id, measured_names(connection), n=3)
+        raise NotMeasuredError(
+            f"{case_id} was never measured", cure=f"did you mean {' or '.join(near)}?" if near else "perfsvc runs"
+        )
+    return lineage
+
+
+def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
+    """Return the lineage of each case that is stored under its name or, so far, under a former name only."""
+    wanted = list(cases)
+    names = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
+    query = select(*names, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
+    stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
+    lineages: dict[Case, int] = {}
+    for case in wanted:
+        for variant in (case.variant, *case.formerly):
+            lineage = stored.get((case.benchmark, variant, _point_json(case), case.version))
+            if lineage is not None:
+                lineages[case] = lineage
+                break
+    return lineages
+
+
+def namesakes_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, list[int]]:
+    """Return the ids of all present and former names of each stored case."""
+    lineages = lineages_of(connection, cases)
+    ids: dict[int, list[int]] = defaultdict(list)
+    query = select(Cases.lineage_id, Cases.id).where(Cases.lineage_id.in_(set(lineages.values())))
+    for lineage, number in connection.execute(query):
+        ids[lineage].append(number)
+    return {case: ids[lineage] for case, lineage in lineages.items()}
+
+
+def device_id(connection: Connection, uuid: str) -> int:
+    """Return the id of a stored device; raises ``DatabaseError`` if it was never stored."""
+    stored = connection.scalar(select(Devices.id).where(Devices.uuid == uuid))
+    if stored is None:
+        raise DatabaseError(f"the device {uuid} is not in the database", cure="store it with store.devices.put first")
+    return stored
+
+
+def device_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
+    """Return the ids of stored devices; raises ``DatabaseError`` if one was never stored."""
+    return {uuid: device_id(connection, uuid) for uuid in set(uuids)}
+
+
+def environment_id(connection: Connection, environment: Environment) -> int:
+    """Return the id of an environment; store it if it is new."""
+    row = {
+        "driver": environment.driver,
+        "toolkit": environment.toolkit,
+        "power_limit_w": environment.power_limit_w,
+    }
+    query = select(Environments.id).filter_by(**row)
+    stored = connection.scalar(query)
+    if stored is None:
+        insert_new(connection, Environments, row)
+        stored = connection.execute(query).scalar_one()
+    return stored
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _point_json(case: Case) -> str:
+    """Return a case's point as ``cases.point`` holds it."""
+    return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
+
+
+@lru_cache(maxsize=4096)
+def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
+    """Return the case of a row of ``cases``."""
+    return Case(benchmark, variant, tuple(json.loads(point).items()), version)
+
+
+def series_of(row: Any) -> Series:
+    """Return the series of a row with the columns of a case, a device, a metric and a cache state."""
+    return Series(
+        case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.cache
+    )
+
+
+def measured_names(connection: Connection, run: int | None = None) -> list[str]:
+    """Return the ids of all measured cases, or of one run's cases, in the order in which they were first stored."""
+    of_run = () if run is None else (Measurements.run_id == run,)
+    measured = exists().where(Measurements.case_id == Cases.id, *of_run)
+    return list(dict.fromkeys(connection.scalars(select(Cases.name).where(measured).order_by(Cases.id))))
+
+
+def of_cases(table: type[Measurements | NoiseOfCases | OverBudgetCases], *columns: Any) -> Select[Any]:
+    """Return a query of some columns of a table, with the columns that ``present_cases`` needs."""
+    present = aliased(Cases)
+    return (
+        select(
+            *columns,
+            table.case_id,
+            table.cache,
+            Cases.lineage_id,
+            Cases.benchmark,
+            Cases.variant,
+            Cases.point,
+            Cases.version,
+            present.variant.label("present_variant"),
+            Devices.uuid,
+            Devices.model,
+        )
+        .join(Cases, Cases.id == table.case_id)
+        .outerjoin(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
+        .join(Devices, Devices.id == table.device_id)
+        .order_by(table.case_id, table.device_id, table.cache)
+    )
+
+
+def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
+    """Return the cases of one run's rows (of ``of_cases``) by id, under their present names.
+
+    A former name may be given to a new variant. A run may then have two names of one lineage, and each keeps its own.
+    """
+    names: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        names[row.lineage_id].add(row.case_id)
+    cases: dict[int, Case] = {}
+    for row in rows:
+        if row.case_id not in cases:
+            shared = len(names[row.lineage_id]) > 1
+            variant = row.variant if shared else row.present_variant or row.variant
+            cases[row.case_id] = case_of(row.benchmark, variant, row.point, row.version)
+    return cases
+
+
+def own_name(run: Any) -> ColumnElement[int]:
+    """Return an SQL expression for a row with a case and a run: the case's id if its former name stands alone, else 0.
+
+    A former name stands alone in a run that also measured another name of its lineage, as in ``present_cases``: it
+    was given to a new variant, which has no part in the levels and the history of its heir. A query that groups by
+    lineage must group by this as well.
+    """
+    also_measured, other = aliased(Measurements), aliased(Cases)
+    shared = exists().where(
+        other.lineage_id == Cases.lineage_id,
+        other.id != Cases.id,
+        also_measured.case_id == other.id,
+        also_measured.run_id == run,
+    )
+    zero: ColumnElement[int] = literal_column("0")  # no parameter: PostgreSQL could not group by the expression
+    former = and_(Cases.former, shared.correlate_except(also_measured, other))
+    return sql_case((former, Cases.id), else_=zero).label("own_name")
+
+
+class PresentNames:
+    """The present names of all stored lineages, and all devices, to name series by their ids."""
+
+    def __init__(self, connection: Connection) -> None:
+        query = select(
+            Cases.id, Cases.lineage_id, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.former
+        ).order_by(Cases.former.desc(), Cases.id)
+        self._cases: dict[int, Case] = {}
+        self._present: dict[int, Case] = {}
+        for row in connection.execute(query):  # present names come last
+            self._cases[row.id] = case_of(row.benchmark, row.variant, row.point, row.version)
+            self._present[row.lineage_id] = self._cases[row.id]
+        devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
+        self._devices = {number: (uuid, model) for number, uuid, model in devices}
+
+    def series(self, lineage: int, own: int, device: int, metric: str, cache: CacheState) -> Series:
+        """Return a series by the ids of its lineage, its ``own_name`` and its device."""
+        case = self._cases[own] if own else self._present[lineage]
+        return Series(case, *self._devices[device], metric, cache)

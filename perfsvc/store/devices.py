@@ -1,0 +1,126 @@
+"""Devices: what they are, their measured peaks, and their conditions during a run."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from sqlalchemy import delete, func, insert, select, update
+
+from perfsvc.model import DeviceInfo, Environment, Peak, Status
+from perfsvc.store.cases import device_ids
+from perfsvc.store.rows import DeviceConditions
+from perfsvc.store.schema.engine import Database, insert_new
+from perfsvc.store.schema.tables import Devices, Environments, MeasurementBatches, Measurements, Peaks
+
+
+class DeviceStore:
+    """Everything that is stored of devices; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, info: DeviceInfo) -> None:
+        """Store a device, or update its description; driver and power limit are stored with measurements."""
+        row = {name: getattr(info, name) for name in Devices.__table__.columns.keys() if name != "id"}  # noqa: SIM118
+        with self._database.writing() as connection:
+            # PostgreSQL spends an id even on an insert that conflicts.
+            if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
+                insert_new(connection, Devices, row)
+            connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
+
+    def all(self) -> dict[str, DeviceInfo]:
+        """Return every stored device by UUID, without driver and power limit."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(Devices).order_by(Devices.id)).mappings()
+            return {row["uuid"]: DeviceInfo(**{name: row[name] for name in row if name != "id"}) for row in rows}
+
+    def environments(self) -> dict[int, Environment]:
+        """Return every stored environment by its id, which series name as their segment."""
+        query = select(Environments.id, Environments.driver, Environments.toolkit, Environments.power_limit_w)
+        with self._database.reading() as connection:
+            return {
+                row.id: Environment(row.driver, row.toolkit, row.power_limit_w) for row in connection.execute(query)
+            }
+
+    def put_peaks(self, run: int, peaks: Mapping[str, Peak]) -> None:
+        """Store the measured peaks of a run's devices by UUID; they replace those stored before."""
+        with self._database.writing() as connection:
+            connection.execute(delete(Peaks).where(Peaks.run_id == run))
+            ids = device_ids(connection, peaks)
+            rows = [
+                {
+                    "run_id": run,
+                    "device_id": ids[uuid],
+                    "copy_bytes_per_s": peak.copy_bytes_per_s,
+                    "read_bytes_per_s": peak.read_bytes_per_s,
+                }
+                for uuid, peak in peaks.items()
+            ]
+            if rows:
+                connection.execute(insert(Peaks), rows)
+
+    def peaks(self, run: int) -> dict[str, Peak]:
+        """Return the measured peaks of a run's devices by UUID."""
+        return {uuid: peaks[run] for uuid, peaks in self.peaks_of([run]).items()}
+
+    def peaks_of(self, runs: Collection[int]) -> dict[str, dict[int, Peak]]:
+        """Return the measured peaks of devices by UUID and run, oldest run first."""
+        query = (
+            select(Devices.uuid, Peaks.run_id, Peaks.copy_bytes_per_s, Peaks.read_bytes_per_s)
+            .join(Devices, Devices.id == Peaks.device_id)
+            .where(Peaks.run_id.in_(runs))
+            .order_by(Peaks.run_id, Devices.id)
+        )
+        peaks: dict[str, dict[int, Peak]] = defaultdict(dict)
+        with self._database.reading() as connection:
+            for uuid, run, copied, read in connection.execute(query):
+                peaks[uuid][run] = Peak(copied, read)
+        return dict(peaks)
+
+    def conditions(self, run: int) -> list[DeviceConditions]:
+        """Return the conditions of each device during a run, in the order in which the devices were first stored."""
+        bad = (Status.WRONG, Status.FAILED)
+        summaries = (
+            select(
+                Devices.uuid.label("device"),
+                Devices.model.label("device_model"),
+                func.count().filter(Measurements.status != Status.SKIPPED).label("measured"),
+                func.count().filter(Measurements.status.in_(bad)).label("failed"),
+                func.min(Measurements.sm_clock_hz).label("sm_clock_hz"),
+                func.max(Measurements.temperature_c).label("temperature_c"),
+                func.max(Measurements.power_w).label("power_w"),
+                func.sum(Measurements.rejected_batches).label("rejected_batches"),
+            )
+            .join(Devices, Devices.id == Measurements.device_id)
+            .where(Measurements.run_id == run)
+            .group_by(Devices.id, Devices.uuid, Devices.model)
+            .order_by(Devices.id)
+        )
+        lists = Devices.uuid, MeasurementBatches.slowdowns, MeasurementBatches.xids, MeasurementBatches.others
+        faults = (
+            select(*lists, func.sum(MeasurementBatches.ecc_errors).label("ecc_errors"))
+            .join(Measurements, Measurements.id == MeasurementBatches.measurement_id)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .where(Measurements.run_id == run)
+            .group_by(*lists)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(summaries).mappings().all()
+            batches = connection.execute(faults).all()
+        conditions = []
+        for row in rows:
+            own = [batch for batch in batches if batch.uuid == row["device"]]
+            conditions.append(
+                DeviceConditions(
+                    **row,
+                    slowdowns=_items(batch.slowdowns for batch in own),
+                    ecc_errors=sum(int(batch.ecc_errors) for batch in own),
+                    xids=_items(batch.xids for batch in own),
+                    others=_items(batch.others for batch in own),
+                )
+            )
+        return conditions
+
+
+def _items(lists: Iterable[str]) -> tuple[str, ...]:
+    """Return the distinct items of comma-separated lists, sorted."""
+    return tuple(sorted({item for text in lists for item in text.split(", ") if item}))

@@ -1,0 +1,248 @@
+"""Measurements: store them, read them back, their noise, and what they cost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, delete, func, insert, select
+
+from perfsvc.model import CacheState, Case, Measurement, Noise
+from perfsvc.store.cases import (
+    CaseIds,
+    case_id,
+    case_ids,
+    case_of,
+    device_id,
+    device_ids,
+    environment_id,
+    lineages_of,
+    measured_names,
+    of_cases,
+    present_cases,
+)
+from perfsvc.store.columns import columns
+from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
+from perfsvc.store.runs import ENDED
+from perfsvc.store.samples import batch_summary, pack, put_batches, unpack
+from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, NoiseOfCases, Runs
+
+
+class MeasurementStore:
+    """Measurements; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
+        """Store measurements of a run; once this returns, no crash of ours loses any of them."""
+        with self._database.writing() as connection:
+            for entry in entries:
+                _put(connection, run, entry)
+
+    def of_run(self, run: int) -> list[Measurement]:
+        """Return a run's measurements in the order in which they were stored.
+
+        Each has its case, device, replica, cache state, status, reason, wall time and samples (rounded to float32).
+        """
+        query = (
+            select(
+                Cases.benchmark,
+                Cases.variant,
+                Cases.point,
+                Cases.version,
+                Devices.uuid,
+                Measurements.replica,
+                Measurements.cache,
+                Measurements.status,
+                Measurements.reason,
+                Measurements.samples,
+                Measurements.wall_s,
+            )
+            .join(Cases, Cases.id == Measurements.case_id)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .where(Measurements.run_id == run)
+            .order_by(Measurements.id)
+        )
+        with self._database.reading() as connection:
+            return [
+                Measurement(
+                    case_of(row.benchmark, row.variant, row.point, row.version),
+                    row.uuid,
+                    row.replica,
+                    row.status,
+                    cache=row.cache,
+                    reason=row.reason,
+                    samples_s=unpack(row.samples) if row.samples else (),
+                    wall_s=row.wall_s,
+                )
+                for row in connection.execute(query)
+            ]
+
+    def columns(self, runs: Sequence[int] | None = None) -> dict[str, list[Any]]:
+        """Return the measurements of some runs, or of all, as equally long lists by column name.
+
+        Besides the columns of the tables (docs/reference/database.md) there are ``axes`` (a dict), ``metrics`` (a dict of named
+        values), ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None if the work or the time is unknown) and
+        ``peak_share`` (the bandwidth over the better of the device's measured peaks in that run).
+        """
+        with self._database.reading() as connection:
+            return columns(connection, runs)
+
+    def case_ids(self, run: int | None = None) -> list[str]:
+        """Return the ids of all measured cases, or of one run's cases, as they were measured."""
+        with self._database.reading() as connection:
+            return measured_names(connection, run)
+
+    def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
+        """Return the cost and the noise of cases by device (UUID), case id and cache state, across renames.
+
+        A case that no run, or no run ``before`` that one, has measured on a device is absent there.
+        """
+        with self._database.reading() as connection:
+            lineages = lineages_of(connection, cases)
+            wanted = set(lineages.values())
+            uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all())
+            between = _newest_between(connection, wanted, before)
+            costs: dict[int, dict[tuple[str, CacheState], CaseCost]] = {lineage: {} for lineage in wanted}
+            for lineage, device, cache, cost_s, last in connection.execute(_costs(wanted, before)):
+                cost = CaseCost(cost_s, between.get((lineage, device, cache)), last)
+                costs[lineage][uuids[device], cache] = cost
+        return {
+            (uuid, case.id, cache): cost
+            for case, lineage in lineages.items()
+            for (uuid, cache), cost in costs[lineage].items()
+        }
+
+    def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
+        """Store the noise of a run's cases and the number of timed replicas; it replaces what was stored before."""
+        with self._database.writing() as connection:
+            connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
+            replicas = _timed_replicas(connection, run)
+            cases = case_ids(connection, (case for _, case, _ in noise))
+            devices = device_ids(connection, (uuid for uuid, _, _ in noise))
+            rows = [
+                {
+                    "run_id": run,
+                    "case_id": cases[case],
+                    "device_id": devices[uuid],
+                    "cache": cache,
+                    "noise_within": number(levels.within),
+                    "noise_between": number(levels.between),
+                    "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
+                }
+                for (uuid, case, cache), levels in noise.items()
+            ]
+            if rows:
+                connection.execute(insert(NoiseOfCases), rows)
+
+    def noise(self, run: int) -> dict[CaseKey, Noise]:
+        """Return the noise of a run's times, under the present names of the cases."""
+        query = of_cases(NoiseOfCases, NoiseOfCases.noise_within, NoiseOfCases.noise_between)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.where(NoiseOfCases.run_id == run)).all()
+        cases = present_cases(rows)
+        return {(row.uuid, cases[row.case_id], row.cache): Noise(row.noise_within, row.noise_between) for row in rows}
+
+
+def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
+    measurement, work, estimate = entry.measurement, entry.work, entry.estimate
+    row = {
+        "run_id": run,
+        "case_id": case_id(connection, measurement.case),
+        "device_id": device_id(connection, measurement.device),
+        "environment_id": environment_id(connection, entry.environment),
+        "binary_id": entry.binary,
+        "replica": measurement.replica,
+        "cache": measurement.cache,
+        "status": measurement.status,
+        "reason": measurement.reason,
+        "cure": measurement.cure,
+        "samples": pack(measurement.samples_s) if measurement.samples_s else None,
+        "sample_count": len(measurement.samples_s),
+        "median_s": number(estimate.median_s) if estimate else None,
+        "low_s": number(estimate.low_s) if estimate else None,
+        "high_s": number(estimate.high_s) if estimate else None,
+        "max_error": number(measurement.max_error),
+        "mean_error": number(measurement.mean_error),
+        "read_bytes": work.read_bytes,
+        "written_bytes": work.written_bytes,
+        "flops": work.flops,
+        "stopped": measurement.stopped,
+        "wall_s": measurement.wall_s,
+        "measured_at": datetime.now(UTC),
+        "warmup": measurement.warmup,
+        "note": measurement.note,
+        "check_s": measurement.check_s,
+        "sampling_s": measurement.sampling_s,
+        "busy_s": measurement.busy_s,
+        "variant_index": entry.variant_index,
+        "relative_to": entry.relative_to,
+        **batch_summary(measurement.batches),
+    }
+    stored = new_id(connection, Measurements, row)
+    put_batches(connection, stored, measurement.batches)
+    metrics = [
+        {"measurement_id": stored, "name": name, "value": number(value)} for name, value in measurement.metrics.items()
+    ]
+    if metrics:
+        connection.execute(insert(Metrics), metrics)
+
+
+def _costs(lineages: set[int], before: int | None) -> Select[Any]:
+    """Return a query of lineage, device, cache state, mean seconds of a replica in the newest ended run, and last time.
+
+    A measurement that took no time never reached its device (it did not compile, or was skipped), so it counts for
+    neither.
+    """
+    ids = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    earlier = () if before is None else (Measurements.run_id < before,)
+    newest = (
+        select(
+            *ids,
+            func.max(Measurements.run_id).filter(Runs.state.in_(ENDED)).label("run"),
+            func.max(Measurements.measured_at).label("last"),
+        )
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Cases.lineage_id.in_(lineages), Measurements.wall_s > 0, *earlier)
+        .group_by(*ids)
+        .subquery()
+    )
+    in_newest = and_(
+        newest.c.lineage_id == Cases.lineage_id,
+        newest.c.device_id == Measurements.device_id,
+        newest.c.cache == Measurements.cache,
+        newest.c.run == Measurements.run_id,
+    )
+    return (
+        select(*ids, func.avg(Measurements.wall_s), newest.c.last)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(newest, in_newest)
+        .where(Measurements.wall_s > 0)
+        .group_by(*ids, newest.c.last)
+    )
+
+
+def _newest_between(connection: Connection, lineages: set[int], before: int | None) -> dict[CaseIds, float]:
+    """Return the noise between replicas from the newest run that knows it."""
+    ids = (Cases.lineage_id, NoiseOfCases.device_id, NoiseOfCases.cache)
+    earlier = () if before is None else (NoiseOfCases.run_id < before,)
+    query = (
+        select(*ids, NoiseOfCases.noise_between)
+        .join(Cases, Cases.id == NoiseOfCases.case_id)
+        .where(Cases.lineage_id.in_(lineages), *earlier)
+        .order_by(NoiseOfCases.run_id)
+    )
+    newest: dict[CaseIds, float] = {}
+    for lineage, device, cache, between in connection.execute(query):
+        if between is not None:
+            newest[lineage, device, cache] = between
+    return newest
+
+
+def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, str], int]:
+    ids = (Measurements.case_id, Measurements.device_id, Measurements.cache)
+    query = select(*ids, func.count()).where(Measurements.run_id == run, Measurements.sample_count > 0).group_by(*ids)
+    return {(case, device, cache): count for case, device, cache, count in connection.execute(query)}

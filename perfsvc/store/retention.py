@@ -1,0 +1,277 @@
+"""Retention: delete what is older than the settings keep, but never what is still needed."""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TypeVar
+
+from sqlalchemy import Connection, delete, exists, func, or_, select, text, update
+
+from perfsvc.model import FindingState
+from perfsvc.store.baselines import every_level
+from perfsvc.store.expected import newest_clean, owed
+from perfsvc.store.rows import RunState
+from perfsvc.store.runs import ENDED, newest_of_scopes
+from perfsvc.store.schema.code_tables import Profiles
+from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
+from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
+from perfsvc.store.schema.tables import Artifacts, Binaries, BinaryFiles, Cases, MeasurementBatches, Measurements, Runs
+
+Item = TypeVar("Item")
+
+MOST = 20_000
+"""How many measurements lose their samples in one transaction, so that a run that measures meanwhile waits briefly."""
+IDS = 500
+"""Ids in one statement."""
+LONGEST_RUN = timedelta(days=7)
+"""A run that has been running for longer has died, on a host that has not measured since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many rows were removed, and the bytes they took, compressed as they were."""
+
+    count: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: "Removed") -> "Removed":
+        return Removed(self.count + other.count, self.size_bytes + other.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedCode:
+    """How many profiler reports and binaries were removed, and the artifacts that only they used."""
+
+    reports: int
+    binaries: int
+    artifacts: Removed
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What must not be removed.
+
+    Attributes:
+        runs: everything that these runs measured.
+        levels: pairs of a run and a lineage: what the run measured of the lineage.
+    """
+
+    runs: frozenset[int] = frozenset()
+    levels: frozenset[tuple[int, int]] = frozenset()
+
+    def contains(self, run: int, lineage: int) -> bool:
+        """Return True if what a run measured of a lineage is needed."""
+        return run in self.runs or (run, lineage) in self.levels
+
+
+class Retention:
+    """Removes what is old; each method is one transaction. With ``dry_run`` a method only returns what it would do."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
+        """Remove the samples and batches of measurements of runs that began before a moment.
+
+        Medians, intervals and errors stay. A call removes the samples of at most ``MOST`` measurements: call it until
+        it removes nothing. A dry run counts all at once.
+
+        Args:
+            before: the moment.
+            keep: runs that keep everything, besides what is needed anyway.
+            dry_run: whether to change nothing.
+        """
+        query = (
+            select(
+                Measurements.id, Measurements.run_id, Cases.lineage_id, func.length(Measurements.samples).label("size")
+            )
+            .join(Runs, Runs.id == Measurements.run_id)
+            .join(Cases, Cases.id == Measurements.case_id)
+            .where(Runs.started_at < before, Measurements.samples.is_not(None))
+            .order_by(Measurements.id)
+        )
+        with self._database.reading() if dry_run else self._database.writing() as connection:
+            still_needed = needed(connection, keep)
+            old = (row for row in connection.execute(query) if not still_needed.contains(row.run_id, row.lineage_id))
+            rows = list(islice(old, None if dry_run else MOST))
+            for ids in [] if dry_run else _chunks(row.id for row in rows):
+                connection.execute(update(Measurements).where(Measurements.id.in_(ids)).values(samples=None))
+                connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(ids)))
+        return Removed(len(rows), sum(row.size for row in rows))
+
+    def code(
+        self,
+        *,
+        binaries: datetime | None,
+        profiles: datetime | None,
+        keep: Collection[int],
+        watched: int,
+        now: datetime,
+        dry_run: bool,
+    ) -> RemovedCode | None:
+        """Remove old binaries and profiler reports, and then all artifacts that nothing uses.
+
+        The profilers' metrics stay. Nothing is removed, and None returned, while a run is running: it may be about to
+        measure what it has stored.
+
+        Args:
+            binaries: remove binaries that no run has used since then; None for none.
+            profiles: remove the reports of profiles made before then; None for none.
+            keep: runs whose code stays, besides what is needed anyway.
+            watched: how many runs of each scope are watched for changes; the code of these stays.
+            now: the time.
+            dry_run: whether to change nothing.
+        """
+        with self._attempt(dry_run=dry_run) as connection:
+            if _is_run_running(connection, now):
+                return None
+            return RemovedCode(
+                _remove_reports(connection, profiles, keep) if profiles else 0,
+                _remove_binaries(connection, binaries, keep, watched) if binaries else 0,
+                _remove_unused_artifacts(connection),
+            )
+
+    def nights(self, before: datetime, *, dry_run: bool) -> list[int]:
+        """Remove nights that began before a moment, with their stages and messages; return their numbers.
+
+        Their runs stay. So do the last night of each host and nights with a message that is still to be delivered.
+        """
+        newest = select(func.max(Nights.id)).group_by(Nights.host)
+        undelivered = exists().where(
+            Messages.night_id == Nights.id, Deliveries.message_id == Messages.id, Deliveries.sent_at.is_(None)
+        )
+        old = (Nights.started_at < before, Nights.state != RunState.RUNNING, Nights.id.not_in(newest), ~undelivered)
+        with self._attempt(dry_run=dry_run) as connection:
+            nights = list(connection.scalars(select(Nights.id).where(*old).order_by(Nights.id)))
+            for ids in _chunks(nights):
+                connection.execute(delete(Nights).where(Nights.id.in_(ids)))
+        return nights
+
+    def vacuum(self) -> None:
+        """Give free space back to the file system. SQLite rewrites the whole file and locks it meanwhile."""
+        engine = self._database.engine
+        with translated(engine.url), engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            if connection.dialect.name == SQLITE:
+                connection.exec_driver_sql("COMMIT")  # our connections begin a transaction even so
+            connection.exec_driver_sql("VACUUM")
+
+    @contextmanager
+    def _attempt(self, *, dry_run: bool) -> Iterator[Connection]:
+        """Run a transaction; a dry run is rolled back, after it has counted exactly what it would remove."""
+        with self._database.writing() as connection:
+            yield connection
+            if dry_run and (transaction := connection.get_transaction()):
+                transaction.rollback()
+
+
+def needed(connection: Connection, keep: Collection[int]) -> Needed:
+    """Return what later commands may still ask for, and the runs of ``keep`` as a whole.
+
+    That is: levels that later runs may be compared with (``baselines.every_level``); both sides of every finding that
+    is not resolved; the last run of each scope on each device, which shows the next run what is missing, and, for what
+    was over budget there, the last run that measured it; runs that have not ended, and that of the last night of each
+    host, which may be resumed.
+    """
+    last, owed_levels = _expected(connection)
+    return Needed(
+        frozenset({*keep, *last, *_resumable(connection)}),
+        frozenset(every_level(connection) | owed_levels | _in_findings(connection)),
+    )
+
+
+def _in_findings(connection: Connection) -> set[tuple[int, int]]:
+    """Return the run and lineage of both sides of every finding that is not resolved; accepted ones may be reopened."""
+    query = (
+        select(Findings.first_run_id, FindingCases.last_run_id, FindingCases.baseline_run_id, Cases.lineage_id)
+        .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .where(Findings.state != FindingState.RESOLVED)
+    )
+    return {(run, lineage) for *runs, lineage in connection.execute(query) for run in runs if run is not None}
+
+
+def _expected(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
+    """Return the last finished runs of each scope and device, and what was over budget there, as runs and lineages."""
+    query = (
+        select(Runs.scope, Measurements.device_id, newest_clean())
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Runs.state == RunState.FINISHED)
+        .group_by(Runs.scope, Measurements.device_id)
+    )
+    last: dict[str, dict[int, int]] = {}
+    for scope, device, run in connection.execute(query):
+        last.setdefault(scope, {})[device] = run
+    levels = {(run, lineage) for of_scope in last.values() for (lineage, *_), run in owed(connection, of_scope).items()}
+    return {run for of_scope in last.values() for run in of_scope.values()}, levels
+
+
+def _resumable(connection: Connection) -> set[int]:
+    """Return the runs that have not ended, and those of each host's last night."""
+    running = set(connection.scalars(select(Runs.id).where(Runs.state.not_in(ENDED))))
+    newest = select(func.max(Nights.id)).group_by(Nights.host)
+    nights = select(Nights.run_id).where(Nights.id.in_(newest), Nights.run_id.is_not(None))
+    return running | {run for run in connection.scalars(nights) if run is not None}
+
+
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield ``IDS`` items at a time."""
+    left = iter(items)
+    while chunk := list(islice(left, IDS)):
+        yield chunk
+
+
+def _is_run_running(connection: Connection, now: datetime) -> bool:
+    """Return True if a run is running on any host; on a server none can begin until the transaction has ended."""
+    if connection.dialect.name == POSTGRESQL:
+        connection.execute(text("LOCK TABLE runs IN SHARE MODE"))
+    running = exists().where(Runs.state == RunState.RUNNING, Runs.started_at > now - LONGEST_RUN)
+    return bool(connection.scalar(select(running)))
+
+
+def _remove_binaries(connection: Connection, before: datetime, keep: Collection[int], watched: int) -> int:
+    used = (
+        select(Measurements.binary_id, Measurements.run_id, Cases.lineage_id, (Runs.started_at < before).label("old"))
+        .join(Runs, Runs.id == Measurements.run_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(Measurements.binary_id.is_not(None))
+        .distinct()
+    )
+    rows = connection.execute(used).all()
+    old = set(connection.scalars(select(Binaries.id))) - {row.binary_id for row in rows if not row.old}
+    if not old:
+        return 0
+    still_needed = needed(connection, {*keep, *newest_of_scopes(connection, watched)})
+    removed = sorted(old - {row.binary_id for row in rows if still_needed.contains(row.run_id, row.lineage_id)})
+    for ids in _chunks(removed):
+        connection.execute(delete(Binaries).where(Binaries.id.in_(ids)))
+    return len(removed)
+
+
+def _remove_unused_artifacts(connection: Connection) -> Removed:
+    """Remove the artifacts that neither a binary nor a profile uses."""
+    used = or_(
+        exists().where(BinaryFiles.sha256 == Artifacts.sha256),
+        exists().where(Profiles.report_sha256 == Artifacts.sha256),
+    )
+    removed = connection.execute(select(Artifacts.sha256, func.length(Artifacts.content)).where(~used)).all()
+    for rows in _chunks(removed):
+        connection.execute(delete(Artifacts).where(Artifacts.sha256.in_([sha256 for sha256, _ in rows])))
+    return Removed(len(removed), sum(size for _, size in removed))
+
+
+def _remove_reports(connection: Connection, before: datetime, keep: Collection[int]) -> int:
+    query = (
+        select(Profiles.id, Profiles.run_id, Cases.lineage_id)
+        .join(Cases, Cases.id == Profiles.case_id)
+        .where(Profiles.profiled_at < before, Profiles.report_sha256.is_not(None))
+    )
+    rows = connection.execute(query).all()
+    still_needed = needed(connection, keep) if rows else Needed()
+    removed = [row.id for row in rows if not still_needed.contains(row.run_id, row.lineage_id)]
+    for ids in _chunks(removed):
+        connection.execute(update(Profiles).where(Profiles.id.in_(ids)).values(report_sha256=None))
+    return len(removed)

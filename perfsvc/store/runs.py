@@ -1,0 +1,251 @@
+"""Runs: begin and end them, find them, and what they skipped because the budget was used up."""
+
+import platform
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
+
+from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.model import Provenance, Status
+from perfsvc.store import processes
+from perfsvc.store.cases import case_id, device_id, of_cases, present_cases
+from perfsvc.store.rows import CaseKey, RunRow, RunState
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.night_tables import Nights
+from perfsvc.store.schema.tables import Devices, Measurements, OverBudgetCases, Runs
+
+ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
+"""The states of runs that others are compared with: what a run measured before it was cut short is as good as any."""
+
+_COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id))
+
+
+class RunStore:
+    """Runs; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # --- the life of a run -----------------------------------------------------------------------------------------
+
+    def begin(self, provenance: Provenance, *, night: int | None = None) -> int:
+        """Store a run as running and return its id; before that, end the host's runs whose process died.
+
+        Args:
+            provenance: where it comes from; its host is this machine if it names none.
+            night: the night that it belongs to, if any.
+        """
+        host = provenance.host or platform.node()
+        row = {
+            "state": RunState.RUNNING,
+            "started_at": provenance.started,
+            "label": provenance.label,
+            "suite": provenance.suite,
+            "scope": provenance.scope,
+            "command_line": provenance.command_line,
+            "git_commit": provenance.commit,
+            "git_dirty": provenance.dirty,
+            "git_branch": provenance.branch,
+            "host": host,
+            "cpu": provenance.cpu,
+            **processes.this_process(),
+            "perfsvc_version": provenance.perfsvc_version,
+            "python_version": provenance.python_version,
+            "packages": dict(provenance.packages),
+            "seed": provenance.seed,
+            "replicas": provenance.replicas,
+        }
+        with self._database.writing() as connection:
+            _mark_interrupted(connection, host)
+            run = new_id(connection, Runs, row)
+            if night is not None:
+                changed = connection.execute(update(Nights).where(Nights.id == night).values(run_id=run))
+                if changed.rowcount == 0:
+                    raise NotMeasuredError(f"there is no night {night}", cure="perfsvc nightly makes one")
+            return run
+
+    def resume(self, run: int) -> None:
+        """Store a run as running again, in this process."""
+        with self._database.writing() as connection:
+            _change(connection, run, state=RunState.RUNNING, finished_at=None, **processes.this_process())
+
+    def end(self, run: int, state: RunState) -> None:
+        """Store that a run has ended now, and how."""
+        with self._database.writing() as connection:
+            _change(connection, run, state=state, finished_at=datetime.now(UTC))
+
+    def mark_interrupted(self, host: str) -> list[int]:
+        """End the runs of ``host``, which must be this machine, whose process died; return their ids."""
+        with self._database.writing() as connection:
+            return _mark_interrupted(connection, host)
+
+    # --- finding runs ----------------------------------------------------------------------------------------------
+
+    def get(self, number: int) -> RunRow:
+        """Return one run; raises ``NotMeasuredError`` if there is none."""
+        with self._database.reading() as connection:
+            rows = _rows(connection, Runs.id == number)
+        if not rows:
+            raise unknown(number)
+        return rows[0]
+
+    def newest(self, n: int = 0, *, before: int | None = None) -> RunRow | None:
+        """Return the newest run that has ended and measured anything, or the ``n``-th before it.
+
+        A run that was interrupted or failed counts like a finished one.
+
+        Args:
+            n: 0 for the newest.
+            before: only runs with a smaller id.
+        """
+        earlier = () if before is None else (Runs.id < before,)
+        with self._database.reading() as connection:
+            return _first(connection, *_COMPARABLE, *earlier, offset=n)
+
+    def labelled(self, label: str) -> RunRow | None:
+        """Return the newest run with a label that has ended and measured anything."""
+        with self._database.reading() as connection:
+            return _first(connection, *_COMPARABLE, Runs.label == label) if label else None
+
+    def of_commit(self, prefix: str) -> RunRow | None:
+        """Return the newest run of the commit that starts with ``prefix``, if possible without uncommitted changes.
+
+        Raises ``UsageError`` if the prefix matches several commits.
+        """
+        if not prefix:
+            return None
+        matches = (*_COMPARABLE, Runs.git_commit.startswith(prefix, autoescape=True))
+        query = select(Runs.git_commit).where(*matches).distinct().order_by(Runs.git_commit)
+        with self._database.reading() as connection:
+            commits = connection.scalars(query).all()
+            if len(commits) > 1:
+                message = f"{prefix} stands for {len(commits)} commits: {', '.join(commits)}"
+                raise UsageError(message, cure="give more digits")
+            return _first(connection, *matches, Runs.git_dirty.is_(False)) or _first(connection, *matches)
+
+    def commits(self, run: int) -> dict[int, str]:
+        """Return the commits of a run and of the earlier runs of its scope by run number, newest first.
+
+        Only runs that have ended and had no uncommitted changes count. A commit is empty outside git.
+        """
+        scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
+        earlier = and_(Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), Runs.id < run)
+        query = select(Runs.id, Runs.git_commit).where(or_(Runs.id == run, earlier)).order_by(Runs.id.desc())
+        with self._database.reading() as connection:
+            return dict(connection.execute(query).all())
+
+    def last_of_scopes(self) -> list[int]:
+        """Return the newest run of each scope that has ended and had no uncommitted changes, oldest first."""
+        with self._database.reading() as connection:
+            return sorted(newest_of_scopes(connection, 1))
+
+    # --- budgets ---------------------------------------------------------------------------------------------------
+
+    def put_over_budget(self, run: int, keys: Iterable[CaseKey]) -> None:
+        """Store what a run did not measure because its budget was used up; it replaces what was stored before."""
+        with self._database.writing() as connection:
+            connection.execute(delete(OverBudgetCases).where(OverBudgetCases.run_id == run))
+            rows = [
+                {
+                    "run_id": run,
+                    "case_id": case_id(connection, case),
+                    "device_id": device_id(connection, uuid),
+                    "cache": cache,
+                }
+                for uuid, case, cache in dict.fromkeys(keys)
+            ]
+            if rows:
+                connection.execute(insert(OverBudgetCases), rows)
+
+    def over_budget(self, run: int) -> list[CaseKey]:
+        """Return what a run did not measure because its budget was used up, under the present names of the cases."""
+        with self._database.reading() as connection:
+            rows = connection.execute(of_cases(OverBudgetCases).where(OverBudgetCases.run_id == run)).all()
+        cases = present_cases(rows)
+        return [(row.uuid, cases[row.case_id], row.cache) for row in rows]
+
+    def list(self, limit: int | None = None) -> list[RunRow]:
+        """Return all runs, or the newest ``limit``, newest first."""
+        with self._database.reading() as connection:
+            return _rows(connection, limit=limit)
+
+
+def unknown(run: int) -> NotMeasuredError:
+    """Return the error for a run that does not exist."""
+    return NotMeasuredError(f"there is no run {run}", cure="perfsvc runs")
+
+
+def newest_of_scopes(connection: Connection, count: int) -> set[int]:
+    """Return the newest ``count`` runs of each scope that have ended and had no uncommitted changes."""
+    newest_first = func.row_number().over(partition_by=Runs.scope, order_by=Runs.id.desc())
+    ranked = (
+        select(Runs.id, newest_first.label("rank")).where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED)).subquery()
+    )
+    return set(connection.scalars(select(ranked.c.id).where(ranked.c.rank <= count)))
+
+
+def _change(connection: Connection, run: int, **values: Any) -> None:
+    if connection.execute(update(Runs).where(Runs.id == run).values(values)).rowcount == 0:
+        raise unknown(run)
+
+
+def _mark_interrupted(connection: Connection, host: str) -> list[int]:
+    running = select(Runs.id, Runs.pid, Runs.process_start).where(Runs.state == RunState.RUNNING, Runs.host == host)
+    dead = [run for run, pid, start in connection.execute(running) if not processes.alive(pid, start)]
+    for run in dead:
+        _change(connection, run, state=RunState.INTERRUPTED, finished_at=datetime.now(UTC))
+    return dead
+
+
+def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:
+    return next(iter(_rows(connection, *where, limit=1, offset=offset)), None)
+
+
+def _rows(
+    connection: Connection, *where: ColumnElement[bool], limit: int | None = None, offset: int = 0
+) -> list[RunRow]:
+    query = select(Runs).where(*where).order_by(Runs.id.desc()).limit(limit).offset(offset)
+    rows = connection.execute(query).all()
+    contents = _contents(connection, [row.id for row in rows])
+    return [_run_row(row, *contents[row.id]) for row in rows]
+
+
+def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Counter[Status], set[int], set[str]]]:
+    """Return for each run its measurements by status, its cases and its devices."""
+    query = (
+        select(Measurements.run_id, Measurements.status, Measurements.case_id, Devices.uuid, func.count())
+        .join(Devices, Devices.id == Measurements.device_id)
+        .where(Measurements.run_id.in_(runs))
+        .group_by(Measurements.run_id, Measurements.status, Measurements.case_id, Devices.uuid)
+    )
+    contents: dict[int, tuple[Counter[Status], set[int], set[str]]] = defaultdict(lambda: (Counter(), set(), set()))
+    for run, status, case, device, count in connection.execute(query):
+        counts, cases, devices = contents[run]
+        counts[status] += count
+        cases.add(case)
+        devices.add(device)
+    return contents
+
+
+def _run_row(row: Any, counts: Counter[Status], cases: set[int], devices: set[str]) -> RunRow:
+    provenance = Provenance(
+        started=row.started_at,
+        command_line=row.command_line,
+        suite=row.suite,
+        commit=row.git_commit,
+        dirty=row.git_dirty,
+        branch=row.git_branch,
+        host=row.host,
+        cpu=row.cpu,
+        perfsvc_version=row.perfsvc_version,
+        python_version=row.python_version,
+        packages=row.packages,
+        seed=row.seed,
+        replicas=row.replicas,
+        label=row.label,
+        scope=row.scope,
+    )
+    return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), len(cases), tuple(sorted(devices)))

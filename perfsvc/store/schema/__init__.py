@@ -1,0 +1,1 @@
+"""The database itself: connections, migrations, column types and all tables."""

@@ -1,0 +1,64 @@
+"""Column types that mean the same on SQLite and PostgreSQL."""
+
+import math
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from sqlalchemy import DateTime, Dialect, Enum, Text
+from sqlalchemy.types import TypeDecorator
+
+
+class Utc(TypeDecorator[datetime]):
+    """A timestamp: refuses naive datetimes and returns aware ones in UTC.
+
+    PostgreSQL stores a ``timestamptz``; SQLite, which has no time zones, stores the UTC wall clock as ISO text.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Convert a value from Python to the database."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value.isoformat()} has no time zone: timestamps are UTC")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Convert a value from the database to Python."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class FreeText(TypeDecorator[str]):
+    """Text that programs printed: what a database cannot store (NUL, lone surrogates) becomes ``?`` or U+FFFD.
+
+    An odd byte in a compiler's message must not cost the measurement that the message explains.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        """Convert a value from Python to the database."""
+        if value is None:
+            return None
+        return value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def word(kind: type[StrEnum]) -> Enum:
+    """Return the column type of an enumeration: its values in a VARCHAR(16), so that new values need no migration."""
+    return Enum(
+        kind,
+        native_enum=False,
+        create_constraint=False,
+        length=16,
+        values_callable=lambda words: [w.value for w in words],
+    )
+
+
+def number(value: float | None) -> float | None:
+    """Return None for NaN: SQLite has no NaN and stores NULL, and so do we on both databases."""
+    return None if value is None or math.isnan(value) else float(value)

@@ -1,0 +1,159 @@
+"""Connecting to a database, its transactions, and the translation of SQLAlchemy's errors into ours."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, make_url
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+
+from perfsvc.errors import DatabaseError, MissingPackageError
+from perfsvc.installation import install_command
+from perfsvc.store.schema.tables import Base
+
+LOCK_WAIT_S = 60
+"""How long a writer waits for another process's transaction before it gives up."""
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+_CURES = {
+    "database is locked": "another process is writing to it; let it end, then run this again",
+    "unable to open database file": "check that its folder exists and that you may write to it",
+    "readonly database": "make the file and its folder writable, or name another one with --db or PERFSVC_DB",
+    "file is not a database": "name another file with --db or PERFSVC_DB",
+    "malformed": "restore a backup (docs/reference/database.md)",
+    "disk is full": "free some disk space",
+    "authentication failed": "check user and password in the URL",
+    "does not exist": "create it first (createdb), or check its name in the URL",
+    "permission denied": "grant the user of the URL CREATE and USAGE on the database's schema",
+    "connection": "check that the server runs and that host, port and network let you reach it",
+}
+
+
+class Database:
+    """An engine with its transactions: what the parts of ``Store`` share."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A transaction that only reads."""
+        return transaction(self.engine, writes=False)
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """A transaction that writes; it is committed when its block ends without an error."""
+        return transaction(self.engine, writes=True)
+
+
+def resolve(location: str) -> URL:
+    """Return the URL to connect to for an SQLAlchemy URL or the path of a SQLite file (psycopg 3 for PostgreSQL)."""
+    if "://" not in location:
+        path = location if location == ":memory:" else str(Path(location).expanduser())
+        return URL.create(SQLITE, database=path)
+    cure = "name a file (perfsvc.db) or a server (postgresql://user@host/database)"
+    if location.startswith("postgres://"):
+        location = location.replace("postgres://", "postgresql://", 1)
+    try:
+        url = make_url(location)
+    except ArgumentError:
+        raise DatabaseError(f"{location!r} is no database URL", cure=cure) from None
+    backend = url.get_backend_name()
+    if backend not in {SQLITE, POSTGRESQL}:
+        raise DatabaseError(f"{backend} is no database that perfsvc knows", cure=cure)
+    return url.set(drivername="postgresql+psycopg") if url.drivername == POSTGRESQL else url
+
+
+def shown(url: URL) -> str:
+    """Return the database as messages name it: a path, or the URL without its password."""
+    return url.database or ":memory:" if url.get_backend_name() == SQLITE else url.render_as_string(hide_password=True)
+
+
+def file_of(url: URL) -> Path | None:
+    """Return the file of a SQLite database; None for a server and for a database in memory."""
+    in_memory = url.database in {None, "", ":memory:"} or "mode" in url.query
+    return None if url.get_backend_name() != SQLITE or in_memory else Path(str(url.database))
+
+
+def connect(url: URL) -> Engine:
+    """Return an engine with our connection settings.
+
+    Raises:
+        DatabaseError: the folder of the file is missing, the path is a folder, or the URL is unusable.
+        MissingPackageError: the driver is not installed.
+    """
+    path = file_of(url)
+    if path is not None and path.is_dir():
+        raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
+    if path is not None and not path.parent.is_dir():
+        raise DatabaseError(f"the folder of {path} does not exist", cure=f"mkdir -p {path.parent}")
+    try:
+        if url.get_backend_name() == SQLITE:
+            engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
+            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        timeout = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
+        return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "perfsvc", **timeout})
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{shown(url)} needs the package {error.name}", cure=install_command("postgresql")
+        ) from None
+    except (NoSuchModuleError, ArgumentError) as error:
+        raise DatabaseError(f"{shown(url)} cannot be opened: {error}", cure="use sqlite:/// or postgresql://") from None
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves: sqlite3 would leave DDL and reads outside them
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the machine may lose rows, never the file
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes later cannot wait for a lock, since its view of the database would be
+    # stale. So writers take the lock when they begin, and wait there.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
+    """Run one transaction, committed at the end; every SQLAlchemy error in it is raised as ``DatabaseError``."""
+    with translated(engine.url), engine.connect().execution_options(writes=writes) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise DatabaseError(
+            f"{shown(url)} refused a row: {_in_one_line(error.orig)}", cure="store each thing once"
+        ) from error
+    except DBAPIError as error:
+        message = _in_one_line(error.orig)
+        cure = next((cure for sign, cure in _CURES.items() if sign in message.lower()), "perfsvc db check")
+        raise DatabaseError(f"{shown(url)}: {message}", cure=cure) from error
+    except SQLAlchemyError as error:
+        raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check") from error
+
+
+def _in_one_line(error: Any) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> int:
+    """Insert a row and return its id."""
+    key = connection.execute(insert(table), row).inserted_primary_key
+    assert key is not None  # noqa: S101 - for mypy: only an insert of several rows has none
+    return int(key[0])
+
+
+def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> None:
+    """Insert a row unless this process or another one has already stored a row with its key."""
+    dialect = postgresql if connection.dialect.name == POSTGRESQL else sqlite
+    connection.execute(dialect.insert(table).on_conflict_do_nothing(), row)

@@ -1,0 +1,170 @@
+"""The tables of judging: verdicts, pins, confirmations and findings."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from perfsvc.model import CacheState, Cause, ChangeKind, Direction, EventKind, FindingState, Status, Verdict
+from perfsvc.store.schema.tables import Base, Big, Free, Key
+
+ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+"""The verdicts that make the level of their run the one that later runs are compared with."""
+_ACCEPTED = text(f"verdict IN ({', '.join(repr(verdict.value) for verdict in ACCEPTED)})")
+
+
+class Verdicts(Base):
+    """The verdict on a series when its run ended; ``ratio`` is candidate over baseline."""
+
+    __tablename__ = "verdicts"
+    __table_args__ = (
+        Index(None, "case_id", "device_id", "metric", "cache", "run_id"),
+        # These are few, and every run looks for them among all verdicts on its series.
+        Index("ix_verdicts_accepted", "case_id", sqlite_where=_ACCEPTED, postgresql_where=_ACCEPTED),
+    )
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    verdict: Mapped[Verdict]
+    reason: Mapped[Free]
+    ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: Mapped[float | None]
+    candidate_s: Mapped[float | None]
+    smallest: Mapped[float | None]
+    baseline_replicas: Mapped[int | None]
+    candidate_replicas: Mapped[int | None]
+    cause: Mapped[Cause | None]
+
+
+class Pins(Base):
+    """A baseline that a person fixed for a series; its run cannot be deleted."""
+
+    __tablename__ = "pins"
+
+    lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    set_at: Mapped[datetime]
+    set_by: Mapped[str]
+    comment: Mapped[Free]
+
+
+class Confirmations(Base):
+    """A suspect of a run that was measured again; ``judged`` and ``judged_…`` hold the verdict of the run itself."""
+
+    __tablename__ = "confirmations"
+    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache", "run_id"),)
+
+    id: Mapped[Key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    metric: Mapped[str]
+    cache: Mapped[CacheState]
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    judged: Mapped[Verdict]
+    judged_ratio: Mapped[float | None]
+    judged_baseline_s: Mapped[float | None]
+    judged_candidate_s: Mapped[float | None]
+    change: Mapped[ChangeKind]
+    direction: Mapped[Direction]
+    cause: Mapped[Cause]
+    reason: Mapped[Free]
+    verdict: Mapped[Verdict | None]
+    ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    looks: Mapped[int]
+    drift: Mapped[float | None]
+    same_code: Mapped[bool | None]
+    threshold: Mapped[float]
+    seed: Mapped[Big]
+    budget_s: Mapped[float]
+    wall_s: Mapped[float]
+    confirmed_at: Mapped[datetime]
+
+
+class ConfirmationRuns(Base):
+    """A process that measured one side of a confirmation; ``number`` is its position in their order."""
+
+    __tablename__ = "confirmation_runs"
+
+    confirmation_id: Mapped[int] = mapped_column(ForeignKey("confirmations.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    side: Mapped[str]
+    status: Mapped[Status]
+    reason: Mapped[Free]
+    samples: Mapped[bytes | None]
+    sample_count: Mapped[int]
+    value: Mapped[float | None]
+    wall_s: Mapped[float]
+    sm_clock_hz: Mapped[float | None]
+    temperature_c: Mapped[float | None]
+    power_w: Mapped[float | None]
+    slowdowns: Mapped[str]
+    rejected_batches: Mapped[int]
+
+
+class Findings(Base):
+    """One cause that a person should look at; ``reason``, ``set_by`` and ``set_at`` belong to its state."""
+
+    __tablename__ = "findings"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # people write the ids down: an id is never used again
+
+    id: Mapped[Key]
+    cause: Mapped[Cause]
+    root_cause: Mapped[Free] = mapped_column(server_default="")
+    first_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    evidence: Mapped[Free]
+    state: Mapped[FindingState]
+    reason: Mapped[Free]
+    set_by: Mapped[str]
+    set_at: Mapped[datetime]
+    owner: Mapped[Free] = mapped_column(server_default="")
+    ignored_until: Mapped[datetime | None]
+
+
+class FindingCases(Base):
+    """A series that a finding moved; ``last_run_id`` is the newest run that shows the change, the one to accept."""
+
+    __tablename__ = "finding_cases"
+    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache"),)
+
+    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    change: Mapped[ChangeKind]
+    direction: Mapped[Direction]
+    ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: Mapped[float | None]
+    candidate_s: Mapped[float | None]
+    last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    recovered_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+
+
+class FindingEvents(Base):
+    """A change of a finding; ``run_id`` is NULL if a person made it, ``done_by`` is empty if a run made it."""
+
+    __tablename__ = "finding_events"
+
+    id: Mapped[Key]
+    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    kind: Mapped[EventKind]
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    done_by: Mapped[Free]
+    done_at: Mapped[datetime]
+    text: Mapped[Free]

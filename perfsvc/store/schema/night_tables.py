@@ -1,0 +1,81 @@
+"""The tables of nights: what each did, stage by stage, and the messages about it."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from perfsvc.store.rows import RunState, StageState
+from perfsvc.store.schema.tables import Base, Free, Key
+
+
+class Nights(Base):
+    """One night; ``pid`` and ``process_start`` identify its process, ``settings`` holds what it began with.
+
+    ``git_commit``, ``git_dirty`` and ``suite_digest`` are empty until the suite revision is stored.
+    """
+
+    __tablename__ = "nights"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # people write the numbers down: a number is never used again
+
+    id: Mapped[Key]
+    state: Mapped[RunState]
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    host: Mapped[str] = mapped_column(index=True)
+    pid: Mapped[int]
+    process_start: Mapped[str]
+    suite: Mapped[Free]
+    git_commit: Mapped[str]
+    git_dirty: Mapped[bool]
+    suite_digest: Mapped[str]
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    command_line: Mapped[Free]
+    settings: Mapped[dict[str, Any]]
+    exit_code: Mapped[int | None]
+
+
+class Stages(Base):
+    """A stage of a night: how it ended, how long it took, its result; ``number`` is its position among the stages."""
+
+    __tablename__ = "stages"
+
+    night_id: Mapped[int] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int]
+    state: Mapped[StageState]
+    started_at: Mapped[datetime]
+    wall_s: Mapped[float | None]
+    message: Mapped[Free]
+    cure: Mapped[Free]
+    exit_code: Mapped[int]
+
+
+class Messages(Base):
+    """The message about a night; a target that receives it twice recognizes it by the ``key``."""
+
+    __tablename__ = "messages"
+
+    id: Mapped[Key]
+    night_id: Mapped[int] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), unique=True)
+    key: Mapped[str] = mapped_column(unique=True)
+    title: Mapped[Free]
+    body: Mapped[Free]
+    created_at: Mapped[datetime]
+
+
+class Deliveries(Base):
+    """A message to one of its targets; ``sent_at`` is NULL until it has arrived, ``error`` is that of the last attempt.
+
+    ``target`` is the name in the settings, never the address, which is a secret.
+    """
+
+    __tablename__ = "deliveries"
+
+    message_id: Mapped[int] = mapped_column(ForeignKey("messages.id", ondelete="CASCADE"), primary_key=True)
+    target: Mapped[str] = mapped_column(primary_key=True)
+    attempts: Mapped[int]
+    error: Mapped[Free]
+    tried_at: Mapped[datetime | None]
+    sent_at: Mapped[datetime | None]

@@ -1,0 +1,322 @@
+"""The tables of runs and measurements (docs/reference/database.md), and the base of all tables.
+
+Only ``migrations/`` creates tables; a test compares the result with these classes. Column names contain their units.
+Natural keys are interned: measurements refer to their case, device, environment and binary by id.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, Text, UniqueConstraint, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from perfsvc.model import (
+    CacheState,
+    Cause,
+    ChangeKind,
+    Direction,
+    EventKind,
+    FindingState,
+    Limiter,
+    Status,
+    Verdict,
+)
+from perfsvc.store.rows import RunState, StageState
+from perfsvc.store.schema.column_types import FreeText, Utc, word
+
+Key = Annotated[int, mapped_column(primary_key=True)]
+Big = Annotated[int, mapped_column(BigInteger)]
+Free = Annotated[str, mapped_column(FreeText)]
+
+CONSTRAINT_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Every constraint has a name, because Alembic's batch mode for SQLite can only alter what has one."""
+
+
+class Base(DeclarativeBase):
+    """The metadata of all tables."""
+
+    metadata = MetaData(naming_convention=CONSTRAINT_NAMES)
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own name, read once at class creation
+        str: Text,
+        float: Double,
+        bytes: LargeBinary,
+        datetime: Utc,
+        dict[str, Any]: JSON,
+        Cause: word(Cause),
+        Direction: word(Direction),
+        EventKind: word(EventKind),
+        FindingState: word(FindingState),
+        Limiter: word(Limiter),
+        CacheState: word(CacheState),
+        ChangeKind: word(ChangeKind),
+        RunState: word(RunState),
+        StageState: word(StageState),
+        Status: word(Status),
+        Verdict: word(Verdict),
+    }
+
+
+class Runs(Base):
+    """One execution of a plan with its provenance; ``pid`` and ``process_start`` identify its process."""
+
+    __tablename__ = "runs"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # people write run ids down: an id is never used again
+
+    id: Mapped[Key]
+    state: Mapped[RunState]
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    label: Mapped[str] = mapped_column(index=True)
+    suite: Mapped[Free]
+    scope: Mapped[Free] = mapped_column(index=True)
+    command_line: Mapped[Free]
+    git_commit: Mapped[str] = mapped_column(index=True)
+    git_dirty: Mapped[bool]
+    git_branch: Mapped[str]
+    host: Mapped[str]
+    cpu: Mapped[str]
+    pid: Mapped[int]
+    process_start: Mapped[str]
+    perfsvc_version: Mapped[str]
+    python_version: Mapped[str]
+    packages: Mapped[dict[str, Any]]
+    seed: Mapped[Big]
+    replicas: Mapped[int]
+
+
+class Devices(Base):
+    """A device by its UUID, as it last described itself."""
+
+    __tablename__ = "devices"
+
+    id: Mapped[Key]
+    uuid: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
+    spec: Mapped[str]
+    model: Mapped[str]
+    target: Mapped[str]
+    compute_capability: Mapped[str]
+    multiprocessors: Mapped[int]
+    clock_hz: Mapped[float]
+    memory_clock_hz: Mapped[float]
+    memory_bytes: Mapped[Big]
+    l2_bytes: Mapped[Big]
+    shared_bytes_per_block: Mapped[int]
+    registers_per_block: Mapped[int]
+    warp_size: Mapped[int]
+
+
+class Environments(Base):
+    """What must stay the same for times to be comparable directly."""
+
+    __tablename__ = "environments"
+    __table_args__ = (UniqueConstraint("driver", "toolkit", "power_limit_w"),)
+
+    id: Mapped[Key]
+    driver: Mapped[str]
+    toolkit: Mapped[str]
+    power_limit_w: Mapped[float]
+
+
+class Lineages(Base):
+    """The history that the names of a renamed case share."""
+
+    __tablename__ = "lineages"
+
+    id: Mapped[Key]
+    started_at: Mapped[datetime]
+
+
+class Cases(Base):
+    """A case under one of its names; ``former`` if a later name of its lineage took over.
+
+    ``point`` is a compact JSON object of axes and values, in the order of the axes; ``name`` is the case id as printed.
+    """
+
+    __tablename__ = "cases"
+    __table_args__ = (
+        UniqueConstraint("benchmark", "variant", "point", "version"),
+        Index(
+            "uq_cases_present_of_lineage",
+            "lineage_id",
+            unique=True,
+            sqlite_where=text("NOT former"),
+            postgresql_where=text("NOT former"),
+        ),
+        Index(None, "lineage_id", "id"),
+    )
+
+    id: Mapped[Key]
+    lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"))
+    name: Mapped[str] = mapped_column(index=True)
+    benchmark: Mapped[str]
+    variant: Mapped[str]
+    point: Mapped[str]
+    version: Mapped[int]
+    former: Mapped[bool]
+
+
+class Artifacts(Base):
+    """Bytes by the SHA-256 of their content, compressed with zlib; ``size_bytes`` is the size before that."""
+
+    __tablename__ = "artifacts"
+
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    size_bytes: Mapped[Big]
+    content: Mapped[bytes]
+
+
+class Binaries(Base):
+    """The code of a case as it ran; ``record`` is its replay record as JSON, ``digest`` the SHA-256 of the record."""
+
+    __tablename__ = "binaries"
+
+    id: Mapped[Key]
+    digest: Mapped[str] = mapped_column(unique=True)
+    record: Mapped[str]
+
+
+class BinaryFiles(Base):
+    """An artifact that a binary consists of: ``role`` is module, bench or source, ``name`` its name in that role."""
+
+    __tablename__ = "binary_files"
+
+    binary_id: Mapped[int] = mapped_column(ForeignKey("binaries.id", ondelete="CASCADE"), primary_key=True)
+    role: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
+
+
+class Measurements(Base):
+    """A case on a device in one replica: its samples and their summary, or why there are none.
+
+    ``samples`` holds the seconds of each sample as a blob (``perfsvc.store.samples``); the summary is computed from the
+    unrounded times. Values that an earlier schema revision did not store are NULL.
+    """
+
+    __tablename__ = "measurements"
+    __table_args__ = (
+        UniqueConstraint("run_id", "case_id", "device_id", "replica", "cache"),
+        Index(None, "case_id", "device_id", "run_id"),
+        Index(None, "environment_id", "run_id"),
+    )
+
+    id: Mapped[Key]
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), index=True)
+    environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id", ondelete="RESTRICT"))
+    binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
+    replica: Mapped[int]
+    cache: Mapped[CacheState]
+    status: Mapped[Status]
+    reason: Mapped[Free]
+    cure: Mapped[Free]
+    samples: Mapped[bytes | None]
+    sample_count: Mapped[int]
+    median_s: Mapped[float | None]
+    low_s: Mapped[float | None]
+    high_s: Mapped[float | None]
+    max_error: Mapped[float | None]
+    mean_error: Mapped[float | None]
+    read_bytes: Mapped[Big]
+    written_bytes: Mapped[Big]
+    flops: Mapped[Big]
+    stopped: Mapped[Free]
+    wall_s: Mapped[float]
+    measured_at: Mapped[datetime]
+    warmup: Mapped[int | None]
+    note: Mapped[Free] = mapped_column(server_default="")
+    check_s: Mapped[float | None]
+    sampling_s: Mapped[float | None]
+    busy_s: Mapped[float | None]
+    sm_clock_hz: Mapped[float | None]
+    temperature_c: Mapped[float | None]
+    power_w: Mapped[float | None]
+    slowdowns: Mapped[str | None]
+    rejected_batches: Mapped[int] = mapped_column(server_default="0")
+    variant_index: Mapped[int | None]
+    relative_to: Mapped[str] = mapped_column(server_default="")
+
+
+class MeasurementBatches(Base):
+    """A batch of a measurement, numbered in the order of measuring, and the conditions of the GPU during it.
+
+    ``samples`` holds the samples of a rejected batch; accepted samples are in the measurement, batch after batch.
+    ``slowdowns``, ``xids`` and ``others`` are lists, separated by a comma and a space.
+    """
+
+    __tablename__ = "batches"
+
+    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    blocked: Mapped[bool]
+    kept_ahead: Mapped[bool | None]
+    busy_s: Mapped[float]
+    rejected: Mapped[Free]
+    sample_count: Mapped[int]
+    samples: Mapped[bytes | None]
+    sm_clock_hz: Mapped[float | None]
+    memory_clock_hz: Mapped[float | None]
+    temperature_c: Mapped[float | None]
+    power_w: Mapped[float | None]
+    slowdowns: Mapped[str]
+    ecc_errors: Mapped[int]
+    xids: Mapped[str]
+    others: Mapped[str]
+
+
+class Metrics(Base):
+    """A named value of a measurement; NULL if it was not a number."""
+
+    __tablename__ = "metrics"
+
+    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float | None]
+
+
+class NoiseOfCases(Base):
+    """The noise of a case's times in a run; ``between`` alone would be a keyword of SQL."""
+
+    __tablename__ = "noise"
+    __table_args__ = (Index(None, "case_id", "device_id", "cache", "run_id"),)
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    noise_within: Mapped[float | None]
+    noise_between: Mapped[float | None]
+    replicas: Mapped[int]
+
+
+class Peaks(Base):
+    """The measured peak bandwidths of a GPU's memory at the start of a run."""
+
+    __tablename__ = "peaks"
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    copy_bytes_per_s: Mapped[float]
+    read_bytes_per_s: Mapped[float]
+
+
+class OverBudgetCases(Base):
+    """A case that a run did not measure because the budget was used up.
+
+    Later runs look for these rows by lineage, whatever the name of the case is then.
+    """
+
+    __tablename__ = "over_budget"
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    cache: Mapped[CacheState] = mapped_column(primary_key=True)

@@ -1,0 +1,186 @@
+"""The schema revision of a database: check it, create the tables, upgrade.
+
+Migrations run in one transaction on both databases, so that a failed upgrade changes nothing. There is no downgrade:
+a SQLite file is copied before it is upgraded.
+"""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, inspect, text
+
+from perfsvc.errors import DatabaseError
+from perfsvc.installation import data_folder
+from perfsvc.store.rows import SchemaState, Upgrade
+from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
+from perfsvc.store.schema.tables import Base
+
+_UPGRADE_LOCK = 0x7065726673766300  # "perfsvc": an advisory lock of PostgreSQL, so that one process migrates at a time
+
+
+def head() -> str:
+    """Return the revision that this perfsvc reads and writes."""
+    return _revisions(data_folder("migrations"))[0]
+
+
+def open_at_head(engine: Engine, *, create: bool) -> None:
+    """Make sure that the database has our schema.
+
+    Raises ``DatabaseError`` if it has another schema, or is empty and ``create`` is False.
+    """
+    with transaction(engine, writes=False) as connection:
+        revision = _revision(connection)
+        empty = not revision and _is_empty(connection)
+    if empty and not create:
+        raise DatabaseError(f"{shown(engine.url)} is empty", cure="perfsvc run makes its tables")
+    if empty:
+        _migrate(engine)
+    else:
+        _refuse_other(engine, revision)
+    _use_wal(engine)
+
+
+def upgrade(engine: Engine) -> Upgrade:
+    """Bring a database to the newest revision; an older SQLite file is copied first."""
+    with transaction(engine, writes=False) as connection:
+        before, empty = _revision(connection), _is_empty(connection)
+    _refuse_unknown(engine, before, empty=empty)
+    path = file_of(engine.url)
+    backup = None
+    if before and before != head() and path is not None:
+        backup = _copy(path, before)
+    _migrate(engine)
+    _use_wal(engine)
+    return Upgrade(before, head(), backup)
+
+
+def check(engine: Engine) -> SchemaState:
+    """Return the revision of a database and everything that is wrong with it; reads only."""
+    with transaction(engine, writes=False) as connection:
+        revision, empty = _revision(connection), _is_empty(connection)
+        problems = _damage(connection)
+        if revision == head():
+            problems += [f"the schema differs from revision {revision}: {change}" for change in drift(connection)]
+    if empty:
+        problems.append("it is empty: perfsvc db upgrade makes its tables")
+    else:
+        try:
+            _refuse_other(engine, revision)
+        except DatabaseError as error:
+            problems.append(f"{error.what}: {error.cure}")
+    return SchemaState(shown(engine.url), revision, head(), tuple(problems))
+
+
+def drift(connection: Connection) -> list[str]:
+    """Return the differences between the tables in the database and the tables in the code."""
+    return [str(change) for change in compare_metadata(MigrationContext.configure(connection), Base.metadata)]
+
+
+@cache
+def _revisions(migrations: Path) -> tuple[str, ...]:
+    """Return all revisions in a folder of migrations, newest first."""
+    return tuple(script.revision for script in ScriptDirectory(migrations).walk_revisions())
+
+
+def _revision(connection: Connection) -> str:
+    return MigrationContext.configure(connection).get_current_revision() or ""
+
+
+def _is_empty(connection: Connection) -> bool:
+    return not inspect(connection).get_table_names()
+
+
+def _refuse_other(engine: Engine, revision: str) -> None:
+    _refuse_unknown(engine, revision, empty=False)
+    if revision != head():
+        raise DatabaseError(
+            f"{shown(engine.url)} has schema revision {revision}, and this perfsvc needs {head()}",
+            cure="perfsvc db upgrade",
+        )
+
+
+def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
+    if not revision and not empty:
+        raise DatabaseError(
+            f"{shown(engine.url)} holds tables of another program", cure="name another one with --db or PERFSVC_DB"
+        )
+    if revision and revision not in _revisions(data_folder("migrations")):
+        raise DatabaseError(
+            f"{shown(engine.url)} was written by a newer perfsvc (schema revision {revision}; this one knows {head()})",
+            cure="pip install --upgrade perfsvc",
+        )
+
+
+def _migrate(engine: Engine) -> None:
+    with translated(engine.url), engine.connect().execution_options(writes=True) as connection:
+        # Alembic's batch mode drops and renames tables: with foreign keys on, the drop would delete the rows that refer
+        # to them. SQLite takes the switch outside transactions only.
+        _foreign_keys(connection, "OFF")
+        try:
+            with connection.begin():
+                _migrate_in(connection)
+        finally:
+            _foreign_keys(connection, "ON")
+
+
+def _foreign_keys(connection: Connection, switch: Literal["ON", "OFF"]) -> None:
+    if connection.dialect.name == SQLITE:
+        connection.connection.cursor().execute(f"PRAGMA foreign_keys = {switch}")
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(data_folder("migrations")).replace("%", "%%"))
+    return config
+
+
+def _migrate_in(connection: Connection) -> None:
+    if connection.dialect.name == POSTGRESQL:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    if connection.dialect.name == SQLITE and (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").all()):
+        raise DatabaseError(f"the upgrade would leave {len(broken)} rows without what they refer to")
+
+
+def _use_wal(engine: Engine) -> None:
+    """Switch a SQLite file to write-ahead logging, so that readers and the one writer do not wait for each other."""
+    if engine.dialect.name != SQLITE:
+        return
+    with translated(engine.url), closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
+        if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            cursor.execute("PRAGMA journal_mode = WAL")
+
+
+def _copy(path: Path, revision: str) -> Path:
+    """Copy a SQLite file through SQLite itself, which includes what is still in the write-ahead log."""
+    target = path.with_name(f"{path.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
+    try:
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+    except sqlite3.Error as error:
+        raise DatabaseError(
+            f"{path} cannot be copied to {target}: {error}", cure="make its folder writable and free disk space"
+        ) from error
+    return target
+
+
+def _damage(connection: Connection) -> list[str]:
+    if connection.dialect.name != SQLITE:
+        return []
+    findings = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    return [line for line in findings if line != "ok"] + [
+        f"row {row[1]} of {row[0]} refers to no {row[2]}" for row in orphans
+    ]

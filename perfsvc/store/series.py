@@ -1,0 +1,340 @@
+"""Series: their levels in a run, and their histories over runs."""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate, Level, Series, Status
+from perfsvc.store.binaries import damaged
+from perfsvc.store.cases import PresentNames, lineage_of, namesakes_of, of_cases, own_name, present_cases
+from perfsvc.store.expected import expected
+from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
+from perfsvc.store.runs import ENDED, unknown
+from perfsvc.store.samples import unpack
+from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, Runs
+
+_Ids = tuple[int, int, int, CacheState]
+"""A case in the database: lineage, own name, device, cache state."""
+
+
+class SeriesStore:
+    """Series; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def levels(self, run: int) -> dict[Series, Level]:
+        """Return all series of a run, under the present names of their cases.
+
+        Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
+        value a replica. A case that any replica skipped, failed or got wrong has only a ``time`` level, with that
+        status and reason and no replicas. Raises ``NotMeasuredError`` if the run does not exist.
+        """
+        with self._database.reading() as connection:
+            levels = levels_in(connection, run)
+            if not levels and connection.scalar(select(Runs.id).where(Runs.id == run)) is None:
+                raise unknown(run)
+            return levels
+
+    def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
+        """Return the level of each series in its run, as ``levels`` does; absent if the run did not measure it."""
+        wanted: dict[int, set[Series]] = defaultdict(set)
+        for series, run in runs.items():
+            wanted[run].add(series)
+        levels: dict[Series, Level] = {}
+        with self._database.reading() as connection:
+            ids = namesakes_of(connection, {series.case for series in runs})
+            for run, of_run in wanted.items():
+                names = {number for series in of_run for number in ids.get(series.case, ())}
+                levels |= levels_in(connection, run, Measurements.case_id.in_(names), wanted=of_run)
+        return {series: levels[series] for series in runs if series in levels}
+
+    def expected(self, run: int) -> dict[Series, int]:
+        """Return what a run should have measured on its devices, each series with the run that has a right result.
+
+        That is everything that the run before it has a right result of. The run before is the newest earlier one of
+        the same scope that finished and measured on the device: one without uncommitted changes, unless all have some.
+        If a case was over budget there, the run before that one that measured it counts; what was over budget in
+        ``run`` itself is not expected. Nothing is expected if the scope is unknown.
+        """
+        with self._database.reading() as connection:
+            return expected(connection, run)
+
+    def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
+        """Return a case in every run, oldest first, by its present or a former name, on one or all devices.
+
+        Each run has the medians of its replicas. Raises ``NotMeasuredError`` if the id is unknown.
+        """
+        with self._database.reading() as connection:
+            query = (
+                select(
+                    Measurements.run_id,
+                    Measurements.cache,
+                    Measurements.status,
+                    Measurements.reason,
+                    Measurements.median_s,
+                    Measurements.low_s,
+                    Measurements.high_s,
+                    Measurements.sample_count,
+                    Cases.name,
+                    Devices.uuid,
+                    Devices.model,
+                    Runs.started_at,
+                    Runs.git_commit,
+                    Runs.git_dirty,
+                    Runs.label,
+                )
+                .join(Cases, Cases.id == Measurements.case_id)
+                .join(Devices, Devices.id == Measurements.device_id)
+                .join(Runs, Runs.id == Measurements.run_id)
+                .where(Cases.lineage_id == lineage_of(connection, case_id))
+                .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Cases.id, Measurements.replica)
+            )
+            rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
+        return [
+            _case_in_run(list(replicas)) for _, replicas in groupby(rows, attrgetter("run_id", "uuid", "cache", "name"))
+        ]
+
+    def histories(self, runs: Collection[int], *, errors: bool = False) -> dict[Series, list[SeriesInRun]]:
+        """Return every series that is judged in some runs, oldest run first, under the present names of their cases.
+
+        The errors of results are left out unless ``errors`` is set: they hardly ever change and are as many as the
+        times. A run that did not measure a series is absent there. A case that any replica got wrong has a time
+        without values, with that status and reason.
+        """
+        with self._database.reading() as connection:
+            return _histories(connection, runs, errors=errors)
+
+    def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
+        """Return the histories, up to a run and including it, of all judged series of the cases that it measured.
+
+        They cover the newest ``last`` runs of its scope that have ended and had no uncommitted changes, from the first
+        run on that measured anything in an environment of this run. Cases are followed through their renames; a run
+        that did not measure a series is absent.
+        """
+        with self._database.reading() as connection:
+            histories = _histories(connection, _runs_until(connection, run, last), errors=True)
+        measured = {
+            _key(series) for series, history in histories.items() if any(measured.run == run for measured in history)
+        }
+        return {series: _as_arrays(history) for series, history in histories.items() if _key(series) in measured}
+
+    def samples(self, runs: Collection[int]) -> dict[Series, dict[int, tuple[tuple[float, ...], ...]]]:
+        """Return the samples of the times in some runs, in seconds, a tuple a replica; only of replicas that are ok."""
+        query = _measured(runs, Measurements.samples).where(
+            Measurements.samples.is_not(None), Measurements.status == Status.OK
+        )
+        samples: dict[Series, dict[int, tuple[tuple[float, ...], ...]]] = defaultdict(dict)
+        with self._database.reading() as connection:
+            names = PresentNames(connection)
+            for row in connection.execute(query):
+                series = names.series(row.lineage_id, row.own_name, row.device_id, TIME, row.cache)
+                replicas = samples[series].get(row.run_id, ())
+                samples[series][row.run_id] = (*replicas, _samples_of(row.samples, series.case))
+        return dict(samples)
+
+
+# --- levels ----------------------------------------------------------------------------------------------------------
+
+
+def levels_in(
+    connection: Connection, run: int, *where: ColumnElement[bool], wanted: Collection[Series] | None = None
+) -> dict[Series, Level]:
+    """Return the levels of a run's series, or of the wanted ones; ``where`` limits the measurements that are read."""
+    measured = (Measurements.run_id == run, *where)
+    columns = (
+        Measurements.id,
+        Measurements.status,
+        Measurements.reason,
+        Measurements.samples,
+        Measurements.median_s,
+        Measurements.max_error,
+    )
+    rows = connection.execute(of_cases(Measurements, *columns).where(*measured).order_by(Measurements.replica)).all()
+    named = _named_values(connection, *measured)
+    cases = present_cases(rows)
+    levels: dict[Series, Level] = {}
+    for (case, device, cache), group in groupby(rows, attrgetter("case_id", "uuid", "cache")):
+        replicas = list(group)
+        worst = max(replicas, key=lambda row: row.status.severity)
+        ok = worst.status is Status.OK
+        for metric, values in (_values(replicas, named) if ok else {TIME: []}).items():
+            series = Series(cases[case], device, worst.model, metric, cache)
+            if wanted is None or series in wanted:
+                samples = tuple(
+                    _samples_of(value, series.case) if isinstance(value, bytes) else (value,) for value in values
+                )
+                levels[series] = Level(run, worst.status, "" if ok else worst.reason, samples)
+    return levels
+
+
+def _values(
+    replicas: Iterable[Any], named: Mapping[int, Sequence[tuple[str, float]]]
+) -> dict[str, list[bytes | float]]:
+    """Return by metric what each replica of a case has: a value, or a blob of samples."""
+    values: dict[str, list[bytes | float]] = defaultdict(list)
+    for row in replicas:
+        time = row.median_s if row.samples is None else row.samples  # its samples may have been pruned
+        if time is not None:
+            values[TIME].append(time)
+        if row.max_error is not None:
+            values[MAX_ERROR].append(row.max_error)
+        for metric, value in named.get(row.id, ()):
+            values[metric].append(value)
+    return values
+
+
+def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[int, list[tuple[str, float]]]:
+    """Return the named metrics of some measurements by the measurements' ids; NULLs are left out."""
+    query = (
+        select(Metrics.measurement_id, Metrics.name, Metrics.value)
+        .join(Measurements, Measurements.id == Metrics.measurement_id)
+        .where(*where)
+        .order_by(Metrics.measurement_id, Metrics.name)
+    )
+    values: dict[int, list[tuple[str, float]]] = defaultdict(list)
+    for measurement, name, value in connection.execute(query):
+        if value is not None:
+            values[measurement].append((name, value))
+    return values
+
+
+def _samples_of(blob: bytes, case: Case) -> tuple[float, ...]:
+    """Return a case's samples; raises ``DatabaseError`` if the blob is damaged."""
+    try:
+        return unpack(blob)
+    except (zlib.error, ValueError) as error:
+        raise damaged(f"a blob of samples of {case.id}") from error
+
+
+# --- histories -------------------------------------------------------------------------------------------------------
+
+
+def _case_in_run(replicas: Sequence[Any]) -> CaseInRun:
+    first = replicas[0]
+    worst = max(replicas, key=lambda row: row.status.severity)
+    timed = [row for row in replicas if row.median_s is not None] if worst.status is Status.OK else []
+    return CaseInRun(
+        run=first.run_id,
+        started=first.started_at,
+        commit=first.git_commit,
+        dirty=first.git_dirty,
+        label=first.label,
+        case=first.name,
+        device=first.uuid,
+        device_model=first.model,
+        cache=first.cache,
+        status=worst.status,
+        reason="" if worst.status is Status.OK else worst.reason,
+        replicas=sum(row.status is Status.OK for row in replicas),
+        times=tuple(Estimate(row.median_s, row.low_s, row.high_s, row.sample_count) for row in timed),
+    )
+
+
+def _measured(runs: Collection[int], *columns: Any) -> Any:
+    """Return a query of columns of the measurements of some runs, oldest first, with the columns of ``_Ids``."""
+    return (
+        select(
+            Measurements.run_id,
+            Cases.lineage_id,
+            own_name(Measurements.run_id),
+            Measurements.device_id,
+            Measurements.cache,
+            *columns,
+        )
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(Measurements.run_id.in_(runs))
+        .order_by(
+            Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.replica
+        )
+    )
+
+
+def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -> dict[Series, list[SeriesInRun]]:
+    """Return the histories of all judged series of some runs; see ``SeriesStore.histories``."""
+    columns = (
+        Measurements.status,
+        Measurements.reason,
+        Measurements.id,
+        Measurements.median_s,
+        Measurements.low_s,
+        Measurements.high_s,
+        Measurements.max_error,
+        Measurements.environment_id,
+    )
+    named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
+    replicas: dict[int, dict[_Ids, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for row in connection.execute(_measured(runs, *columns)):
+        replicas[row.run_id][row.lineage_id, row.own_name, row.device_id, row.cache].append(row)
+    histories: dict[tuple[_Ids, str], list[SeriesInRun]] = defaultdict(list)
+    for run, cases in replicas.items():
+        for ids, rows in cases.items():
+            for metric, measured in _metrics_in_run(run, rows, named, errors=errors).items():
+                histories[ids, metric].append(measured)
+    names = PresentNames(connection)
+    return {
+        names.series(lineage, own, device, metric, cache): history
+        for ((lineage, own, device, cache), metric), history in histories.items()
+    }
+
+
+def _metrics_in_run(
+    run: int, replicas: Sequence[Any], named: Mapping[int, Sequence[tuple[str, float]]], *, errors: bool
+) -> dict[str, SeriesInRun]:
+    """Return what the replicas of a case measured in a run, by metric."""
+    first = replicas[0]
+    if any(row.status is not Status.OK for row in replicas):
+        worst = max(replicas, key=lambda row: row.status.severity)
+        return {TIME: SeriesInRun(run, first.environment_id, worst.status, worst.reason, ())}
+    measured: dict[str, SeriesInRun] = {}
+    if times := tuple(row.median_s for row in replicas if row.median_s is not None):
+        measured[TIME] = SeriesInRun(run, first.environment_id, Status.OK, "", times, first.low_s, first.high_s)
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in replicas:
+        for metric, value in named.get(row.id, ()):
+            values[metric].append(value)
+        if errors and row.max_error is not None:
+            values[MAX_ERROR].append(row.max_error)
+    for metric, of_replicas in values.items():
+        measured[metric] = SeriesInRun(run, first.environment_id, Status.OK, "", tuple(of_replicas))
+    return measured
+
+
+def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
+    """Return the runs that ``histories_until`` covers, oldest first.
+
+    Runs before the first one that measured in an environment of this run belong to other segments.
+    """
+    scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
+    earlier = (Runs.id < run, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+    newest = select(Runs.id).where(*earlier).order_by(Runs.id.desc()).limit(last - 1)
+    runs = [*sorted(connection.scalars(newest)), run]
+    environments = select(Measurements.environment_id).where(Measurements.run_id == run).distinct()
+    first = connection.scalar(
+        select(func.min(Measurements.run_id)).where(
+            Measurements.environment_id.in_(connection.scalars(environments).all()), Measurements.run_id.in_(runs)
+        )
+    )
+    return runs[runs.index(first or run) :]
+
+
+def _key(series: Series) -> CaseKey:
+    return series.device, series.case, series.cache
+
+
+def _as_arrays(history: Sequence[SeriesInRun]) -> SeriesHistory:
+    values = np.full((len(history), max(1, *(len(measured.values) for measured in history))), np.nan)
+    for row, measured in zip(values, history, strict=True):
+        row[: len(measured.values)] = measured.values
+    return SeriesHistory(
+        np.array([measured.run for measured in history], np.intp),
+        np.array([measured.segment for measured in history], np.intp),
+        values,
+    )

@@ -1,0 +1,353 @@
+"""Each test of the store runs on SQLite and on PostgreSQL (tests/conftest.py), in a database of its own."""
+
+import contextlib
+import platform
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from perfsvc.model import (
+    Case,
+    DeviceInfo,
+    Environment,
+    Estimate,
+    Judgement,
+    Measurement,
+    Provenance,
+    ReplayRecord,
+    Series,
+    Status,
+    Verdict,
+    Work,
+)
+from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+from perfsvc.store.schema.engine import transaction
+from perfsvc.store.schema.tables import Base
+
+
+@pytest.fixture(scope="session")
+def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A migrated database, made once for every test to copy."""
+    path = tmp_path_factory.mktemp("template") / "template.db"
+    Store.open(path).close()
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def template_postgresql(databases: Any) -> Iterator[str]:
+    """The same on PostgreSQL, as the name of a database."""
+    name = databases.create()
+    Store.open(databases.url(name)).close()
+    yield name
+    databases.drop(name)
+
+
+SHAPE = """
+SELECT (SELECT string_agg(version_num, '') FROM alembic_version), md5(string_agg(part::text, ',' ORDER BY part::text))
+FROM (
+    SELECT relname, relkind, attname, atttypid, attnotnull, atthasdef
+    FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+    WHERE relnamespace = 'public'::regnamespace AND attnum > 0
+    UNION ALL
+    SELECT conname, contype, pg_get_constraintdef(oid), NULL, NULL, NULL FROM pg_constraint
+    WHERE connamespace = 'public'::regnamespace
+) AS part
+"""
+"""The revision of a database, and a digest of all columns, indexes and constraints."""
+USED = """
+SELECT relname FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND pg_relation_size(oid) > 0
+    AND relname <> 'alembic_version'
+"""
+"""The tables that have rows, or had some."""
+COUNT_ANEW = """
+SELECT setval(format('%I.%I', schemaname, sequencename), 1, false) FROM pg_sequences WHERE last_value IS NOT NULL
+"""
+
+
+class Emptied:
+    """Databases on PostgreSQL with our tables and no rows: what a test gives back is emptied for the next.
+
+    To make one and to drop it takes the server fifty times as long as to empty it.
+    """
+
+    def __init__(self, databases: Any, template: str) -> None:
+        self._databases = databases
+        self._template = template
+        self._free: list[str] = []
+        with self._connected(template) as connection:
+            self._shape = connection.execute(SHAPE).fetchone()
+
+    def take(self) -> str:
+        return self._free.pop() if self._free else str(self._databases.create(self._template))
+
+    def give_back(self, name: str) -> None:
+        """Empties a database; one whose tables a test has changed is dropped."""
+        if self._is_emptied(name):
+            self._free.append(name)
+        else:
+            self._databases.drop(name)
+
+    def end(self) -> None:
+        while self._free:
+            self._databases.drop(self._free.pop())
+
+    def _is_emptied(self, name: str) -> bool:
+        import psycopg
+        from psycopg import sql
+
+        with self._connected(name) as connection:
+            if connection.execute(SHAPE).fetchone() != self._shape:
+                return False
+            try:
+                connection.execute("SET session_replication_role = replica")  # rows go in any order
+            except psycopg.errors.InsufficientPrivilege:
+                return False
+            for (used,) in connection.execute(USED).fetchall():
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(used)))
+                connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(used)))  # as if none had been there
+            connection.execute(COUNT_ANEW)
+            return not connection.execute(USED).fetchall()
+
+    def _connected(self, name: str) -> Any:
+        import psycopg
+
+        return psycopg.connect(self._databases.url(name), autocommit=True)
+
+
+@pytest.fixture(scope="session")
+def emptied(databases: Any, template_postgresql: str) -> Iterator[Emptied]:
+    held = Emptied(databases, template_postgresql)
+    yield held
+    held.end()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def new_database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[bool], str]]:
+    """Makes a database for this test alone, empty or with our tables, and gives its path or URL."""
+    with contextlib.ExitStack() as given:
+
+        def make(empty: bool) -> str:
+            if kind == "sqlite":
+                path = tmp_path / f"{uuid.uuid4().hex}.db"
+                if not empty:
+                    shutil.copy(request.getfixturevalue("template_sqlite"), path)
+                return str(path)
+            databases = request.getfixturevalue("databases")
+            if empty:
+                name, give_back = databases.create(), databases.drop
+            else:
+                emptied = request.getfixturevalue("emptied")
+                name, give_back = emptied.take(), emptied.give_back
+            given.callback(give_back, name)
+            return str(databases.url(name))
+
+        yield make
+
+
+@pytest.fixture
+def empty(new_database: Callable[[bool], str]) -> str:
+    """An empty database."""
+    return new_database(True)
+
+
+@pytest.fixture
+def place(new_database: Callable[[bool], str]) -> str:
+    """A database with our tables and no rows."""
+    return new_database(False)
+
+
+class Histories:
+    """What databases hold after nights with which several tests begin: lived through once, and copied for the others.
+
+    Args:
+        folder: for SQLite's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    def lived(self, kind: str, place: str, name: str, live: Callable[[], Any]) -> Any:
+        """What ``live`` gives, and in a database without rows what it leaves there; only the first call calls it."""
+        if (kind, name) not in self._held:
+            given = live()
+            self._held[kind, name] = self._keep(kind, place), given
+            return given
+        held, given = self._held[kind, name]
+        if kind == "sqlite":
+            _copy_file(held, place)
+        else:
+            _copy_rows(held, place)
+        return given
+
+    def _keep(self, kind: str, place: str) -> Any:
+        if kind != "sqlite":
+            return _keep_rows(place)
+        held = str(self._folder / f"{len(self._held)}.db")
+        _copy_file(place, held)
+        return held
+
+
+def _copy_file(source: str, target: str) -> None:
+    with contextlib.closing(sqlite3.connect(source)) as held, contextlib.closing(sqlite3.connect(target)) as copy:
+        held.backup(copy)
+
+
+def _keep_rows(place: str) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
+    """The rows of each table, which comes after those that it refers to, and what counts how far."""
+    import psycopg
+
+    rows = {}
+    with psycopg.connect(place) as connection, connection.cursor() as cursor:
+        used = {name for (name,) in cursor.execute(USED)}
+        for table in (one.name for one in Base.metadata.sorted_tables if one.name in used):
+            with cursor.copy(f"COPY {table} TO STDOUT (FORMAT BINARY)") as copied:
+                rows[table] = b"".join(copied)
+        return rows, cursor.execute(
+            "SELECT sequencename, last_value FROM pg_sequences WHERE last_value IS NOT NULL"
+        ).fetchall()
+
+
+def _copy_rows(held: tuple[dict[str, bytes], list[tuple[str, int]]], place: str) -> None:
+    import psycopg
+
+    rows, counted = held
+    with psycopg.connect(place) as connection, connection.cursor() as cursor:
+        for table, content in rows.items():
+            with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copied:
+                copied.write(content)
+        for name, last in counted:
+            cursor.execute("SELECT setval(%s, %s)", (name, last))
+
+
+@pytest.fixture(scope="session")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> Histories:
+    return Histories(tmp_path_factory.mktemp("histories"))
+
+
+@pytest.fixture
+def after(histories: Histories, kind: str, place: str) -> Callable[[str, Callable[[], Any]], Any]:
+    """Has the test begin after nights that others begin after as well: their name, and what lives through them.
+
+    What is random goes on where it was: its state is what is given.
+    """
+    return partial(histories.lived, kind, place)
+
+
+@pytest.fixture
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place) as opened:
+        yield opened
+
+
+GPU = DeviceInfo(
+    kind="cuda",
+    spec="cuda:GPU-1",
+    uuid="GPU-1",
+    model="NVIDIA H100",
+    target="sm_90",
+    compute_capability="9.0",
+    multiprocessors=132,
+    clock_hz=1.98e9,
+    memory_bytes=80 * 2**30,
+    warp_size=32,
+)
+TILED = Case("transpose", "tiled", (("n", 4096), ("dtype", "f32")))
+NAIVE = replace(TILED, variant="naive")
+ENVIRONMENT = Environment(driver="580.1", toolkit="nvcc 13.0.88", power_limit_w=700.0)
+
+
+@dataclass(frozen=True)
+class Story:
+    """Writes runs as a service would, in few words."""
+
+    store: Store
+    gpu: DeviceInfo = GPU
+    environment: Environment = ENVIRONMENT
+    tiled: Case = TILED
+    naive: Case = NAIVE
+    _devices: set[DeviceInfo] = field(default_factory=set, init=False)
+
+    def provenance(self, **given: Any) -> Provenance:
+        known = {"started": datetime(2025, 1, 1, tzinfo=UTC), "command_line": "perfsvc run", "suite": "kernels"}
+        return Provenance(**{**known, "host": platform.node(), **given})
+
+    def begin(self, **given: Any) -> int:
+        return self.store.runs.begin(self.provenance(**given))
+
+    def run(self, *cases: Case, state: RunState = RunState.FINISHED, **given: Any) -> int:
+        """A run that measured some cases, ``tiled`` if none is named."""
+        run = self.begin(**given)
+        for case in cases or (self.tiled,):
+            self.put(run, case)
+        self.store.runs.end(run, state)
+        return run
+
+    def put(
+        self,
+        run: int,
+        case: Case,
+        *,
+        samples: Sequence[float] = (1e-3, 2e-3, 3e-3),
+        device: str = GPU.uuid,
+        binary: int | None = None,
+        **given: Any,
+    ) -> None:
+        """A measurement; one that is not ok has no samples."""
+        self._have(replace(self.gpu, uuid=device))
+        good = given.get("status", Status.OK) is Status.OK and len(samples) > 0
+        known = {"case": case, "device": device, "replica": 0, "status": Status.OK}
+        entry = MeasurementEntry(
+            Measurement(**{**known, "samples_s": tuple(samples) if good else (), **given}),
+            self.environment,
+            Work(read_bytes=4000, written_bytes=2000, flops=10),
+            Estimate(median(samples), min(samples), max(samples), len(samples)) if good else None,
+            binary,
+        )
+        self.store.measurements.put(run, [entry])
+
+    def _have(self, device: DeviceInfo) -> None:
+        if device not in self._devices:
+            self.store.devices.put(device)
+            self._devices.add(device)
+
+    def put_binary(
+        self, record: ReplayRecord, modules: Mapping[str, bytes], bench: bytes, sources: Mapping[str, bytes]
+    ) -> int:
+        return self.store.binaries.put([CaseCode(record, modules, bench, sources)])[0]
+
+    def series(self, case: Case, **given: Any) -> Series:
+        return Series(**{"case": case, "device": GPU.uuid, "device_model": GPU.model, **given})
+
+    def judgement(self, case: Case, verdict: Verdict = Verdict.NEW, **given: Any) -> Judgement:
+        return Judgement(self.series(case, **given), verdict)
+
+    def judge(self, run: int, case: Case, verdict: Verdict, **given: Any) -> None:
+        self.store.verdicts.put(run, [self.judgement(case, verdict, **given)])
+
+    def execute(self, statement: str, **values: Any) -> list[Any]:
+        """What an administrator types, past the store."""
+        with transaction(self.store.database.engine, writes=True) as connection:
+            result = connection.execute(text(statement), values)
+            return list(result) if result.returns_rows else []
+
+
+@pytest.fixture
+def story(store: Store) -> Story:
+    return Story(store)

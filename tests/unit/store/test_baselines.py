@@ -1,0 +1,190 @@
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import CacheState, Judgement, Status, Verdict
+from perfsvc.store import RunState, baselines
+
+
+@pytest.fixture
+def tiled(story):
+    return story.series(story.tiled)
+
+
+def test_verdicts_come_back_as_they_were_judged(story, tiled):
+    baseline, run = story.run(), story.run()
+    judged = [
+        Judgement(tiled, Verdict.REGRESSION, "slower", 1.05, 1.04, 1.06, baseline, run, 1e-3, 1.05e-3),
+        Judgement(story.series(story.naive), Verdict.MISSING, "not measured", baseline_run=baseline, candidate_run=run),
+    ]
+    story.store.verdicts.put(run, judged)
+    assert story.store.verdicts.of_run(run) == judged
+    story.store.verdicts.put(run, judged[:1])
+    assert story.store.verdicts.of_run(run) == judged[:1]
+
+
+def test_without_verdicts_the_first_right_result_is_the_level(story, tiled):
+    wrong = story.begin()
+    story.put(wrong, story.tiled, replica=0)
+    story.put(wrong, story.tiled, replica=1, status=Status.WRONG)
+    story.store.runs.end(wrong, RunState.FINISHED)
+    first = story.run(state=RunState.FAILED)
+    story.run()
+    assert story.store.baselines.accepted([tiled], before_run=99) == {tiled: first}
+
+
+def test_a_series_without_an_earlier_result_has_no_level(story, tiled):
+    run = story.run()
+    assert story.store.baselines.accepted([tiled, story.series(story.naive)], before_run=run) == {}
+    assert story.store.baselines.accepted([], before_run=run) == {}
+
+
+def test_only_what_is_new_or_faster_moves_the_level(story, tiled):
+    moves = [
+        (Verdict.NEW, 1),
+        (Verdict.UNCHANGED, 1),
+        (Verdict.INCONCLUSIVE, 1),
+        (Verdict.REGRESSION, 1),
+        (Verdict.BROKEN, 1),
+        (Verdict.IMPROVEMENT, 6),
+        (Verdict.UNCHANGED, 6),
+    ]
+    for verdict, level in moves:
+        run = story.run()
+        story.judge(run, story.tiled, verdict)
+        assert story.store.baselines.accepted([tiled], before_run=run + 1) == {tiled: level}
+    assert story.store.baselines.accepted([tiled], before_run=6) == {tiled: 1}
+
+
+def test_a_run_with_uncommitted_changes_never_accepts_a_level(story, tiled):
+    first = story.run()
+    story.judge(first, story.tiled, Verdict.NEW)
+    for verdict in (Verdict.IMPROVEMENT, Verdict.NEW):
+        dirty = story.run(dirty=True)
+        story.judge(dirty, story.tiled, verdict)
+    assert story.store.baselines.accepted([tiled], before_run=dirty + 1) == {tiled: first}
+
+
+def test_uncommitted_changes_give_a_level_only_until_a_run_without_any(story, tiled):
+    dirty = story.run(dirty=True)
+    story.judge(dirty, story.tiled, Verdict.NEW)
+    again = story.run(dirty=True)
+    assert story.store.baselines.accepted([tiled], before_run=again + 1) == {tiled: dirty}
+    clean = story.run()
+    story.judge(clean, story.tiled, Verdict.UNCHANGED)
+    assert story.store.baselines.accepted([tiled], before_run=clean + 1) == {tiled: clean}
+
+
+def test_a_board_without_history_borrows_the_levels_of_its_model(story, tiled):
+    here, there, new = (story.series(story.tiled, device=name) for name in ("GPU-1", "GPU-2", "GPU-3"))
+    story.run()
+    second = story.begin()
+    story.put(second, story.tiled, device="GPU-2")
+    story.store.runs.end(second, RunState.FINISHED)
+    other = story.begin()
+    story.store.devices.put(replace(story.gpu, uuid="GPU-4", model="NVIDIA H200"))
+    story.store.devices.put(replace(story.gpu, uuid="GPU-3"))
+    elsewhere = story.series(story.tiled, device="GPU-4", device_model="NVIDIA H200")
+    assert story.store.baselines.get([new, elsewhere], before_run=other) == {here: 1, there: second}
+    assert story.store.baselines.get([here, new], before_run=other) == {here: 1, there: second}
+    assert story.store.baselines.accepted([new], before_run=other) == {}
+
+
+def test_a_pin_is_lent_like_a_level(story, tiled):
+    first, second = story.run(), story.run()
+    story.judge(first, story.tiled, Verdict.NEW)
+    story.store.baselines.pin(second, [tiled])
+    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
+    new = story.series(story.tiled, device="GPU-2")
+    assert story.store.baselines.get([new], before_run=9) == {tiled: second}
+
+
+def test_levels_of_metrics_and_modes_are_apart(story, tiled):
+    overlap, warm = story.series(story.tiled, metric="overlap"), story.series(story.tiled, cache=CacheState.WARM)
+    first = story.run()
+    second = story.begin()
+    story.put(second, story.tiled, metrics={"overlap": 0.5})
+    story.put(second, story.tiled, cache=CacheState.WARM)
+    story.store.runs.end(second, RunState.FINISHED)
+    story.judge(second, story.tiled, Verdict.IMPROVEMENT, cache=CacheState.WARM)
+    levels = story.store.baselines.accepted([tiled, overlap, warm], before_run=3)
+    assert levels == {tiled: first, overlap: second, warm: second}
+
+
+def test_both_modes_of_a_case_in_one_run_have_levels_verdicts_and_pins_of_their_own(story, tiled):
+    warm = story.series(story.tiled, cache=CacheState.WARM)
+    first, second = story.begin(), story.begin()
+    for run, warm_status in ((first, Status.WRONG), (second, Status.OK)):
+        story.put(run, story.tiled)
+        story.put(run, story.tiled, cache=CacheState.WARM, status=warm_status)
+        story.store.runs.end(run, RunState.FINISHED)
+    assert story.store.baselines.get([tiled, warm], before_run=9) == {tiled: first, warm: second}
+    judged = [Judgement(tiled, Verdict.UNCHANGED), Judgement(warm, Verdict.IMPROVEMENT)]
+    story.store.verdicts.put(second, judged)
+    assert {one.series: one.verdict for one in story.store.verdicts.of_run(second)} == {
+        tiled: Verdict.UNCHANGED,
+        warm: Verdict.IMPROVEMENT,
+    }
+    story.store.baselines.pin(second, [tiled])
+    assert [pin.series for pin in story.store.baselines.pins()] == [tiled]
+    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/tiled"):
+        story.store.baselines.pin(first, [warm])
+
+
+def test_a_pin_comes_before_the_accepted_level(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    story.store.baselines.pin(second, [tiled], by="ann", comment="release 1")
+    assert story.store.baselines.get([tiled], before_run=third) == {tiled: second}
+    assert story.store.baselines.accepted([tiled], before_run=third) == {tiled: first}
+    (pin,) = story.store.baselines.pins()
+    assert (pin.series, pin.run, pin.set_by, pin.comment) == (tiled, second, "ann", "release 1")
+    assert story.store.baselines.unpin([tiled]) == 1
+    assert story.store.baselines.get([tiled], before_run=third) == {tiled: first}
+    assert story.store.baselines.unpin([tiled]) == 0
+
+
+def test_a_series_has_one_pin(story, tiled):
+    first, second = story.run(), story.run()
+    story.store.baselines.pin(first, [tiled])
+    story.store.baselines.pin(second, [tiled, tiled])
+    assert [pin.run for pin in story.store.baselines.pins()] == [second]
+
+
+def test_all_pins_go_at_once(story, tiled):
+    run = story.run(story.tiled, story.naive)
+    story.store.baselines.pin(run, [tiled, story.series(story.naive)])
+    assert story.store.baselines.unpin() == 2
+    assert story.store.baselines.pins() == []
+
+
+def test_a_run_is_pinned_only_for_what_it_got_right(story, tiled):
+    run = story.begin()
+    story.put(run, story.tiled)
+    story.put(run, story.naive, status=Status.WRONG)
+    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/naive"):
+        story.store.baselines.pin(run, [tiled, story.series(story.naive)])
+    assert story.store.baselines.pins() == []
+
+
+def test_a_case_that_was_never_stored_cannot_be_pinned(story, tiled):
+    run = story.run(story.naive)
+    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/tiled"):
+        story.store.baselines.pin(run, [tiled])
+
+
+@pytest.mark.parametrize("many", [1, 2, 8])
+def test_the_first_level_is_found_however_many_runs_are_looked_through_at_once(story, tiled, monkeypatch, many):
+    monkeypatch.setattr(baselines, "FIRST_RUNS", many)
+    naive, lent = story.series(story.naive), story.series(story.naive, device="GPU-2")
+    experiment = story.run(story.tiled, story.naive, dirty=True)
+    for _ in range(6):
+        story.run(state=RunState.RUNNING)
+    first = story.run()
+    for _ in range(6):
+        story.run()
+    story.put(story.run(), story.naive, device="GPU-2")
+    last = story.run(story.naive)
+    wanted = [tiled, naive, lent]
+    assert story.store.baselines.accepted(wanted, before_run=last) == {tiled: first, naive: experiment, lent: last - 1}
+    assert story.store.baselines.accepted(wanted, before_run=first) == {tiled: experiment, naive: experiment}

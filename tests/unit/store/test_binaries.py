@@ -1,0 +1,136 @@
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.model import (
+    Array,
+    Buffer,
+    BufferArg,
+    CacheState,
+    Kind,
+    Launch,
+    Memset,
+    ReplayRecord,
+    Role,
+    ScalarArg,
+    digest,
+)
+
+CUBIN, OTHER, BENCH = b"\x7fELF one", b"\x7fELF two", b"import perfsvc.suite\n"
+
+
+@pytest.fixture
+def record(story):
+    launch = Launch(0, "transpose", (128, 128, 1), (32, 8, 1), (BufferArg("out"), ScalarArg("n", "int32", 4096)))
+    return ReplayRecord(
+        case=story.tiled,
+        kind=Kind.KERNEL,
+        buffers=(Buffer(Array("out", "float32", (4096, 4096)), Role.OUTPUT),),
+        steps=(Memset("out", 255), launch),
+        modules=(digest(CUBIN), digest(OTHER), digest(CUBIN)),
+        bench=digest(BENCH),
+        seed=7,
+    )
+
+
+@pytest.fixture
+def binary(story, record):
+    modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
+    return story.put_binary(record, modules, BENCH, {"transpose.cu": b"__global__ void transpose();"})
+
+
+def test_a_binary_comes_back_whole(story, record, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    assert story.store.binaries.replay(story.tiled.id, run) == (
+        record,
+        {digest(CUBIN): CUBIN, digest(OTHER): OTHER},
+        BENCH,
+    )
+
+
+def test_an_equal_record_is_stored_once(story, record, binary):
+    assert story.put_binary(record, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {}) == binary
+    assert story.execute("SELECT count(*) FROM artifacts") == [(4,)]
+
+
+def test_bytes_must_have_the_digest_that_the_record_says(story, record):
+    with pytest.raises(ValueError, match="has other bytes than its digest says"):
+        story.put_binary(record, {digest(CUBIN): OTHER, digest(OTHER): OTHER}, BENCH, {})
+    assert story.execute("SELECT count(*) FROM artifacts") == [(0,)]
+
+
+def test_what_ran_without_a_binary_cannot_be_replayed(story):
+    run = story.run()
+    with pytest.raises(NotMeasuredError, match=f"run {run} holds no binary of transpose/tiled"):
+        story.store.binaries.replay(story.tiled.id, run)
+
+
+def test_a_case_with_a_binary_for_each_of_two_devices_needs_the_device(story, record, binary):
+    other = ReplayRecord(story.tiled, Kind.KERNEL, record.buffers, record.steps, (digest(OTHER),), digest(BENCH), 7)
+    second = story.put_binary(other, {digest(OTHER): OTHER}, BENCH, {})
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    story.put(run, story.tiled, binary=second, device="GPU-2")
+    with pytest.raises(UsageError, match="several binaries"):
+        story.store.binaries.replay(story.tiled.id, run)
+    assert story.store.binaries.replay(story.tiled.id, run, device="GPU-2")[0] == other
+
+
+@pytest.mark.parametrize("damage", ["x'789c030000000001'", "x'00'"], ids=["other bytes", "no zlib"])
+def test_a_damaged_artifact_is_never_handed_out(story, kind, binary, damage):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    literal = damage if kind == "sqlite" else f"'\\{damage[0]}{damage[2:-1]}'"
+    story.execute(f"UPDATE artifacts SET content = {literal}")  # noqa: S608 - two literals of this test
+    with pytest.raises(DatabaseError, match="is damaged"):
+        story.store.binaries.replay(story.tiled.id, run)
+
+
+def test_a_run_takes_its_measurements_with_it_and_leaves_binaries(story, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary, metrics={"overlap": 1.0})
+    story.execute("DELETE FROM runs")
+    for table, rows in {"measurements": 0, "metrics": 0, "binaries": 1, "cases": 1}.items():
+        assert story.execute(f"SELECT count(*) FROM {table}") == [(rows,)]  # noqa: S608 - names of this test
+
+
+def test_a_pinned_run_cannot_be_deleted(story):
+    run = story.run()
+    story.store.baselines.pin(run, [story.series(story.tiled)])
+    with pytest.raises(DatabaseError, match="refused a row"):
+        story.execute("DELETE FROM runs")
+
+
+def test_a_damaged_replay_record_is_never_handed_out(story, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    story.execute("UPDATE binaries SET record = 'half a rec'")
+    with pytest.raises(DatabaseError, match=r"the replay record of .* is damaged"):
+        story.store.binaries.replay(story.tiled.id, run)
+
+
+def test_damaged_samples_are_never_handed_out(story):
+    run = story.run()
+    story.execute("UPDATE measurements SET samples = :blob", blob=b"half a blob")
+    with pytest.raises(DatabaseError, match=r"samples of transpose/tiled.* is damaged"):
+        story.store.series.levels(run)
+
+
+def test_what_a_case_ran_in_some_runs_is_told_of_that_case_alone(story, record, binary):
+    modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
+    changed = story.put_binary(replace(record, seed=8), modules, BENCH, {})
+    runs = [story.begin() for _ in range(5)]
+    for run, ran in zip(runs, (binary, changed, None, binary), strict=False):
+        for replica in range(2):
+            story.put(run, story.tiled, replica=replica, binary=ran)
+        story.put(run, story.naive, binary=changed)
+    story.put(runs[3], story.tiled, replica=2, binary=changed)
+    place = ("GPU-1", story.tiled, CacheState.COLD)
+    assert story.store.binaries.of_case(place, runs) == {runs[0]: binary, runs[1]: changed}
+    assert story.store.binaries.of_case(place, runs[1:2]) == {runs[1]: changed}
+    assert story.store.binaries.of_case(("GPU-2", story.tiled, CacheState.COLD), runs) == {}
+    assert (
+        story.store.binaries.of_case(("GPU-1", replace(story.tiled, variant="unheard of"), CacheState.COLD), runs) == {}
+    )

@@ -1,0 +1,100 @@
+"""What earlier runs tell whoever plans under a budget."""
+
+from dataclasses import replace
+from datetime import UTC
+
+import pytest
+
+from perfsvc.model import CacheState, Noise, Status
+from perfsvc.store import CaseCost, RunState
+
+
+@pytest.fixture
+def night(story):
+    """A run in which ``tiled`` took some seconds, one number a replica."""
+
+    def run(*walls_s, case=story.tiled, state=RunState.FINISHED, between=None, **given):
+        number = story.begin()
+        for replica, wall_s in enumerate(walls_s):
+            story.put(number, case, replica=replica, wall_s=wall_s, **given)
+        place = (given.get("device", "GPU-1"), case, given.get("cache", CacheState.COLD))
+        story.store.measurements.put_noise(number, {place: Noise(0.1, between)})
+        story.store.runs.end(number, state)
+        return number
+
+    return run
+
+
+def measured_at(story, run):
+    return max(story.store.measurements.columns([run])["measured_at"])
+
+
+def test_the_cost_is_the_mean_of_the_newest_ended_run_and_its_time_that_of_any(story, night):
+    night(9.0, 9.0)
+    night(0.5, 0.75, between=0.02)
+    running = night(7.0, state=RunState.RUNNING)
+    past = story.store.measurements.costs([story.tiled, story.naive])
+    assert past == {("GPU-1", story.tiled.id, CacheState.COLD): CaseCost(0.625, 0.02, measured_at(story, running))}
+    assert past["GPU-1", story.tiled.id, CacheState.COLD].last.tzinfo is UTC
+    assert story.store.measurements.costs([]) == {}
+
+
+def test_what_was_cut_short_tells_its_cost_too(story, night):
+    night(1.0)
+    night(2.0, state=RunState.INTERRUPTED)
+    assert [one.cost_s for one in story.store.measurements.costs([story.tiled]).values()] == [2.0]
+
+
+def test_the_noise_is_that_of_the_newest_run_that_could_tell_it(story, night):
+    night(1.0, 1.0, between=0.3)
+    night(1.0, 1.0, between=0.2)
+    night(2.0)
+    (past,) = story.store.measurements.costs([story.tiled]).values()
+    assert (past.cost_s, past.between) == (2.0, 0.2)
+
+
+def test_boards_and_modes_are_apart(story, night):
+    night(1.0, between=0.1)
+    night(2.0, between=0.2, device="GPU-2")
+    night(3.0, between=0.3, cache=CacheState.WARM)
+    night(4.0, between=0.4, case=story.naive)
+    night(5.0, between=0.5, case=replace(story.tiled, version=2))
+    past = story.store.measurements.costs([story.tiled])
+    assert {key: (one.cost_s, one.between) for key, one in past.items()} == {
+        ("GPU-1", story.tiled.id, CacheState.COLD): (1.0, 0.1),
+        ("GPU-2", story.tiled.id, CacheState.COLD): (2.0, 0.2),
+        ("GPU-1", story.tiled.id, CacheState.WARM): (3.0, 0.3),
+    }
+
+
+def test_both_modes_of_a_case_in_one_run_are_two_costs(story):
+    run = story.begin()
+    for cache, wall_s in ((CacheState.COLD, 1.0), (CacheState.WARM, 4.0)):
+        for replica in range(2):
+            story.put(run, story.tiled, cache=cache, replica=replica, wall_s=wall_s + replica)
+    story.store.runs.end(run, RunState.FINISHED)
+    costs = {cache: one.cost_s for (_, _, cache), one in story.store.measurements.costs([story.tiled]).items()}
+    assert costs == {CacheState.COLD: 1.5, CacheState.WARM: 4.5}
+
+
+def test_a_case_that_never_came_to_its_device_has_no_past(story, night):
+    night(0.0, status=Status.FAILED)
+    assert story.store.measurements.costs([story.tiled]) == {}
+    known = night(1.0)
+    night(0.0, status=Status.FAILED)
+    (past,) = story.store.measurements.costs([story.tiled]).values()
+    assert (past.cost_s, past.last) == (1.0, measured_at(story, known))
+
+
+def test_the_seconds_of_a_case_that_went_wrong_are_its_cost(story, night):
+    night(60.0, status=Status.FAILED)
+    assert [one.cost_s for one in story.store.measurements.costs([story.tiled]).values()] == [60.0]
+
+
+def test_a_new_name_has_the_past_of_the_former_one(story, night):
+    night(1.0, between=0.1)
+    shared = replace(story.tiled, variant="shared", formerly=("tiled",))
+    before = story.store.measurements.costs([shared])
+    assert [(case, one.cost_s) for (_, case, _), one in before.items()] == [(shared.id, 1.0)]
+    night(2.0, case=shared)
+    assert [(one.cost_s, one.between) for one in story.store.measurements.costs([shared]).values()] == [(2.0, 0.1)]

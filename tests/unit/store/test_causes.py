@@ -1,0 +1,480 @@
+"""From what the store holds of both sides to causes, suspects and findings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfsvc.errors import UsageError
+from perfsvc.model import (
+    CacheState,
+    Call,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    FindingState,
+    Judgement,
+    Kind,
+    MovedSeries,
+    ReplayRecord,
+    Verdict,
+    digest,
+)
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings import actions, recovery, update
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.store import RunState
+
+BENCH = b"# bench.py"
+
+
+@pytest.fixture
+def cases(story):
+    return [replace(story.tiled, variant=f"v{place}") for place in range(6)]
+
+
+@pytest.fixture
+def night(story):
+    """Measures, judges and looks at a run: cases by the seconds they take; their code, source and environment."""
+
+    def run(
+        seconds,
+        *,
+        code=b"code",
+        source=b"source",
+        bench=BENCH,
+        steps=(),
+        environment=None,
+        replicas=3,
+        joules=None,
+        error=1e-7,
+        threshold=None,
+        **origin,
+    ):
+        teller = replace(story, environment=replace(story.environment, **(environment or {})))
+        number = story.begin(scope="all", **origin)
+        story.store.devices.put(story.gpu)
+        for case, value in seconds.items():
+            record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
+            binary = story.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
+            for replica in range(replicas):
+                told = {} if joules is None else {"metrics": {"energy_j": joules}}
+                teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **told)
+        story.store.runs.end(number, RunState.FINISHED)
+        judgements = judge_run(story.store, number, threshold=threshold)
+        story.store.verdicts.put(number, judgements)
+        suspects = suspects_of(story.store, number)
+        update.update_findings(story.store, number)
+        return {one.series.case.variant: one for one in judgements}, suspects
+
+    return run
+
+
+EDITED = {"code": b"other", "source": b"edited"}
+
+
+def causes(judgements):
+    return {variant: one.cause for variant, one in judgements.items() if one.cause}
+
+
+def times(cases, *slow, by=1.2):
+    return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
+
+
+def test_a_loss_of_other_code_is_a_suspect_and_unconfirmed(story, night, cases):
+    night(times(cases))
+    judged, (suspect,) = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+    assert (suspect.series.case.variant, suspect.direction) == ("v0", Direction.SLOWER)
+    assert suspect.evidence == "+20.0 % against run 1"
+    assert [one.cause for one in story.store.verdicts.of_run(2) if one.cause] == [Cause.UNCONFIRMED]
+    assert story.store.findings.list() == []
+
+
+def test_the_same_code_is_noise_and_no_suspect(night, cases):
+    night(times(cases))
+    judged, suspects = night(times(cases, "v0"))
+    assert (causes(judged), suspects) == ({"v0": Cause.NOISE}, [])
+
+
+def test_an_edit_of_the_benchmark_file_is_an_edit(night, cases):
+    night(times(cases))
+    judged, _ = night(times(cases, "v0"), bench=b"# another bench.py")
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+
+
+def test_a_renamed_variant_runs_the_same_code(night, cases):
+    night(times(cases))
+    renamed = replace(cases[0], variant="renamed", formerly=("v0",))
+    judged, _ = night({renamed: 2e-4})
+    assert causes(judged) == {"renamed": Cause.NOISE}
+
+
+def test_a_new_compiler_is_the_toolchain_once_and_then_its_level_is_the_segments(night, cases):
+    night(times(cases))
+    new = {"code": b"other", "environment": {"toolkit": "nvcc 14.0"}}
+    judged, (suspect,) = night(times(cases, "v0"), **new)
+    assert causes(judged) == {"v0": Cause.TOOLCHAIN}
+    assert suspect.judgement.cause is Cause.TOOLCHAIN
+    judged, suspects = night(times(cases, "v0"), **new)
+    assert ({one.verdict for one in judged.values()}, suspects) == ({Verdict.UNCHANGED}, [])
+
+
+def test_a_new_driver_under_the_same_code_is_the_environment(night, cases):
+    night(times(cases))
+    judged, suspects = night(times(cases, "v0"), environment={"driver": "590.1"})
+    assert (causes(judged), suspects) == ({"v0": Cause.ENVIRONMENT}, [])
+
+
+def test_python_variants_remain_unconfirmed(night, cases):
+    steps = (Call("run"),)
+    night(times(cases), steps=steps)
+    judged, suspects = night(times(cases, "v0"), steps=steps)
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+    assert len(suspects) == 1
+
+
+def test_a_board_that_moves_at_once_is_one_finding_and_not_one_a_case(story, night, cases):
+    night(times(cases))
+    slow = times(cases, "v0", "v1", "v2", "v3", "v4")
+    _, suspects = night(slow)
+    assert suspects == []
+    (found,) = story.store.findings.list()
+    assert (found.cause, found.direction, len(found.moved)) == (Cause.ENVIRONMENT, Direction.SLOWER, 5)
+    assert found.evidence == "5 cases with unchanged code moved at once"
+    night(slow)
+    (again,) = story.store.findings.list()
+    assert (again.id, again.first_run, again.last_run) == (found.id, 2, 3)
+    night(times(cases))
+    assert story.store.findings.list() == []
+
+
+def test_a_lucky_night_of_the_same_code_is_no_bar_for_the_nights_after(night, cases):
+    night(times(cases))
+    judged, suspects = night(times(cases, "v0", by=0.9))
+    assert (judged["v0"].verdict, judged["v0"].cause, suspects) == (Verdict.IMPROVEMENT, Cause.NOISE, [])
+    judged, _ = night(times(cases))
+    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 1)
+    night(times(cases, "v0", by=0.9), code=b"other", source=b"edited")
+    judged, _ = night(times(cases))
+    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.REGRESSION, 4)
+
+
+def updates(story, run, suspects, cause=Cause.KERNEL):
+    """Stores what came of suspects, settles their run, and returns the findings that it raised."""
+    for one in suspects:
+        story.store.confirmations.put(answer(one, cause, "the old one is faster"))
+    return list(update.update_findings(story.store, run).raised)
+
+
+def answer(suspect, cause, reason):
+    judged = suspect.judgement
+    again = {"ratio": judged.ratio, "low": judged.low, "high": judged.high} if cause is Cause.KERNEL else {}
+    return Confirmation(suspect, cause, reason, threshold=0.01, seed=1, budget_s=60.0, **again)
+
+
+def test_all_that_the_code_of_one_night_moved_is_one_finding(story, night, cases):
+    wide = replace(cases[0], point=(("n", 8192),))
+    every = [*cases[:2], wide]
+    night(times(every))
+    _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
+    assert updates(story, 2, suspects) == [1]
+    (found,) = story.store.findings.list()
+    assert (found.root_cause, found.evidence) == ("the code of run 2", "the old one is faster")
+    assert {one.series.case for one in found.moved} == {*cases[:2], wide}
+
+
+@pytest.mark.parametrize(
+    ("cause", "looked_for", "asked", "told"),
+    [
+        (Cause.NOISE, 0.1, None, Cause.UNCONFIRMED),
+        (Cause.ENVIRONMENT, 0.1, None, Cause.UNCONFIRMED),
+        (Cause.NOISE, 0.1, 0.1, Cause.NOISE),
+        (Cause.NOISE, 0.01, None, Cause.NOISE),
+        (Cause.NOISE, 0.01, 0.1, Cause.NOISE),
+        (Cause.KERNEL, 0.1, None, Cause.KERNEL),
+    ],
+)
+def test_who_looked_for_more_clears_nothing_of_what_is_asked_now(
+    story, night, cases, *, cause, looked_for, asked, told
+):
+    night(times(cases))
+    _, (suspect,) = night(times(cases, "v0"), **EDITED)
+    again = Confirmation(suspect, cause, "measured in turn", threshold=looked_for, seed=1, budget_s=60.0)
+    story.store.confirmations.put(again)
+    assert [one.cause for one in judge_run(story.store, 2, threshold=asked) if one.cause] == [told]
+
+
+@pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
+def test_what_nobody_confirmed_is_no_finding(story, night, cases, cause):
+    night(times(cases))
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert updates(story, 2, suspects, cause) == []
+    assert story.store.findings.list() == []
+
+
+def test_an_experiment_raises_and_resolves_nothing(story, night, cases):
+    night(times(cases))
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited", dirty=True)
+    assert updates(story, 2, suspects) == []
+    night(times(cases, "v0", "v1", "v2", "v3", "v4"), dirty=True)
+    assert story.store.findings.list() == []
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert updates(story, 4, suspects) == [1]
+    night(times(cases), dirty=True)
+    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+
+
+@pytest.fixture
+def found(story, night, cases):
+    """A finding of one kernel that lost a fifth in run 2."""
+    night(times(cases))
+    _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
+    updates(story, 2, suspects)
+
+
+def test_a_recovery_resolves_its_finding(story, night, cases, found):
+    night(times(cases), code=b"third", source=b"cured")
+    (one,) = story.store.findings.list(every=True)
+    assert (one.state, one.reason) == (FindingState.RESOLVED, "back at its old level in run 3")
+
+
+def test_a_run_that_asks_for_more_resolves_nothing_that_is_still_slow(story, night, cases):
+    night(times(cases))
+    _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
+    updates(story, 2, suspects)
+    judged, _ = night(times(cases, "v0", by=1.03), **EDITED, threshold=0.1)
+    assert judged["v0"].verdict is Verdict.UNCHANGED
+    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    night(times(cases, "v0", by=1.004), code=b"third", source=b"cured", threshold=0.1)
+    assert story.store.findings.list() == []
+
+
+def test_a_run_that_asks_for_more_resolves_what_is_back(story, night, cases, found):
+    night(times(cases), code=b"third", source=b"cured", threshold=0.5)
+    assert story.store.findings.list() == []
+
+
+def test_nearer_is_not_back_while_the_verdict_is_that_it_is_slower(story, night, cases, found):
+    night(times(cases, "v0", by=1.05), code=b"third", source=b"half cured", threshold=0.1)
+    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+
+
+def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, night, cases, found):
+    elsewhere = {"environment": {"driver": "590.1"}, "code": b"other", "source": b"edited"}
+    for _ in range(2):
+        night(times(cases, "v0"), **elsewhere)
+    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    night(times(cases, "v0", by=1.15), **elsewhere)
+    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    night(times(cases), **elsewhere)
+    assert story.store.findings.list() == []
+
+
+def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases, found):
+    accepted = actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
+    assert (accepted.state, accepted.reason, bool(accepted.by)) == (
+        FindingState.ACCEPTED,
+        "exact results cost that",
+        True,
+    )
+    judged, _ = night(times(cases, "v0"), code=b"other", source=b"edited")
+    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
+    with pytest.raises(UsageError, match="accepted already"):
+        actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="again")
+
+
+@pytest.fixture
+def nights(night, cases, after):
+    """Thirty quiet nights of six cases, and what every night raised."""
+    rng = np.random.default_rng(7)
+
+    def noisy(*slow, by=1.0, **how):
+        seconds = {
+            case: value * float(np.exp(rng.normal(0, 0.002))) for case, value in times(cases, *slow, by=by).items()
+        }
+        return night(seconds, replicas=1, **how)
+
+    def quiet():
+        assert [suspect for _ in range(30) for suspect in noisy()[1]] == []
+        return rng.bit_generator.state
+
+    rng.bit_generator.state = after("30 quiet nights of six cases", quiet)
+    return noisy
+
+
+def cleared(story, suspects):
+    """Stores that suspects were measured again, and returns them."""
+    for suspect in suspects:
+        answer = Confirmation(suspect, Cause.NOISE, "it is gone", threshold=0.01, seed=1, budget_s=60.0)
+        story.store.confirmations.put(answer)
+    return suspects
+
+
+def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(story, nights):
+    edited = {"code": b"other", "source": b"edited"}
+    raised = [cleared(story, nights("v0", by=1.02, **edited)[1]) for _ in range(6)]
+    (suspect,) = [one for of_night in raised for one in of_night]
+    assert (suspect.series.case.variant, suspect.change, suspect.direction) == ("v0", ChangeKind.STEP, Direction.SLOWER)
+    assert (suspect.judgement.verdict, suspect.judgement.cause) == (Verdict.REGRESSION, Cause.UNCONFIRMED)
+    assert suspect.judgement.baseline_run == 30
+    assert suspect.judgement.ratio == pytest.approx(1.02, abs=0.015)
+    assert suspect.evidence.endswith("since run 31, a step in its history")
+
+
+def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(story, nights):
+    edited = {"code": b"other", "source": b"edited"}
+    for number in range(31, 37):
+        updates(story, number, nights("v0", by=1.02, **edited)[1])
+    (found,) = story.store.findings.list()
+    assert (found.cause, found.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
+    assert [one for _ in range(8) for one in nights(code=b"third", source=b"cured")[1]] == []
+    assert story.store.findings.list() == []
+
+
+def test_a_step_below_the_threshold_stays_open_beside_a_pin_of_the_night_before_it(story, night, cases):
+    rng = np.random.default_rng(7)
+    case = cases[0]
+
+    def one(by=1.0, **how):
+        return night({case: by * 1e-4 * (1 + 3e-4 * rng.standard_normal())}, **how)[1]
+
+    assert [suspect for _ in range(25) for suspect in one()] == []
+    story.store.baselines.pin(25, [story.series(case)])
+    for number in range(26, 34):
+        updates(story, number, one(1.007, **EDITED))
+    (found,) = story.store.findings.list(every=True)
+    assert (found.state, found.moved[0].baseline_run) == (FindingState.OPEN, 25)
+    cured = [one(code=b"third", source=b"cured")]
+    (found,) = story.store.findings.list(every=True)
+    assert (found.state, found.moved[0].recovered_run) == (FindingState.RESOLVED, 34)
+    assert [*cured, *(one(code=b"third", source=b"cured") for _ in range(5))] == [[]] * 6
+
+
+def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night, cases):
+    series = story.series(cases[0])
+    tonight = Judgement(
+        series, Verdict.UNCHANGED, ratio=1.002, low=0.995, high=1.009, baseline_s=1e-4, candidate_s=1.002e-4
+    )
+    moved = MovedSeries(series, 1.007, None, None, baseline_run=1, baseline_s=1e-4, candidate_s=1.007e-4, last_run=2)
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0"), **EDITED)
+    updates(story, 2, suspects)
+    standing = [replace(one, moved=(moved,)) for one in story.store.findings.list()]
+    assert recovery.recovered(standing, [tonight]) == []
+    assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
+
+
+@pytest.mark.parametrize(("low", "high", "back"), [(0.9, 1.4, True), (0.9, 1.5, False), (None, None, False)])
+def test_a_noisy_night_is_a_recovery_where_all_of_it_lies_nearer_the_old_level(story, night, cases, *, low, high, back):
+    series = story.series(cases[0])
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0", by=2.0), **EDITED)
+    updates(story, 2, suspects)
+    standing = story.store.findings.list()
+    tonight = Judgement(
+        series, Verdict.INCONCLUSIVE, ratio=1.1, low=low, high=high, baseline_s=1e-4, candidate_s=1.1e-4
+    )
+    assert recovery.recovered(standing, [tonight]) == [(1, series)] * back
+
+
+@pytest.mark.parametrize(("alerted", "back"), [(frozenset(), False), ("its series", True)])
+def test_one_good_night_does_not_resolve_a_change_of_the_mix_of_two_states(story, night, cases, *, alerted, back):
+    series = story.series(cases[0])
+    tonight = Judgement(series, Verdict.IMPROVEMENT, ratio=0.9, baseline_s=1.1e-4, candidate_s=1e-4)
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
+    updates(story, 2, suspects)
+    (found,) = story.store.findings.list()
+    mixed = replace(found, moved=(replace(found.moved[0], change=ChangeKind.MIXTURE),))
+    told = {series} if alerted else alerted
+    assert recovery.recovered([mixed], [tonight], told) == [(1, series)] * back
+    assert recovery.recovered([found], [tonight], frozenset()) == [(1, series)]
+
+
+def test_a_step_of_the_same_code_is_no_suspect(nights):
+    assert [one for _ in range(6) for one in nights("v0", by=1.02)[1]] == []
+
+
+def test_a_board_that_steps_at_once_is_one_finding_of_the_environment(story, nights):
+    slow = [f"v{place}" for place in range(6)]
+    assert [one for _ in range(6) for one in nights(*slow, by=1.02)[1]] == []
+    (found,) = story.store.findings.list()
+    assert (found.cause, found.changes) == (Cause.ENVIRONMENT, (ChangeKind.STEP,))
+
+
+def test_an_experiment_raises_no_alert(nights):
+    edited = {"code": b"other", "source": b"edited", "dirty": True}
+    assert [one for _ in range(6) for one in nights("v0", by=1.02, **edited)[1]] == []
+
+
+def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night, cases):
+    night(times(cases[:1]))
+    ((place, built),) = story.store.binaries.of_run(1).items()
+    assert place == ("GPU-1", cases[0], CacheState.COLD)
+    assert built.environment == story.environment
+    row = story.store.binaries.get([built.binary])[built.binary]
+    assert row.sources == {("tiled.cu", digest(b"source"))}
+    assert story.store.binaries.modules(row.record.modules) == {digest(b"code"): b"code"}
+
+
+def test_what_some_cases_were_made_of_is_read_for_each_in_a_run_of_its_own(story, night, cases):
+    night(times(cases[:2]))
+    night(times(cases[:2]), **EDITED)
+    first, second = (("GPU-1", case, CacheState.COLD) for case in cases[:2])
+    assert story.store.binaries.of_cases(
+        {(1, first), (2, second), (3, first), (1, ("GPU-2", cases[0], CacheState.COLD))}
+    ) == {
+        (1, first): story.store.binaries.of_run(1)[first],
+        (2, second): story.store.binaries.of_run(2)[second],
+    }
+    assert story.store.binaries.of_cases([]) == {}
+
+
+def test_a_case_of_several_binaries_was_made_of_that_of_its_last_replica(story, cases):
+    bench = b"bench"
+    run = story.begin()
+    numbers = []
+    for replica, code in enumerate((b"one", b"other")):
+        record = ReplayRecord(cases[0], Kind.KERNEL, (), (), (digest(code),), digest(bench), seed=7)
+        numbers.append(story.put_binary(record, {digest(code): code}, bench, {}))
+        story.put(run, cases[0], replica=replica, binary=numbers[-1])
+    ((place, built),) = story.store.binaries.of_run(run).items()
+    assert built.binary == numbers[-1] != numbers[0]
+    assert story.store.binaries.of_cases([(run, place)]) == {(run, place): built}
+
+
+def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_themselves(story, night, cases):
+    night(times(cases[:1]), joules=0.25)
+    _, suspects = night(times(cases[:1]), joules=0.3, error=3e-7, **EDITED)
+    assert [(one.series.metric, one.direction) for one in suspects] == [
+        ("max_error", Direction.SLOWER),
+        ("energy_j", Direction.SLOWER),
+    ]
+    assert len(updates(story, 2, suspects)) == 1
+    night(times(cases[:1]), joules=0.25, **EDITED)
+    (found,) = story.store.findings.list(every=True)
+    assert {moved.series.metric: moved.recovered_run for moved in found.moved} == {"energy_j": 3, "max_error": 3}
+    assert found.state is FindingState.RESOLVED
+
+
+def test_the_history_of_energy_is_watched_like_that_of_times(story, night, cases):
+    rng = np.random.default_rng(11)
+
+    def noisy(joules, **how):
+        return night(times(cases[:1]), replicas=1, joules=joules * float(np.exp(rng.normal(0, 0.002))), **how)[1]
+
+    assert [one for _ in range(30) for one in noisy(0.25)] == []
+    (suspect,) = [one for _ in range(6) for one in cleared(story, noisy(0.2575, **EDITED))]
+    assert (suspect.series.metric, suspect.change, suspect.direction) == ("energy_j", ChangeKind.STEP, Direction.SLOWER)
+    assert suspect.judgement.baseline_run == 30
+    assert suspect.judgement.cause is Cause.UNCONFIRMED
+
+
+@pytest.mark.parametrize(("error", "raised"), [(1.5e-7, set()), (4e-7, {"max_error"})])
+def test_an_error_that_changes_by_less_than_a_bit_raises_nothing(night, cases, error, raised):
+    for _ in range(24):
+        night(times(cases[:1]), replicas=1)
+    found = [one for _ in range(6) for one in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
+    assert {one.series.metric for one in found} == raised

@@ -1,0 +1,232 @@
+"""Static checks, as the store keeps them, and what the next ones are compared with."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.judge import check_verdicts
+from perfsvc.model import (
+    Cause,
+    CheckedKernel,
+    CheckVerdict,
+    Limiter,
+    Occupancy,
+    StaticBaseline,
+    StaticFacts,
+    Status,
+    Verdict,
+)
+
+NVCC, NEWER = "nvcc 13.0.88", "nvcc 13.5.37"
+FACTS = StaticFacts(32, 16, 4, 8, 4224, 1, (("global", 8), ("integer", 30)), "aa")
+
+
+@pytest.fixture
+def kernel(story):
+    return CheckedKernel(
+        story.tiled,
+        "sm_90",
+        "transpose_tiled",
+        facts=FACTS,
+        occupancy=Occupancy(48, 64, Limiter.SHARED_MEMORY),
+        threads=256,
+        dynamic_shared_bytes=1024,
+        source="bb",
+    )
+
+
+@pytest.fixture
+def put(story):
+    """Stores a check of some kernels with one verdict for all and returns its number."""
+
+    def put(*kernels, verdict=Verdict.NEW, toolkit=NVCC, accepted="", others=(), **given):
+        baseline = given.pop("baseline", None)
+        verdicts = [CheckVerdict(one, verdict, baseline_check=baseline) for one in kernels]
+        origin = story.provenance(**{"scope": "kernels", **given})
+        return story.store.checks.put(origin, verdicts, others, toolkit=toolkit, accepted=accepted)
+
+    return put
+
+
+def with_registers(kernel, registers):
+    return replace(kernel, facts=replace(FACTS, registers=registers))
+
+
+def held(story, *kernels, toolkit=NVCC, scope="kernels"):
+    return story.store.checks.baselines(kernels, scope, toolkit)
+
+
+def test_a_kernel_is_read_as_it_was_stored(story, kernel, put):
+    number = put(kernel)
+    assert held(story, kernel) == [StaticBaseline(kernel, NVCC, number)]
+
+
+@pytest.mark.parametrize("change", [{"facts": replace(FACTS, instructions=None)}, {"occupancy": None, "threads": 0}])
+def test_what_nobody_knows_stays_unknown(story, kernel, put, change):
+    unknown = replace(kernel, **change)
+    put(unknown)
+    assert [one.checked for one in held(story, kernel)] == [unknown]
+
+
+def test_a_regression_does_not_become_the_level_and_an_improvement_does(story, kernel, put):
+    first = put(kernel)
+    put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first)
+    put(with_registers(kernel, 33), verdict=Verdict.UNCHANGED, baseline=first)
+    assert [one.check for one in held(story, kernel)] == [first]
+    better = put(with_registers(kernel, 16), verdict=Verdict.IMPROVEMENT, baseline=first)
+    assert [(one.check, one.checked.facts.registers) for one in held(story, kernel)] == [(better, 16)]
+
+
+def test_an_improvement_forgives_no_registers_and_a_person_or_another_compiler_does(story, kernel, put):
+    def level(**given):
+        found = held(story, kernel, **given)
+        return [(one.checked.facts.registers, one.checked.facts.stack_bytes) for one in found]
+
+    def less_stack(registers, stack):
+        return replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack))
+
+    first = put(less_stack(32, 8))
+    second = put(less_stack(39, 4), verdict=Verdict.IMPROVEMENT, baseline=first)
+    assert level() == [(32, 4)]
+    third = put(less_stack(38, 2), verdict=Verdict.IMPROVEMENT, baseline=second)
+    assert level() == [(32, 2)]
+    put(less_stack(39, 1), verdict=Verdict.IMPROVEMENT, baseline=third, toolkit=NEWER)
+    assert level(toolkit=NEWER) == [(39, 1)]
+    fourth = put(less_stack(39, 1), verdict=Verdict.IMPROVEMENT, baseline=third, accepted="as it is")
+    assert level() == [(39, 1)]
+    put(less_stack(24, 0), verdict=Verdict.IMPROVEMENT, baseline=fourth)
+    assert level() == [(24, 0)]
+
+
+def test_a_trade_in_two_steps_is_one(story, kernel):
+    verdicts = []
+    for registers, stack in [(32, 8), (39, 4), (46, 0)]:
+        now = replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack), source=str(registers))
+        found = check_verdicts(held(story, now), [now], NVCC)
+        story.store.checks.put(story.provenance(scope="kernels"), found, toolkit=NVCC)
+        verdicts += [one.verdict for one in found]
+    assert verdicts == [Verdict.NEW, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE]
+
+
+def test_a_person_may_accept_a_regression(story, kernel, put):
+    first = put(kernel)
+    worse = put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first, accepted="it is faster")
+    assert [(one.check, one.checked.facts.registers) for one in held(story, kernel)] == [(worse, 64)]
+
+
+def test_nothing_with_uncommitted_changes_becomes_a_level(story, kernel, put):
+    put(kernel, dirty=True)
+    assert held(story, kernel) == []
+
+
+def test_a_kernel_that_cannot_run_is_no_level(story, kernel, put):
+    put(kernel, verdict=Verdict.BROKEN, accepted="whatever")
+    assert held(story, kernel) == []
+
+
+def test_each_compiler_has_levels_of_its_own_and_borrows_one_for_its_first_check(story, kernel, put):
+    old = put(kernel)
+    assert [(one.check, one.toolkit) for one in held(story, kernel, toolkit=NEWER)] == [(old, NVCC)]
+    slower = with_registers(kernel, 64)
+    new = put(slower, verdict=Verdict.REGRESSION, baseline=old, toolkit=NEWER)
+    assert [(one.check, one.toolkit) for one in held(story, kernel, toolkit=NEWER)] == [(new, NEWER)]
+    assert [(one.check, one.toolkit) for one in held(story, kernel, toolkit=NVCC)] == [(old, NVCC)]
+    assert [one.check for one in held(story, kernel, toolkit="nvcc 14")] == [new]
+
+
+def test_a_renamed_variant_keeps_its_level(story, kernel, put):
+    number = put(kernel)
+    renamed = replace(kernel, case=replace(story.tiled, variant="shared", formerly=("tiled",)))
+    assert held(story, renamed) == [StaticBaseline(renamed, NVCC, number)]
+
+
+def renamed_to(kernel, name):
+    return replace(kernel, kernel=name)
+
+
+def test_a_renamed_kernel_keeps_its_level_until_it_has_one_of_its_own(story, kernel, put):
+    first = put(kernel)
+    worse = renamed_to(with_registers(kernel, 64), "turned")
+    compared = CheckVerdict(worse, Verdict.REGRESSION, kernel, baseline_check=first)
+    for scope in ("kernels", "kernels", "another"):  # however often it is looked at, and by whatever selection
+        assert held(story, worse, scope=scope) == [StaticBaseline(kernel, NVCC, first)]
+        story.store.checks.put(story.provenance(scope=scope), [compared], toolkit=NVCC)
+    better = CheckVerdict(worse, Verdict.IMPROVEMENT, kernel, baseline_check=first)
+    last = story.store.checks.put(story.provenance(scope="kernels"), [better], toolkit=NVCC)
+    assert held(story, worse) == [StaticBaseline(worse, NVCC, last)]
+    assert held(story, worse, renamed_to(kernel, "added")) == [StaticBaseline(worse, NVCC, last)]
+
+
+def test_what_was_told_to_be_gone_is_nobody_by_another_name(story, kernel, put):
+    second = renamed_to(kernel, "second")
+    first = put(kernel, second)
+    gone = CheckVerdict(second, Verdict.MISSING, second, baseline_check=first)
+    same = CheckVerdict(kernel, Verdict.UNCHANGED, kernel, baseline_check=first)
+    story.store.checks.put(story.provenance(scope="kernels", dirty=True), [same, gone], toolkit=NVCC)
+    added = renamed_to(kernel, "added")
+    assert {one.checked.kernel for one in held(story, kernel, added)} == {kernel.kernel, "second"}
+    story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
+    assert [one.checked for one in held(story, kernel, added)] == [kernel]
+
+
+def test_what_may_be_a_kernel_by_another_name_stays_so_until_it_is_accepted(story, kernel, put):
+    first = put(kernel)
+    parts = [renamed_to(kernel, name) for name in ("front", "back")]
+    gone = CheckVerdict(kernel, Verdict.MISSING, kernel, baseline_check=first)
+    verdicts = [*(CheckVerdict(one, Verdict.INCONCLUSIVE) for one in parts), gone]
+    for _ in range(2):
+        story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC)
+        assert [one.checked for one in held(story, *parts)] == [kernel]
+    story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC, accepted="split on purpose")
+    added = renamed_to(kernel, "added")
+    assert {one.checked.kernel for one in held(story, *parts, added)} == {"front", "back"}
+
+
+def test_what_the_check_before_had_is_expected_once(story, kernel, put):
+    second = replace(kernel, kernel="second")
+    first = put(kernel, second)
+    assert {one.checked.kernel for one in held(story, kernel)} == {"transpose_tiled", "second"}
+    assert [one.checked.kernel for one in held(story, kernel, scope="another")] == ["transpose_tiled"]
+    gone = CheckVerdict(second, Verdict.MISSING, baseline_check=first)
+    same = CheckVerdict(kernel, Verdict.UNCHANGED, baseline_check=first)
+    story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
+    assert [one.checked.kernel for one in held(story, kernel)] == ["transpose_tiled"]
+    rows = story.execute("SELECT status, facts_id, verdict FROM checked_kernels WHERE kernel = 'second' ORDER BY 1")
+    assert [tuple(row) for row in rows] == [("ok", 1, "new"), ("skipped", None, "missing")]
+
+
+def test_equal_facts_are_stored_once(story, kernel, put):
+    put(kernel, replace(kernel, architecture="sm_80"))
+    put(kernel, verdict=Verdict.UNCHANGED)
+    assert story.execute("SELECT count(*) FROM facts")[0][0] == 1
+    assert story.execute("SELECT count(*) FROM checked_kernels")[0][0] == 3
+
+
+def test_what_was_looked_at_in_vain_is_kept_with_its_reason_and_expected_of_nobody(story, kernel, put):
+    skipped = CheckedKernel(story.naive, "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80")
+    put(kernel, others=[skipped])
+    rows = story.execute("SELECT status, reason, verdict FROM checked_kernels WHERE architecture = 'sm_80'")
+    assert [tuple(row) for row in rows] == [("skipped", skipped.reason, None)]
+    assert [one.checked.case for one in held(story)] == [story.tiled]
+
+
+def test_a_verdict_is_kept_with_its_cause_and_its_baseline(story, kernel, put):
+    first = put(kernel)
+    worse = CheckVerdict(
+        kernel, Verdict.REGRESSION, kernel, (), "another compiler", Cause.TOOLCHAIN, baseline_check=first
+    )
+    story.store.checks.put(story.provenance(), [worse], toolkit=NEWER, disassembler="nvdisasm 13.5")
+    query = "SELECT verdict, cause, verdict_reason, baseline_check_id FROM checked_kernels WHERE check_id = 2"
+    assert [tuple(row) for row in story.execute(query)] == [("regression", "toolchain", "another compiler", first)]
+
+
+def test_kernels_go_with_their_check(story, kernel, put):
+    put(kernel)
+    story.execute("DELETE FROM checks")
+    assert story.execute("SELECT * FROM checked_kernels") == []
+    assert put(kernel) == 2
+
+
+def test_a_checked_case_is_no_measured_one(story, kernel, put):
+    put(kernel)
+    assert story.store.measurements.case_ids() == []

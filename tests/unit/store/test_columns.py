@@ -1,0 +1,192 @@
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import event
+
+from perfsvc.model import Batch, CacheState, Cause, Conditions, Noise, Peak, Slowdown, Status, Verdict
+
+
+@contextmanager
+def counted(store):
+    statements = []
+
+    def note(_connection, _cursor, statement, *_):
+        statements.append(statement)
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(store.database.engine, "before_cursor_execute", note)
+
+
+def test_each_row_has_the_verdict_on_its_time_where_there_is_one(story):
+    run = story.begin()
+    for case in (story.tiled, story.naive):
+        story.put(run, case)
+    on_time = replace(
+        story.judgement(story.tiled, Verdict.REGRESSION), ratio=1.2, low=1.1, high=1.3, cause=Cause.KERNEL
+    )
+    story.store.verdicts.put(run, [on_time, story.judgement(story.tiled, Verdict.NEW, metric="max_error")])
+    held = story.store.measurements.columns([run])
+    names = "verdict", "ratio", "ratio_low", "ratio_high", "cause", "baseline_run"
+    rows = dict(zip(held["variant"], zip(*(held[name] for name in names), strict=True), strict=True))
+    assert rows == {"tiled": ("regression", 1.2, 1.1, 1.3, "kernel", None), "naive": (None,) * 6}
+
+
+def test_a_measurement_is_one_row_with_everything_about_it(story):
+    run = story.begin(label="nightly", commit="abc", branch="main", host="box")
+    story.put(run, story.tiled, samples=(1.0, 2.0, 6.0), metrics={"overlap": 0.5}, max_error=1e-6, stopped="enough")
+    row = {name: values[0] for name, values in story.store.measurements.columns([run]).items()}
+    expected = {
+        "run": run,
+        "label": "nightly",
+        "commit": "abc",
+        "branch": "main",
+        "host": "box",
+        "device": "GPU-1",
+        "device_kind": "cuda",
+        "device_model": "NVIDIA H100",
+        "case": "transpose/tiled[n=4096,dtype=f32]",
+        "benchmark": "transpose",
+        "variant": "tiled",
+        "point": "n=4096,dtype=f32",
+        "axes": {"n": 4096, "dtype": "f32"},
+        "version": 1,
+        "cache": "cold",
+        "replica": 0,
+        "status": "ok",
+        "median_s": 2.0,
+        "low_s": 1.0,
+        "high_s": 6.0,
+        "samples": 3,
+        "bandwidth_bytes_per_s": 3000.0,
+        "flops_per_s": 5.0,
+        "max_error": 1e-6,
+        "stopped": "enough",
+        "driver": "580.1",
+        "toolkit": "nvcc 13.0.88",
+        "power_limit_w": 700.0,
+        "metrics": {"overlap": 0.5},
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert type(row["status"]) is type(row["cache"]) is str
+
+
+def test_what_was_not_timed_has_no_bandwidth(story):
+    run = story.begin()
+    story.put(run, story.tiled, status=Status.FAILED, reason="does not compile")
+    columns = story.store.measurements.columns([run])
+    assert columns["bandwidth_bytes_per_s"] == columns["flops_per_s"] == columns["median_s"] == [None]
+    assert columns["reason"] == ["does not compile"]
+
+
+def test_what_the_board_was_like_stands_beside_the_times(story):
+    run = story.begin()
+    hot = Conditions(1.0e9, None, 90.0, 650.0, (Slowdown.THERMAL,))
+    batches = (
+        Batch((1.0,), conditions=Conditions(1.5e9, None, 60.0, 700.0, (Slowdown.POWER_CAP,))),
+        Batch((9.0,), rejected="thermal slowdown", conditions=hot),
+    )
+    told = {"warmup": 7, "note": "a sentence", "wall_s": 4.0, "check_s": 0.5, "sampling_s": 3.0, "busy_s": 2.5}
+    story.put(run, story.tiled, samples=(1.0,), batches=batches, **told)
+    row = {name: values[0] for name, values in story.store.measurements.columns([run]).items()}
+    expected = {
+        **told,
+        "sm_clock_hz": 1.5e9,
+        "temperature_c": 90.0,
+        "power_w": 700.0,
+        "slowdowns": "power cap, thermal slowdown",
+        "rejected_batches": 1,
+        "noise_within": None,
+        "noise_between": None,
+        "copy_bytes_per_s": None,
+        "read_bytes_per_s": None,
+        "peak_share": None,
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_noise_and_roof_are_those_of_the_run_the_board_and_the_mode(story):
+    first, second = story.begin(), story.begin()
+    for run in (first, second):
+        for device in ("GPU-1", "GPU-2"):
+            for cache in CacheState:
+                story.put(run, story.tiled, samples=(2.0,), device=device, cache=cache)
+    cold, warm = (
+        (device, story.tiled, cache) for device, cache in (("GPU-1", CacheState.COLD), ("GPU-2", CacheState.WARM))
+    )
+    story.store.measurements.put_noise(first, {cold: Noise(0.5, 0.25), warm: Noise(0.125, None)})
+    story.store.devices.put_peaks(first, {"GPU-1": Peak(4000.0, 6000.0), "GPU-2": Peak(12000.0, 6000.0)})
+    columns = story.store.measurements.columns()
+    found = zip(*(columns[name] for name in ("run", "device", "cache", "noise_within", "noise_between")), strict=True)
+    assert [row for row in found if row[3] is not None] == [
+        (first, "GPU-1", "cold", 0.5, 0.25),
+        (first, "GPU-2", "warm", 0.125, None),
+    ]
+    assert columns["bandwidth_bytes_per_s"] == [3000.0] * 8
+    assert columns["peak_share"] == [0.5, 0.5, 0.25, 0.25] + [None] * 4
+    assert columns["read_bytes_per_s"] == [6000.0] * 4 + [None] * 4
+
+
+def test_what_was_not_timed_has_no_share_of_the_roof(story):
+    run = story.begin()
+    story.put(run, story.tiled, status=Status.FAILED)
+    story.store.devices.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})
+    assert story.store.measurements.columns()["peak_share"] == [None]
+
+
+def test_columns_are_of_all_runs_or_of_some(story):
+    first, second, third = story.run(), story.run(), story.run(story.tiled, story.naive)
+    assert story.store.measurements.columns()["run"] == [first, second, third, third]
+    assert story.store.measurements.columns([first, third])["run"] == [first, third, third]
+    assert {len(values) for values in story.store.measurements.columns([]).values()} == {0}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda story, run: story.store.series.levels(run),
+        lambda story, run: story.store.series.levels_of(dict.fromkeys(story.store.series.levels(run), run)),
+        lambda story, run: story.store.measurements.columns(),
+        lambda story, run: story.store.runs.list(),
+        lambda story, run: story.store.series.case_history(story.tiled.id),
+        lambda story, run: story.store.baselines.get(story.store.series.levels(run), run),
+        lambda story, run: story.store.verdicts.of_run(run),
+        lambda story, run: story.store.series.expected(run),
+        lambda story, run: story.store.measurements.costs([story.tiled, story.naive]),
+        lambda story, run: story.store.measurements.noise(run),
+        lambda story, run: story.store.runs.over_budget(run),
+    ],
+    ids=[
+        "levels",
+        "levels_of",
+        "columns",
+        "runs",
+        "history",
+        "baselines",
+        "verdicts",
+        "expected",
+        "past",
+        "noise",
+        "over_budget",
+    ],
+)
+def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
+    def grow(times):
+        for size in range(times):
+            cases = [replace(story.tiled, point=(("n", n),)) for n in range(size + 1)]
+            run = story.run(story.tiled, *cases, scope="all")
+            story.store.measurements.put_noise(
+                run, {("GPU-1", case, CacheState.COLD): Noise(0.5, 0.5) for case in cases}
+            )
+            story.store.runs.put_over_budget(run, [("GPU-1", case, CacheState.WARM) for case in cases])
+            story.store.verdicts.put(run, [story.judgement(case, verdict=Verdict.UNCHANGED) for case in cases])
+        return run
+
+    few = grow(2)
+    with counted(story.store) as before:
+        ask(story, few)
+    many = grow(5)
+    with counted(story.store) as after:
+        ask(story, many)
+    assert 0 < len(before) == len(after) <= 12

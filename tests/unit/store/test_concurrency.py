@@ -1,0 +1,184 @@
+"""Several processes on one database at once, and processes that die in the middle of it."""
+
+import os
+import platform
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from perfsvc.store import RunState, Store, processes
+
+PRELUDE = """
+import sys
+from datetime import UTC, datetime
+from perfsvc.model import *
+from perfsvc.store import MeasurementEntry, RunState, Store
+
+place, name = sys.argv[1:]
+
+def begin(store):
+    store.devices.put(DeviceInfo("fake", "fake", "GPU-1", "Fake", "fake"))
+    return store.runs.begin(Provenance(datetime.now(UTC), "perfsvc run", "kernels", label=name))
+
+def put(store, run, number):
+    case = Case("dot", "shuffle", (("n", number),), formerly=("tree",))
+    measurement = Measurement(case, "GPU-1", 0, Status.OK, samples_s=(1.0,))
+    entry = MeasurementEntry(measurement, Environment(name), Work(), Estimate(1.0, 1.0, 1.0, 1))
+    store.measurements.put(run, [entry])
+
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+WRITER = """
+with Store.open(place) as store:
+    run = begin(store)
+    for number in range(40):
+        put(store, run, number)
+    store.runs.end(run, RunState.FINISHED)
+"""
+ENDLESS = """
+with Store.open(place) as store:
+    run = begin(store)
+    number = 0
+    while True:
+        put(store, run, number)
+        number += 1
+        print(number, flush=True)
+"""
+HALFWAY = """
+from perfsvc.store import measurements
+
+real = measurements._put
+def stop_after_the_row(connection, run, entry):
+    real(connection, run, entry)
+    print("halfway", flush=True)
+    sys.stdin.readline()
+
+with Store.open(place) as store:
+    run = begin(store)
+    put(store, run, 1)
+    measurements._put = stop_after_the_row
+    put(store, run, 2)
+"""
+
+
+@pytest.fixture
+def start(request):
+    """Starts a script in a process of its own, which waits at ``ready`` for a line."""
+
+    def process(script, place, name="night"):
+        code = textwrap.dedent(PRELUDE + script)
+        started = subprocess.Popen(
+            [sys.executable, "-c", code, place, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        request.addfinalizer(lambda: end(started))
+        assert started.stdout.readline() == "ready\n"
+        return started
+
+    return process
+
+
+def go(process):
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def end(process):
+    process.kill()
+    process.communicate()
+
+
+def test_processes_open_and_fill_a_new_database_at_once(empty, start):
+    writers = [start(WRITER, empty, name) for name in "abc"]
+    for writer in writers:
+        go(writer)
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    with Store.open(empty) as store:
+        columns = store.measurements.columns()
+        assert sorted(columns["label"]) == sorted("abc" * 40)
+        assert len(set(columns["case"])) == len(set(columns["lineage"])) == 40
+        assert {row.state for row in store.runs.list()} == {RunState.FINISHED}
+    assert Store.check(empty).ok
+
+
+def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
+    writer = start(HALFWAY, place)
+    go(writer)
+    assert writer.stdout.readline() == "halfway\n"
+    end(writer)
+    with Store.open(place) as store:
+        assert store.measurements.columns()["case"] == ["dot/shuffle[n=1]"]
+    assert Store.check(place).ok
+
+
+def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_them(story, place, start):
+    writer = start(HALFWAY, place)
+    go(writer)
+    assert writer.stdout.readline() == "halfway\n"
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(story.store.runs.end, 1, RunState.INTERRUPTED)
+        go(writer)
+        ended.result(timeout=60)
+        writer.wait(timeout=60)
+    histories = story.store.series.histories_until(1, 9)
+    assert {series.case.id: history.values.tolist() for series, history in histories.items()} == {
+        "dot/shuffle[n=1]": [[1.0]],
+        "dot/shuffle[n=2]": [[1.0]],
+    }
+
+
+def test_a_process_killed_at_any_moment_loses_nothing_it_was_told_is_stored(place, start):
+    writer = start(ENDLESS, place)
+    go(writer)
+    for _ in range(20):
+        told = int(writer.stdout.readline())
+    writer.kill()
+    told = int((writer.stdout.read().split() or [told])[-1])
+    writer.wait()
+    with Store.open(place) as store:
+        assert len(store.measurements.columns()["run"]) in {told, told + 1}
+
+
+def test_the_run_of_a_dead_process_is_interrupted_when_the_next_begins(story, place, start):
+    writer = start(ENDLESS, place)
+    go(writer)
+    writer.stdout.readline()
+    mine = story.begin()
+    assert story.store.runs.get(1).state is RunState.RUNNING
+    end(writer)
+    third = story.begin()
+    assert [row.state for row in story.store.runs.list()] == [RunState.RUNNING, RunState.RUNNING, RunState.INTERRUPTED]
+    assert story.store.runs.get(1).finished is not None
+    assert story.store.runs.newest(before=third).id == 1
+    assert story.store.runs.mark_interrupted(platform.node()) == []
+    assert story.store.runs.get(mine).state is RunState.RUNNING
+
+
+def test_the_run_of_another_host_is_left_alone(story):
+    elsewhere = story.begin(host="elsewhere")
+    story.execute("UPDATE runs SET pid = 99999999")
+    story.begin()
+    assert story.store.runs.get(elsewhere).state is RunState.RUNNING
+
+
+def test_an_id_given_to_another_process_is_not_taken_for_the_first(story):
+    run = story.begin()
+    story.execute("UPDATE runs SET process_start = '1'")
+    story.begin()
+    assert story.store.runs.get(run).state is RunState.INTERRUPTED
+
+
+def test_a_process_lives_until_it_ends():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    start = processes.start_of(child.pid)
+    assert processes.alive(child.pid, start)
+    assert processes.alive(child.pid, "")
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not start or not processes.alive(child.pid, start)  # dead, though its parent has not asked how it ended
+    child.communicate()
+    assert not processes.alive(child.pid, start)
+    assert not processes.alive(child.pid, "")

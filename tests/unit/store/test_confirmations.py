@@ -1,0 +1,98 @@
+"""Suspects that were measured again, as the store keeps them."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import (
+    Batch,
+    Cause,
+    ChangeKind,
+    Conditions,
+    Confirmation,
+    Direction,
+    Judgement,
+    Measurement,
+    Slowdown,
+    Status,
+    Suspect,
+    Verdict,
+)
+
+
+@pytest.fixture
+def confirmation(story):
+    """A suspect of the second night, measured again in two pairs."""
+    story.run(story.tiled)
+    story.run(story.tiled)
+    judged = Judgement(story.series(story.tiled), Verdict.REGRESSION, ratio=1.25, baseline_run=1, candidate_run=2)
+
+    def turn(number, *samples):
+        return Measurement(story.tiled, story.gpu.uuid, number, Status.OK, samples_s=samples, wall_s=0.5)
+
+    return Confirmation(
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER),
+        Cause.KERNEL,
+        "the old one is faster",
+        threshold=0.03,
+        seed=2**32 - 1,
+        budget_s=20.0,
+        verdict=Verdict.REGRESSION,
+        ratio=1.25,
+        low=1.2,
+        high=1.3,
+        looks=1,
+        drift=1.0,
+        same_code=False,
+        wall_s=2.5,
+        baseline=(turn(0, 0.5, 0.25), turn(3, 0.5)),
+        candidate=(turn(1, 0.75), turn(2, 1.0, 0.75)),
+    )
+
+
+def test_a_confirmation_is_read_as_it_was_stored(story, confirmation):
+    story.store.confirmations.put(confirmation)
+    assert story.store.confirmations.of_run(2) == [confirmation]
+    assert story.store.confirmations.of_run(1) == []
+
+
+def test_one_that_could_not_be_measured_is_kept_as_well(story, confirmation):
+    asked = replace(
+        confirmation,
+        cause=Cause.UNCONFIRMED,
+        reason="it runs Python",
+        **dict.fromkeys(("verdict", "ratio", "low", "high", "drift", "same_code")),
+        baseline=(),
+        candidate=(),
+    )
+    story.store.confirmations.put(asked)
+    assert story.store.confirmations.of_run(2) == [asked]
+
+
+def test_a_suspect_may_be_measured_again_twice_and_both_decisions_stay(story, confirmation):
+    cleared = replace(confirmation, cause=Cause.NOISE)
+    for one in (confirmation, cleared):
+        story.store.confirmations.put(one)
+    assert [one.cause for one in story.store.confirmations.of_run(2)] == [Cause.KERNEL, Cause.NOISE]
+
+
+def test_a_turn_without_a_result_says_why(story, confirmation):
+    crashed = Measurement(story.tiled, story.gpu.uuid, 0, Status.FAILED, reason="its worker died")
+    story.store.confirmations.put(replace(confirmation, baseline=(crashed,), candidate=()))
+    (found,) = story.store.confirmations.of_run(2)
+    assert found.baseline == (crashed,)
+    assert found.failed
+
+
+def test_what_the_board_was_like_is_kept_of_each_turn(story, confirmation):
+    hot = Conditions(sm_clock_hz=1.5e9, temperature_c=80.0, slowdowns=(Slowdown.POWER_CAP,))
+    turn = replace(confirmation.baseline[0], batches=(Batch((0.5, 0.25), conditions=hot),))
+    story.store.confirmations.put(replace(confirmation, baseline=(turn,)))
+    rows = story.execute("SELECT sm_clock_hz, temperature_c, slowdowns FROM confirmation_runs WHERE side = 'baseline'")
+    assert [tuple(row) for row in rows] == [(1.5e9, 80.0, "power cap")]
+
+
+def test_they_go_with_their_run(story, confirmation):
+    story.store.confirmations.put(confirmation)
+    story.execute("DELETE FROM runs WHERE id = 2")
+    assert story.execute("SELECT * FROM confirmation_runs") == []

@@ -1,0 +1,144 @@
+"""What a run should have measured (what is judged missing of it: test_nights.py)."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+
+from perfsvc.model import CacheState, Status
+from perfsvc.store import RunState
+
+
+@pytest.fixture
+def night(story):
+    """A finished run of the scope ``all`` that measured some (device, case, cache state) and left others out."""
+
+    def run(*places, over_budget=(), state=RunState.FINISHED, scope="all", **given):
+        number = story.begin(scope=scope, **given)
+        for device, case, cache in places:
+            story.put(number, case, device=device, cache=cache)
+        story.store.runs.put_over_budget(number, over_budget)
+        story.store.runs.end(number, state)
+        return number
+
+    return run
+
+
+@pytest.fixture
+def tiled(story):
+    return "GPU-1", story.tiled, CacheState.COLD
+
+
+@pytest.fixture
+def naive(story):
+    return "GPU-1", story.naive, CacheState.COLD
+
+
+def runs(story, number):
+    """The run that each expected place is of."""
+    return {(one.device, one.case, one.cache): run for one, run in story.store.series.expected(number).items()}
+
+
+def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(story):
+    first = story.run(scope="all")
+    second = story.begin(scope="all")
+    story.put(second, story.tiled, device="GPU-2")
+    story.store.runs.end(second, RunState.FINISHED)
+    story.run(scope="all", state=RunState.INTERRUPTED)
+    story.run(scope="all", dirty=True)
+    story.run(scope="some")
+    tonight = story.begin(scope="all")
+    for device in ("GPU-1", "GPU-2", "GPU-3"):
+        story.put(tonight, story.tiled, device=device)
+    expected = story.store.series.expected(tonight)
+    assert {series.device: run for series, run in expected.items()} == {"GPU-1": first, "GPU-2": second}
+
+
+def test_expected_is_each_series_that_the_run_before_had_right(story):
+    before = story.begin(scope="all")
+    for variant, given in {
+        "right": {"metrics": {"energy_j": 1.0, "sm_cycles": nan}, "max_error": 0.0},
+        "erring": {"max_error": inf},
+        "untimed": {"samples": (), "metrics": {"speed": 2.0}},
+        "wrong": {"status": Status.WRONG, "max_error": 1.0},
+        "partly": {},
+        "skipped": {"status": Status.SKIPPED},
+    }.items():
+        for replica in range(2):
+            broken = {"status": Status.FAILED} if (variant, replica) == ("partly", 1) else {}
+            story.put(before, replace(story.tiled, variant=variant), replica=replica, **{**given, **broken})
+    story.store.runs.end(before, RunState.FINISHED)
+    right = {series for series, level in story.store.series.levels(before).items() if level.status is Status.OK}
+    tonight = story.run(replace(story.tiled, variant="right"), scope="all")
+    assert story.store.series.expected(tonight) == dict.fromkeys(right, before)
+    assert {(series.case.variant, series.metric) for series in right} > {("right", "energy_j"), ("untimed", "speed")}
+
+
+def test_where_all_runs_have_uncommitted_changes_the_newest_is_the_one_before(story, night, tiled):
+    night(tiled, dirty=True)
+    second, third = night(tiled, dirty=True), night(tiled, dirty=True)
+    assert runs(story, third) == {tiled: second}
+
+
+def test_of_a_run_of_unknown_scope_nothing_is_expected(story):
+    story.run()
+    assert story.store.series.expected(story.run()) == {}
+
+
+def test_what_was_not_right_is_not_expected(story, night, tiled):
+    first = story.begin(scope="all")
+    story.put(first, story.tiled)
+    story.put(first, story.naive, status=Status.WRONG)
+    story.store.runs.end(first, RunState.FINISHED)
+    assert runs(story, night(tiled)) == {tiled: first}
+
+
+def test_what_a_run_left_out_itself_is_not_expected_of_it(story, night, tiled, naive):
+    warm = (*naive[:2], CacheState.WARM)
+    first = night(tiled, naive, warm)
+    assert runs(story, night(tiled, over_budget=[naive])) == {tiled: first, warm: first}
+
+
+def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story, night, tiled, naive):
+    warm = (*naive[:2], CacheState.WARM)
+    night(tiled, naive, warm)
+    second = night(tiled, naive)
+    night(naive, dirty=True)
+    night(naive, state=RunState.INTERRUPTED)
+    night(naive, scope="some")
+    night(tiled, over_budget=[naive])
+    fourth = night(tiled, over_budget=[naive])
+    tonight, later = night(tiled, naive), night(naive)
+    assert runs(story, tonight) == {tiled: fourth, naive: second}
+    assert runs(story, later) == {tiled: tonight, naive: tonight}
+
+
+def test_what_was_left_out_on_one_board_alone_comes_from_that_board(story, night, tiled, naive):
+    there = ("GPU-2", *naive[1:])
+    first = night(naive, there)
+    second = night(naive, ("GPU-2", *tiled[1:]), over_budget=[there])
+    tonight = night(naive, ("GPU-2", *tiled[1:]))
+    assert runs(story, tonight) == {naive: second, there: first, ("GPU-2", *tiled[1:]): second}
+
+
+def test_what_was_left_out_and_never_measured_is_not_expected(story, night, tiled, naive):
+    first = night(tiled, over_budget=[naive])
+    assert runs(story, night(tiled)) == {tiled: first}
+
+
+def test_what_was_left_out_is_known_by_its_present_name(story, night, tiled, naive):
+    shared = replace(story.naive, variant="shared", formerly=("naive",))
+    first = night(tiled, naive)
+    left = night(tiled, over_budget=[("GPU-1", shared, CacheState.COLD)])
+    assert story.store.runs.over_budget(left) == [("GPU-1", shared, CacheState.COLD)]
+    assert runs(story, night(tiled)) == {tiled: left, ("GPU-1", shared, CacheState.COLD): first}
+    assert runs(story, night(tiled, over_budget=[naive])).keys() == {tiled}
+
+
+def test_what_a_run_left_out_comes_back_and_is_replaced(story, night, tiled, naive):
+    story.store.devices.put(story.gpu)
+    run = night(over_budget=[naive, tiled, naive])
+    assert set(story.store.runs.over_budget(run)) == {tiled, naive}
+    story.store.runs.put_over_budget(run, [tiled])
+    assert story.store.runs.over_budget(run) == [tiled]
+    assert story.store.runs.over_budget(night(tiled)) == []

@@ -1,0 +1,324 @@
+"""The life of findings: what joins them, what persons do to them, and what a killed run leaves of that."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Thread
+
+import pytest
+from sqlalchemy import event
+
+from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.model import (
+    CacheState,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    EventKind,
+    FindingState,
+    FindingUpdates,
+    Judgement,
+    RootCause,
+    Suspect,
+    Verdict,
+)
+from perfsvc.service.findings import actions
+from perfsvc.service.findings.suspects import ignored
+from perfsvc.suite import Selection
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def suspect(series, ratio=1.2, *, cause=Cause.KERNEL, direction=Direction.SLOWER, baseline=1):
+    judged = Judgement(
+        series, Verdict.REGRESSION, "", ratio, None, None, baseline, None, 1e-4, ratio * 1e-4, cause=cause
+    )
+    return Suspect(judged, ChangeKind.REGRESSION, direction)
+
+
+@pytest.fixture
+def tiled(story):
+    return story.series(story.tiled)
+
+
+@pytest.fixture
+def naive(story):
+    return story.series(story.naive)
+
+
+@pytest.fixture
+def nights(story):
+    """Five nights that measured both cases."""
+    return [story.run(story.tiled, story.naive) for _ in range(5)]
+
+
+@pytest.fixture
+def found(story, nights, tiled, naive):
+    """A finding of both cases, raised in run 2."""
+    assert story.store.findings.raise_finding(
+        2, [suspect(tiled), suspect(naive)], "the old one is faster", "abc..def"
+    ) == [1]
+
+
+def kinds(store, finding):
+    return [one.kind for one in store.findings.events(finding=finding)]
+
+
+# --- one finding a cause ---------------------------------------------------------------------------------------------
+
+
+def test_two_hosts_that_raise_one_cause_at_once_raise_one_finding(story, nights, tiled, naive):
+    """The second one begins when the first is about to put the finding in, and sees it all the same."""
+    other = Thread(target=story.store.findings.raise_finding, args=(3, [suspect(naive)], "there", "abc..def"))
+
+    def meanwhile(_connection, _cursor, statement, *_):
+        if statement.startswith("INSERT INTO findings") and not other.ident:
+            other.start()
+            other.join(1.0)
+
+    event.listen(story.store.database.engine, "before_cursor_execute", meanwhile)
+    story.store.findings.raise_finding(2, [suspect(tiled)], "here", "abc..def")
+    other.join()
+    (one,) = story.store.findings.list()
+    assert {moved.series for moved in one.moved} == {tiled, naive}
+
+
+def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(story, nights, tiled, naive):
+    story.put(3, story.tiled, device="GPU-2")
+    story.store.findings.raise_finding(2, [suspect(tiled)], "first", "abc..def")
+    elsewhere = replace(tiled, device="GPU-2")
+    assert story.store.findings.raise_finding(3, [suspect(elsewhere), suspect(naive)], "second", "abc..def") == [1]
+    (one,) = story.store.findings.list()
+    assert {moved.series for moved in one.moved} == {tiled, elsewhere, naive}
+    assert (one.first_run, one.last_run, one.devices.keys()) == (2, 3, {"GPU-1", "GPU-2"})
+    joined = story.store.findings.events(run=3)
+    assert [(event.kind, event.text) for event in joined] == [
+        (EventKind.JOINED, f"{naive.case.id}, {tiled.case.id}: second")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "root_cause"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
+)
+def test_another_cause_or_origin_is_a_finding_of_its_own(story, nights, tiled, naive, *, cause, root_cause):
+    story.store.findings.raise_finding(2, [suspect(tiled)], "", root_cause and "abc..def")
+    assert story.store.findings.raise_finding(3, [suspect(naive, cause=cause)], "", root_cause) == [2]
+
+
+@pytest.mark.parametrize("state", [FindingState.IGNORED, FindingState.ACCEPTED, FindingState.RESOLVED])
+def test_nothing_joins_what_is_ignored_or_over(story, nights, tiled, naive, state):
+    story.store.findings.raise_finding(2, [suspect(tiled)], "", "abc..def")
+    story.store.findings.set_state(1, state)
+    assert story.store.findings.raise_finding(3, [suspect(naive)], "", "abc..def") == [2]
+
+
+# --- what persons do -------------------------------------------------------------------------------------------------
+
+
+def test_every_deed_is_kept_with_who_did_it_and_why(story, found):
+    store = story.store
+    store.findings.set_state(1, FindingState.ACKNOWLEDGED, reason="looking", by="ann")
+    store.findings.assign(1, "bob", by="ann")
+    store.findings.comment(1, "it spills", by="bob")
+    store.findings.set_state(1, FindingState.RESOLVED, reason="reverted", by="bob")
+    assert [(one.kind, one.run, one.by, one.text) for one in store.findings.events(finding=1)] == [
+        (EventKind.RAISED, 2, "", "the old one is faster"),
+        (EventKind.ACKNOWLEDGED, None, "ann", "looking"),
+        (EventKind.ASSIGNED, None, "ann", "bob"),
+        (EventKind.COMMENTED, None, "bob", "it spills"),
+        (EventKind.RESOLVED, None, "bob", "reverted"),
+    ]
+    one = store.findings.get(1)
+    assert (one.owner, one.state, one.reason, one.by) == ("bob", FindingState.RESOLVED, "reverted", "bob")
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (FindingState.ACKNOWLEDGED, FindingState.ACKNOWLEDGED),
+        (FindingState.ACCEPTED, FindingState.ACKNOWLEDGED),
+        (FindingState.ACCEPTED, FindingState.IGNORED),
+        (FindingState.RESOLVED, FindingState.ACCEPTED),
+    ],
+)
+def test_what_a_finding_cannot_become_is_refused_and_changes_nothing(story, found, first, then):
+    before = story.store.findings.set_state(1, first, reason="so it is")
+    with pytest.raises(UsageError, match=f"finding 1 is {first} already: so it is"):
+        story.store.findings.set_state(1, then)
+    assert (story.store.findings.get(1), len(kinds(story.store, 1))) == (before, 2)
+
+
+def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
+    story.store.findings.assign(1, "bob")
+    one = actions.set_state(
+        story.store, 1, FindingState.ACCEPTED, reason="exact", selection=Selection(("transpose/tiled",))
+    )
+    assert (one.id, [moved.series for moved in one.moved], one.root_cause, one.owner) == (2, [tiled], "abc..def", "bob")
+    left = story.store.findings.get(1)
+    assert ([moved.series for moved in left.moved], left.state) == ([naive], FindingState.OPEN)
+    assert kinds(story.store, 1)[-1] is EventKind.SPLIT
+    assert kinds(story.store, 2) == [EventKind.SPLIT, EventKind.ACCEPTED]
+    assert story.store.baselines.accepted([tiled, naive], before_run=5) == {tiled: 2, naive: 1}
+
+
+def test_a_selection_of_all_splits_nothing_and_one_of_none_is_refused(story, found):
+    assert actions.comment(story.store, 1, "both", selection=Selection(("transpose",))).id == 1
+    with pytest.raises(UsageError, match="finding 1 has no such case"):
+        actions.comment(story.store, 1, "none", selection=Selection(("dot",)))
+    assert len(story.store.findings.list()) == 1
+    with pytest.raises(NotMeasuredError, match="there is no finding 7"):
+        actions.comment(story.store, 7, "of which", selection=Selection(("dot",)))
+
+
+def test_what_somebody_resolved_is_open_again_once_a_run_still_shows_it(story, found, tiled):
+    story.store.findings.set_state(1, FindingState.RESOLVED, by="ann")
+    updates = story.store.findings.update(3, [], [RootCause("abc..def", "still slow", (suspect(tiled),))])
+    assert updates == FindingUpdates(reopened=(1,))
+    assert kinds(story.store, 1)[-1] is EventKind.REOPENED
+
+
+def test_an_accepted_finding_that_is_opened_again_is_no_level_any_more(story, found, tiled):
+    story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
+    story.store.findings.set_state(1, FindingState.OPEN)
+    assert story.store.baselines.accepted([tiled], before_run=5) == {tiled: 1}
+
+
+def test_a_resolved_finding_speaks_for_its_series_again_unless_another_does(story, nights, tiled):
+    story.store.findings.raise_finding(2, [suspect(tiled)], "")
+    story.store.findings.recover(3, [(1, tiled)])
+    assert story.store.findings.set_state(1, FindingState.OPEN).standing
+    story.store.findings.recover(4, [(1, tiled)])
+    story.store.findings.raise_finding(5, [suspect(tiled, baseline=4)], "")
+    with pytest.raises(UsageError, match=r"finding 2 tells of transpose/tiled.* by now"):
+        story.store.findings.set_state(1, FindingState.OPEN)
+
+
+def test_ignoring_ends_by_itself(story, found):
+    until = NOW + timedelta(days=2)
+    story.store.findings.set_state(1, FindingState.IGNORED, by="ann", until=until)
+    assert story.store.findings.update(3, [], [], now=until - timedelta(seconds=1)) == FindingUpdates()
+    assert story.store.findings.update(4, [], [], now=until) == FindingUpdates(reopened=(1,))
+    assert story.store.findings.update(5, [], [], now=until) == FindingUpdates()
+    one = story.store.findings.get(1)
+    assert (one.state, one.ignored_until) == (FindingState.OPEN, None)
+    assert story.store.findings.events(run=4)[0].text == "it was ignored until 2026-01-04"
+
+
+def test_an_ignored_finding_whose_cases_are_back_is_resolved(story, found, tiled, naive):
+    story.store.findings.set_state(1, FindingState.IGNORED)
+    assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates(resolved=(1,))
+
+
+def test_ignored_is_what_moved_in_that_direction(story, found, tiled, naive):
+    story.store.findings.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
+    story.store.findings.set_state(1, FindingState.IGNORED)
+    assert ignored(story.store.findings.list()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
+
+
+# --- killed, done again, done late -----------------------------------------------------------------------------------
+
+
+class KilledError(BaseException):
+    """What stands for a killed process: nothing catches it."""
+
+
+def killed_at(store, statement, do):
+    """Does something that is killed before its n-th statement; returns whether it came that far."""
+    left = [statement]
+
+    def count(*_):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KilledError
+
+    event.listen(store.database.engine, "before_cursor_execute", count)
+    try:
+        do()
+    except KilledError:
+        return True
+    finally:
+        event.remove(store.database.engine, "before_cursor_execute", count)
+    return False
+
+
+def told(store):
+    """All there is, but for when."""
+    every = [replace(one, at=NOW) for one in store.findings.list(every=True)]
+    return every, [(one.finding, one.kind, one.run, one.text) for one in store.findings.events()]
+
+
+def test_killed_at_any_statement_and_done_again_a_run_has_changed_everything_once(story, nights, tiled, naive):
+    joules = replace(tiled, metric="energy_j")
+    warm = replace(tiled, cache=CacheState.WARM)
+    story.store.findings.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
+    story.store.findings.raise_finding(2, [suspect(naive)], "", "123..456")
+    story.store.findings.set_state(2, FindingState.IGNORED, until=NOW)
+    blames = [
+        RootCause("abc..def", "joins", (suspect(joules),)),
+        RootCause("fed..987", "new", (suspect(joules, 0.8, direction=Direction.FASTER),)),
+    ]
+    before = told(story.store)
+
+    def update_findings():
+        return story.store.findings.update(3, [(1, tiled)], blames, now=NOW)
+
+    statement = 0
+    while killed_at(story.store, statement, update_findings):
+        assert told(story.store) == before
+        statement += 1
+    after = told(story.store)
+    assert statement > 10
+    assert [kind for _, kind, run, _ in after[1] if run == 3] == [
+        EventKind.JOINED,
+        EventKind.RAISED,
+        EventKind.REOPENED,
+    ]
+    update_findings()
+    assert told(story.store) == after
+
+
+def test_a_run_of_long_ago_neither_resolves_nor_opens_what_later_ones_told(story, nights, tiled, naive):
+    story.store.findings.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
+    assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates()
+    story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
+    after = told(story.store)
+    assert story.store.findings.update(3, [], [RootCause("abc..def", "", (suspect(tiled),))]) == FindingUpdates(
+        seen=(1,)
+    )
+    assert told(story.store) == after
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def heir(story):
+    """A case that had the name of ``tiled``, which was then given anew: both are measured from run 2 on."""
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run()
+    for _ in range(3):
+        story.run(renamed, story.tiled)
+    return story.series(renamed)
+
+
+def test_a_name_given_anew_and_its_heir_are_in_findings_of_their_own(story, heir, tiled):
+    store = story.store
+    assert store.findings.raise_finding(2, [suspect(heir)], "", "abc..def") == [1]
+    assert store.findings.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
+    assert [[one.series for one in found.moved] for found in store.findings.list()] == [[tiled], [heir]]
+    assert store.findings.recover(4, [(1, heir)]) == [1]
+    assert [found.id for found in store.findings.list()] == [2]
+
+
+def test_a_confirmation_under_a_former_name_is_an_answer(story, tiled):
+    first, second = story.run(), story.run()
+    judged = replace(suspect(tiled).judgement, baseline_run=first, candidate_run=second)
+    asked = Confirmation(
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER), Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0
+    )
+    story.store.confirmations.put(asked)
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run(renamed)
+    assert story.store.confirmations.series([second]) == {story.series(renamed)}
+    (answer,) = story.store.confirmations.of_run(second)
+    assert (answer.suspect.series, answer.suspect.judgement.candidate_s) == (story.series(renamed), judged.candidate_s)

@@ -1,0 +1,222 @@
+from dataclasses import replace
+from math import inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import event
+
+from perfsvc.errors import DatabaseError, NotMeasuredError
+from perfsvc.model import CacheState, Estimate, Level, Noise, Status
+from perfsvc.store.samples import pack, unpack
+from perfsvc.store.schema.engine import transaction
+
+
+def rounded(*samples):
+    return tuple(np.asarray(samples, np.float32).tolist())
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), max_size=200))
+def test_samples_come_back_as_float32(samples):
+    assert unpack(pack(samples)) == tuple(samples)
+
+
+def test_a_level_holds_the_samples_of_each_replica(story):
+    run = story.begin()
+    story.put(run, story.tiled, replica=1, samples=(4e-3, 5e-3))
+    story.put(run, story.tiled, replica=0, samples=(1e-3, 2e-3, 3e-3))
+    expected = Level(run, Status.OK, "", (rounded(1e-3, 2e-3, 3e-3), rounded(4e-3, 5e-3)))
+    assert story.store.series.levels(run) == {story.series(story.tiled): expected}
+
+
+def test_each_case_device_and_mode_has_its_own_level(story):
+    run = story.begin()
+    story.put(run, story.tiled)
+    story.put(run, story.naive)
+    story.put(run, story.tiled, device="GPU-2")
+    story.put(run, story.tiled, cache=CacheState.WARM)
+    assert set(story.store.series.levels(run)) == {
+        story.series(story.tiled),
+        story.series(story.naive),
+        story.series(story.tiled, device="GPU-2"),
+        story.series(story.tiled, cache=CacheState.WARM),
+    }
+
+
+def test_named_metrics_have_one_value_a_replica(story):
+    run = story.begin()
+    story.put(run, story.tiled, replica=0, samples=(), metrics={"overlap": 0.5, "hops": 3})
+    story.put(run, story.tiled, replica=1, samples=(), metrics={"overlap": 0.25, "hops": nan})
+    assert story.store.series.levels(run) == {
+        story.series(story.tiled, metric="overlap"): Level(run, Status.OK, "", ((0.5,), (0.25,))),
+        story.series(story.tiled, metric="hops"): Level(run, Status.OK, "", ((3.0,),)),
+    }
+
+
+@pytest.mark.parametrize("status", [Status.WRONG, Status.FAILED, Status.SKIPPED])
+def test_a_case_without_a_right_result_says_why_and_has_no_replicas(story, status):
+    run = story.begin()
+    story.put(run, story.tiled, status=status, reason="needs sm_90", metrics={"overlap": 1.0})
+    assert story.store.series.levels(run) == {story.series(story.tiled): Level(run, status, "needs sm_90")}
+
+
+def test_one_wrong_replica_spoils_the_others(story):
+    run = story.begin()
+    for replica, status in enumerate((Status.OK, Status.FAILED, Status.WRONG, Status.OK)):
+        story.put(run, story.tiled, replica=replica, status=status, reason=f"it was {status}")
+    assert story.store.series.levels(run)[story.series(story.tiled)] == Level(run, Status.WRONG, "it was wrong")
+
+
+def test_a_mode_that_went_wrong_does_not_spoil_the_other(story):
+    run = story.begin()
+    for replica in range(2):
+        story.put(run, story.tiled, replica=replica, samples=(0.5,))
+        story.put(run, story.tiled, replica=replica, cache=CacheState.WARM, status=Status.WRONG, reason="off by one")
+    cold, warm = (story.series(story.tiled, cache=cache) for cache in CacheState)
+    assert story.store.series.levels(run) == {
+        cold: Level(run, Status.OK, "", ((0.5,), (0.5,))),
+        warm: Level(run, Status.WRONG, "off by one"),
+    }
+    rows = {row.cache: row for row in story.store.series.case_history(story.tiled.id)}
+    assert [(rows[cache].status, rows[cache].replicas, len(rows[cache].times)) for cache in CacheState] == [
+        (Status.OK, 2, 2),
+        (Status.WRONG, 0, 0),
+    ]
+    assert story.store.runs.get(run).cases == 1
+
+
+def test_where_a_former_name_was_given_anew_both_names_of_a_lineage_keep_theirs(story):
+    shared = replace(story.tiled, variant="shared", formerly=("tiled",))
+    run = story.run(shared, story.tiled)
+    assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
+    story.store.measurements.put_noise(
+        run, {("GPU-1", case, CacheState.COLD): Noise(0.5, None) for case in (shared, story.tiled)}
+    )
+    assert {case.variant for _, case, _ in story.store.measurements.noise(run)} == {"tiled", "shared"}
+
+
+def test_of_some_series_each_level_is_that_of_its_own_run(story):
+    shared = replace(story.tiled, variant="shared", formerly=("tiled",))
+    first = story.run(story.tiled, story.naive)
+    second = story.run(shared, story.tiled)
+    third = story.begin()
+    story.put(third, shared, metrics={"overlap": 0.5}, max_error=1e-6)
+    story.put(third, story.naive, status=Status.WRONG, reason="off by one")
+    for one in (first, second, third):
+        held = story.store.series.levels(one)
+        assert story.store.series.levels_of(dict.fromkeys(held, one)) == held
+    heir, anew, naive = map(story.series, (shared, story.tiled, story.naive))
+    overlap = story.series(shared, metric="overlap")
+    asked = {overlap: third, naive: first, heir: first, anew: second}
+    assert list(story.store.series.levels_of(asked).items()) == [
+        (one, story.store.series.levels(run)[one]) for one, run in asked.items()
+    ]
+    assert (
+        story.store.series.levels_of({anew: first, naive: second, story.series(replace(shared, benchmark="none")): 1})
+        == {}
+    )
+
+
+def test_what_is_not_asked_for_is_not_read(story):
+    run = story.begin()
+    story.put(run, story.tiled, max_error=1e-6)
+    story.execute("UPDATE measurements SET samples = :samples", samples=b"damaged")
+    error = story.series(story.tiled, metric="max_error")
+    assert story.store.series.levels_of({error: run})[error].replicas == ((1e-6,),)
+    with pytest.raises(DatabaseError, match="a blob of samples of"):
+        story.store.series.levels_of({story.series(story.tiled): run})
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_levels_of_some_series_are_sought_by_an_index(story):
+    """What they cost must not grow with all that was ever measured."""
+    runs = [story.run(story.tiled, story.naive) for _ in range(3)]
+    asked = {series: run for run in runs for series in story.store.series.levels(run)}
+    statements = []
+    event.listen(story.store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2:4]))
+    story.store.series.levels_of(asked)
+    with transaction(story.store.database.engine, writes=False) as connection:
+        plans = [
+            connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given).all() for text, given in statements[1:]
+        ]
+    steps = [step for plan in plans for *_, step in plan]
+    assert {step.split()[0] for step in steps if "measurements" in step or "metrics" in step} == {"SEARCH"}
+
+
+def test_values_of_axes_keep_their_types_and_order(story):
+    case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
+    run = story.run(case)
+    assert [series.case.point for series in story.store.series.levels(run)] == [case.point]
+    assert story.store.measurements.case_ids(run) == ["transpose/tiled[z=1,a=0.5,dtype=ƒ32,seven=7]"]
+
+
+def test_errors_beyond_all_numbers_are_stored(story):
+    run = story.begin()
+    story.put(run, story.tiled, status=Status.WRONG, max_error=inf, mean_error=nan)
+    columns = story.store.measurements.columns([run])
+    assert (columns["max_error"], columns["mean_error"]) == ([inf], [None])
+
+
+def test_a_measurement_is_stored_once(story):
+    run = story.run()
+    with pytest.raises(DatabaseError, match="refused a row"):
+        story.put(run, story.tiled)
+    assert len(story.store.measurements.columns()["run"]) == 1
+
+
+def test_a_measurement_needs_its_run_and_its_device(story):
+    story.run()
+    with pytest.raises(DatabaseError, match="refused a row"):
+        story.put(99, story.tiled)
+    story.execute("DELETE FROM measurements")
+    story.execute("DELETE FROM devices")
+    with pytest.raises(DatabaseError, match="the device GPU-1 is not in the database"):
+        story.store.verdicts.put(1, [story.judgement(story.tiled)])
+
+
+def test_a_device_is_stored_as_it_last_described_itself(story):
+    story.store.devices.put(story.gpu)
+    story.store.devices.put(replace(story.gpu, clock_hz=1.2e9, driver="580.1"))
+    assert story.store.devices.all() == {"GPU-1": replace(story.gpu, clock_hz=1.2e9)}
+
+
+def test_history_has_a_row_a_run_device_and_mode(story):
+    first = story.begin(commit="abc", label="a", dirty=True)
+    for replica, samples in enumerate([(1.0, 2.0, 3.0), (2.0, 4.0, 9.0), (0.5, 3.0, 4.0)]):
+        story.put(first, story.tiled, replica=replica, samples=samples)
+    second = story.begin()
+    story.put(second, story.tiled, status=Status.WRONG, reason="off by one")
+    story.put(second, story.tiled, device="GPU-2")
+    rows = story.store.series.case_history(story.tiled.id)
+    assert [(row.run, row.device, row.status) for row in rows] == [
+        (first, "GPU-1", Status.OK),
+        (second, "GPU-1", Status.WRONG),
+        (second, "GPU-2", Status.OK),
+    ]
+    row = rows[0]
+    assert row.times == (Estimate(2.0, 1.0, 3.0, 3), Estimate(4.0, 2.0, 9.0, 3), Estimate(3.0, 0.5, 4.0, 3))
+    assert row.replicas == 3
+    assert (row.commit, row.dirty, row.label, row.case) == ("abc", True, "a", story.tiled.id)
+    assert (rows[1].times, rows[1].reason, rows[1].replicas) == ((), "off by one", 0)
+    assert [row.run for row in story.store.series.case_history(story.tiled.id, "GPU-2")] == [second]
+
+
+def test_an_unknown_case_is_answered_with_the_nearest_ones(story):
+    story.run()
+    with pytest.raises(NotMeasuredError, match="was never measured") as error:
+        story.store.series.case_history("transpose/tilted[n=4096,dtype=f32]")
+    assert error.value.cure == f"did you mean {story.tiled.id}?"
+
+
+def test_history_follows_the_newest_version_of_a_case(story):
+    story.run()
+    second = story.run(replace(story.tiled, version=2))
+    assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [second]
+
+
+def test_case_ids_are_of_all_runs_or_of_one(story):
+    story.run(story.tiled)
+    second = story.run(story.naive, replace(story.tiled, version=2))
+    assert story.store.measurements.case_ids() == [story.tiled.id, story.naive.id]
+    assert story.store.measurements.case_ids(second) == [story.naive.id, story.tiled.id]

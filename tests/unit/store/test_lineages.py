@@ -1,0 +1,139 @@
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import Verdict
+
+
+@pytest.fixture
+def renamed(story):
+    return replace(story.tiled, variant="shared", formerly=("tiled",))
+
+
+def lineages(story, *cases):
+    rows = dict(story.execute("SELECT name, lineage_id FROM cases"))
+    return [rows[case.id] for case in cases]
+
+
+def test_a_renamed_variant_keeps_its_history(story, renamed):
+    first, second = story.run(story.tiled), story.run(renamed)
+    rows = story.store.series.case_history(renamed.id)
+    assert [(row.run, row.case) for row in rows] == [(first, story.tiled.id), (second, renamed.id)]
+    assert story.store.series.case_history(story.tiled.id) == rows
+
+
+def test_the_old_name_may_be_measured_after_the_new_one(story, renamed):
+    first, second = story.run(renamed), story.run(story.tiled)
+    assert [row.run for row in story.store.series.case_history(renamed.id)] == [first, second]
+
+
+def test_a_former_name_may_be_added_later(story, renamed):
+    story.run(story.tiled)
+    story.run(replace(renamed, formerly=()))
+    story.run(renamed)
+    assert [row.run for row in story.store.series.case_history(renamed.id)] == [1, 2, 3]
+
+
+def test_an_old_run_has_its_series_under_the_present_name(story, renamed):
+    first, second = story.run(story.tiled), story.run(renamed)
+    assert list(story.store.series.levels(first)) == list(story.store.series.levels(second)) == [story.series(renamed)]
+
+
+def test_the_baseline_of_a_renamed_variant_is_its_old_level(story, renamed):
+    first = story.run(story.tiled)
+    story.judge(first, story.tiled, Verdict.NEW)
+    second = story.run(renamed)
+    assert story.store.baselines.get([story.series(renamed)], second) == {story.series(renamed): first}
+
+
+def test_a_pin_follows_the_rename(story, renamed):
+    first = story.run(story.tiled)
+    story.store.baselines.pin(first, [story.series(story.tiled)], comment="good")
+    second = story.run(renamed)
+    assert story.store.baselines.get([story.series(renamed)], second) == {story.series(renamed): first}
+    assert [pin.series for pin in story.store.baselines.pins()] == [story.series(renamed)]
+
+
+def test_of_two_pins_that_a_rename_brings_together_the_newer_stays(story, renamed):
+    first, second = story.run(story.tiled), story.run(replace(renamed, formerly=()))
+    story.store.baselines.pin(second, [story.series(renamed)], comment="older")
+    story.store.baselines.pin(first, [story.series(story.tiled)], comment="newer")
+    story.run(renamed)
+    assert [(pin.run, pin.comment, pin.series) for pin in story.store.baselines.pins()] == [
+        (first, "newer", story.series(renamed))
+    ]
+
+
+def test_names_chain_through_every_order_of_their_first_measurement(story, renamed):
+    last = replace(story.tiled, variant="swizzled", formerly=("shared",))
+    for case in (last, renamed, story.tiled):
+        story.run(case)
+    assert len(set(lineages(story, last, renamed, story.tiled))) == 1
+    assert [series.case.variant for series in story.store.series.levels(3)] == ["swizzled"]
+
+
+def test_of_two_variants_that_claim_one_former_name_the_first_gets_it(story, renamed):
+    story.run(story.tiled)
+    rival = replace(renamed, variant="rival")
+    story.run(renamed, rival)
+    old, heir, other = lineages(story, story.tiled, renamed, rival)
+    assert old == heir != other
+    assert [row.run for row in story.store.series.case_history(rival.id)] == [2]
+
+
+def test_a_former_name_given_anew_does_not_hide_its_heir(story, renamed):
+    run = story.run(renamed, story.tiled)
+    assert set(story.store.series.levels(run)) == {story.series(renamed), story.series(story.tiled)}
+
+
+def test_a_former_name_given_anew_has_a_level_of_its_own(story, renamed):
+    heir, anew = story.series(renamed), story.series(story.tiled)
+    first = story.run(story.tiled)
+    story.judge(first, story.tiled, Verdict.NEW)
+    second = story.run(story.tiled, renamed)
+    assert story.store.baselines.get([heir, anew], second) == {heir: first}
+    story.store.verdicts.put(
+        second, [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
+    )
+    third = story.run(story.tiled, renamed)
+    assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
+    assert story.store.baselines.accepted([heir, anew], third) == {heir: first, anew: second}
+
+
+def test_without_verdicts_the_level_of_a_name_given_anew_is_its_first_right_result(story, renamed):
+    heir, anew = story.series(renamed), story.series(story.tiled)
+    first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
+    assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
+
+
+def test_a_former_name_that_an_old_commit_measures_alone_has_the_level_of_its_heir(story, renamed):
+    first = story.run(story.tiled)
+    story.run(renamed)
+    again = story.run(story.tiled)
+    (series,) = story.store.series.levels(again)
+    assert story.store.baselines.get([series], again) == {story.series(renamed): first}
+
+
+def test_a_pin_is_for_a_name_given_anew_where_its_run_measured_that(story, renamed):
+    heir, anew = story.series(renamed), story.series(story.tiled)
+    first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
+    story.store.baselines.pin(first, [heir])
+    assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
+    last = story.run(renamed, story.tiled)
+    story.store.baselines.pin(third, [heir])
+    assert story.store.baselines.get([heir, anew], last) == {heir: third, anew: third}
+
+
+@pytest.mark.parametrize("other", [{"version": 2}, {"benchmark": "dot"}, {"point": (("n", 1),)}])
+def test_only_the_variant_is_renamed(story, renamed, other):
+    story.run(story.tiled)
+    elsewhere = replace(renamed, **other)
+    story.run(elsewhere)
+    assert [row.run for row in story.store.series.case_history(elsewhere.id)] == [2]
+
+
+def test_names_that_swap_do_not_break_the_night(story, renamed):
+    story.run(story.tiled)
+    story.run(renamed)
+    back = story.run(replace(story.tiled, formerly=("shared",)))
+    assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [1, 2, back]

@@ -1,0 +1,114 @@
+"""The outbox: one message a night, delivered to each target, in its night or in a later one."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from perfsvc.store import RunState
+
+STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def begin(store):
+    """Begins a night; days apart, on hosts of their own."""
+
+    def begin_night(day=0, *, suite="kernels"):
+        return store.nights.begin(
+            host=f"host-{day}-{suite}",
+            started=STARTED + timedelta(days=day),
+            suite=suite,
+            command_line="perfsvc nightly",
+            settings={},
+        )
+
+    return begin_night
+
+
+@pytest.fixture
+def tell(store):
+    def put(night, targets=("team",), title="a title"):
+        return store.messages.put(night, title=title, body="a body\nof two lines", targets=targets)
+
+    return put
+
+
+def left(store, night):
+    return [(one.night, one.target, one.attempts, one.error) for one in store.messages.undelivered(night)]
+
+
+def test_a_night_without_a_message_has_nothing_to_deliver(store, begin):
+    night = begin()
+    assert store.messages.get(night) is None
+    assert store.messages.deliveries(night) == store.messages.undelivered(night) == []
+
+
+def test_a_message_comes_back_as_it_was_stored_with_a_key_of_its_own(store, begin, tell):
+    first, second = begin(), begin(1)
+    message = tell(first)
+    assert store.messages.get(first) == message
+    assert (message.title, message.body) == ("a title", "a body\nof two lines")
+    assert message.key.startswith("perfsvc-")
+    assert tell(second).key != message.key
+
+
+def test_a_night_is_told_of_once_and_for_all(store, begin, tell):
+    night = begin()
+    first = tell(night, ("team", "me"))
+    assert tell(night, ("team", "others"), title="another title") == first
+    assert [one.target for one in store.messages.deliveries(night)] == ["me", "team"]
+
+
+def test_a_message_without_targets_is_kept(store, begin, tell):
+    night = begin()
+    assert tell(night, ()) == store.messages.get(night)
+    assert store.messages.undelivered(night) == []
+
+
+def test_each_attempt_is_counted_until_one_arrives(store, begin, tell):
+    night = begin()
+    key = tell(night, ("me", "team")).key
+    store.messages.put_attempt(key, "team", error="the target answered 500")
+    assert left(store, night) == [(night, "me", 0, ""), (night, "team", 1, "the target answered 500")]
+    store.messages.put_attempt(key, "team")
+    assert left(store, night) == [(night, "me", 0, "")]
+    (_, delivered) = store.messages.deliveries(night)
+    assert (delivered.attempts, delivered.error, delivered.sent) == (2, "", delivered.tried)
+    assert delivered.sent.tzinfo is UTC
+
+
+def test_what_earlier_nights_could_not_deliver_is_left_oldest_first(store, begin, tell):
+    nights = [begin(day) for day in range(3)]
+    for night in nights[:2]:
+        tell(night)
+        store.nights.end(night, RunState.FINISHED, 0)
+    tell(nights[2])
+    assert [one.night for one in store.messages.undelivered(nights[2])] == nights
+
+
+def test_a_night_that_is_under_way_elsewhere_sees_to_its_own(store, begin, tell):
+    elsewhere, here = begin(0), begin(0)
+    tell(elsewhere)
+    assert store.messages.undelivered(here) == []
+    store.nights.end(elsewhere, RunState.INTERRUPTED, None)
+    assert [one.night for one in store.messages.undelivered(here)] == [elsewhere]
+
+
+def test_a_night_whose_host_never_came_back_is_seen_to_by_a_later_one(store, begin, tell):
+    gone = begin(0)
+    tell(gone)
+    assert [one.night for one in store.messages.undelivered(begin(2))] == [gone]
+
+
+def test_another_suite_has_targets_of_its_own(store, begin, tell):
+    night = begin()
+    tell(night)
+    store.nights.end(night, RunState.FINISHED, 0)
+    assert store.messages.undelivered(begin(1, suite="others")) == []
+
+
+def test_messages_go_with_their_night(store, story, begin, tell):
+    night = begin()
+    tell(night)
+    story.execute("DELETE FROM nights WHERE id = :night", night=night)
+    assert story.execute("SELECT * FROM messages") == story.execute("SELECT * FROM deliveries") == []

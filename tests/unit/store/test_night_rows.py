@@ -1,0 +1,140 @@
+"""Nights: begun, gone on with, ended; their stages; and the runs that are gone on with."""
+
+import os
+import platform
+from datetime import UTC, datetime
+
+import pytest
+
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import Status
+from perfsvc.store import RunState, StageRow, StageState
+
+HOST = platform.node()
+STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
+NOBODY = 2**22 + 1
+"""A process id that the kernel never gives."""
+
+
+@pytest.fixture
+def begin(store):
+    def begin_night(host=HOST, **given):
+        known = {"suite": "kernels", "command_line": "perfsvc nightly", "settings": {"run": {"replicas": 3}}}
+        return store.nights.begin(host=host, started=STARTED, **{**known, **given})
+
+    return begin_night
+
+
+def dies(story, night, process=NOBODY):
+    """What is left of a night whose process was killed."""
+    story.execute("UPDATE nights SET pid = :pid, process_start = '' WHERE id = :night", pid=process, night=night)
+
+
+def test_a_night_comes_back_as_it_was_begun(store, begin):
+    night = store.nights.get(begin())
+    assert (night.state, night.started, night.finished) == (RunState.RUNNING, STARTED, None)
+    assert (night.host, night.pid, night.suite, night.command_line) == (HOST, os.getpid(), "kernels", "perfsvc nightly")
+    assert night.settings == {"run": {"replicas": 3}}
+    assert (night.run, night.commit, night.suite_digest, night.exit_code, night.stages) == (None, "", "", None, ())
+    assert store.nights.list() == [night]
+
+
+def test_the_end_of_a_night_is_stored_with_its_exit_code(store, begin):
+    number = begin()
+    store.nights.end(number, RunState.FINISHED, 1)
+    night = store.nights.get(number)
+    assert (night.state, night.exit_code) == (RunState.FINISHED, 1)
+    assert night.finished.tzinfo is UTC
+
+
+def test_a_night_remembers_the_suite_of_its_snapshot(store, begin):
+    number = begin()
+    store.nights.put_revision(number, commit="abc", dirty=True, digest="aa")
+    night = store.nights.get(number)
+    assert (night.commit, night.dirty, night.suite_digest) == ("abc", True, "aa")
+
+
+def test_stages_stand_in_their_order_and_the_last_word_on_each_counts(store, begin):
+    number = begin()
+    doctor = StageRow("doctor", 2, StageState.FAILED, STARTED, 0.5, "no driver", "install one", 5)
+    lock = StageRow("lock", 0, StageState.DONE, STARTED, 0.0, "taken")
+    for stage in (StageRow("doctor", 2, StageState.RUNNING, STARTED), lock, doctor):
+        store.nights.put_stage(number, stage)
+    assert store.nights.get(number).stages == (lock, doctor)
+
+
+def test_a_run_is_a_nights_from_its_first_moment(story, begin):
+    number = begin()
+    run = story.store.runs.begin(story.provenance(), night=number)
+    assert story.store.nights.get(number).run == run
+    story.execute("DELETE FROM runs")
+    assert story.store.nights.get(number).run is None
+
+
+def test_a_run_of_no_night_is_not_stored_at_all(story):
+    with pytest.raises(NotMeasuredError, match="there is no night 7"):
+        story.store.runs.begin(story.provenance(), night=7)
+    assert story.store.runs.list() == []
+
+
+def test_a_night_whose_process_died_is_interrupted_by_the_next_one_of_its_host(story, begin):
+    dead, elsewhere, alive = begin(), begin(host="another"), begin()
+    for night in (dead, elsewhere):
+        dies(story, night)
+    begin()
+    states = [story.store.nights.get(night).state for night in (dead, elsewhere, alive)]
+    assert states == [RunState.INTERRUPTED, RunState.RUNNING, RunState.RUNNING]
+
+
+def test_the_night_under_way_is_told_from_one_that_died(story, begin):
+    number = begin()
+    assert story.store.nights.running(HOST).id == number
+    assert story.store.nights.running("another") is None
+    assert story.store.nights.unfinished(HOST) is None
+    dies(story, number)
+    assert story.store.nights.running(HOST) is None
+    assert story.store.nights.unfinished(HOST).id == number
+
+
+def test_only_the_newest_night_may_be_gone_on_with(store, begin):
+    store.nights.end(begin(), RunState.INTERRUPTED, None)
+    number = begin()
+    store.nights.end(number, RunState.INTERRUPTED, None)
+    assert store.nights.unfinished(HOST).id == number
+    store.nights.end(begin(), RunState.FINISHED, 0)
+    assert store.nights.unfinished(HOST) is None
+    assert store.nights.unfinished("another") is None
+
+
+def test_a_night_gone_on_with_is_this_process_s(story, begin):
+    number = begin()
+    dies(story, number)
+    story.store.nights.end(number, RunState.INTERRUPTED, None)
+    story.store.nights.resume(number)
+    night = story.store.nights.get(number)
+    assert (night.state, night.finished, night.pid) == (RunState.RUNNING, None, os.getpid())
+
+
+def test_a_night_that_is_not_there_is_said(store):
+    for ask in (store.nights.get, store.nights.resume):
+        with pytest.raises(NotMeasuredError, match="there is no night 7"):
+            ask(7)
+
+
+def test_a_run_gone_on_with_is_running_again_and_knows_what_it_holds(story):
+    run = story.begin()
+    story.put(run, story.tiled, samples=(0.5, 0.25))
+    story.put(run, story.naive, replica=1, status=Status.WRONG, reason="off by one")
+    story.store.runs.end(run, RunState.INTERRUPTED)
+    story.store.runs.resume(run)
+    row = story.store.runs.get(run)
+    assert (row.state, row.finished) == (RunState.RUNNING, None)
+    held = [(one.case.id, one.device, one.replica, one.status, one.reason, one.samples_s) for one in
+            story.store.measurements.of_run(run)]  # fmt: skip
+    assert held == [
+        (story.tiled.id, "GPU-1", 0, Status.OK, "", (0.5, 0.25)),
+        (story.naive.id, "GPU-1", 1, Status.WRONG, "off by one", ()),
+    ]
+    assert story.store.measurements.of_run(run + 1) == []
+    with pytest.raises(NotMeasuredError):
+        story.store.runs.resume(run + 1)

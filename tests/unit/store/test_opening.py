@@ -1,0 +1,190 @@
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import DatabaseError, MissingPackageError
+from perfsvc.installation import install_command
+from perfsvc.store import Store
+from perfsvc.store.schema.engine import resolve
+
+
+def refusal(ask):
+    with pytest.raises(DatabaseError) as error:
+        ask()
+    assert error.value.cure
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("place", "url"),
+    [
+        ("perfsvc.db", "sqlite:///perfsvc.db"),
+        ("/x/y.db", "sqlite:////x/y.db"),
+        ("~/y.db", f"sqlite:///{Path.home()}/y.db"),
+        ("sqlite:///y.db", "sqlite:///y.db"),
+        ("postgresql://u@h/d", "postgresql+psycopg://u@h/d"),
+        ("postgres://u@h/d", "postgresql+psycopg://u@h/d"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg://u@h/d"),
+    ],
+)
+def test_a_path_or_a_url_names_a_database(place, url):
+    assert str(resolve(place)) == url
+
+
+@pytest.mark.parametrize("place", ["mysql://h/d", "://", "what://h/d"])
+def test_what_is_no_database_of_ours_is_refused(place):
+    assert refusal(lambda: Store.open(place)).cure.startswith("name a file (perfsvc.db) or a server")
+
+
+def test_an_unknown_driver_is_refused():
+    error = refusal(lambda: Store.open("postgresql+nothing://h/d"))
+    assert error.cure == "use sqlite:/// or postgresql://"
+
+
+def test_a_new_database_is_made_ready(empty):
+    with Store.open(empty) as store:
+        assert store.runs.list() == []
+    assert Store.check(empty).ok
+
+
+def test_memory_is_a_database_too():
+    with Store.open(":memory:") as store:
+        assert store.runs.list() == []
+
+
+def test_two_stores_of_a_database_are_closed_independently(tmp_path):
+    Store.open(tmp_path / "one.db").close()
+    first, second = Store.open(tmp_path / "one.db"), Store.open(tmp_path / "one.db")
+    first.close()
+    assert second.runs.list() == []
+    second.close()
+    with Store.open(tmp_path / "one.db", create=False) as again:
+        assert again.runs.list() == []
+
+
+def test_two_stores_in_memory_are_two_databases():
+    with Store.open(":memory:") as first, Store.open(":memory:") as second:
+        assert first.database.engine is not second.database.engine
+        first.close()
+        assert second.runs.list() == []
+
+
+def test_a_file_that_was_deleted_is_made_anew_whoever_still_has_it_open(tmp_path):
+    path = tmp_path / "one.db"
+    Store.open(path).close()
+    with Store.open(path) as deleted:
+        assert deleted.runs.list() == []
+        for file in tmp_path.iterdir():
+            file.unlink()
+        with Store.open(path) as anew:
+            assert path.exists()
+            assert anew.database.engine is not deleted.database.engine
+
+
+def test_a_whole_path_needs_no_folder_to_be_in(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for _ in range(2):
+        with Store.open(tmp_path / "one.db") as store:
+            assert store.runs.list() == []
+
+
+def test_a_relative_path_is_of_the_folder_one_is_in(tmp_path, monkeypatch):
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        Store.open("one.db").close()
+        assert (tmp_path / name / "one.db").exists()
+
+
+def test_sqlite_waits_for_locks_and_keeps_foreign_keys(tmp_path):
+    with Store.open(tmp_path / "perfsvc.db") as store, store.database.engine.connect() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "foreign_keys", "busy_timeout", "synchronous")
+        }
+    assert pragmas == {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 60_000, "synchronous": 1}
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("buy milk\n" * 1000)
+    error = refusal(lambda: Store.open(path))
+    assert "file is not a database" in error.what
+    assert "--db" in error.cure
+    assert path.read_text() == "buy milk\n" * 1000
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    before = path.read_bytes()
+    for ask in (Store.open, Store.upgrade):
+        assert "holds tables of another program" in refusal(lambda ask=ask: ask(path)).what
+    assert "holds tables of another program" in Store.check(path).problems[0]
+    assert path.read_bytes() == before
+
+
+def test_a_missing_folder_is_named_with_the_command_that_makes_it(tmp_path):
+    error = refusal(lambda: Store.open(tmp_path / "no" / "perfsvc.db"))
+    assert error.cure == f"mkdir -p {tmp_path / 'no'}"
+
+
+def test_a_folder_is_no_database(tmp_path):
+    assert "is a folder" in refusal(lambda: Store.open(tmp_path)).what
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which not even root may write")
+def test_a_folder_without_permission_is_named():
+    error = refusal(lambda: Store.open("/proc/perfsvc.db"))
+    assert error.what == "/proc/perfsvc.db: unable to open database file"
+    assert "may write" in error.cure
+
+
+def test_checking_a_missing_file_does_not_make_it(tmp_path):
+    path = tmp_path / "perfsvc.db"
+    assert "there is no database" in refusal(lambda: Store.check(path)).what
+    assert not path.exists()
+
+
+def test_a_database_is_made_only_where_that_is_asked_for(empty):
+    error = refusal(lambda: Store.open(empty, create=False))
+    assert "there is no database" in error.what or "is empty" in error.what
+    assert "perfsvc run makes" in error.cure
+    assert not Path(empty).exists()
+    Store.open(empty).close()
+    Store.open(empty, create=False).close()
+
+
+def test_an_empty_file_is_left_empty(tmp_path):
+    path = tmp_path / "perfsvc.db"
+    path.touch()
+    assert "is empty" in refusal(lambda: Store.open(path, create=False)).what
+    assert path.stat().st_size == 0
+
+
+def test_an_unreachable_server_is_said_without_the_password():
+    error = refusal(lambda: Store.open("postgresql://ann:secret@127.0.0.1:1/perfsvc?connect_timeout=2"))
+    assert "ann:***@127.0.0.1:1" in str(error)
+    assert "secret" not in str(error)
+    assert error.cure.startswith("check that the server runs")
+
+
+def test_a_missing_database_on_a_server_is_said(server):
+    error = refusal(lambda: Store.open(server.replace("/postgres?", "/nowhere?")))
+    assert "createdb" in error.cure
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingPackageError) as error:
+        Store.open("postgresql://localhost/perfsvc")
+    assert error.value.cure == install_command("postgresql")

@@ -1,0 +1,171 @@
+"""Profiles and what they explain, as the store keeps them."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import (
+    CaseExplanation,
+    Cause,
+    ChangeKind,
+    Direction,
+    Judgement,
+    Kind,
+    Profile,
+    ProfileResult,
+    ProfilerRule,
+    ReplayRecord,
+    Suspect,
+    Verdict,
+    digest,
+)
+
+REPORT = b"NVR\0" + bytes(5000)
+
+
+@pytest.fixture
+def binary(story):
+    """The binary of the case in the second night."""
+    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
+    stored = story.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {})
+    story.run(story.tiled)
+    run = story.begin()
+    story.put(run, story.tiled, binary=stored)
+    return stored
+
+
+@pytest.fixture
+def profiled(story, binary):
+    metrics = {"duration_s": 1e-4, "registers": 32.0, "tensor_active": None}
+    rules = (
+        ProfilerRule("SharedMemoryConflicts", "a 32-way bank conflict", 0.5),
+        ProfilerRule("Occupancy", "too few warps"),
+    )
+    return ProfileResult(
+        story.tiled,
+        run=2,
+        binary=binary,
+        device=story.gpu.uuid,
+        device_model=story.gpu.model,
+        profiler="ncu",
+        sections="full",
+        profile=Profile("transpose_tiled", metrics, rules, story.gpu.model, "sm_90", "2025.3.1"),
+        launch=0,
+        wall_s=7.0,
+    )
+
+
+def failed(profiled):
+    return replace(profiled, profile=None, launch=None, reason="the driver lets nobody count", cure="ask root")
+
+
+def test_a_profile_is_read_as_it_was_stored(story, profiled):
+    number = story.store.profiles.put(profiled, REPORT)
+    assert story.store.profiles.of_run(2) == [replace(profiled, id=number)]
+    assert story.store.profiles.of_run(1) == []
+
+
+def test_what_was_not_counted_is_null_and_never_zero(story, profiled):
+    story.store.profiles.put(profiled)
+    rows = story.execute("SELECT name, value FROM profile_metrics ORDER BY name")
+    assert [tuple(row) for row in rows] == [("duration_s", 1e-4), ("registers", 32.0), ("tensor_active", None)]
+
+
+def test_the_report_is_kept_by_its_content_as_the_profiler_wrote_it(story, profiled):
+    numbers = [story.store.profiles.put(profiled, REPORT) for _ in range(2)]
+    assert {story.store.profiles.report(number) for number in numbers} == {REPORT}
+    rows = story.execute("SELECT sha256, size_bytes, LENGTH(content) FROM artifacts WHERE kind = 'report'")
+    ((sha256, size, stored),) = rows
+    assert (sha256, size) == (digest(REPORT), len(REPORT))
+    assert stored < size
+
+
+def test_a_profile_that_failed_is_kept_with_its_reason_and_has_no_report(story, profiled):
+    number = story.store.profiles.put(failed(profiled))
+    assert story.store.profiles.of_run(2) == [replace(failed(profiled), id=number)]
+    with pytest.raises(NotMeasuredError, match="no report"):
+        story.store.profiles.report(number)
+
+
+def test_profiles_of_a_binary_are_those_that_counted_the_newest_first(story, profiled, binary):
+    first = story.store.profiles.put(profiled)
+    story.store.profiles.put(failed(profiled))
+    second = story.store.profiles.put(replace(profiled, sections="basic"))
+    story.store.profiles.put(replace(profiled, binary=None))
+    assert [one.id for one in story.store.profiles.of_binary(binary)] == [second, first]
+
+
+@pytest.fixture
+def explained(story, profiled):
+    profiles = tuple(story.store.profiles.put(one) for one in (replace(profiled, run=1), profiled))
+    return CaseExplanation(
+        story.tiled,
+        story.gpu.uuid,
+        story.gpu.model,
+        baseline_run=1,
+        candidate_run=2,
+        sentence="1.7 times slower: bank conflicts",
+        evidence=("bank conflicts 0 → 8e6", "duration 51 µs → 93 µs"),
+        factor=1.75,
+        profiles=profiles,
+    )
+
+
+def test_an_explanation_is_read_as_it_was_stored(story, explained):
+    story.store.profiles.put_explanation(explained)
+    assert story.store.profiles.explanations(2) == [explained]
+    assert story.store.profiles.explanations(1) == []
+    assert story.store.profiles.explanations_of(story.tiled.id) == [explained]
+
+
+def test_a_change_that_nobody_could_explain_says_why(story, explained):
+    blind = replace(explained, sentence="", evidence=(), factor=None, reason="ncu is missing", profiles=(None, None))
+    story.store.profiles.put_explanation(blind)
+    assert story.store.profiles.explanations(2) == [blind]
+    assert blind.text == "not explained: ncu is missing"
+
+
+def test_an_explanation_is_found_under_each_name_of_its_case(story, explained):
+    story.store.profiles.put_explanation(explained)
+    renamed = replace(story.tiled, variant="shared", formerly=(story.tiled.variant,))
+    story.run(renamed)
+    assert story.store.profiles.explanations_of(renamed.id) == [explained]
+
+
+def test_profiles_and_explanations_go_with_their_run_and_outlive_the_other(story, explained):
+    story.store.profiles.put_explanation(explained)
+    story.execute("DELETE FROM runs WHERE id = 1")
+    (left,) = story.store.profiles.explanations(2)
+    assert (left.baseline_run, left.profiles[0]) == (None, None)
+    story.execute("DELETE FROM runs WHERE id = 2")
+    for table in ("profiles", "profile_metrics", "profile_rules", "explanations"):
+        assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
+
+
+def raise_finding(story, run):
+    judged = Judgement(
+        story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=Cause.KERNEL
+    )
+    story.store.findings.raise_finding(
+        run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)], "the old one is faster"
+    )
+
+
+def test_a_finding_tells_the_newest_sentence_of_its_cases_and_of_its_time(story, explained):
+    story.store.profiles.put_explanation(replace(explained, candidate_run=1, sentence="of another time"))
+    raise_finding(story, 2)
+    assert [one.why for one in story.store.findings.list()] == [""]
+    for sentence in ("first", "second", ""):
+        story.store.profiles.put_explanation(replace(explained, sentence=sentence))
+    assert [one.why for one in story.store.findings.list()] == ["second"]
+    story.run(story.tiled)
+    raise_finding(story, 3)
+    assert [(one.last_run, one.why) for one in story.store.findings.list()] == [(3, "second")]
+
+
+def test_what_is_said_of_a_case_on_another_board_is_not_said_of_this_one(story, explained):
+    raise_finding(story, 2)
+    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
+    story.store.profiles.put_explanation(replace(explained, device="GPU-2"))
+    assert [one.why for one in story.store.findings.list()] == [""]

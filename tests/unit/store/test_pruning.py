@@ -1,0 +1,456 @@
+"""Pruning: what nobody needs goes when it is old, and no verdict, alert or finding of a night to come is another."""
+
+import random
+import zlib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from perfsvc.config.settings import RetentionSettings
+from perfsvc.model import (
+    Array,
+    Buffer,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    Environment,
+    FindingState,
+    Judgement,
+    Kind,
+    Level,
+    Memset,
+    Profile,
+    ProfileResult,
+    ReplayRecord,
+    Role,
+    Status,
+    Suspect,
+    Verdict,
+    digest,
+)
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings import update
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.retention import prune as prune_store
+from perfsvc.store import RunState, Store
+
+DAY = timedelta(days=1)
+BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
+AFTER = BEGAN + 400 * DAY
+SHORT = RetentionSettings(**dict.fromkeys(RetentionSettings.model_fields, 1.0))
+BENCH = b"import perfsvc.suite\n"
+
+
+def binary_of(story, code):
+    """A stored binary of that code."""
+    record = ReplayRecord(
+        story.tiled,
+        Kind.KERNEL,
+        (Buffer(Array("out", "float32", (4,)), Role.OUTPUT),),
+        (Memset("out", 0),),
+        (digest(code),),
+        digest(BENCH),
+        7,
+    )
+    return story.put_binary(record, {digest(code): code}, BENCH, {})
+
+
+def night(story, number, *cases, scope="all", **given):
+    """A run of one night of a year."""
+    return story.run(*(cases or (story.tiled, story.naive)), scope=scope, started=BEGAN + number * DAY, **given)
+
+
+def prune(store, retention=SHORT, **given):
+    return prune_store(store, retention, AFTER, **given)
+
+
+def with_samples(story):
+    """The runs that still have samples, by case."""
+    rows = story.execute(
+        "SELECT cases.variant, run_id FROM measurements JOIN cases ON cases.id = case_id "
+        "WHERE samples IS NOT NULL ORDER BY run_id"
+    )
+    return {variant: [run for name, run in rows if name == variant] for variant in ("tiled", "naive")}
+
+
+def both(runs):
+    return {"tiled": runs, "naive": runs}
+
+
+def test_nothing_goes_where_everything_is_kept_for_ever(story):
+    runs = [night(story, number) for number in range(3)]
+    pruned = prune(story.store, RetentionSettings())
+    assert (pruned.samples.count, pruned.nights, pruned.size_bytes) == (0, (), 0)
+    assert with_samples(story)["tiled"] == runs
+
+
+def test_samples_go_and_their_levels_stay(story):
+    runs = [night(story, number) for number in range(4)]
+    pruned = prune(story.store)
+    assert pruned.samples.count == 2 * 2
+    assert pruned.samples.size_bytes > 0
+    assert with_samples(story) == both([runs[0], runs[3]])
+    levels = story.store.series.levels(runs[1])
+    assert levels[story.series(story.tiled)] == Level(runs[1], Status.OK, "", ((2e-3,),))
+    assert prune(story.store).samples.count == 0
+
+
+def test_what_is_younger_than_its_retention_stays(story):
+    runs = [night(story, number) for number in (0, 1, 380, 398, 399)]
+    prune(story.store, RetentionSettings(samples=30 * 86400.0))
+    assert with_samples(story)["tiled"] == [runs[0], *runs[2:]]
+
+
+def test_a_retention_longer_than_the_calendar_keeps_everything(story):
+    runs = [night(story, number) for number in range(3)]
+    prune(story.store, RetentionSettings(samples=1e300))
+    assert with_samples(story)["tiled"] == runs
+
+
+def test_levels_pins_and_findings_keep_their_samples(story):
+    runs = [night(story, number) for number in range(12)]
+    for run, verdict in enumerate([Verdict.NEW, Verdict.UNCHANGED, Verdict.IMPROVEMENT], start=1):
+        story.judge(run, story.tiled, verdict)
+    story.store.baselines.pin(runs[4], [story.series(story.naive)], by="me")
+    judged = Judgement(
+        story.series(story.naive), Verdict.REGRESSION, ratio=1.2, baseline_run=6, candidate_run=8, cause=Cause.KERNEL
+    )
+    suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
+    story.store.findings.raise_finding(8, [suspect], "")
+    prune(story.store)
+    assert with_samples(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
+
+
+def test_a_resolved_finding_keeps_nothing_and_an_accepted_one_its_level(story):
+    runs = [night(story, number) for number in range(8)]
+    for case, run in ((story.tiled, 3), (story.naive, 4)):
+        judged = Judgement(story.series(case), Verdict.REGRESSION, ratio=1.2, baseline_run=2, cause=Cause.KERNEL)
+        story.store.findings.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "")
+    tiled, naive = sorted(story.store.findings.list(), key=lambda one: one.id)
+    story.store.findings.recover(5, [(tiled.id, story.series(story.tiled))])
+    story.store.findings.set_state(naive.id, FindingState.ACCEPTED, reason="meant", by="ann")
+    assert {one.state for one in story.store.findings.list(every=True)} == {
+        FindingState.RESOLVED,
+        FindingState.ACCEPTED,
+    }
+    prune(story.store)
+    assert with_samples(story) == {"tiled": [1, runs[-1]], "naive": [1, 2, 4, runs[-1]]}
+
+
+def test_the_first_night_of_the_present_segment_is_a_level(story):
+    for number in range(3):
+        night(story, number)
+    later = replace(story, environment=Environment("590.1", "nvcc 13.1", 700.0))
+    for number in range(3, 7):
+        night(later, number)
+    prune(story.store)
+    assert with_samples(story)["tiled"] == [1, 4, 7]
+
+
+def test_what_the_last_run_left_out_stays_where_it_was_measured_last(story):
+    for number in range(3):
+        night(story, number)
+    run = story.begin(scope="all", started=BEGAN + 4 * DAY)
+    story.put(run, story.tiled)
+    story.store.runs.put_over_budget(run, [("GPU-1", story.naive, story.judgement(story.naive).series.cache)])
+    story.store.runs.end(run, RunState.FINISHED)
+    prune(story.store)
+    assert with_samples(story) == {"tiled": [1, 4], "naive": [1, 3]}
+
+
+def test_the_last_run_of_every_scope_and_a_run_that_has_not_ended_stay(story):
+    for number in range(3):
+        night(story, number)
+    night(story, 3, scope="some")
+    night(story, 4)
+    under_way = story.begin(scope="all", started=BEGAN + 5 * DAY)
+    story.put(under_way, story.tiled)
+    night(story, 6)
+    prune(story.store)
+    assert with_samples(story)["tiled"] == [1, 4, under_way, 7]
+
+
+def test_a_run_that_the_settings_name_stays_whole(story):
+    for number in range(5):
+        night(story, number, label="release" if number == 2 else "")
+    prune(story.store, against="release")
+    assert with_samples(story) == both([1, 3, 5])
+    prune(story.store, against="never measured")
+
+
+def test_the_run_of_a_night_that_may_be_gone_on_with_stays(story):
+    night(story, 0)
+    number = story.store.nights.begin(host="here", started=BEGAN, suite="kernels", command_line="", settings={})
+    cut_short = story.store.runs.begin(story.provenance(scope="other", started=BEGAN + DAY), night=number)
+    story.put(cut_short, story.tiled)
+    story.store.runs.end(cut_short, RunState.INTERRUPTED)
+    story.store.nights.end(number, RunState.INTERRUPTED, None)
+    night(story, 2, scope="other")
+    night(story, 3)
+    prune(story.store)
+    assert cut_short in with_samples(story)["tiled"]
+
+
+def test_batches_go_with_their_samples(story):
+    for number in range(3):
+        night(story, number)
+    story.execute(
+        "INSERT INTO batches (measurement_id, number, blocked, busy_s, rejected, sample_count, slowdowns, ecc_errors, "
+        "xids, others) SELECT id, 0, false, 1.0, '', 3, '', 0, '', '' FROM measurements"
+    )
+    prune(story.store)
+    assert story.execute(
+        "SELECT run_id FROM measurements m JOIN batches b ON m.id = measurement_id GROUP BY 1 ORDER BY 1"
+    ) == [
+        (1,),
+        (3,),
+    ]
+
+
+def test_many_measurements_go_a_few_at_a_time(story, monkeypatch):
+    monkeypatch.setattr("perfsvc.store.retention.MOST", 3)
+    monkeypatch.setattr("perfsvc.store.retention.IDS", 2)
+    for number in range(9):
+        night(story, number)
+    assert prune(story.store, dry_run=True).samples == prune(story.store).samples
+    assert with_samples(story) == both([1, 9])
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+
+def coded(story, number, code, **given):
+    """A night whose case has that code."""
+    run = story.begin(scope=given.pop("scope", "all"), started=BEGAN + number * DAY, **given)
+    story.put(run, story.tiled, binary=binary_of(story, code))
+    story.store.runs.end(run, RunState.FINISHED)
+    return run
+
+
+def codes(story):
+    """The runs whose binaries can be run again, and the code that is stored."""
+    rows = story.execute("SELECT run_id FROM measurements WHERE binary_id IS NOT NULL ORDER BY run_id")
+    artifacts = story.execute("SELECT content FROM artifacts WHERE kind = 'module'")
+    return [run for (run,) in rows], {zlib.decompress(content) for (content,) in artifacts}
+
+
+def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(story, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 3)
+    for number, code in enumerate([b"level", b"old", b"older", b"back", b"new", b"new", b"back"]):
+        coded(story, number, code)
+    pruned = prune(story.store)
+    assert (pruned.code.binaries, pruned.code.artifacts.count) == (2, 2)
+    assert pruned.code.artifacts.size_bytes > 0
+    assert codes(story) == ([1, 4, 5, 6, 7], {b"level", b"back", b"new"})
+    assert story.execute("SELECT count(*) FROM binaries") == [(3,)]
+    assert story.store.binaries.replay(story.tiled.id, 4)[2] == BENCH
+
+
+def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
+    for number, code in enumerate([b"level", b"old", b"tried"]):
+        coded(story, number, code)
+    coded(story, 399, b"young", dirty=True)
+    coded(story, 399, b"new")
+    prune(story.store, RetentionSettings(binaries=30 * 86400.0))
+    assert codes(story)[1] == {b"level", b"young", b"new"}
+
+
+def test_code_stays_while_a_run_is_under_way_that_may_be_about_to_run_it(story, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
+    for number in range(3):
+        coded(story, number, b"%d" % number)
+    under_way = story.begin(started=AFTER)
+    assert prune(story.store).code is None
+    assert len(codes(story)[1]) == 3
+    story.store.runs.end(under_way, RunState.FINISHED)
+    assert prune(story.store).code.binaries == 1
+
+
+def test_a_run_that_says_for_weeks_that_it_is_under_way_keeps_nothing(story):
+    story.begin(started=AFTER - 8 * DAY, host="gone")
+    assert prune(story.store).code is not None
+
+
+def test_artifacts_that_nothing_owns_go_whatever_is_kept(story):
+    coded(story, 0, b"code")
+    story.execute("INSERT INTO artifacts (sha256, kind, size_bytes, content) VALUES ('ab', 'source', 3, 'abc')")
+    assert prune(story.store, RetentionSettings()).code.artifacts.count == 1
+    assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'source'") == [(0,)]
+    assert codes(story)[1] == {b"code"}
+
+
+def test_reports_of_profilers_go_and_what_they_counted_stays(story):
+    for number in range(3):
+        coded(story, number, b"code")
+    for run in (1, 2, 3):
+        story.store.profiles.put(profiled(story, run), report=b"report %d" % run)
+    story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
+    assert prune(story.store).code.reports == 1  # of a level, and of the last run, they stay
+    assert [bool(one.profile) for one in story.store.profiles.of_run(2)] == [True]
+    assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL ORDER BY 1") == [(1,), (3,)]
+    assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(2,)]
+
+
+def profiled(story, run):
+    """A profile of a run's case."""
+    return ProfileResult(
+        story.tiled,
+        run=run,
+        binary=1,
+        device=story.gpu.uuid,
+        device_model=story.gpu.model,
+        profiler="ncu",
+        sections="full",
+        profile=Profile("transpose_tiled", {"duration_s": 1e-4}, (), story.gpu.model, "sm_90", "2025.3.1"),
+        launch=0,
+        wall_s=7.0,
+    )
+
+
+# --- nights ----------------------------------------------------------------------------------------------------------
+
+
+def held(story, number, host="here", state=RunState.FINISHED):
+    """A night of the store's."""
+    began = {"host": host, "started": BEGAN + number * DAY, "suite": "kernels", "command_line": "", "settings": {}}
+    night = story.store.nights.begin(**began)
+    story.store.nights.end(night, state, 0)
+    return night
+
+
+def test_old_nights_are_forgotten_with_their_files_but_for_the_last_of_each_host(story, tmp_path):
+    folder = tmp_path / "nights"
+    nights = [held(story, 0), held(story, 1, "there"), held(story, 2), held(story, 395), held(story, 399)]
+    for name in (*map(str, nights), "7x", "notes"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "night.jsonl").write_text("{}\n")
+    (folder / "3000").symlink_to(folder / "notes")
+    retention = RetentionSettings(nights=30 * 86400.0)
+    tried = prune(story.store, retention, nights=folder, dry_run=True)
+    assert len(story.store.nights.list()) == 5
+    pruned = prune(story.store, retention, nights=folder)
+    assert pruned.nights == tried.nights == (1, 3)
+    assert {night.id for night in story.store.nights.list()} == {2, 4, 5}
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "3", "3000", "4", "5", "7x", "notes"]
+    later = prune_store(story.store, retention, datetime.now(UTC) + 31 * DAY, nights=folder)
+    assert later.files.count == 3  # their own files were young a moment ago
+    assert sorted(path.name for path in folder.iterdir()) == ["2", "3000", "5", "7x", "notes"]
+
+
+def test_a_folder_of_a_number_that_no_night_came_to_is_somebody_elses(story, tmp_path):
+    for number in range(3):
+        held(story, number)
+    for name in ("1", "3", "2024"):
+        (tmp_path / name).mkdir()
+    later = datetime.now(UTC) + 400 * DAY
+    pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path)
+    assert pruned.files.count == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
+
+
+def test_a_night_of_which_somebody_is_still_to_be_told_stays(story):
+    for number in range(3):
+        held(story, number)
+    message = "INSERT INTO messages SELECT id, id, 'key ' || id, '', '', started_at FROM nights WHERE id < 3"
+    delivery = "INSERT INTO deliveries SELECT id, 'mail', 1, '', created_at, CASE id WHEN 2 THEN created_at END"
+    story.execute(message)
+    story.execute(f"{delivery} FROM messages")
+    assert prune(story.store).nights == (2,)
+    assert story.execute("SELECT id FROM messages") == [(1,)]
+
+
+# --- trying, and making room -----------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_the_same_and_changes_nothing(story, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
+    for number in range(5):
+        coded(story, number, b"%d" % number)
+        held(story, number)
+    before = (with_samples(story), codes(story), len(story.store.nights.list()))
+    tried = prune(story.store, dry_run=True)
+    assert (with_samples(story), codes(story), len(story.store.nights.list())) == before
+    assert tried.size_bytes > 0
+    assert prune(story.store) == tried
+
+
+def test_vacuum_gives_room_back_and_loses_nothing(story):
+    runs = [night(story, number) for number in range(3)]
+    prune(story.store)
+    story.store.retention.vacuum()
+    assert [row.id for row in story.store.runs.list()] == runs[::-1]
+
+
+# --- the nights to come ----------------------------------------------------------------------------------------------
+
+CASES = 4
+
+
+class Twin:
+    """A service of its own, which sees the same nights as the other one."""
+
+    def __init__(self, story, *, prunes):
+        self.story, self.prunes = story, prunes
+        self.cases = [replace(story.tiled, variant=f"v{number}") for number in range(CASES)]
+
+    def live(self, number, factors, environment):
+        story = replace(self.story, environment=environment)
+        run = story.begin(scope="all", started=BEGAN + number * DAY)
+        chance = random.Random(number)
+        for case, (factor, code) in zip(self.cases, factors, strict=True):
+            binary = binary_of(replace(story, tiled=case), b"%s %d" % (case.variant.encode(), code))
+            for replica in range(3):
+                wild = chance.gauss(1.0, 0.002)
+                samples = [1e-3 * factor * wild * chance.gauss(1.0, 0.003) for _ in range(9)]
+                story.put(run, case, replica=replica, samples=samples, binary=binary)
+        story.store.runs.end(run, RunState.FINISHED)
+        story.store.verdicts.put(run, judge_run(story.store, run, threshold=None))
+        suspects = suspects_of(story.store, run)
+        for suspect in suspects:
+            story.store.confirmations.put(confirmed(suspect))
+        update.update_findings(story.store, run)
+        if number == 8:
+            story.store.findings.set_state(
+                story.store.findings.list()[-1].id, FindingState.ACCEPTED, reason="meant", by="ann"
+            )
+        if self.prunes:
+            prune_store(story.store, SHORT, BEGAN + (number + 1) * DAY)
+        return run, [(one.series.case.variant, one.judgement.baseline_run, one.evidence) for one in suspects]
+
+
+def confirmed(suspect):
+    """What comes of measuring again what really changed."""
+    verdict = Verdict.REGRESSION if suspect.direction is Direction.SLOWER else Verdict.IMPROVEMENT
+    known = {"threshold": 0.01, "seed": 1, "budget_s": 20.0, "verdict": verdict, "ratio": suspect.judgement.ratio}
+    return Confirmation(suspect, Cause.KERNEL, "measured again", **known)
+
+
+def factors_of(number):
+    """How slow each case is on a night, and the number of its code: a step, one that is taken back, a drift, a win."""
+    return [
+        (1.05, 1) if number >= 3 else (1.0, 0),
+        (1.05, 1) if 4 <= number < 7 else (1.0, 0),
+        (1.0 + 0.02 * max(0, number - 8), number),
+        (0.9, 1) if number >= 6 else (1.0, 0),
+    ]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_the_nights_to_come_are_the_same_with_and_without_pruning(story, tmp_path):
+    """Everything that is not needed goes every night; there is a change of the driver on the way."""
+    with Store.open(tmp_path / "twin.db") as other:
+        twins = Twin(story, prunes=True), Twin(replace(story, store=other), prunes=False)
+        for number in range(13):
+            environment = Environment("580.1" if number < 10 else "590.1", "nvcc 13.0.88", 700.0)
+            (run, suspects), (_, others) = (twin.live(number, factors_of(number), environment) for twin in twins)
+            assert suspects == others
+            assert story.store.verdicts.of_run(run) == other.verdicts.of_run(run)
+        told = [[replace(one, at=None) for one in twin.story.store.findings.list(every=True)] for twin in twins]
+    assert told[0] == told[1]
+    assert {one.state for one in told[0]} >= {FindingState.OPEN, FindingState.ACCEPTED, FindingState.RESOLVED}
+    ((kept, lost),) = story.execute("SELECT count(samples), count(*) - count(samples) FROM measurements")
+    assert lost > kept

@@ -1,0 +1,182 @@
+"""The upgrades comes to be by migrations alone, and another one is told from it (past ones: test_upgrades.py)."""
+
+import re
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import DatabaseError
+from perfsvc.installation import data_folder
+from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileResult, Slowdown
+from perfsvc.store import Store
+from perfsvc.store.schema import upgrades
+from perfsvc.store.schema.engine import connect, resolve, transaction
+from perfsvc.store.schema.tables import Base
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "next"
+down_revision = "{head}"
+
+
+def upgrade():
+    with op.batch_alter_table("runs") as runs:
+        runs.add_column(sa.Column("weather", sa.Text(), server_default="fine"))
+        runs.alter_column("label", existing_type=sa.Text(), nullable=True)
+    {more}
+"""
+
+
+@pytest.fixture
+def newer(tmp_path, monkeypatch):
+    """Makes this perfsvc one revision newer, or as it was."""
+
+    def switch(on, more=""):
+        migrations = tmp_path / "migrations"
+        shutil.copytree(data_folder("migrations"), migrations, dirs_exist_ok=True)
+        (migrations / "versions" / "next.py").write_text(NEXT.format(head=head, more=more))
+        monkeypatch.setattr(upgrades, "data_folder", lambda name: tmp_path / name if on else data_folder(name))
+
+    head = upgrades.head()
+    return switch
+
+
+def test_migrations_make_exactly_the_tables_of_the_code(empty):
+    Store.open(empty).close()
+    engine = connect(resolve(empty))
+    with transaction(engine, writes=False) as connection:
+        assert upgrades.drift(connection) == []
+    engine.dispose()
+
+
+def test_the_schema_is_checked(place):
+    state = Store.check(place)
+    assert (state.revision, state.problems, state.ok) == (upgrades.head(), (), True)
+
+
+def test_a_lost_index_is_found(story, place):
+    story.execute("DROP INDEX ix_runs_label")
+    (problem,) = Store.check(place).problems
+    assert "ix_runs_label" in problem
+
+
+def test_an_empty_database_is_found(empty):
+    if not empty.startswith("postgresql"):
+        Path(empty).touch()
+    state = Store.check(empty)
+    assert state.revision == ""
+    assert "it is empty" in state.problems[0]
+
+
+def test_rows_that_refer_to_nothing_are_found(tmp_path):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO binary_files VALUES (1, 'module', 'x', 'y')")
+    assert "row 1 of binary_files refers to no binaries" in Store.check(path).problems
+
+
+def test_an_older_schema_asks_for_its_upgrade_and_keeps_every_row(story, place, newer):
+    run = story.begin()
+    story.put(run, story.tiled, metrics={"overlap": 1.0})
+    before, head = story.store.measurements.columns(), upgrades.head()
+    newer(True)
+    with pytest.raises(DatabaseError, match="this perfsvc needs next") as error:
+        Store.open(place)
+    assert error.value.cure == "perfsvc db upgrade"
+    assert not Store.check(place).ok
+    done = Store.upgrade(place)
+    assert (done.before, done.after) == (head, "next")
+    with Store.open(place) as store:
+        assert store.measurements.columns() == before
+    assert story.execute("SELECT weather FROM runs") == [("fine",)]
+
+
+def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    assert Store.upgrade(path).backup is None
+    newer(True)
+    backup = Store.upgrade(path).backup
+    assert backup.parent == tmp_path
+    assert Store.check(path).revision == "next"
+    newer(False)
+    assert Store.check(backup).ok
+
+
+def test_a_copy_that_cannot_be_made_is_said(tmp_path):
+    with pytest.raises(DatabaseError, match="cannot be copied to") as error:
+        upgrades._copy(tmp_path / "no" / "perfsvc.db", "0001")
+    assert "free disk space" in error.value.cure
+
+
+def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
+    newer(True)
+    Store.upgrade(place)
+    newer(False)
+    for ask in (Store.open, Store.upgrade):
+        with pytest.raises(DatabaseError, match="written by a newer perfsvc") as error:
+            ask(place)
+        assert error.value.cure == "pip install --upgrade perfsvc"
+    assert "newer perfsvc" in Store.check(place).problems[0]
+
+
+def test_an_upgrade_that_fails_changes_nothing(story, place, newer):
+    story.run()
+    newer(True, more='op.execute("SELECT no FROM nothing")')
+    with pytest.raises(DatabaseError, match="nothing"):
+        Store.upgrade(place)
+    newer(False)
+    assert Store.check(place).ok
+    assert len(story.store.runs.list()) == 1
+
+
+def test_an_upgrade_may_not_leave_rows_without_what_they_refer_to(tmp_path, newer):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    newer(True, more="op.execute(\"INSERT INTO metrics VALUES (7, 'x', 1.0)\")")
+    with pytest.raises(DatabaseError, match="would leave 1 rows without"):
+        Store.upgrade(path)
+    newer(False)
+    assert Store.check(path).ok
+
+
+def test_the_path_of_an_installation_may_hold_a_percent_sign(tmp_path, monkeypatch):
+    shutil.copytree(data_folder("migrations"), tmp_path / "100%s" / "migrations")
+    monkeypatch.setattr(upgrades, "data_folder", lambda name: tmp_path / "100%s" / name)
+    Store.open(tmp_path / "perfsvc.db").close()
+    assert Store.check(tmp_path / "perfsvc.db").ok
+
+
+def test_every_table_and_column_is_documented():
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "database.md").read_text(encoding="utf-8")
+    words = {table: list(of.columns.keys()) for table, of in Base.metadata.tables.items()}
+    lacking = [table for table in words if f"**`{table}`**" not in page]
+    lacking += [
+        f"{table}.{column}" for table, columns in words.items() for column in columns if f"`{column}`" not in page
+    ]
+    assert lacking == []
+
+
+def test_every_query_of_the_page_runs_on_both_databases(story):
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "database.md").read_text(encoding="utf-8")
+    batches = (Batch((1.0,)), Batch((9.0,), rejected="hot", conditions=Conditions(slowdowns=(Slowdown.THERMAL,))))
+    story.put(story.begin(), replace(story.tiled, point=(("n", 4096),)), samples=(1.0,), batches=batches)
+    first, second = story.run(), story.run()
+    place = (story.tiled, story.gpu.uuid, story.gpu.model)
+    for run, registers in ((first, 32.0), (second, 40.0)):
+        profile = Profile("tiled", {"registers": registers, "duration_s": 1e-4}, (), story.gpu.model, "sm_90", "2025.3")
+        story.store.profiles.put(
+            ProfileResult(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0)
+        )
+    story.store.profiles.put_explanation(
+        CaseExplanation(*place, first, second, sentence="more registers", profiles=(1, 2))
+    )
+    queries = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [len(story.execute(query)) for query in queries] == [1, 1, 1]

@@ -1,0 +1,137 @@
+"""What stands in a finding is measured again when something is new about it, and not every night."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.measure.protocol.messages import Sampling
+from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.confirm.confirm import earlier_answers
+from perfsvc.service.confirm.pairs import PairSettings
+from perfsvc.service.findings import update
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.store import RunState
+
+THRESHOLD = 0.01
+SLOW = b"slow"
+
+
+@pytest.fixture
+def means(story):
+    """What suspects would be measured again with, if they were."""
+    return PairSettings({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=THRESHOLD)
+
+
+@pytest.fixture
+def night(story):
+    """Measures a case that takes so many seconds with some code, and judges."""
+
+    def run(seconds, code=b"fast", **environment):
+        teller = replace(story, environment=replace(story.environment, **environment))
+        number = story.begin(scope="all")
+        record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
+        binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"a.cu": code})
+        for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
+            samples = (seconds * (1 + noise),) * 5
+            teller.put(number, story.tiled, replica=replica, samples=samples, binary=binary)
+        story.store.runs.end(number, RunState.FINISHED)
+        story.store.verdicts.put(number, judge_run(story.store, number, threshold=THRESHOLD))
+        return number
+
+    return run
+
+
+@pytest.fixture
+def slowed(story, night):
+    """After a night that was measured again: its code takes a tenth more, as a finding says."""
+    night(1e-4)
+    run = night(1.1e-4, SLOW)
+    (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
+    old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
+    told = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
+    why = "measured in turn, its code is 10.0 % slower than the baseline's"
+    answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **told, baseline=(old,), candidate=(new,))
+    story.store.confirmations.put(answer)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
+    return run
+
+
+@pytest.fixture
+def told(story, means):
+    """The answers to the suspects of a run that an earlier night gave."""
+
+    def of(run, means=means):
+        suspects = suspects_of(story.store, run, threshold=THRESHOLD)
+        assert len(suspects) == 1
+        return list(earlier_answers(story.store, suspects, means))
+
+    return of
+
+
+def test_the_answer_of_the_first_night_holds_for_the_next_ones(story, slowed, night, told):
+    for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
+        (answer,) = told(run)
+        assert (answer.cause, answer.ratio, answer.suspect.judgement.candidate_run) == (Cause.KERNEL, 1.1, run)
+        assert answer.reason == (
+            "measured in turn, its code is 10.0 % slower than the baseline's, as run 2 had it measured"
+        )
+        assert (answer.carried_over, answer.regressed, answer.pairs, answer.looks) == (True, True, 0, 0)
+        story.store.confirmations.put(answer)
+        update.update_findings(story.store, run, threshold=THRESHOLD)
+        (finding,) = story.store.findings.list()
+        assert (finding.first_run, finding.last_run) == (slowed, run)
+
+
+def test_other_code_is_measured_again(slowed, night, told):
+    assert told(night(1.1e-4, b"slow too")) == []
+
+
+def test_what_takes_longer_than_was_found_is_measured_again(slowed, night, told):
+    assert told(night(1.2e-4, SLOW)) == []
+
+
+@pytest.mark.parametrize("changed", [{"toolkit": "nvcc 14.0"}, {"driver": "590.1"}, {"power_limit_w": 500.0}])
+def test_another_environment_is_measured_again(slowed, night, told, changed):
+    assert told(night(1.1e-4, SLOW, **changed)) == []
+
+
+def test_another_threshold_is_measured_again(slowed, night, told, means):
+    assert told(night(1.1e-4, SLOW), replace(means, threshold=0.02)) == []
+
+
+def test_a_board_that_is_not_here_answers_nothing(slowed, night, told, means):
+    assert told(night(1.1e-4, SLOW), replace(means, devices={})) == []
+
+
+@pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
+def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cause):
+    night(1e-4)
+    run = night(1.1e-4, SLOW)
+    (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
+    answer = Confirmation(suspect, cause, "nothing of it stays", THRESHOLD, seed=1, budget_s=20.0)
+    story.store.confirmations.put(answer)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
+    assert told(night(1.1e-4, SLOW)) == []
+
+
+def test_what_a_person_has_resolved_is_measured_again(story, slowed, night, told):
+    story.store.findings.set_state(1, FindingState.RESOLVED, by="a person")
+    assert told(night(1.1e-4, SLOW)) == []
+
+
+def test_a_series_is_back_though_noise_makes_it_a_loss(story, slowed, night):
+    """Its code is what it was, and it is nearer to its old level than to the one that it had come to."""
+    run = night(1.02e-4)
+    (judged,) = (one for one in story.store.verdicts.of_run(run) if one.series.metric == "time")
+    assert (judged.verdict, judged.cause) == (Verdict.REGRESSION, Cause.NOISE)
+    update.update_findings(story.store, run, threshold=THRESHOLD)
+    (finding,) = story.store.findings.list(every=True)
+    assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, run)
+
+
+def test_a_series_is_not_back_where_what_is_left_of_its_loss_may_be_its_code(story, slowed, night):
+    run = night(1.02e-4, b"mended")
+    update.update_findings(story.store, run, threshold=THRESHOLD)
+    (finding,) = story.store.findings.list()
+    assert finding.moved[0].recovered_run is None

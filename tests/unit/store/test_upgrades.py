@@ -1,0 +1,273 @@
+"""A database of every past revision is upgraded, on both databases, and read with all that it holds."""
+
+import json
+import sqlite3
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
+
+from perfsvc.model import (
+    CacheState,
+    Case,
+    Cause,
+    ChangeKind,
+    CheckedKernel,
+    Direction,
+    EventKind,
+    FindingState,
+    Noise,
+    Peak,
+    ProfilerRule,
+    Status,
+    Verdict,
+)
+from perfsvc.store import RunState, StageState, Store
+from perfsvc.store.samples import unpack
+from perfsvc.store.schema import upgrades
+from perfsvc.store.schema.engine import connect, resolve, transaction
+
+DUMPS = sorted((Path(__file__).parents[2] / "data" / "schemas").glob("*.sql"))
+CASE = "transpose/shared[n=64]"
+
+
+def test_every_revision_has_a_dump():
+    revisions = ScriptDirectory.from_config(upgrades._config()).walk_revisions()
+    assert [dump.stem for dump in DUMPS] == sorted(script.revision for script in revisions)
+
+
+@pytest.fixture(scope="module", params=DUMPS, ids=lambda dump: dump.stem)
+def dump(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def kind(request):
+    return request.param
+
+
+def fill(place, dump):
+    """Leaves in an empty database what the perfsvc of a past revision left."""
+    if place.startswith("postgresql"):
+        fill_server(place, dump)
+    else:
+        with closing(sqlite3.connect(place)) as connection:
+            connection.executescript(dump.read_text())
+
+
+def fill_server(place, dump):
+    """A server has no dump: the migrations of then make its tables, and the rows are those of SQLite's."""
+    engine = connect(resolve(place))
+    with transaction(engine, writes=True) as connection, closing(sqlite3.connect(":memory:")) as source:
+        config = upgrades._config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, dump.stem)
+        source.row_factory = sqlite3.Row
+        source.executescript(dump.read_text())
+        tables = MetaData()
+        tables.reflect(connection)
+        for table in tables.sorted_tables:
+            rows = source.execute(f"SELECT * FROM {table.name}").fetchall()  # noqa: S608 - a name of our own
+            if rows and table.name != "alembic_version":
+                values = [{column.name: value(column.type, row[column.name]) for column in table.c} for row in rows]
+                connection.execute(insert(table), values)
+                if "id" in table.c:  # the server goes on counting after what it was given
+                    connection.exec_driver_sql(
+                        f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), max(id)) FROM {table.name}"  # noqa: S608 - likewise
+                    )
+    engine.dispose()
+
+
+def value(kind, stored):
+    """What SQLite stored, as the Python value that PostgreSQL wants."""
+    if stored is None:
+        return None
+    if isinstance(kind, Boolean):
+        return bool(stored)
+    if isinstance(kind, DateTime):
+        return datetime.fromisoformat(stored).replace(tzinfo=UTC)
+    return json.loads(stored) if isinstance(kind, JSON) else stored
+
+
+@contextmanager
+def upgraded_in(place, dump):
+    fill(place, dump)
+    assert Store.upgrade(place).before == dump.stem
+    assert Store.check(place).problems == ()
+    with Store.open(place) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def upgraded(kind, dump, request, tmp_path_factory):
+    """An upgraded database, which all tests of its revision read: none of them writes."""
+    with ExitStack() as ended:
+        if kind == "sqlite":
+            place = str(tmp_path_factory.mktemp("past") / "perfsvc.db")
+        else:
+            databases = request.getfixturevalue("databases")
+            name = databases.create()
+            ended.callback(databases.drop, name)
+            place = databases.url(name)
+        yield ended.enter_context(upgraded_in(place, dump))
+
+
+def test_runs_and_levels_are_read(upgraded):
+    first, second = (run.id for run in reversed(upgraded.runs.list()))
+    assert upgraded.runs.get(first).counts == {Status.OK: 2, Status.FAILED: 1}
+    assert upgraded.runs.labelled("first night").provenance.packages == {"numpy": "2.4.6"}
+    (renamed,) = [series for series in upgraded.series.levels(second) if series.metric == "time"]
+    assert renamed.case.id == CASE
+    assert upgraded.series.levels(first)[renamed].replicas == ((0.5, 0.25), (0.125,))
+    history = upgraded.series.case_history(CASE)
+    assert [[time.median_s for time in row.times] for row in history] == [[0.375, 0.125], [0.5]]
+    assert {run.provenance.scope for run in upgraded.runs.list()} == {"kernels"}
+    assert upgraded.baselines.get([renamed], second) == {renamed: first}
+    assert upgraded.series.expected(second).keys() == {renamed}
+    assert upgraded.verdicts.of_run(second)[-1].verdict is Verdict.UNCHANGED
+    assert [pin.comment for pin in upgraded.baselines.pins()] == ["release"]
+    record, modules, bench = upgraded.binaries.replay("transpose/tiled[n=64]", first)
+    assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
+    assert upgraded.measurements.columns([second])["metrics"] == [{"overlap": 0.75}]
+
+
+def test_earlier_runs_are_read(upgraded):
+    first, second = (run.id for run in reversed(upgraded.runs.list()))
+    histories = {
+        (series.case.id, series.metric): history
+        for series, history in upgraded.series.histories_until(second, 9).items()
+    }
+    assert histories[CASE, "time"].runs.tolist() == [first, second]
+    assert histories[CASE, "time"].values[0].tolist() == [0.375, 0.125]
+    assert histories[CASE, "overlap"].values[:, 0].tolist() == [0.75]
+
+
+SUMMARY = {
+    "warmup": 3,
+    "note": "the host fell behind once",
+    "check_s": 0.25,
+    "sampling_s": 3.5,
+    "busy_s": 3.25,
+    "sm_clock_hz": 1.5e9,
+    "temperature_c": 90.0,
+    "power_w": 500.0,
+    "slowdowns": "power cap, thermal slowdown",
+    "rejected_batches": 1,
+    "noise_within": 0.25,
+    "noise_between": 0.125,
+    "copy_bytes_per_s": 2.0e12,
+    "read_bytes_per_s": 2.5e12,
+}
+
+
+def test_the_summary_columns_are_read(upgraded):
+    columns = upgraded.measurements.columns([2])
+    assert {name: columns[name] for name in SUMMARY} == {name: [stored] for name, stored in SUMMARY.items()}
+
+
+def test_the_order_of_variants_is_read(upgraded):
+    columns = upgraded.measurements.columns([2])
+    assert (columns["variant_index"], columns["relative_to"]) == ([2], ["copy"])
+
+
+def test_noise_peaks_and_costs_are_read(upgraded):
+    (tiled,) = {series.case for series in upgraded.series.levels(2)}
+    assert upgraded.measurements.noise(2) == ({("GPU-1", tiled, CacheState.COLD): Noise(0.25, 0.125)})
+    assert upgraded.devices.peaks(2) == ({"GPU-1": Peak(2.0e12, 2.5e12)})
+    assert [case.variant for _, case, _ in upgraded.runs.over_budget(2)] == ["naive"]
+    costs = {case: past.cost_s for (_, case, _), past in upgraded.measurements.costs([tiled]).items()}
+    assert costs == ({CASE: 4.0})
+
+
+def test_batches_are_read(upgraded):
+    with transaction(upgraded.database.engine, writes=False) as connection:
+        rows = connection.exec_driver_sql("SELECT number, rejected, samples, xids FROM batches ORDER BY number").all()
+    found = [(number, rejected, samples and unpack(samples), xids) for number, rejected, samples, xids in rows]
+    kept = [(0, "", None, ""), (1, "thermal slowdown", (0.75, 1.0), "48")]
+    assert found == (kept)
+
+
+def test_verdicts_are_read(upgraded):
+    judged = {one.series.metric: one for one in upgraded.verdicts.of_run(2)}
+    known = [(one.smallest, one.baseline_replicas, one.candidate_replicas) for one in judged.values()]
+    assert set(known) == {(0.125, 2, 1)}
+    assert [one.cause for one in judged.values() if one.cause] == [Cause.KERNEL]
+
+
+def test_findings_are_read(upgraded):
+    findings = upgraded.findings.list()
+    found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
+    assert found == [(2, "the old one is faster", CASE)]
+
+
+def test_the_state_of_findings_is_read(upgraded):
+    for found in upgraded.findings.list():
+        (moved,) = found.moved
+        assert (moved.change, moved.direction, moved.series.device) == (
+            ChangeKind.REGRESSION,
+            Direction.SLOWER,
+            "GPU-1",
+        )
+        known = ("abc..def", "bob", FindingState.IGNORED)
+        assert (found.root_cause, found.owner, found.state) == known
+
+
+def test_finding_events_are_read(upgraded):
+    events = [(one.finding, one.kind, one.run, one.by) for one in upgraded.findings.events()]
+    raised = (1, EventKind.RAISED, 2, "")
+    known = [raised, (1, EventKind.ASSIGNED, None, "ann"), (1, EventKind.IGNORED, None, "ann")]
+    assert events == (known)
+
+
+def test_a_finding_can_be_resolved_and_reopened_after_an_upgrade(empty, dump):
+    with upgraded_in(empty, dump) as store:
+        for found in store.findings.list():
+            store.findings.set_state(found.id, FindingState.RESOLVED, by="ann")
+            assert store.findings.set_state(found.id, FindingState.OPEN, by="ann").moved == found.moved
+
+
+def test_confirmations_are_read(upgraded):
+    found = [
+        (one.cause, one.ratio, one.baseline[0].samples_s, one.seed) for one in upgraded.confirmations.of_run(2)[:1]
+    ]
+    assert found == [(Cause.KERNEL, 2.0, (0.25, 0.5), 7)]
+
+
+def test_confirmed_metrics_are_read(upgraded):
+    again = upgraded.confirmations.of_run(2)[1:]
+    assert [(one.suspect.series.metric, one.baseline[0].metrics) for one in again] == (
+        [("energy_j", {"energy_j": 0.5})]
+    )
+
+
+def test_profiles_and_explanations_are_read(upgraded):
+    counted = [(one.id, one.profile.metrics, one.profile.rules) for one in upgraded.profiles.of_run(1)]
+    assert counted == [(1, {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))]
+    assert [one.reason for one in upgraded.profiles.of_run(2)] == ["no permission"]
+    assert [(one.sentence, one.evidence, one.profiles) for one in upgraded.profiles.explanations(2)] == [
+        ("fewer warps", ("32 → 16",), (1, 2))
+    ]
+    assert upgraded.profiles.report(1) == b"report"
+
+
+def test_static_checks_are_read(upgraded):
+    shared = CheckedKernel(Case("transpose", "shared", (("n", 64),), formerly=("tiled",)), "sm_90", "tiled")
+    found = upgraded.checks.baselines([shared], "kernels", "nvcc 13.0.88")
+    assert [(one.check, one.toolkit, one.checked.facts.registers) for one in found] == ([(1, "nvcc 13.0.88", 32)])
+
+
+def test_nights_are_read(upgraded):
+    nights = upgraded.nights.list()
+    assert [(one.id, one.state, one.run, one.commit, one.dirty, one.suite_digest, one.settings) for one in nights] == [
+        (1, RunState.INTERRUPTED, 2, "def", True, "aa", {"replicas": 3})
+    ]
+    assert [
+        (stage.name, stage.state, stage.wall_s, stage.cure, stage.exit_code) for one in nights for stage in one.stages
+    ] == [
+        ("doctor", StageState.FAILED, 0.5, "install one", 5),
+        ("run", StageState.RUNNING, None, "", 0),
+    ]

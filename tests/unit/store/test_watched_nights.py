@@ -1,0 +1,149 @@
+"""The nights of a run's series, as the store hands them out to be watched."""
+
+from dataclasses import replace
+from math import isnan
+
+from perfsvc.model import TIME, CacheState, Status
+from perfsvc.store import RunState
+
+
+def told(nights):
+    """The nights of a series with the values of their replicas."""
+    rows = zip(nights.runs.tolist(), nights.values.tolist(), strict=True)
+    return [(run, tuple(value for value in values if not isnan(value))) for run, values in rows]
+
+
+def times(story, run, last=9):
+    """The histories of the times by device, case and cache state."""
+    return {
+        (series.device, series.case, series.cache): history
+        for series, history in story.store.series.histories_until(run, last).items()
+        if series.metric == TIME
+    }
+
+
+def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
+    first = story.begin(scope="all")
+    story.put(first, story.tiled, samples=(1e-3,) * 3)
+    story.put(first, story.tiled, samples=(2e-3,) * 3, replica=1)
+    story.store.runs.end(first, RunState.FINISHED)
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    second = story.run(renamed, scope="all")
+    ((place, nights),) = times(story, second).items()
+    assert place == ("GPU-1", renamed, CacheState.COLD)
+    assert told(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
+
+
+def test_a_former_name_given_anew_has_nights_of_its_own(story):
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    runs = [story.run(*cases, scope="all") for cases in ([story.tiled], [renamed], [renamed, story.tiled])]
+    last = story.begin(scope="all")
+    story.put(last, story.tiled, samples=(5e-3,) * 3)
+    story.put(last, renamed, samples=(1e-3,) * 3)
+    story.store.runs.end(last, RunState.FINISHED)
+    found = {case.variant: told(nights) for (_, case, _), nights in times(story, last).items()}
+    assert found == {
+        "shared": [*((run, (2e-3,)) for run in runs), (last, (1e-3,))],
+        "tiled": [(runs[-1], (2e-3,)), (last, (5e-3,))],
+    }
+
+
+def test_a_night_on_which_any_replica_was_wrong_has_no_time(story):
+    first = story.begin(scope="all")
+    story.put(first, story.tiled)
+    story.put(first, story.tiled, replica=1, status=Status.WRONG)
+    story.store.runs.end(first, RunState.FINISHED)
+    ((_, nights),) = times(story, story.run(scope="all")).items()
+    assert told(nights)[0] == (first, ())
+
+
+def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_measure_has_none(story):
+    first = story.run(story.tiled, story.naive, scope="all")
+    story.run(dirty=True, scope="all")
+    story.run(scope="some")
+    last = story.run(scope="all")
+    nights = times(story, last)
+    assert {case.variant: of_case.runs.tolist() for (_, case, _), of_case in nights.items()} == {"tiled": [first, last]}
+
+
+def test_only_the_newest_nights_are_looked_at(story):
+    runs = [story.run(scope="all") for _ in range(4)]
+    ((_, nights),) = times(story, runs[2], 2).items()
+    assert nights.runs.tolist() == runs[1:3]
+
+
+def test_a_night_is_in_the_segment_of_its_environment(story):
+    story.run(scope="all")
+    elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
+    elsewhere.run(scope="all")
+    last = story.run(scope="all")
+    ((_, nights),) = times(story, last).items()
+    first, second, third = nights.segments
+    assert first == third != second
+
+
+def test_nights_before_the_first_in_an_environment_of_tonight_tell_nothing(story):
+    elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
+    story.run(scope="all")
+    second = elsewhere.run(scope="all")
+    last = elsewhere.run(scope="all")
+    ((_, nights),) = times(story, last).items()
+    assert nights.runs.tolist() == [second, last]
+
+
+def test_all_nights_count_as_long_as_one_board_has_its_old_environment(story):
+    elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
+    runs = [story.begin(scope="all") for _ in range(3)]
+    for run in runs:
+        (story if run == runs[0] else elsewhere).put(run, story.tiled)
+        story.put(run, story.tiled, device="GPU-2")
+        story.store.runs.end(run, RunState.FINISHED)
+    nights = times(story, runs[-1])
+    assert [of_board.runs.tolist() for of_board in nights.values()] == [runs, runs]
+    (first, second, third), unchanged = (of_board.segments.tolist() for of_board in nights.values())
+    assert first != second == third
+    assert len(set(unchanged)) == 1
+
+
+def test_each_metric_that_is_judged_has_its_nights(story):
+    joules = [{"energy_j": value, "sm_cycles": 1e5} for value in (0.25, 0.5)]
+    first = story.begin(scope="all")
+    for replica, metrics in enumerate(joules):
+        story.put(first, story.tiled, replica=replica, metrics=metrics, max_error=1e-7)
+    story.store.runs.end(first, RunState.FINISHED)
+    last = story.begin(scope="all")
+    story.put(last, story.tiled, metrics={"energy_j": 0.5})
+    story.store.runs.end(last, RunState.FINISHED)
+    by_metric = {
+        series.metric: told(history) for series, history in story.store.series.histories_until(last, 9).items()
+    }
+    assert by_metric["energy_j"] == [(first, (0.25, 0.5)), (last, (0.5,))]
+    assert by_metric["max_error"][0] == (first, (1e-7, 1e-7))
+    assert by_metric.keys() == {"time", "energy_j", "max_error"}
+
+
+def test_what_a_run_measures_after_it_has_ended_is_read(story):
+    first = story.run(scope="all")
+    story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
+    last = story.run(scope="all")
+    ((_, nights),) = times(story, last).items()
+    assert told(nights)[0] == (first, (2e-3, 1e-3))
+
+
+def test_a_run_that_went_on_is_read_as_it_ended(story):
+    first = story.run(scope="all")
+    story.store.runs.resume(first)
+    story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
+    story.store.runs.end(first, RunState.FINISHED)
+    ((_, nights),) = times(story, story.run(scope="all")).items()
+    assert told(nights)[0] == (first, (2e-3, 1e-3))
+
+
+def test_a_run_that_was_cut_short_is_read_too(story):
+    first = story.begin(scope="all")
+    story.put(first, story.tiled)
+    story.execute("UPDATE runs SET process_start = '1'")  # as if another process had executed it, which is gone
+    last = story.run(scope="all")
+    assert story.store.runs.get(first).state is RunState.INTERRUPTED
+    ((_, history),) = times(story, last).items()
+    assert told(history) == [(first, (2e-3,)), (last, (2e-3,))]
