@@ -235,7 +235,7 @@ def test_each_block_of_the_quick_start_sets_up_all_that_it_needs():
 
 @pytest.mark.parametrize(("pull", "code"), [(0, 0), (0, 1), (1, None)])
 def test_the_crontab_line_runs_and_mails_what_failed(tmp_path, pull, code):
-    (line,) = re.findall(r"^15 2 \* \* \*  (.*)$", text_of(ROOT / "README.md"), re.MULTILINE)
+    (line,) = re.findall(r"^15 2 \* \* \*  (.*)$", text_of(DOCS / "how-to" / "schedule.md"), re.MULTILINE)
     programs = {
         "bin/git": f"echo pulled; exit {pull}",
         "bin/mail": 'printf "%s\\n" "$@" >mailed; cat >>mailed',
