@@ -1,4 +1,4 @@
-"""Checking a suite without a GPU: what compilers make of it, against a baseline or another revision."""
+"""Check a suite without a GPU: its compiled kernels against a baseline or another revision: ``perfsvc check``."""
 
 import tempfile
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Literal
 from perfsvc import judge
 from perfsvc.errors import PerfsvcError, SuiteError, UsageError
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Measurement, StaticBaseline, Status, Verdict
-from perfsvc.service.check.kernels import Looked, Looker
+from perfsvc.service.check.kernels import KernelReader, SuiteKernels
 from perfsvc.service.git import checked_out
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run import provenance
@@ -19,7 +19,7 @@ from perfsvc.store import Store
 from perfsvc.suite import Selection
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-"""What is looked at where nobody names any: data centre and workstation, from Ampere to Blackwell."""
+"""The default architectures: data centre and workstation, from Ampere to Blackwell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class CheckRequest:
     """The options of a check.
 
     Attributes:
-        database: where earlier checks are; unused where there is a ``base``.
+        database: holds earlier checks; unused if ``base`` is given.
         base: the revision of the suite to compare with; empty for the baseline in the database.
-        accept: why all that is found is to be the baseline from now on; empty where it is not.
-        run: run the cases on the CPU device, too, and look at their results.
+        accept: why everything that is found becomes the baseline; empty if it does not.
+        run: also run the cases on the CPU device, and check their results.
     """
 
     database: str
@@ -46,20 +46,20 @@ class CheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What came of it.
+    """The result of a check.
 
     Attributes:
-        check: its number in the database; None where it is in none.
+        check: its number in the database; None if it is not stored.
         against: what it was compared with, in words.
         toolkit: the compiler.
-        disassembler: what counted instructions; empty where nothing did.
+        disassembler: what counted instructions; empty if nothing did.
         checked: every kernel of every case, for each architecture.
         verdicts: the worst first.
-        sources: the file that each kernel is in, by case and kernel.
-        problems: what is wrong with benchmarks that the selection reaches, and why they could not be run.
-        warnings: what is wrong with the others, and what the revision has that nothing can be compared with.
-        wrong: what the CPU device could not run, or ran with a wrong result.
-        accepted: why all of it is the baseline from now on; empty where it is not.
+        sources: the source file of each kernel, by case and kernel.
+        problems: errors in benchmarks that the selection reaches, and why they could not be run.
+        warnings: errors in other benchmarks, and kernels of the base revision that cannot be compared.
+        wrong: cases that failed or were wrong on the CPU device.
+        accepted: why everything becomes the baseline; empty if it does not.
     """
 
     check: int | None
@@ -75,140 +75,145 @@ class CheckOutcome:
     accepted: str = ""
 
     def exit_code(self, *, strict: bool) -> int:
-        """The command's exit code; what a person accepts is no regression."""
-        failed = bool(self.problems or self.wrong) or any(one.status is Status.FAILED for one in self.checked)
-        standing = [one for one in self.verdicts if not self.accepted or one.verdict is Verdict.BROKEN]
+        """Return the command's exit code; an accepted regression does not count."""
+        failed = bool(self.problems or self.wrong) or any(kernel.status is Status.FAILED for kernel in self.checked)
+        standing = [verdict for verdict in self.verdicts if not self.accepted or verdict.verdict is Verdict.BROKEN]
         return judge.exit_code(standing, failed=failed, strict=strict)
 
 
 def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutcome:
-    """Looks at the kernels of a suite and judges them.
+    """Compile the kernels of a suite and judge their static facts.
 
     Args:
-        request: what is asked for.
-        progress: is told how far it is.
+        request: the options.
+        progress: receives messages and the number of steps done.
 
     Raises:
         UsageError: a selection matches nothing, the suite is empty, or there is no such revision or architecture.
         InfrastructureError: no compiler or no database.
     """
     progress = progress or Silent()
-    looker = Looker(request.architectures, progress)
+    reader = KernelReader(request.architectures, progress)
     if request.accept and provenance.revision_of(request.suite).dirty:
         raise UsageError("nothing with uncommitted changes can be a baseline", cure="commit them first")
-    found = looker.look(request.suite, request.selection, request.points)
-    wrong, failed = _run(request, found, progress) if request.run else ((), ())
+    kernels = reader.read(request.suite, request.selection, request.points)
+    wrong, not_run = _run(request, kernels, progress) if request.run else ((), ())
     if request.base:
-        number, (against, verdicts, lacking) = None, _against_revision(request, looker, found)
+        number, (against, verdicts, lacking) = None, _against_revision(request, reader, kernels)
     else:
-        number, against, verdicts = _stored(request, looker, found, progress.say)
+        number, against, verdicts = _against_stored(request, reader, kernels, progress.say)
         lacking = ()
     return CheckOutcome(
         check=number,
         against=against,
-        toolkit=looker.toolkit,
-        disassembler=looker.disassembler,
-        checked=found.checked,
+        toolkit=reader.toolkit,
+        disassembler=reader.disassembler,
+        checked=kernels.checked,
         verdicts=tuple(verdicts),
-        sources=found.sources,
-        problems=(*found.problems, *failed),
-        warnings=(*found.warnings, *lacking),
+        sources=kernels.sources,
+        problems=(*kernels.problems, *not_run),
+        warnings=(*kernels.warnings, *lacking),
         wrong=wrong,
         accepted=request.accept,
     )
 
 
 def _against_revision(
-    request: CheckRequest, looker: Looker, found: Looked
+    request: CheckRequest, reader: KernelReader, kernels: SuiteKernels
 ) -> tuple[str, list[CheckVerdict], tuple[SuiteError, ...]]:
-    """The verdicts against the suite as it was at a revision, made by the same compiler, and what it cannot tell."""
+    """Judge against the suite at another revision, compiled by the same compiler; also return what that one lacks."""
     with checked_out(request.suite, request.base) as tree:
-        before = looker.look_back(tree.suite, request.selection, request.points, found.checked)
-    lacking = tuple(_lacking(before, request, tree.suite))
-    held = _under_present_names(before.checked, found.checked, looker.toolkit)
-    named = f"{request.base} ({tree.commit[:10]})" if not tree.commit.startswith(request.base) else request.base
-    return named, judge.check_verdicts(held, found.checked, looker.toolkit), lacking
+        base = reader.read_older(tree.suite, request.selection, request.points, kernels.checked)
+    lacking = tuple(_lacking(base, request, tree.suite))
+    baseline = _under_present_names(base.checked, kernels.checked, reader.toolkit)
+    against = f"{request.base} ({tree.commit[:10]})" if not tree.commit.startswith(request.base) else request.base
+    return against, judge.check_verdicts(baseline, kernels.checked, reader.toolkit), lacking
 
 
-def _lacking(before: Looked, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
-    """What of the suite in a folder, that of the revision, cannot be compared with, each at its file of today."""
-    nothing = "so that nothing is compared with it"
-    for problem in before.problems:
-        what = f"at {request.base} this could not be used, {nothing}: {problem.what}"
-        yield SuiteError(what, path=_of_today(problem.path, request, folder), line=problem.line)
+def _lacking(base: SuiteKernels, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
+    """List the benchmarks of the base revision that cannot be compared, each with its current file."""
+    consequence = "so that nothing is compared with it"
+    for problem in base.problems:
+        what = f"at {request.base} this could not be used, {consequence}: {problem.what}"
+        yield SuiteError(what, path=_current_path(problem.path, request, folder), line=problem.line)
     failed: dict[tuple[Path, str], list[str]] = {}
-    for one in before.checked:
-        if one.status is Status.FAILED:
-            failed.setdefault((before.sources[one.case, ""], one.reason), []).append(one.architecture)
+    for kernel in base.checked:
+        if kernel.status is Status.FAILED:
+            failed.setdefault((base.sources[kernel.case, ""], kernel.reason), []).append(kernel.architecture)
     for (source, reason), architectures in failed.items():
         where = ", ".join(dict.fromkeys(architectures))
-        what = f"at {request.base} this could not be used for {where}, {nothing}: {reason}"
-        yield SuiteError(what, path=_of_today(str(source), request, folder))
+        what = f"at {request.base} this could not be used for {where}, {consequence}: {reason}"
+        yield SuiteError(what, path=_current_path(str(source), request, folder))
 
 
-def _of_today(path: str, request: CheckRequest, folder: Path) -> str:
-    then = Path(path)
-    return str(request.suite / then.relative_to(folder)) if then.is_relative_to(folder) else path
+def _current_path(path: str, request: CheckRequest, folder: Path) -> str:
+    """Return the path in today's suite of a path in an older checkout of it."""
+    older = Path(path)
+    return str(request.suite / older.relative_to(folder)) if older.is_relative_to(folder) else path
 
 
 def _under_present_names(
-    before: Sequence[CheckedKernel], after: Sequence[CheckedKernel], toolkit: str
+    base: Sequence[CheckedKernel], kernels: Sequence[CheckedKernel], toolkit: str
 ) -> list[StaticBaseline]:
-    """What there was, each case as it is called now."""
+    """Return the kernels of the base revision, each case under its present name."""
     present = {
-        replace(one.case, variant=name): one.case for one in after for name in (*one.case.formerly, one.case.variant)
+        replace(kernel.case, variant=name): kernel.case
+        for kernel in kernels
+        for name in (*kernel.case.formerly, kernel.case.variant)
     }
-    return [StaticBaseline(replace(one, case=present.get(one.case, one.case)), toolkit) for one in before]
+    return [StaticBaseline(replace(older, case=present.get(older.case, older.case)), toolkit) for older in base]
 
 
-def _stored(
-    request: CheckRequest, looker: Looker, found: Looked, say: Callable[[str], object]
+def _against_stored(
+    request: CheckRequest, reader: KernelReader, kernels: SuiteKernels, say: Callable[[str], object]
 ) -> tuple[int, str, list[CheckVerdict]]:
-    """The verdicts against the baseline of each kernel, stored with all that was found."""
-    chosen = [f"--arch={name}" for name in sorted(set(request.architectures))]
-    scope = " ".join([provenance.scope_of(request.suite, request.selection, request.points), *chosen])
-    root_cause = provenance.collect(
+    """Judge against the stored baseline of each kernel, and store the check; return its number as well."""
+    architectures = [f"--arch={name}" for name in sorted(set(request.architectures))]
+    scope = " ".join([provenance.scope_of(request.suite, request.selection, request.points), *architectures])
+    origin = provenance.collect(
         request.suite, command_line=request.command_line, label="", scope=scope, seed=0, replicas=0
     )
-    if root_cause.dirty:
+    if origin.dirty:
         say("the suite has uncommitted changes: it is judged, and is no baseline for later checks")
     with Store.open(request.database) as store:
-        held = store.checks.baselines(found.checked, scope, looker.toolkit)
-        verdicts = judge.check_verdicts(held, found.checked, looker.toolkit)
-        judged = {(one.checked.case, one.checked.architecture, one.checked.kernel) for one in verdicts}
-        others = [one for one in found.checked if (one.case, one.architecture, one.kernel) not in judged]
+        baseline = store.checks.baselines(kernels.checked, scope, reader.toolkit)
+        verdicts = judge.check_verdicts(baseline, kernels.checked, reader.toolkit)
+        judged = {_key(verdict.checked) for verdict in verdicts}
         number = store.checks.put(
-            root_cause,
+            origin,
             verdicts,
-            others,
-            toolkit=looker.toolkit,
-            disassembler=looker.disassembler,
+            [kernel for kernel in kernels.checked if _key(kernel) not in judged],
+            toolkit=reader.toolkit,
+            disassembler=reader.disassembler,
             accepted=request.accept,
         )
     return number, _in_words(verdicts), verdicts
 
 
+def _key(kernel: CheckedKernel) -> tuple[Case, str, str]:
+    return kernel.case, kernel.architecture, kernel.kernel
+
+
 def _in_words(verdicts: Sequence[CheckVerdict]) -> str:
-    """``check 12``; ``the baseline of each kernel`` where several checks hold them; empty where none does."""
-    numbers = Counter(one.baseline_check for one in verdicts if one.baseline_check is not None)
+    """Return ``check 12``; ``the baseline of each kernel`` if several checks hold the baselines; empty if none does."""
+    numbers = Counter(verdict.baseline_check for verdict in verdicts if verdict.baseline_check is not None)
     return "" if not numbers else f"check {next(iter(numbers))}" if len(numbers) == 1 else "the baseline of each kernel"
 
 
 def _run(
-    request: CheckRequest, found: Looked, progress: Progress
+    request: CheckRequest, kernels: SuiteKernels, progress: Progress
 ) -> tuple[tuple[Measurement, ...], tuple[SuiteError, ...]]:
-    """What does not run, or not right, on the CPU device, and why nothing could be run.
+    """Return the cases that fail or are wrong on the CPU device, and why nothing could be run.
 
-    Run are the smoke points of all variants that were looked at, whichever of their points were selected. Their times
-    are nobody's business and are thrown away.
+    The smoke points of all checked variants run, whichever points are selected. Their times are discarded.
     """
     from perfsvc.service.run.run import run
 
-    variants = tuple(dict.fromkeys(f"{one.case.benchmark}/{one.case.variant}" for one in found.checked))
+    variants = tuple(dict.fromkeys(f"{kernel.case.benchmark}/{kernel.case.variant}" for kernel in kernels.checked))
     if not variants:
         return (), ()
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
-        asked = RunRequest(
+        run_request = RunRequest(
             str(Path(folder, "check.db")),
             request.suite,
             devices=("cpu",),
@@ -218,8 +223,8 @@ def _run(
             samples=1,
         )
         try:
-            measured = run(asked, progress).measurements
-        except PerfsvcError as error:  # what was found without running stands all the same
+            measurements = run(run_request, progress).measurements
+        except PerfsvcError as error:  # what was found without running still counts
             what = f"nothing could be run on the CPU device: {error.what}"
             return (), (SuiteError(what, path=str(request.suite), cure=error.cure),)
-    return tuple(one for one in measured if one.status in {Status.FAILED, Status.WRONG}), ()
+    return tuple(result for result in measurements if result.status in {Status.FAILED, Status.WRONG}), ()

@@ -1,4 +1,4 @@
-"""The kernels of a suite as a compiler made them for some architectures, whatever devices there are."""
+"""Read the static facts of a suite's kernels, as a compiler makes them for some architectures. Needs no GPU."""
 
 import re
 from collections import Counter
@@ -25,14 +25,14 @@ _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What there is in a suite.
+class SuiteKernels:
+    """The kernels of a suite.
 
     Attributes:
         checked: every kernel of every selected case, for each architecture.
-        problems: what is wrong with benchmarks that the selection reaches.
-        warnings: what is wrong with the others.
-        sources: the file that each kernel is in, or that fails, by case and kernel.
+        problems: errors in benchmarks that the selection reaches.
+        warnings: errors in other benchmarks.
+        sources: the source file of each kernel, or of each failure, by case and kernel.
     """
 
     checked: tuple[CheckedKernel, ...] = ()
@@ -41,16 +41,16 @@ class Looked:
     sources: Mapping[tuple[Case, str], Path] = field(default_factory=dict)
 
 
-class Looker:
-    """Looks at suites with one compiler and one disassembler.
+class KernelReader:
+    """Reads the kernels of suites with one compiler and one disassembler.
 
     Args:
-        architectures: ``sm_90``; each once.
-        progress: is told how far it is.
+        architectures: names such as ``sm_90``; duplicates count once.
+        progress: receives messages and the number of steps done.
 
     Attributes:
         toolkit: the compiler and its version.
-        disassembler: likewise; empty where there is none.
+        disassembler: the disassembler and its version; empty if there is none.
 
     Raises:
         UsageError: the compiler does not build for one of the architectures.
@@ -67,97 +67,97 @@ class Looker:
         self.toolkit = first.version
         self.disassembler = self._disassembler.version if self._disassembler else ""
 
-    def look(self, folder: Path, selection: Selection, points: Literal["smoke", "full"]) -> Looked:
-        """The kernels of a suite's selected cases.
+    def read(self, folder: Path, selection: Selection, points: Literal["smoke", "full"]) -> SuiteKernels:
+        """Return the kernels of a suite's selected cases.
 
         Raises:
             UsageError: a selection matches nothing, or the suite is empty.
             InfrastructureError: the cache cannot be written.
         """
-        return self._look(suite.discover(folder), selection, points)
+        return self._read(suite.discover(folder), selection, points)
 
-    def look_back(
-        self, folder: Path, selection: Selection, points: Literal["smoke", "full"], now: Iterable[CheckedKernel]
-    ) -> Looked:
-        """The same of an older suite, of which a selection of today may find less, or by other names.
+    def read_older(
+        self, folder: Path, selection: Selection, points: Literal["smoke", "full"], kernels: Iterable[CheckedKernel]
+    ) -> SuiteKernels:
+        """Return the kernels of an older suite, in which a selection may match less, or other names.
 
         Args:
-            folder: of the older suite.
+            folder: the older suite.
             selection: which cases.
-            points: at which points.
-            now: what the suite of today has.
+            points: which points.
+            kernels: the kernels of today's suite.
 
         Raises:
             InfrastructureError: the cache cannot be written.
         """
         try:
-            found = suite.discover(folder)
-        except UsageError:  # there was no benchmark then
-            return Looked()
-        problems, warnings = found.split_problems(selection)
+            discovered = suite.discover(folder)
+        except UsageError:  # there were no benchmarks yet
+            return SuiteKernels()
+        problems, warnings = discovered.split_problems(selection)
         try:
-            looked = self._look(found, _of_then(found, selection, points, now), points)
-        except UsageError:  # of all that is asked for there was nothing then, or nothing that could be used
-            looked = Looked()
-        return replace(looked, problems=problems, warnings=warnings)
+            older = self._read(discovered, _selection_of_then(discovered, selection, points, kernels), points)
+        except UsageError:  # none of the selected cases existed, or none could be used
+            older = SuiteKernels()
+        return replace(older, problems=problems, warnings=warnings)
 
-    def _look(self, found: suite.Suite, selection: Selection, points: Literal["smoke", "full"]) -> Looked:
-        known = KnownShapes(build.default_folder() / "shapes")
-        specs = _each_once(found.resolve(selection, points, Inputs(threads=MOST_THREADS, known=known)))
+    def _read(self, discovered: suite.Suite, selection: Selection, points: Literal["smoke", "full"]) -> SuiteKernels:
+        known_shapes = KnownShapes(build.default_folder() / "shapes")
+        specs = _one_spec_per_case(
+            discovered.resolve(selection, points, Inputs(threads=MOST_THREADS, known=known_shapes))
+        )
         wanted = {name: _units(specs, device_of(name)) for name in self._toolchains}
         self._progress.begin("compiling", sum(map(len, wanted.values())))
-        digests = {unit: _source(unit) for unit in {unit for units in wanted.values() for unit in units}}
-        checked = [
-            one
-            for name, units in wanted.items()
-            for facts in [self._facts(name, units)]
-            for spec in specs
-            for one in _checked(spec, name, facts, digests)
-        ]
-        problems, warnings = found.split_problems(selection)
-        sources = {
-            (spec.case, name): unit.source
-            for spec in specs
-            for (unit, _), name in _names(spec, {unit: unit.entries for unit in spec.units}).items()
-        }
-        first = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
-        return Looked(tuple(checked), problems, warnings, first | sources)
+        digests = {unit: _source_digest(unit) for unit in {unit for units in wanted.values() for unit in units}}
+        checked: list[CheckedKernel] = []
+        for name, units in wanted.items():
+            facts = self._facts(name, units)
+            for spec in specs:
+                checked += _checked(spec, name, facts, digests)
+        problems, warnings = discovered.split_problems(selection)
+        sources = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
+        for spec in specs:
+            names = _kernel_names(spec, {unit: unit.entries for unit in spec.units})
+            sources |= {(spec.case, name): unit.source for (unit, _), name in names.items()}
+        return SuiteKernels(tuple(checked), problems, warnings, sources)
 
     def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, UnitFacts]:
-        """What there is of each unit; where the disassembler does not know the architecture, without its counts."""
-        find = partial(facts_of_all, units, self._toolchains[architecture], self._cache)
+        """Return the facts of each unit; without instruction counts if the disassembler lacks the architecture."""
+        facts_with = partial(facts_of_all, units, self._toolchains[architecture], self._cache)
         try:
-            return find(
+            return facts_with(
                 self._disassembler, on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}")
             )
         except NoDisassemblerError as error:
             self._progress.say(f"instructions for {architecture} are not counted: {error.what}")
-            return find(None)
+            return facts_with(None)
 
     def _working_disassembler(self) -> Disassembler | None:
-        found = find_nvdisasm()
+        path = find_nvdisasm()
         try:
-            return Disassembler(found, self._cache) if found else None
+            return Disassembler(path, self._cache) if path else None
         except NoDisassemblerError as error:
             self._progress.say(f"instructions are not counted: {error.what}")
             return None
 
 
-def _of_then(found: suite.Suite, selection: Selection, points: str, now: Iterable[CheckedKernel]) -> Selection:
-    """A selection as an older suite can understand it: what takes nothing there is left out, former names are taken."""
-    there = [listed.case for listed in found.cases if listed.points == points]
-    former = {replace(one.case, variant=name).id: None for one in now for name in one.case.formerly}
-    unwanted = tuple(glob for glob in selection.exclude if Selection((glob,)).filter(there))
+def _selection_of_then(
+    discovered: suite.Suite, selection: Selection, points: str, kernels: Iterable[CheckedKernel]
+) -> Selection:
+    """Adapt a selection to an older suite: drop patterns that match nothing there, and add former names."""
+    cases = [listed.case for listed in discovered.cases if listed.points == points]
+    former = {replace(kernel.case, variant=name).id: None for kernel in kernels for name in kernel.case.formerly}
+    exclude = tuple(glob for glob in selection.exclude if Selection((glob,)).filter(cases))
     if not selection.select:
-        return Selection(exclude=unwanted)
-    wanted = tuple(glob for glob in (*selection.select, *former) if Selection((glob,)).filter(there))
-    return Selection(wanted or selection.select, unwanted)
+        return Selection(exclude=exclude)
+    select = tuple(glob for glob in (*selection.select, *former) if Selection((glob,)).filter(cases))
+    return Selection(select or selection.select, exclude)
 
 
 def device_of(architecture: str) -> DeviceInfo:
-    """A device of an architecture, as far as what a case requires can be told by that."""
-    found = _ARCHITECTURE.fullmatch(architecture)
-    capability = f"{found[1]}.{found[2]}" if found else ""
+    """Return a device of an architecture, with what decides whether a case's requirements are met."""
+    match = _ARCHITECTURE.fullmatch(architecture)
+    capability = f"{match[1]}.{match[2]}" if match else ""
     return DeviceInfo("cuda", architecture, architecture, architecture, architecture, capability)
 
 
@@ -171,103 +171,103 @@ def _require_known(architectures: Iterable[str], toolchain: VerboseNvcc) -> None
         )
 
 
-def _each_once(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """One spec a case: the cache states of a case are made of the same code."""
+def _one_spec_per_case(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
+    """Return one spec for each case: its cache states have the same code."""
     return tuple({spec.case: spec for spec in specs}.values())
 
 
 def _units(specs: Iterable[CaseSpec], device: DeviceInfo) -> tuple[Unit, ...]:
-    able = (spec for spec in specs if not unmet(spec, device))
-    return tuple(dict.fromkeys(unit for spec in able for unit in spec.units if not is_ptx(unit)))
+    """Return the units to compile for a device, each once."""
+    supported = (spec for spec in specs if not unmet(spec, device))
+    return tuple(dict.fromkeys(unit for spec in supported for unit in spec.units if not is_ptx(unit)))
 
 
-def _source(unit: Unit) -> str:
+def _source_digest(unit: Unit) -> str:
     try:
         return source_digest(unit)
-    except CompileError:  # which compiling it tells
+    except CompileError:  # compiling reports it
         return ""
 
 
 def _checked(
-    spec: CaseSpec, architecture: str, found: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
+    spec: CaseSpec, architecture: str, unit_facts: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
 ) -> Iterator[CheckedKernel]:
-    """The kernels of a case for an architecture, or why there are none."""
+    """Yield the kernels of a case for an architecture, or why there are none."""
     units = [unit for unit in spec.units if not is_ptx(unit)]
-    if reason := _nothing(spec, units) or unmet(spec, device_of(architecture)):
+    if reason := _why_nothing(spec, units) or unmet(spec, device_of(architecture)):
         yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason)
         return
     facts: dict[Unit, Kernels] = {}
     for unit in units:
-        match found[unit]:
+        match unit_facts[unit]:
             case CaseError() as error:
                 yield CheckedKernel(spec.case, architecture, "", Status.FAILED, error.what)
                 return
-            case of_kernels:
-                facts[unit] = of_kernels
+            case kernels:
+                facts[unit] = kernels
     launches = {unit: _launches(spec, unit) for unit in units}
-    names = _names(spec, {unit: launches[unit] or facts[unit] for unit in units})
-    for (unit, kernel), name in names.items():
-        one = CheckedKernel(spec.case, architecture, name, facts=facts[unit][kernel], source=sources[unit])
-        most = facts[unit].most_threads.get(kernel)
-        yield _launched(one, launches[unit][kernel], most) if launches[unit] else one
+    names = _kernel_names(spec, {unit: launches[unit] or facts[unit] for unit in units})
+    for (unit, symbol), name in names.items():
+        kernel = CheckedKernel(spec.case, architecture, name, facts=facts[unit][symbol], source=sources[unit])
+        most_threads = facts[unit].most_threads.get(symbol)
+        yield _launched(kernel, launches[unit][symbol], most_threads) if launches[unit] else kernel
 
 
-def _names(spec: CaseSpec, kernels: Mapping[Unit, Iterable[str]]) -> dict[tuple[Unit, str], str]:
-    """What the kernels of a case's units are called: by their symbols, with the file's name where several share one.
+def _kernel_names(spec: CaseSpec, symbols: Mapping[Unit, Iterable[str]]) -> dict[tuple[Unit, str], str]:
+    """Name the kernels of a case's units: by symbol, with the file's name if several units share the symbol.
 
-    Where files share that, too, or one is compiled in several ways, they are numbered: ``scale.cu#2:scale``.
+    If the files have the same name, or one file is compiled in several ways, they are numbered: ``scale.cu#2:scale``.
     """
-    shared = Counter(kernel for of_unit in kernels.values() for kernel in of_unit)
-    files = Counter(unit.source.name for unit in kernels)
+    symbol_counts = Counter(symbol for of_unit in symbols.values() for symbol in of_unit)
+    file_counts = Counter(unit.source.name for unit in symbols)
     seen: Counter[str] = Counter()
     names: dict[tuple[Unit, str], str] = {}
     for unit in spec.units:
         file = unit.source.name
         seen[file] += 1
-        label = f"{file}#{seen[file]}" if files[file] > 1 else file
-        for kernel in kernels.get(unit, ()):
-            names[unit, kernel] = f"{label}:{kernel}" if shared[kernel] > 1 else kernel
+        label = f"{file}#{seen[file]}" if file_counts[file] > 1 else file
+        for symbol in symbols.get(unit, ()):
+            names[unit, symbol] = f"{label}:{symbol}" if symbol_counts[symbol] > 1 else symbol
     return names
 
 
-def _nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
-    """Why there is nothing to look at; empty where there is something."""
+def _why_nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
+    """Return why a case has nothing to check; empty if it has something."""
     if not spec.units:
         return "nvcc compiles nothing of it"
     return "" if units else "it is PTX, of which the driver makes the binary"
 
 
 def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
-    """The launches of a unit's kernels, by kernel; none where Python launches them."""
-    found: dict[str, list[Launch]] = {}
+    """Return the launches of a unit's kernels, by symbol; empty if Python launches them."""
+    launches: dict[str, list[Launch]] = {}
     for step in spec.steps:
         if isinstance(step, Launch) and spec.units[step.module] == unit:
-            found.setdefault(step.entry, []).append(step)
-    return found
+            launches.setdefault(step.entry, []).append(step)
+    return launches
 
 
-def _launched(checked: CheckedKernel, launches: Sequence[Launch], most_threads: int | None) -> CheckedKernel:
-    """A kernel as that of its launches has it which leaves the least room; failed where one is of too many threads."""
+def _launched(kernel: CheckedKernel, launches: Sequence[Launch], most_threads: int | None) -> CheckedKernel:
+    """Return a kernel with the launch that has the lowest occupancy; failed if a launch has too many threads."""
     threads = max(prod(launch.block) for launch in launches)
     if most_threads is not None and threads > most_threads:
         reason = f"no block of it can run: it has {threads} threads, and __launch_bounds__ allow {most_threads}"
-        return replace(checked, status=Status.FAILED, reason=reason, facts=None)
-    return min((_as(checked, launch) for launch in launches), key=_room)
+        return replace(kernel, status=Status.FAILED, reason=reason, facts=None)
+    return min((_with_launch(kernel, launch) for launch in launches), key=_occupancy_key)
 
 
-def _as(checked: CheckedKernel, launch: Launch) -> CheckedKernel:
-    """A kernel as one launch has it."""
+def _with_launch(kernel: CheckedKernel, launch: Launch) -> CheckedKernel:
     threads, shared = prod(launch.block), launch.shared_bytes
-    facts = checked.facts
+    facts = kernel.facts
     return replace(
-        checked,
-        occupancy=occupancy(checked.architecture, facts, threads, shared) if facts else None,
+        kernel,
+        occupancy=occupancy(kernel.architecture, facts, threads, shared) if facts else None,
         threads=threads,
         dynamic_shared_bytes=shared,
-        source=digest(f"{checked.source} {threads} {shared}".encode()),
+        source=digest(f"{kernel.source} {threads} {shared}".encode()),
     )
 
 
-def _room(checked: CheckedKernel) -> tuple[float, int, int]:
-    share = checked.occupancy.share if checked.occupancy else 0.0
-    return share, -checked.dynamic_shared_bytes, -checked.threads
+def _occupancy_key(kernel: CheckedKernel) -> tuple[float, int, int]:
+    share = kernel.occupancy.share if kernel.occupancy else 0.0
+    return share, -kernel.dynamic_shared_bytes, -kernel.threads
