@@ -28,10 +28,10 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     What it does is in perfsvc.toml. Its log and its report lie in a folder of its own; each stage is for itself, so
     that one which fails costs none of the others.
     """
-    from perfsvc.service.run.workers import fork_servers
+    from perfsvc.measure.host.fork_servers import ForkServers
 
     settings = configuration.current().loaded.settings
-    with fork_servers() as servers, ending.gently() as stopping:
+    with ForkServers() as servers, ending.gently() as stopping:
         from perfsvc.report.tables import comparison
         from perfsvc.service.nightly.night import nightly
         from perfsvc.service.nightly.request import NightRequest

@@ -122,9 +122,9 @@ def command(**chosen: Unpack[Chosen]) -> None:
     """
     if chosen["profile"] and not chosen["confirm"]:
         raise click.UsageError("--profile looks at what --confirm finds slower: add --confirm")
-    from perfsvc.service.run.workers import fork_servers
+    from perfsvc.measure.host.fork_servers import ForkServers
 
-    with fork_servers() as servers:  # it imports what workers need while we import the rest
+    with ForkServers() as servers:  # it imports what workers need while we import the rest
         from perfsvc.report import results
         from perfsvc.report.rows import Shown
         from perfsvc.report.tables import comparison, confirmations, profiles

@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SUITES = Path(__file__).parent / "suites"
 FORKING = (
-    "perfsvc.service.run.workers.fork_servers",
+    "perfsvc.measure.host.fork_servers.ForkServers",
     "perfsvc.service.confirm.confirm_case.ForkServers",
     "perfsvc.service.bisect.bisect.ForkServers",
 )
