@@ -1,4 +1,4 @@
-"""Baselines as a person sets them: pins."""
+"""Pin and unpin baselines: ``perfsvc baseline``."""
 
 import getpass
 
@@ -7,14 +7,16 @@ from perfsvc.model import MAX_ERROR, UNJUDGED, Status
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
-_UNPINNED = UNJUDGED | {MAX_ERROR}
-"""What nobody chooses a baseline for."""
+_NEVER_PINNED = UNJUDGED | {MAX_ERROR}
+"""Metrics that have no pins."""
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
-    """Makes a run the baseline of its selected series that have a right result, and returns how many those are."""
+    """Make a run the baseline of its selected series that have a right result; return how many there are."""
     levels = store.series.levels(run)
-    right = [one for one, level in levels.items() if level.status is Status.OK and one.metric not in _UNPINNED]
+    right = [
+        series for series, level in levels.items() if level.status is Status.OK and series.metric not in _NEVER_PINNED
+    ]
     selected = selection.filter(series.case for series in right)
     chosen = [series for series in right if series.case in selected]
     if not chosen:
@@ -26,7 +28,7 @@ def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
 
 
 def unpin(store: Store, selection: Selection) -> int:
-    """Takes the pins of the selected series away and returns how many there were."""
+    """Remove the pins of the selected series; return how many there were."""
     pinned = [pin.series for pin in store.baselines.pins()]
     selected = selection.filter(series.case for series in pinned)
     return store.baselines.unpin([series for series in pinned if series.case in selected])

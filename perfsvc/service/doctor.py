@@ -1,4 +1,4 @@
-"""What this machine has of what perfsvc needs, and the cure for what it lacks."""
+"""Check what perfsvc needs on this machine, with a cure for everything that is missing: ``perfsvc doctor``."""
 
 import ctypes
 import os
@@ -36,7 +36,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device of this machine: its GPUs, if it has any that can be used, and the CPU device."""
+    """Return every device of this machine: the usable GPUs and the CPU device."""
     return [*_usable_gpus(), *find(["cpu"])]
 
 
@@ -48,7 +48,7 @@ def _usable_gpus() -> list[DeviceInfo]:
 
 
 def toolkit(device: DeviceInfo) -> str:
-    """Name and version of the compiler for a device; empty where this machine has none."""
+    """Return name and version of the compiler for a device; empty if this machine has none."""
     try:
         return toolchain_for(device.target).version
     except NoCompilerError:
@@ -56,13 +56,13 @@ def toolkit(device: DeviceInfo) -> str:
 
 
 def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType({})) -> list[CheckRow]:
-    """Looks at everything that perfsvc uses. Raises nothing: whatever goes wrong is what was found.
+    """Check everything that perfsvc uses. Raises nothing: an error becomes a row.
 
-    What only a GPU needs is required where there is an NVIDIA driver, and optional elsewhere.
+    What only a GPU needs is required if there is an NVIDIA driver, and optional otherwise.
 
     Args:
-        database: the database to look at, as a path or URL; None to leave it out.
-        targets: whom a night that begins here is to tell, and the variables that hold their addresses.
+        database: the database to check, as a path or URL; None to skip it.
+        targets: the message targets of a night on this machine, with the variables that hold their addresses.
     """
     gpu = _has_driver()
     checks: list[tuple[str, Callable[[], Iterator[CheckRow]]]] = [
@@ -85,15 +85,15 @@ def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType(
     ]
     if database is not None:
         checks.append(("database", lambda: _database(database)))
-    return [row for name, look in checks for row in _rows(name, look)]
+    return [row for name, find_rows in checks for row in _rows(name, find_rows)]
 
 
-def _rows(name: str, look: Callable[[], Iterator[CheckRow]]) -> Iterator[CheckRow]:
+def _rows(name: str, find_rows: Callable[[], Iterator[CheckRow]]) -> Iterator[CheckRow]:
     try:
-        yield from look()
+        yield from find_rows()
     except PerfsvcError as error:
         yield CheckRow(name, ok=False, found=error.what, cure=error.cure)
-    except Exception as error:  # noqa: BLE001 a broken installation raises anything, and that is the finding
+    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
         yield CheckRow(name, ok=False, found=f"{type(error).__name__}: {error}", cure=_REINSTALL)
 
 
@@ -106,12 +106,12 @@ def _python() -> Iterator[CheckRow]:
 
 
 def _packages() -> Iterator[CheckRow]:
-    found = installation.versions(installation.REQUIRED)
-    missing = [package for package in installation.REQUIRED if package not in found]
+    versions = installation.versions(installation.REQUIRED)
+    missing = [package for package in installation.REQUIRED if package not in versions]
     if missing:
         yield CheckRow("packages", ok=False, found="missing: " + ", ".join(missing), cure=_REINSTALL)
     else:
-        yield CheckRow("packages", ok=True, found=", ".join(f"{name} {version}" for name, version in found.items()))
+        yield CheckRow("packages", ok=True, found=", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
 def _host_compiler() -> Iterator[CheckRow]:
@@ -140,7 +140,7 @@ def _nvml() -> Iterator[CheckRow]:
     elif installed := installation.version("nvidia-ml-py"):
         yield CheckRow("NVML", ok=None, found=f"nvidia-ml-py {installed}, but no driver answers", cure="see nvidia-smi")
     else:
-        cure = f"{install_command('cuda')}, to record driver, power limit and what a GPU is like while it is measured"
+        cure = f"{install_command('cuda')}, to record driver, power limit and the state of a GPU while it is measured"
         yield CheckRow("NVML", ok=None, found="nvidia-ml-py is not installed", cure=cure)
 
 
@@ -152,7 +152,7 @@ def _pycuda(*, needed: bool) -> Iterator[CheckRow]:
 
 
 def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
-    """Whether there is an nvcc, and whether it knows each GPU."""
+    """Check that there is an nvcc, and that it builds for each GPU."""
     targets = sorted({gpu.target for gpu in _usable_gpus()})
     try:
         compiler = NvccToolchain(targets[0] if targets else "sm_90")
@@ -167,14 +167,14 @@ def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
 
 
 def _nvdisasm() -> Iterator[CheckRow]:
-    """The disassembler; without it nothing but the counts of instructions is lost."""
+    """Check the disassembler; without it, only instruction counts are missing."""
     cure = f"to count instructions in perfsvc check: {install_command('nvcc')}"
-    found = find_nvdisasm()
-    if found is None:
+    path = find_nvdisasm()
+    if path is None:
         yield CheckRow("nvdisasm", ok=None, found="not found", cure=cure)
         return
     try:
-        yield CheckRow("nvdisasm", ok=True, found=f"{Disassembler(found, Cache()).version} ({found})")
+        yield CheckRow("nvdisasm", ok=True, found=f"{Disassembler(path, Cache()).version} ({path})")
     except NoDisassemblerError as error:
         yield CheckRow("nvdisasm", ok=None, found=error.what, cure=cure)
 
@@ -191,16 +191,18 @@ def _gpus(*, needed: bool) -> Iterator[CheckRow]:
 
 
 def _telemetry() -> Iterator[CheckRow]:
-    """What NVML tells of each GPU while it is measured; no row where there is none."""
+    """Check what NVML reports about each GPU while it is measured; no row without a GPU."""
     for gpu in _usable_gpus():
         answers = telemetry.tells(gpu.uuid)
-        told = ", ".join(topic for topic, answered in answers.items() if answered) or "nothing"
-        silent = ", ".join(topic for topic, answered in answers.items() if not answered)
-        if silent:
+        reported = ", ".join(topic for topic, answered in answers.items() if answered) or "nothing"
+        missing = ", ".join(topic for topic, answered in answers.items() if not answered)
+        if missing:
             cure = "measure without; in a container, NVIDIA_DRIVER_CAPABILITIES has to name utility as well as compute"
-            yield CheckRow("telemetry", ok=None, found=f"{gpu.spec} tells {told}; it does not tell {silent}", cure=cure)
+            yield CheckRow(
+                "telemetry", ok=None, found=f"{gpu.spec} reports {reported}; it does not report {missing}", cure=cure
+            )
         else:
-            yield CheckRow("telemetry", ok=True, found=f"{gpu.spec} tells {told}")
+            yield CheckRow("telemetry", ok=True, found=f"{gpu.spec} reports {reported}")
 
 
 def _cpu() -> Iterator[CheckRow]:
@@ -209,7 +211,7 @@ def _cpu() -> Iterator[CheckRow]:
 
 
 def _ncu() -> Iterator[CheckRow]:
-    """The profiler, and whether it could read a GPU's counters here; without it nothing but the why is lost."""
+    """Check the profiler, and whether it may read GPU counters; without it, only explanations are missing."""
     try:
         profiler = NcuProfiler()
         require_ncu_report()
@@ -240,11 +242,11 @@ def _cache() -> Iterator[CheckRow]:
 
 
 def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
-    """What sends messages, and whether each target has an address: a night without news would try neither."""
+    """Check what sends messages, and that each target has an address: a night without news uses neither."""
     if version := installation.version("apprise"):
         yield CheckRow("messages", ok=True, found=f"apprise {version}")
     else:
-        cure = f"to tell people of a night: {install_command('nightly')}"
+        cure = f"to send messages about a night: {install_command('nightly')}"
         yield _absent("messages", "apprise is not installed", cure, needed=bool(targets))
     for target, variable in targets.items():
         if not os.environ.get(variable, "").strip():

@@ -1,4 +1,4 @@
-"""The history of a case: its level in every run, and what its newest run tells beside it."""
+"""The history of a case: its level in every run, and details of its newest run: ``perfsvc show``."""
 
 from dataclasses import replace
 
@@ -10,15 +10,18 @@ from perfsvc.store import CaseInRun, Store
 
 
 def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
-    """A case in every run, oldest first, under all of its names, on one or all devices.
+    """Return a case in every run, oldest first, under all of its names, on one device or on all.
 
     Raises:
         NotMeasuredError: the case is unknown, or was never measured on the device.
     """
-    why = {(one.device, one.candidate_run): one.sentence for one in store.profiles.explanations_of(case)}
-    rows = [_row(one, why.get((one.device, one.run), "")) for one in store.series.case_history(case, device)]
+    explanations = {
+        (explanation.device, explanation.candidate_run): explanation.sentence
+        for explanation in store.profiles.explanations_of(case)
+    }
+    rows = [_row(run, explanations.get((run.device, run.run), "")) for run in store.series.case_history(case, device)]
     if device and not rows:
-        known = ", ".join(sorted({one.device for one in store.series.case_history(case)}))
+        known = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
         raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
     newest = {(row.device, row.cache): place for place, row in enumerate(rows)}
     for place in newest.values():
@@ -26,30 +29,30 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     return rows
 
 
-def _row(one: CaseInRun, why: str) -> HistoryRow:
-    level = judge.level_of(one.times) if one.times else None
+def _row(run: CaseInRun, why: str) -> HistoryRow:
+    level = judge.level_of(run.times) if run.times else None
     return HistoryRow(
-        run=one.run,
-        started=one.started,
-        commit=one.commit,
-        dirty=one.dirty,
-        label=one.label,
-        case=one.case,
-        device=one.device,
-        device_model=one.device_model,
-        cache=one.cache,
-        status=one.status,
-        reason=one.reason,
+        run=run.run,
+        started=run.started,
+        commit=run.commit,
+        dirty=run.dirty,
+        label=run.label,
+        case=run.case,
+        device=run.device,
+        device_model=run.device_model,
+        cache=run.cache,
+        status=run.status,
+        reason=run.reason,
         median_s=level.median_s if level else None,
         low_s=level.low_s if level else None,
         high_s=level.high_s if level else None,
-        replicas=one.replicas,
+        replicas=run.replicas,
         why=why,
     )
 
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:
-    """What the run of a row tells of its case beside the time."""
+    """Return what the run of a row knows about its case in addition to the time."""
     summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
-    mine = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
-    return frames.details(summary[mine].to_dict("records")[0])
+    matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
+    return frames.details(summary[matches].to_dict("records")[0])

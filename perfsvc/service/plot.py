@@ -1,4 +1,4 @@
-"""A stored run's ladders as a picture."""
+"""Plot the rates of a stored run's variants: ``perfsvc plot``."""
 
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,18 @@ from perfsvc.suite import Selection
 
 
 def draw(store: Store, run: str, destination: Path, *, selection: Selection, device: str | None, folder: Path) -> None:
-    """Draws the ladders of a run's selected cases on one device into a file.
+    """Plot the rates of a run's selected cases on one device, and write the picture to a file.
 
     Args:
-        store: where the run is.
-        run: what a person calls it.
+        store: holds the run.
+        run: the run, in any form that ``perfsvc.service.revisions`` accepts.
         destination: the file, which is replaced.
-        selection: the cases; they are held against their reference variant even where it is not among them.
-        device: UUID; may be None where the run has but one.
+        selection: the cases; each is compared with its reference variant even if that one is not selected.
+        device: the UUID; may be None if the run has one device.
         folder: where git revisions are looked up.
 
     Raises:
-        UsageError: there is no such run or device, nothing of it can be drawn, or the file cannot be written.
+        UsageError: there is no such run or device, it has nothing to plot, or the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
     variants.require_matplotlib()
@@ -38,13 +38,13 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
     here = summary[summary["device"].isin(measured if device is None else [device])]
     records = here.to_dict("records")
     selected = selection.filter(map(_case, records))
-    found = ladders(here.loc[[_case(one) in selected for one in records]])
-    if not found:
+    rates = ladders(here.loc[[_case(record) in selected for record in records]])
+    if not rates:
         where = f" on {device}" if device else ""
         raise NotMeasuredError(
             f"run {number} has no rate of a selected case{where}", cure=f"see what it has: perfsvc report {number}"
         )
-    variants.write(found, *_titles(records[0]), destination)
+    variants.write(rates, *_titles(records[0]), destination)
 
 
 def _case(record: dict[Any, Any]) -> Case:
@@ -52,14 +52,14 @@ def _case(record: dict[Any, Any]) -> Case:
     return Case(record["benchmark"], record["variant"], point, record["version"])
 
 
-def _titles(first: dict[Any, Any]) -> tuple[str, str]:
-    """The GPU, and what there is to know of the run, in a line each."""
+def _titles(record: dict[Any, Any]) -> tuple[str, str]:
+    """Return the GPU, and a line about the run."""
     facts = [
-        f"run {first['run']}",
-        first["label"],
-        f"{first['started_at']:%Y-%m-%d}",
-        commit_text(first["commit"], dirty=first["dirty"]) if first["commit"] else "",
-        first["driver"] and f"driver {first['driver']}",
-        first["toolkit"],
+        f"run {record['run']}",
+        record["label"],
+        f"{record['started_at']:%Y-%m-%d}",
+        commit_text(record["commit"], dirty=record["dirty"]) if record["commit"] else "",
+        record["driver"] and f"driver {record['driver']}",
+        record["toolkit"],
     ]
-    return first["device_model"], "  ·  ".join(filter(None, facts))
+    return record["device_model"], "  ·  ".join(filter(None, facts))

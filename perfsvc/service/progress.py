@@ -1,26 +1,26 @@
-"""How a use case tells whoever started it what it is doing."""
+"""How a use case reports what it is doing."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Watches a use case; the command line draws it, tests and cron ignore it."""
+    """Receives the progress of a use case; the command line draws it, tests and cron ignore it."""
 
     def begin(self, stage: str, total: int) -> None:
         """A stage of ``total`` steps begins: ``compiling``, ``measuring``."""
         ...
 
     def step(self, what: str) -> None:
-        """One step is done; ``what`` names it."""
+        """A step is done; ``what`` names it."""
         ...
 
     def say(self, line: str) -> None:
-        """Something a person should know while waiting."""
+        """A message for the user while waiting."""
         ...
 
 
 class Silent:
-    """Watches nothing."""
+    """Ignores all progress."""
 
     def begin(self, stage: str, total: int) -> None:
         """Ignored."""

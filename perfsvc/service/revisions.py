@@ -1,4 +1,4 @@
-"""What a run may be called: its number, its label, ``latest``, ``latest~1``, a git revision; and ``@baseline``."""
+"""Find the run that the user names: by number, label, ``latest``, ``latest~1`` or git revision."""
 
 import re
 import shlex
@@ -15,21 +15,21 @@ _LATEST = re.compile(r"latest(?:~(\d+))?")
 
 
 def run_of(text: str, store: Store, folder: Path) -> int:
-    """The number of the run that a person means; see ``resolve``."""
+    """Return the number of the run that ``resolve`` finds."""
     return resolve(text, store, folder).id
 
 
 def resolve(text: str, store: Store, folder: Path) -> RunRow:
-    """The run that a person means.
+    """Return the run that the user names.
 
     Args:
-        text: what was typed; not ``@baseline``, which is a run for each series.
-        store: where the runs are.
+        text: what the user typed; not ``@baseline``, which is a different run for each series.
+        store: holds the runs.
         folder: where git revisions are looked up.
 
     Raises:
-        NotMeasuredError: the words are understood but no such run is there; the cure makes one.
-        UsageError: the words are not understood.
+        NotMeasuredError: the text is valid, but there is no such run; the cure makes one.
+        UsageError: the text is not valid.
     """
     if text.isdecimal():
         return store.runs.get(int(text))
@@ -40,7 +40,7 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
         return labelled
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     if not commit:
-        raise _not_understood(text, folder)
+        raise _not_valid(text, folder)
     measured = store.runs.of_commit(commit)
     if measured is None:
         raise NotMeasuredError(
@@ -50,7 +50,7 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
     return measured
 
 
-def _not_understood(text: str, folder: Path) -> UsageError:
+def _not_valid(text: str, folder: Path) -> UsageError:
     if git(folder, "rev-parse", "--git-dir"):
         return UsageError(
             f"{text!r} is no run, label or git revision", cure=f"give {KNOWN}; perfsvc runs lists the runs"
@@ -69,7 +69,7 @@ def _newest(back: int, text: str, store: Store) -> RunRow:
 
 
 def _measuring(commit: str, database: str, folder: Path) -> str:
-    """The command line that measures a suite as it was at a commit: what a person may type without a thought."""
+    """Return a command line that checks a suite out at a commit and measures it."""
     tree = Path(tempfile.gettempdir()) / f"perfsvc-{commit[:10]}"
     suite = tree / (git(folder, "rev-parse", "--show-prefix") or "")
     checkout = ["git", "-C", str(folder), "worktree", "add", "--detach", str(tree), commit[:10]]
