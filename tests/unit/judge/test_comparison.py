@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perfsvc.judge import Comparison, compare, default_threshold, estimate, level_of
+from perfsvc.judge import Comparison, compare, estimate, level_of
 from perfsvc.model import Verdict
 
 Side = list[NDArray[np.float64]]
@@ -16,13 +16,13 @@ sides = medians.map(lambda values: [np.array([value]) for value in values])
 
 
 def two_level(generator: np.random.Generator, replicas: int, samples: int, *, between: float, within: float) -> Side:
-    """Replicas with a median of their own around one microsecond, and samples around that."""
+    """Return replicas with their own medians around a microsecond, and samples around those."""
     centers = 1e-6 * np.exp(between * generator.standard_normal(replicas))
     return [center * np.exp(within * generator.standard_normal(samples)) for center in centers]
 
 
 def scripted(*values: float) -> Side:
-    """Replicas of 20 equal samples, as the fake device makes and the store rounds them."""
+    """Return replicas of 20 equal samples, as the fake device makes and the store rounds them."""
     return [np.full(20, value, np.float32).astype(np.float64) for value in values]
 
 
@@ -30,11 +30,11 @@ def scripted(*values: float) -> Side:
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 3), (1, 3), (3, 1), (2, 7)])
-def test_equal_scripted_times_have_a_ratio_of_exactly_one_and_are_unchanged(before: int, after: int) -> None:
-    found = compare(scripted(*[1.234e-5] * before), scripted(*[1.234e-5] * after))
-    assert (found.ratio, found.low, found.high) == (1.0, 1.0, 1.0)
-    assert found.verdict is Verdict.UNCHANGED
-    assert found.reason == "within the threshold of 1 %"
+def test_equal_scripted_times_have_a_ratio_of_exactly_1_and_are_unchanged(before: int, after: int) -> None:
+    comparison = compare(scripted(*[1.234e-5] * before), scripted(*[1.234e-5] * after))
+    assert (comparison.ratio, comparison.low, comparison.high) == (1.0, 1.0, 1.0)
+    assert comparison.verdict is Verdict.UNCHANGED
+    assert comparison.reason == "within the threshold of 1 %"
 
 
 def test_five_percent_slower_is_a_regression_and_five_percent_faster_an_improvement() -> None:
@@ -45,15 +45,15 @@ def test_five_percent_slower_is_a_regression_and_five_percent_faster_an_improvem
     assert slower.reason == faster.reason == "beyond the threshold of 3 %"
 
 
-def test_a_wide_threshold_says_what_it_is_downwards() -> None:
-    found = compare(scripted(*[2e-5] * 3), scripted(*[1.2e-5] * 3), threshold=0.5)
-    assert found.reason == "beyond the threshold of 50 % more, which is 33.3 % less"
+def test_the_reason_of_a_wide_threshold_names_the_limit_downwards() -> None:
+    comparison = compare(scripted(*[2e-5] * 3), scripted(*[1.2e-5] * 3), threshold=0.5)
+    assert comparison.reason == "beyond the threshold of 50 % more, which is 33.3 % less"
 
 
 def test_a_change_of_exactly_the_threshold_is_not_beyond_it_whatever_the_rounding() -> None:
     for base in np.linspace(1e-6, 2e-6, 50):
-        found = compare(scripted(*[base] * 3), scripted(*[base * 1.03] * 3), threshold=0.03)
-        assert found.verdict is Verdict.UNCHANGED
+        comparison = compare(scripted(*[base] * 3), scripted(*[base * 1.03] * 3), threshold=0.03)
+        assert comparison.verdict is Verdict.UNCHANGED
 
 
 def test_a_threshold_of_zero_still_lets_equal_times_be_unchanged() -> None:
@@ -67,31 +67,31 @@ def test_students_pooled_interval_by_hand() -> None:
     # Logarithms of (1, 1.1) and (1.2, 1.3): t(2, 99.5 %) = 9.92484 on the pooled variance.
     before, after = np.log([1.0, 1.1]), np.log([1.2, 1.3])
     error = math.sqrt((before.var(ddof=1) + after.var(ddof=1)) / 2)
-    found = compare([[1.0], [1.1]], [[1.2], [1.3]])
-    assert found.low is not None
-    assert math.log(found.low) == pytest.approx(after.mean() - before.mean() - 9.92484 * error, abs=1e-5)
+    comparison = compare([[1.0], [1.1]], [[1.2], [1.3]])
+    assert comparison.low is not None
+    assert math.log(comparison.low) == pytest.approx(after.mean() - before.mean() - 9.92484 * error, abs=1e-5)
 
 
-def test_a_change_hidden_by_noise_is_inconclusive_and_says_what_could_have_been_seen() -> None:
-    found = compare([[1.0], [1.02], [0.98]], [[1.06], [1.03], [1.09]], threshold=0.03)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 1 < found.high
-    smallest = 100 * (found.high / found.ratio - 1)
-    assert f"could have shown is {smallest:.3g} %" in found.reason
-    assert found.smallest == pytest.approx(smallest / 100)
-    assert found.reason.startswith("noise hides a change")
+def test_a_change_hidden_by_noise_is_inconclusive_and_names_the_smallest_visible_change() -> None:
+    comparison = compare([[1.0], [1.02], [0.98]], [[1.06], [1.03], [1.09]], threshold=0.03)
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert comparison.low is not None
+    assert comparison.high is not None
+    assert comparison.low < 1 < comparison.high
+    smallest = 100 * (comparison.high / comparison.ratio - 1)
+    assert f"could have shown is {smallest:.3g} %" in comparison.reason
+    assert comparison.smallest == pytest.approx(smallest / 100)
+    assert comparison.reason.startswith("noise hides a change")
 
 
 def test_a_change_on_either_side_of_the_threshold_is_inconclusive() -> None:
-    found = compare([[1.0], [1.001]], [[1.029], [1.03]], threshold=0.03)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "either side of the threshold of 3 %" in found.reason
-    assert "could have shown is 3 %" in found.reason
+    comparison = compare([[1.0], [1.001]], [[1.029], [1.03]], threshold=0.03)
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert "either side of the threshold of 3 %" in comparison.reason
+    assert "could have shown is 3 %" in comparison.reason
 
 
-def test_the_smallest_change_to_be_seen_is_the_one_where_the_verdict_turns() -> None:
+def test_the_verdict_turns_at_the_smallest_visible_change() -> None:
     base = [[1.0], [1.02], [0.98]]
     first = compare(base, base, threshold=0.03)
     assert first.high is not None
@@ -102,45 +102,45 @@ def test_the_smallest_change_to_be_seen_is_the_one_where_the_verdict_turns() -> 
 
 
 def test_a_significant_change_that_does_not_matter_is_unchanged() -> None:
-    found = compare([[1.0], [1.0001]], [[1.01], [1.0101]], threshold=0.03)
-    assert found.low is not None
-    assert found.low > 1
-    assert found.verdict is Verdict.UNCHANGED
+    comparison = compare([[1.0], [1.0001]], [[1.01], [1.0101]], threshold=0.03)
+    assert comparison.low is not None
+    assert comparison.low > 1
+    assert comparison.verdict is Verdict.UNCHANGED
 
 
 def test_one_replica_on_each_side_cannot_be_judged_and_names_the_cure() -> None:
-    found = compare(scripted(1e-5), scripted(2e-5))
-    assert (found.low, found.high, found.verdict) == (None, None, Verdict.INCONCLUSIVE)
-    assert found.ratio == pytest.approx(2.0)
-    assert "--replicas 3" in found.reason
+    comparison = compare(scripted(1e-5), scripted(2e-5))
+    assert (comparison.low, comparison.high, comparison.verdict) == (None, None, Verdict.INCONCLUSIVE)
+    assert comparison.ratio == pytest.approx(2.0)
+    assert "--replicas 3" in comparison.reason
 
 
-def test_one_replica_alone_is_never_called_changed_for_it_may_be_the_wild_one() -> None:
+def test_a_single_replica_is_never_called_changed_because_it_may_be_wild() -> None:
     for sides in [([[1.0], [1.001], [0.999]], [[1.1]]), ([[1.1]], [[1.0], [1.001], [0.999]])]:
-        found = compare(*sides, threshold=0.03)
-        assert found.low is not None
-        assert (found.verdict, found.smallest) == (Verdict.INCONCLUSIVE, None)
-        assert "--replicas 3" in found.reason
+        comparison = compare(*sides, threshold=0.03)
+        assert comparison.low is not None
+        assert (comparison.verdict, comparison.smallest) == (Verdict.INCONCLUSIVE, None)
+        assert "--replicas 3" in comparison.reason
 
 
 def test_one_replica_against_three_can_still_be_unchanged() -> None:
     assert compare([[1.0], [1.001], [0.999]], [[1.0]], threshold=0.03).verdict is Verdict.UNCHANGED
 
 
-def test_replicas_that_agree_more_closely_than_their_samples_could_are_taken_to_do_so_by_chance() -> None:
+def test_replicas_that_agree_more_closely_than_their_samples_are_assumed_to_agree_by_chance() -> None:
     spread = np.linspace(0.95, 1.05, 101)  # the median of its deviations is 2.5 %
     base = [spread, spread, spread]
-    found = compare(base, [1.02 * replica for replica in base])
-    assert found.low is not None
+    comparison = compare(base, [1.02 * replica for replica in base])
+    assert comparison.low is not None
     # t(4, 99.5 %) = 4.60409 on 0.3 of 1.4826 times the median deviation.
     floor = 0.3 * 1.4826 * np.median(np.abs(np.log(spread)))
-    assert math.log(found.ratio / found.low) == pytest.approx(4.60409 * floor * math.sqrt(2 / 3), rel=1e-4)
+    assert math.log(comparison.ratio / comparison.low) == pytest.approx(4.60409 * floor * math.sqrt(2 / 3), rel=1e-4)
 
 
-def test_replicas_without_any_bound_give_an_infinite_end_rather_than_an_overflow() -> None:
-    found = compare([[1.0], [1e280]], [[1.0]], alpha=0.001)
-    assert found.high == math.inf
-    assert found.verdict is Verdict.INCONCLUSIVE
+def test_replicas_without_a_bound_give_an_infinite_end_and_no_overflow() -> None:
+    comparison = compare([[1.0], [1e280]], [[1.0]], alpha=0.001)
+    assert comparison.high == math.inf
+    assert comparison.verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_sides_without_possible_times_are_refused(baseline: Side, candidate: Sid
 
 
 @pytest.mark.parametrize("wrong", [math.inf, -math.inf, math.nan])
-def test_times_that_are_no_numbers_are_refused(wrong: float) -> None:
+def test_times_that_are_not_finite_are_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match="a sample is not a finite number"):
         compare([[1.0, wrong]], [[1.0]])
 
@@ -179,11 +179,11 @@ def test_zeros_are_unchanged_among_themselves_and_have_no_ratio_to_anything_else
     assert "above 0 on both sides" in up.reason
 
 
-# --- what must not matter --------------------------------------------------------------------------------------------
+# --- invariances -----------------------------------------------------------------------------------------------------
 
 
-def same(one: Comparison, other: Comparison) -> bool:
-    ends = [(one.ratio, other.ratio), (one.low, other.low), (one.high, other.high)]
+def same(left: Comparison, right: Comparison) -> bool:
+    ends = [(left.ratio, right.ratio), (left.low, right.low), (left.high, right.high)]
     return all(a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9)) for a, b in ends)
 
 
@@ -230,19 +230,20 @@ def test_a_larger_effect_never_gets_a_milder_verdict(
     baseline: list[list[float]], candidate: list[list[float]], factors: list[float]
 ) -> None:
     order = {Verdict.IMPROVEMENT: -1, Verdict.UNCHANGED: 0, Verdict.INCONCLUSIVE: 0, Verdict.REGRESSION: 1}
-    said = [compare(baseline, [factor * np.array(one) for one in candidate]) for factor in sorted(factors)]
-    assert [order[one.verdict] for one in said] == sorted(order[one.verdict] for one in said)
+    scaled = [[factor * np.array(times) for times in candidate] for factor in sorted(factors)]
+    verdicts = [order[compare(baseline, side).verdict] for side in scaled]
+    assert verdicts == sorted(verdicts)
 
 
 @given(any_side, any_side)
 def test_every_possible_time_has_an_answer_without_nan(
     baseline: list[list[float]], candidate: list[list[float]]
 ) -> None:
-    found = compare(baseline, candidate)
-    numbers = [found.ratio, found.low, found.high, found.smallest]
+    comparison = compare(baseline, candidate)
+    numbers = [comparison.ratio, comparison.low, comparison.high, comparison.smallest]
     assert not any(number is not None and math.isnan(number) for number in numbers)
-    assert found.smallest is None or math.isfinite(found.smallest)
-    assert found.reason
+    assert comparison.smallest is None or math.isfinite(comparison.smallest)
+    assert comparison.reason
 
 
 @given(sides, sides, st.randoms(use_true_random=False))
@@ -257,13 +258,13 @@ def level(side: Side) -> float:
 
 @given(sides, sides)
 def test_the_ratio_is_the_ratio_of_the_levels_and_lies_in_its_interval(baseline: Side, candidate: Side) -> None:
-    found = compare(baseline, candidate)
-    assert found.ratio == pytest.approx(level(candidate) / level(baseline))
-    assert found.low is None or found.high is None or found.low <= found.ratio <= found.high
+    comparison = compare(baseline, candidate)
+    assert comparison.ratio == pytest.approx(level(candidate) / level(baseline))
+    assert comparison.low is None or comparison.high is None or comparison.low <= comparison.ratio <= comparison.high
 
 
 @given(sides, sides, st.floats(1.0, 100.0))
-def test_a_wider_threshold_never_makes_a_change_of_what_was_unchanged(a: Side, b: Side, factor: float) -> None:
+def test_an_unchanged_case_stays_unchanged_with_a_wider_threshold(a: Side, b: Side, factor: float) -> None:
     if compare(a, b, threshold=0.02).verdict is Verdict.UNCHANGED:
         assert compare(a, b, threshold=0.02 * factor).verdict is Verdict.UNCHANGED
 
@@ -277,15 +278,17 @@ def test_the_interval_covers_the_true_ratio_as_often_as_alpha_says() -> None:
     for _ in range(2000):
         before = two_level(generator, 3, 30, between=0.02, within=0.01)
         after = [1.1 * replica for replica in two_level(generator, 3, 30, between=0.02, within=0.01)]
-        found = compare(before, after, alpha=0.05)
-        covered.append(found.low is not None and found.high is not None and found.low <= 1.1 <= found.high)
+        comparison = compare(before, after, alpha=0.05)
+        covered.append(
+            comparison.low is not None and comparison.high is not None and comparison.low <= 1.1 <= comparison.high
+        )
     assert np.mean(covered) == pytest.approx(0.95, abs=0.015)  # three standard errors of 2000 trials
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 3), (1, 3), (2, 5)])
 def test_equal_levels_are_called_changed_no_more_often_than_alpha_says(before: int, after: int) -> None:
     # 40 % of noise between replicas hides everything from three of them; a test that took samples as independent
-    # would call nearly each of these a change.
+    # would call nearly all of these changed.
     generator = np.random.default_rng(2)
     changed = 0
     for _ in range(2000):
@@ -300,16 +303,16 @@ def test_more_samples_a_replica_do_not_shrink_the_interval() -> None:
         widths = []
         for _ in range(200):
             sides = [two_level(generator, 3, samples, between=0.05, within=0.01) for _ in range(2)]
-            found = compare(*sides)
-            assert found.low is not None
-            assert found.high is not None
-            widths.append(math.log(found.high / found.low))
+            comparison = compare(*sides)
+            assert comparison.low is not None
+            assert comparison.high is not None
+            widths.append(math.log(comparison.high / comparison.low))
         return float(np.mean(widths))
 
     assert width(10_000) == pytest.approx(width(100), rel=0.1)
 
 
-def test_more_replicas_do_shrink_it() -> None:
+def test_more_replicas_shrink_the_interval() -> None:
     generator = np.random.default_rng(4)
     few, many = (
         compare(*[two_level(generator, count, 20, between=0.05, within=0.01) for _ in range(2)]) for count in (3, 30)
@@ -317,15 +320,3 @@ def test_more_replicas_do_shrink_it() -> None:
     assert few.low is not None
     assert many.low is not None
     assert many.ratio / many.low < few.ratio / few.low
-
-
-# --- thresholds ------------------------------------------------------------------------------------------------------
-
-
-def test_the_cpu_device_has_a_wide_threshold_and_the_fake_is_like_a_gpu() -> None:
-    assert (default_threshold("cuda"), default_threshold("fake"), default_threshold("cpu")) == (0.01, 0.01, 0.50)
-
-
-def test_an_unknown_kind_of_device_has_no_threshold() -> None:
-    with pytest.raises(ValueError, match="'tpu': the kinds are cpu, cuda, fake"):
-        default_threshold("tpu")

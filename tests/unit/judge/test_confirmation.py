@@ -1,7 +1,11 @@
-"""What measuring a suspect again says, case by case and by simulation."""
+"""The cause of a suspect that was measured again, case by case and by simulation."""
+
+import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
@@ -10,20 +14,20 @@ from perfsvc.model import Cause, Direction, Verdict
 SLOWER, FASTER = Direction.SLOWER, Direction.FASTER
 
 
-def found(ratio, verdict):
+def comparison(ratio, verdict):
     return Comparison(ratio, ratio, ratio, verdict, "")
 
 
-REGRESSED, IMPROVED = found(1.05, Verdict.REGRESSION), found(0.95, Verdict.IMPROVEMENT)
-EQUAL, OPEN = found(1.0, Verdict.UNCHANGED), found(1.04, Verdict.INCONCLUSIVE)
-SMALL = found(1.02, Verdict.INCONCLUSIVE)
+REGRESSED, IMPROVED = comparison(1.05, Verdict.REGRESSION), comparison(0.95, Verdict.IMPROVEMENT)
+EQUAL, OPEN = comparison(1.0, Verdict.UNCHANGED), comparison(1.04, Verdict.INCONCLUSIVE)
+SMALL = comparison(1.02, Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(
     ("pairs", "drift", "direction", "same_code", "cause"),
     [
         (REGRESSED, EQUAL, SLOWER, False, Cause.KERNEL),
-        (REGRESSED, REGRESSED, SLOWER, False, Cause.KERNEL),  # the GPU is slow too, and the code beside it still more
+        (REGRESSED, REGRESSED, SLOWER, False, Cause.KERNEL),  # the GPU is slower too, and the code even more
         (REGRESSED, None, SLOWER, False, Cause.KERNEL),
         (IMPROVED, EQUAL, FASTER, False, Cause.KERNEL),
         (REGRESSED, EQUAL, SLOWER, True, Cause.NOISE),
@@ -39,14 +43,14 @@ SMALL = found(1.02, Verdict.INCONCLUSIVE)
         (OPEN, EQUAL, SLOWER, False, Cause.UNCONFIRMED),
         (OPEN, REGRESSED, SLOWER, False, Cause.UNCONFIRMED),
         (OPEN, EQUAL, SLOWER, True, Cause.NOISE),
-        (found(0.0, Verdict.INCONCLUSIVE), None, SLOWER, False, Cause.NOISE),  # an error that is none any more
+        (comparison(0.0, Verdict.INCONCLUSIVE), None, SLOWER, False, Cause.NOISE),  # an error that is gone
     ],
 )
 def test_the_cause_follows_from_both_sides_and_the_stored_level(pairs, drift, direction, same_code, cause):
     assert judge.cause_of(pairs, drift, direction=direction, threshold=0.03, same_code=same_code)[0] is cause
 
 
-def test_the_reason_says_what_moved():
+def test_the_reason_names_what_moved():
     _, why = judge.cause_of(EQUAL, REGRESSED, direction=SLOWER, threshold=0.03, same_code=False)
     assert "which is itself now 5.0 % slower than its stored level" in why
 
@@ -80,14 +84,14 @@ def between(low, high, verdict=Verdict.UNCHANGED):
     ],
 )
 @pytest.mark.parametrize("drift", [None, EQUAL])
-def test_a_real_difference_below_what_was_asked_for_is_not_noise(pairs, drift, direction, cause):
-    asked = {"direction": direction, "threshold": 0.1, "usual": 0.01, "same_code": False}
-    assert judge.cause_of(pairs, drift, **asked)[0] is cause
+def test_a_significant_difference_below_the_threshold_is_not_noise(pairs, drift, direction, cause):
+    options = {"direction": direction, "threshold": 0.1, "usual": 0.01, "same_code": False}
+    assert judge.cause_of(pairs, drift, **options)[0] is cause
 
 
-def test_a_real_difference_below_what_was_asked_for_says_so():
-    asked = {"direction": SLOWER, "threshold": 0.1, "usual": 0.01, "same_code": False}
-    assert judge.cause_of(between(1.04, 1.06), REGRESSED, **asked) == (
+def test_the_reason_names_a_significant_difference_below_the_threshold():
+    options = {"direction": SLOWER, "threshold": 0.1, "usual": 0.01, "same_code": False}
+    assert judge.cause_of(between(1.04, 1.06), REGRESSED, **options) == (
         Cause.UNCONFIRMED,
         "measured in turn it is 5.0 % slower, which is below the threshold",
     )
@@ -101,21 +105,21 @@ def test_a_real_difference_below_what_was_asked_for_says_so():
         (SMALL, SLOWER, True),
         (OPEN, SLOWER, False),
         (OPEN, FASTER, True),
-        (found(0.96, Verdict.INCONCLUSIVE), FASTER, False),
-        (found(0.96, Verdict.INCONCLUSIVE), SLOWER, True),
+        (comparison(0.96, Verdict.INCONCLUSIVE), FASTER, False),
+        (comparison(0.96, Verdict.INCONCLUSIVE), SLOWER, True),
     ],
 )
-def test_pairs_are_added_only_where_the_estimate_is_still_a_suspects(pairs, direction, enough):
+def test_pairs_are_added_only_while_the_estimate_is_still_a_suspects(pairs, direction, enough):
     assert judge.is_decided(pairs, direction, 0.03) is enough
 
 
-def causes(rng, times, *, slower=0.0, board=0.0, between=0.01, threshold=0.03):
-    """The causes of many suspects, each measured again from its first look on until it is settled."""
+def causes(rng, times, *, slower=0.0, device=0.0, between=0.01, threshold=0.03):
+    """Return the shares of causes of many suspects, each measured again until it is decided."""
     seen = []
     for _ in range(times):
         stored, old, new = (
             np.exp(rng.normal(change, between, (count, 1))) * np.exp(rng.normal(0, 0.003, (count, 20)))
-            for change, count in ((0.0, 3), (np.log1p(board), 12), (np.log1p(board) + np.log1p(slower), 12))
+            for change, count in ((0.0, 3), (np.log1p(device), 12), (np.log1p(device) + np.log1p(slower), 12))
         )
         for look, pairs in enumerate(judge.LOOKS, 1):
             sides = list(old[:pairs]), list(new[:pairs])
@@ -128,14 +132,68 @@ def causes(rng, times, *, slower=0.0, board=0.0, between=0.01, threshold=0.03):
     return {cause: seen.count(cause) / times for cause in Cause}
 
 
-def test_equal_code_is_blamed_no_more_often_than_alpha_over_all_looks_together():
+def test_equal_code_is_blamed_no_more_often_than_alpha_over_all_looks():
     shares = causes(np.random.default_rng(1), 800, between=0.03)
     assert shares[Cause.KERNEL] <= 0.01
 
 
-def test_slower_code_is_blamed_and_a_slow_board_is_not_the_codes():
+def test_slower_code_is_blamed_and_a_slow_gpu_is_not():
     rng = np.random.default_rng(2)
     assert causes(rng, 200, slower=0.08)[Cause.KERNEL] >= 0.95
-    slow_board = causes(rng, 200, board=0.08)
-    assert slow_board[Cause.KERNEL] <= 0.01
-    assert slow_board[Cause.ENVIRONMENT] >= 0.9
+    slow_device = causes(rng, 200, device=0.08)
+    assert slow_device[Cause.KERNEL] <= 0.01
+    assert slow_device[Cause.ENVIRONMENT] >= 0.9
+
+
+# --- bisection -------------------------------------------------------------------------------------------------------
+
+RATIOS = st.floats(1.0001, 100)
+
+
+@given(RATIOS)
+def test_slower_and_faster_have_mirrored_midpoints(ratio):
+    assert judge.midpoint(1 / ratio) == pytest.approx(1 / judge.midpoint(ratio))
+
+
+@given(RATIOS)
+def test_both_levels_are_equally_far_from_the_midpoint(ratio):
+    limit = judge.midpoint(ratio)
+    assert 1 < limit < ratio
+    assert math.log(limit) == pytest.approx(math.log(ratio / limit))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limit", "moved"),
+    [
+        (1.04, 1.06, 1.03, True),
+        (0.99, 1.01, 1.03, False),
+        (1.02, 1.04, 1.03, None),
+        (None, None, 1.03, None),
+        (0.94, 0.96, 1 / 1.03, True),
+        (0.99, 1.01, 1 / 1.03, False),
+        (0.96, 0.99, 1 / 1.03, None),
+        (1.05, 1.07, 1 / 1.03, False),
+    ],
+)
+def test_the_whole_interval_decides_the_side(low, high, limit, moved):
+    assert judge.is_beyond(low, high, limit) is moved
+
+
+def outcome(chance, ratio, limit, between):
+    """Return on which side the looks put a level, with simulated processes that differ by ``between``."""
+    draw = [np.exp(chance.normal(math.log(level), between, judge.LOOKS[-1])) for level in (1, ratio)]
+    for look, pairs in enumerate(judge.LOOKS, start=1):
+        sides = [[np.full(20, time) for time in side[:pairs]] for side in draw]
+        result = judge.compare_at_look(*sides, look=look, looks=len(judge.LOOKS), threshold=limit - 1)
+        if (moved := judge.is_beyond(result.low, result.high, limit)) is not None:
+            return moved
+    return None
+
+
+@pytest.mark.parametrize(("ratio", "moved"), [(1, False), (1.05, True)])
+def test_a_level_is_rarely_put_on_the_wrong_side_and_mostly_on_the_right_side(ratio, moved):
+    chance = np.random.default_rng(5)
+    limit = judge.midpoint(1.05)
+    outcomes = [outcome(chance, ratio, limit, 0.01) for _ in range(300)]
+    assert outcomes.count(not moved) <= 3
+    assert outcomes.count(moved) >= 285

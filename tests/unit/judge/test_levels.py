@@ -12,9 +12,9 @@ from perfsvc.model import Estimate
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 
 
-def test_the_median_stands_between_the_ends_of_its_interval() -> None:
-    found = estimate([3.0, 1.0, 2.0])
-    assert (found.median_s, found.low_s, found.high_s, found.samples) == (2.0, 1.0, 3.0, 3)
+def test_the_median_lies_within_its_interval() -> None:
+    level = estimate([3.0, 1.0, 2.0])
+    assert (level.median_s, level.low_s, level.high_s, level.samples) == (2.0, 1.0, 3.0, 3)
 
 
 @pytest.mark.parametrize(
@@ -22,28 +22,28 @@ def test_the_median_stands_between_the_ends_of_its_interval() -> None:
     [(5, 1), (6, 1), (8, 1), (9, 2), (20, 6), (30, 10), (100, 40)],
 )
 def test_the_ranks_are_those_of_the_sign_test_tables(samples: int, rank: int) -> None:
-    found = estimate(np.arange(1.0, samples + 1))
-    assert (found.low_s, found.high_s) == (rank, samples + 1 - rank)
+    level = estimate(np.arange(1.0, samples + 1))
+    assert (level.low_s, level.high_s) == (rank, samples + 1 - rank)
 
 
-def test_too_few_samples_give_all_that_can_be_said() -> None:
+def test_too_few_samples_give_their_range() -> None:
     assert estimate([2.0]).low_s == estimate([2.0]).high_s == 2.0
     assert estimate([1.0, 9.0], confidence=0.99).high_s == 9.0
 
 
-def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_true_median_as_often_as_its_confidence() -> None:
     generator = np.random.default_rng(20)
     draws = generator.lognormal(sigma=1.0, size=(2000, 41))
-    found = [estimate(row) for row in draws]
-    covered = np.mean([e.low_s <= 1.0 <= e.high_s for e in found])
+    estimates = [estimate(row) for row in draws]
+    covered = np.mean([e.low_s <= 1.0 <= e.high_s for e in estimates])
     assert 0.95 - 0.015 < covered < 0.985
 
 
 @given(times, st.floats(0.5, 0.999))
-def test_order_does_not_matter_and_the_interval_holds_the_median(samples: list[float], confidence: float) -> None:
-    found = estimate(samples, confidence)
-    assert found == estimate(samples[::-1], confidence)
-    assert min(samples) <= found.low_s <= found.median_s <= found.high_s <= max(samples)
+def test_the_order_does_not_matter_and_the_median_is_inside(samples: list[float], confidence: float) -> None:
+    level = estimate(samples, confidence)
+    assert level == estimate(samples[::-1], confidence)
+    assert min(samples) <= level.low_s <= level.median_s <= level.high_s <= max(samples)
 
 
 @pytest.mark.parametrize(
@@ -111,21 +111,21 @@ def test_a_metric_has_a_level_like_a_time() -> None:
 
 
 def test_a_metric_that_may_be_zero_has_an_arithmetic_mean_with_students_interval() -> None:
-    found = level_of_metric([-1.0, 0.0, 1.0])
-    assert found.median_s == 0.0
-    assert found.high_s == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # Student's table: 2 degrees of freedom, 97.5 %
-    assert found.low_s == -found.high_s
+    level = level_of_metric([-1.0, 0.0, 1.0])
+    assert level.median_s == 0.0
+    assert level.high_s == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # Student's table: 2 degrees of freedom, 97.5 %
+    assert level.low_s == -level.high_s
     assert level_of_metric([0.0]) == Estimate(0.0, 0.0, 0.0, 1)
 
 
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")]])
-def test_what_is_no_number_is_no_metric(values: list[float]) -> None:
+def test_values_that_are_not_finite_are_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match="finite value"):
         level_of_metric(values)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=300))
-def test_what_is_asked_of_few_numbers_is_what_numpy_says(numbers: list[float]) -> None:
+def test_the_median_equals_numpys(numbers: list[float]) -> None:
     values = np.array(numbers)
     assert median(values) == np.median(values)
 
@@ -136,12 +136,12 @@ run_values = st.lists(st.floats(1e-7, 10.0), min_size=2, max_size=5)
 
 
 @given(st.lists(run_values, min_size=1, max_size=6))
-def test_each_level_is_what_it_is_alone(runs):
+def test_the_levels_of_many_runs_equal_the_level_of_each(runs):
     values = np.full((len(runs), 5), np.nan)
     for row, run in zip(values, runs, strict=True):
         row[: len(run)] = run
-    found = np.transpose(levels_of(values))
-    for ends, run in zip(found, runs, strict=True):
+    levels = np.transpose(levels_of(values))
+    for ends, run in zip(levels, runs, strict=True):
         alone = level_of_metric(run)
         assert ends == pytest.approx([alone.median_s, alone.low_s, alone.high_s], rel=1e-6)
 
@@ -153,7 +153,7 @@ def test_a_run_with_a_value_of_zero_or_below_has_the_arithmetic_mean(run):
     assert [center, low, high] == pytest.approx([alone.median_s, alone.low_s, alone.high_s], rel=1e-6, abs=1e-9)
 
 
-def test_one_replica_has_a_level_and_no_spread_to_see():
+def test_a_run_with_one_replica_has_a_level_without_an_interval():
     (center,), (low,), (high,) = levels_of(np.array([[np.nan, 2.0]]))
     assert center == pytest.approx(2.0)
     assert np.isnan([low, high]).all()

@@ -13,7 +13,7 @@ SEEDS = 400
 
 
 def replicas_of(seed: int, *, within: float, between: float, replicas: int, samples: int) -> list[np.ndarray]:
-    """Normal times of about 10 µs with two known levels of noise."""
+    """Return normal times of about 10 µs with two known levels of noise."""
     rng = np.random.default_rng(seed)
     medians = 1e-5 * (1 + between * rng.standard_normal(replicas))
     return [median * (1 + within * rng.standard_normal(samples)) for median in medians]
@@ -21,20 +21,22 @@ def replicas_of(seed: int, *, within: float, between: float, replicas: int, samp
 
 @pytest.mark.parametrize("replicas", [3, 10])
 @pytest.mark.parametrize(("within", "between"), [(0.02, 0.01), (0.005, 0.005), (0.001, 0.02)])
-def test_both_levels_are_found_again_on_average_over_many_runs(within: float, between: float, replicas: int) -> None:
-    found = [
+def test_both_levels_are_estimated_without_bias(within: float, between: float, replicas: int) -> None:
+    noises = [
         noise_of(replicas_of(seed, within=within, between=between, replicas=replicas, samples=100))
         for seed in range(SEEDS)
     ]
-    assert np.mean([one.within for one in found]) == pytest.approx(within, rel=0.03)
-    assert np.sqrt(np.mean([one.between**2 for one in found])) == pytest.approx(between, rel=0.1)
+    assert np.mean([noise.within for noise in noises]) == pytest.approx(within, rel=0.03)
+    assert np.sqrt(np.mean([noise.between**2 for noise in noises])) == pytest.approx(between, rel=0.1)
 
 
-def test_equal_processes_show_next_to_no_noise_between_them() -> None:
-    found = [noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(SEEDS)]
+def test_equal_processes_show_almost_no_noise_between_them() -> None:
+    between = [
+        noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(SEEDS)
+    ]
     error_of_a_median = 1.2533 * 0.02 / 10
-    assert np.mean(found) < 0.4 * error_of_a_median
-    assert np.median(found) == 0.0
+    assert np.mean(between) < 0.4 * error_of_a_median
+    assert np.median(between) == 0.0
 
 
 def test_a_few_disturbed_launches_change_neither_level() -> None:
@@ -46,7 +48,7 @@ def test_a_few_disturbed_launches_change_neither_level() -> None:
 
 def test_noise_is_relative() -> None:
     times = replicas_of(2, within=0.01, between=0.005, replicas=3, samples=50)
-    slow, fast = noise_of([1000 * one for one in times]), noise_of(times)
+    slow, fast = noise_of([1000 * replica for replica in times]), noise_of(times)
     assert (slow.within, slow.between) == (pytest.approx(fast.within), pytest.approx(fast.between))
 
 
@@ -55,14 +57,14 @@ def test_equal_times_have_no_noise() -> None:
     assert noise_of([[1.0] * 10, [1.1] * 10]) == Noise(0.0, pytest.approx(0.1 / np.sqrt(2) / 1.05))
 
 
-def test_what_is_too_little_to_tell_is_not_told() -> None:
+def test_too_few_samples_or_replicas_have_no_noise() -> None:
     assert noise_of([]) == noise_of([[], [1.0]]) == noise_of([[1.0], [1.1], [1.2]]) == Noise(None, None)
-    one = noise_of([[1.0, 1.1, 1.2], [5.0], []])
-    assert (one.within, one.between) == (pytest.approx(1.4826 * 0.1 / 1.1, rel=1e-4), None)
+    noise = noise_of([[1.0, 1.1, 1.2], [5.0], []])
+    assert (noise.within, noise.between) == (pytest.approx(1.4826 * 0.1 / 1.1, rel=1e-4), None)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-def test_what_is_no_time_is_refused(bad: float) -> None:
+def test_impossible_times_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="sample"):
         noise_of([[1.0, bad], [1.0, 1.0]])
 
@@ -70,17 +72,17 @@ def test_what_is_no_time_is_refused(bad: float) -> None:
 @pytest.mark.parametrize(
     ("kernel", "within", "between"), [("transpose_padded", 0.0253, 0.0073), ("vector_add_small", 0.0448, 0.0291)]
 )
-def test_the_noise_of_real_kernels_is_of_the_size_that_was_seen(kernel: str, within: float, between: float) -> None:
-    times = [np.array(one) * 1e-6 for one in json.loads(H200.read_text())[kernel]]
-    found = noise_of(times)
-    assert found.within == pytest.approx(within, rel=0.01)
-    assert found.between == pytest.approx(between, rel=0.01)
-    medians = [np.median(one) for one in times]
-    assert found.between < np.std(medians, ddof=1) / np.mean(medians)
+def test_the_noise_of_real_kernels_is_the_known_one(kernel: str, within: float, between: float) -> None:
+    times = [np.array(replica) * 1e-6 for replica in json.loads(H200.read_text())[kernel]]
+    noise = noise_of(times)
+    assert noise.within == pytest.approx(within, rel=0.01)
+    assert noise.between == pytest.approx(between, rel=0.01)
+    medians = [np.median(replica) for replica in times]
+    assert noise.between < np.std(medians, ddof=1) / np.mean(medians)
 
 
 @pytest.mark.parametrize("samples", [2, 5, 50, 101])
-def test_the_error_of_a_median_is_read_off_the_interval_of_its_estimate(samples: int) -> None:
+def test_the_error_of_a_median_comes_from_the_interval_of_its_estimate(samples: int) -> None:
     replicas = replicas_of(samples, within=0.01, between=0.05, replicas=4, samples=samples)
     levels = [estimate(times) for times in replicas]
     medians = np.array([level.median_s for level in levels])

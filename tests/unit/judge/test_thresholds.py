@@ -1,9 +1,9 @@
-"""How much slower a case may get: by rule, by command, by kind of device."""
+"""The smallest relevant change: by rule, by command, by kind of device."""
 
 import pytest
 
 from perfsvc.config import Settings
-from perfsvc.judge import threshold_of, without_override
+from perfsvc.judge import default_threshold, threshold_of, without_override
 from perfsvc.model import Case
 from perfsvc.service.compare.compare import thresholds, unmatched_rules
 
@@ -21,7 +21,7 @@ RULES = Settings(
 
 
 @pytest.mark.parametrize(
-    ("case", "metric", "asked", "found"),
+    ("case", "metric", "option", "expected"),
     [
         (TILED, "time", None, 0.02),
         (NAIVE, "time", None, 0.05),
@@ -33,23 +33,32 @@ RULES = Settings(
         (TILED, "max_error", 0.03, 3.0),
     ],
 )
-def test_the_last_rule_that_takes_a_series_decides_where_no_command_asks_for_another(case, metric, asked, found):
-    assert threshold_of(case, metric, "cuda", thresholds(RULES, asked)) == found
+def test_the_last_rule_that_applies_decides_unless_the_command_has_a_threshold(case, metric, option, expected):
+    assert threshold_of(case, metric, "cuda", thresholds(RULES, option)) == expected
 
 
 @pytest.mark.parametrize(("kind", "usual"), [("cuda", 0.01), ("cpu", 0.5), ("fake", 0.01)])
-def test_without_a_rule_it_is_what_suits_the_kind_of_device(kind, usual):
-    for asked in (None, thresholds(Settings())):
-        assert threshold_of(NAIVE, "time", kind, asked) == usual
+def test_without_a_rule_the_kind_of_device_decides(kind, usual):
+    for option in (None, thresholds(Settings())):
+        assert threshold_of(NAIVE, "time", kind, option) == usual
     assert threshold_of(NAIVE, "time", kind, 0.25) == 0.25
 
 
-def test_what_a_command_asked_for_does_not_last():
+def test_the_threshold_of_a_command_can_be_removed():
     assert without_override(0.3) == without_override(None) == thresholds(Settings())
-    asked = thresholds(RULES, 0.3)
-    assert (without_override(asked).rules, without_override(asked).override) == (asked.rules, None)
+    option = thresholds(RULES, 0.3)
+    assert (without_override(option).rules, without_override(option).override) == (option.rules, None)
 
 
-def test_a_rule_that_takes_no_case_is_told_of():
+def test_a_rule_that_applies_to_no_case_is_reported():
     assert unmatched_rules(thresholds(RULES), [NAIVE]) == ["thresholds[4]"]
     assert unmatched_rules(thresholds(RULES), [NAIVE, TILED]) == unmatched_rules(0.1, [NAIVE]) == []
+
+
+def test_the_cpu_device_has_a_wide_threshold_and_the_fake_device_that_of_a_gpu() -> None:
+    assert (default_threshold("cuda"), default_threshold("fake"), default_threshold("cpu")) == (0.01, 0.01, 0.50)
+
+
+def test_an_unknown_kind_of_device_has_no_threshold() -> None:
+    with pytest.raises(ValueError, match="'tpu': the kinds are cpu, cuda, fake"):
+        default_threshold("tpu")

@@ -42,7 +42,7 @@ def judge_one(before: Level | None, after: Level | None) -> Judgement:
     return judgement
 
 
-def test_a_slower_case_is_the_one_regression_and_carries_its_numbers() -> None:
+def test_a_slower_case_is_a_regression_with_its_numbers() -> None:
     found = judge_one(BASE, SLOW)
     assert found.verdict is Verdict.REGRESSION
     assert found.ratio == pytest.approx(1.05)
@@ -62,7 +62,7 @@ def test_a_failed_or_wrong_candidate_is_broken_with_its_reason(before: Level | N
     assert (found.verdict, found.reason, found.ratio) == (Verdict.BROKEN, after.reason, None)
 
 
-def test_a_candidate_whose_values_are_no_numbers_is_broken() -> None:
+def test_a_candidate_with_values_that_are_not_finite_is_broken() -> None:
     assert judge_one(BASE, level(math.nan)).verdict is Verdict.BROKEN
     assert judge_one(BASE, Level(2, Status.OK)).verdict is Verdict.BROKEN
     assert judge_one(BASE, Level(2, Status.OK, replicas=((1.0,), ()))).reason == "a replica holds no values"
@@ -87,7 +87,7 @@ def test_a_case_that_the_candidate_does_not_have_is_missing() -> None:
     assert judge({series(): SKIPPED}, {}) == []
 
 
-def test_what_was_never_right_is_not_missing() -> None:
+def test_a_case_that_was_never_right_is_not_missing() -> None:
     assert judge({series(): FAILED}, {}) == []
     assert judge({series(): FAILED}, {series(): SKIPPED}) == []
 
@@ -106,17 +106,17 @@ def test_the_metrics_of_a_case_that_was_broken_are_new() -> None:
     assert found.reason == "the baseline has no level: tiled.cu does not compile"
 
 
-def test_a_level_that_is_lent_to_another_board_is_missing_on_its_own_if_that_was_measured() -> None:
+def test_a_baseline_used_for_another_gpu_is_missing_if_its_own_gpu_was_measured() -> None:
     before = {series("a", device="GPU-1"): BASE, series("b", device="GPU-1"): BASE}
     found = judge(before, {series("a", device="GPU-1"): SAME, series("b", device="GPU-2"): SAME})
-    assert [(one.series.case.variant, one.series.device, one.verdict) for one in found] == [
+    assert [(row.series.case.variant, row.series.device, row.verdict) for row in found] == [
         ("b", "GPU-1", Verdict.MISSING),
         ("a", "GPU-1", Verdict.UNCHANGED),
         ("b", "GPU-2", Verdict.UNCHANGED),
     ]
 
 
-def test_a_new_version_is_new_and_the_old_one_is_not_missed() -> None:
+def test_a_new_version_is_new_and_the_old_version_is_not_missing() -> None:
     [found] = judge({series(version=1): BASE}, {series(version=2): SAME})
     assert found.verdict is Verdict.NEW
     assert found.reason == "version 2 of a case whose history ended with version 1"
@@ -125,14 +125,14 @@ def test_a_new_version_is_new_and_the_old_one_is_not_missed() -> None:
 def test_a_new_version_follows_the_last_of_the_same_series() -> None:
     before = {series(version=3): BASE, series(version=1): BASE, series("naive", version=7): BASE}
     found = judge(before, {series(version=4): SAME, series("naive"): SAME, series("wide"): SAME})
-    assert {(one.series.case.variant, one.reason) for one in found} == {
+    assert {(row.series.case.variant, row.reason) for row in found} == {
         ("tiled", "version 4 of a case whose history ended with version 3"),
         ("naive", "version 1 of a case whose history ended with version 7"),
         ("wide", "the baseline does not have it"),
     }
 
 
-def test_a_new_board_costs_work_by_its_series_and_not_by_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_gpu_costs_time_linear_in_its_series(monkeypatch: pytest.MonkeyPatch) -> None:
     copies = 0
 
     def counting(*given: Any, **values: Any) -> Any:
@@ -144,18 +144,18 @@ def test_a_new_board_costs_work_by_its_series_and_not_by_their_square(monkeypatc
     before = {series(f"v{place}"): BASE for place in range(100)}
     after = {series(f"v{place}", device="GPU-2", model="NVIDIA H200"): SAME for place in range(100)}
     found = judge(before, after)
-    assert [one.verdict for one in found].count(Verdict.NEW) == 100
+    assert [row.verdict for row in found].count(Verdict.NEW) == 100
     assert copies < 20 * len(found)
 
 
-def test_a_board_without_history_borrows_that_of_its_model_and_says_so() -> None:
+def test_a_gpu_without_history_is_compared_with_another_of_its_model_and_the_reason_says_so() -> None:
     [found] = judge({series(device="GPU-1"): BASE}, {series(device="GPU-2"): SLOW})
     assert found.verdict is Verdict.REGRESSION
     assert found.series.device == "GPU-2"
     assert f"another {H100} (GPU-1)" in found.reason
 
 
-def test_a_board_with_history_is_compared_with_itself_and_the_other_is_missing() -> None:
+def test_a_gpu_with_history_is_compared_with_itself_and_the_other_is_missing() -> None:
     found = judge({series(device="GPU-1"): BASE, series(device="GPU-2"): SLOW}, {series(device="GPU-2"): SLOW})
     assert [(j.series.device, j.verdict) for j in found] == [
         ("GPU-1", Verdict.MISSING),
@@ -163,20 +163,20 @@ def test_a_board_with_history_is_compared_with_itself_and_the_other_is_missing()
     ]
 
 
-def boards(*medians: float) -> dict[Series, Level]:
-    """GPUs of one model, each of a later run than the one before."""
+def devices(*medians: float) -> dict[Series, Level]:
+    """Return GPUs of row model, each with a later run than the row before."""
     return {series(device=f"GPU-{n}"): level(*[median] * 3, run=n) for n, median in enumerate(medians)}
 
 
-def test_boards_that_are_alike_lend_a_level_that_tells_a_small_change() -> None:
-    [found] = judge(boards(1e-5, 1e-5, 1e-5, 1e-5), {series(device="GPU-9"): SLOW})
+def test_gpus_that_agree_show_a_small_change_of_a_new_gpu() -> None:
+    [found] = judge(devices(1e-5, 1e-5, 1e-5, 1e-5), {series(device="GPU-9"): SLOW})
     assert (found.verdict, found.baseline_run) == (Verdict.REGRESSION, 3)
     assert f"compared with 4 other GPUs of {H100}, whose spread is in the interval" in found.reason
 
 
-def test_what_boards_of_a_model_differ_by_is_no_regression_of_a_new_one() -> None:
-    lent = boards(1.00e-5, 1.04e-5, 0.97e-5, 1.02e-5, 0.99e-5)
-    [found] = judge(lent, {series(device="GPU-9"): SLOW})
+def test_the_spread_of_a_models_gpus_is_no_regression_of_a_new_one() -> None:
+    others = devices(1.00e-5, 1.04e-5, 0.97e-5, 1.02e-5, 0.99e-5)
+    [found] = judge(others, {series(device="GPU-9"): SLOW})
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.low is not None
     assert found.high is not None
@@ -184,36 +184,36 @@ def test_what_boards_of_a_model_differ_by_is_no_regression_of_a_new_one() -> Non
     assert found.baseline_s == pytest.approx(
         math.exp(sum(math.log(m) for m in (1.00, 1.04, 0.97, 1.02, 0.99)) / 5) * 1e-5
     )
-    [worse] = judge(lent, {series(device="GPU-9"): level(1.5e-5, 1.5e-5, 1.5e-5, run=2)})
+    [worse] = judge(others, {series(device="GPU-9"): level(1.5e-5, 1.5e-5, 1.5e-5, run=2)})
     assert worse.verdict is Verdict.REGRESSION
 
 
-def test_new_boards_with_an_equal_spread_are_seldom_called_slower_or_faster() -> None:
+def test_new_gpus_with_an_equal_spread_are_rarely_called_changed() -> None:
     rng = np.random.default_rng(5)
     called = 0
     for _ in range(600):
         medians = 1e-5 * np.exp(rng.normal(0, 0.02, 7))
         noisy = [tuple(median * np.exp(rng.normal(0, 0.001, 3))) for median in medians]
-        *known, new = [Level(1, Status.OK, replicas=tuple((float(one),) for one in board)) for board in noisy]
-        lent = {series(device=f"GPU-{n}"): board for n, board in enumerate(known)}
-        [found] = verdicts(lent, {series(device="GPU-9"): new}, threshold=0.0)
+        *known, new = [Level(1, Status.OK, replicas=tuple((float(time),) for time in times)) for times in noisy]
+        others = {series(device=f"GPU-{n}"): values for n, values in enumerate(known)}
+        [found] = verdicts(others, {series(device="GPU-9"): new}, threshold=0.0)
         called += found.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
-    assert called <= 12  # of 600 at alpha = 0.01: 6 are due, and more than 12 in one seed of a hundred
+    assert called <= 12  # of 600 at alpha = 0.01: 6 are expected, and more than 12 in row seed of a hundred
 
 
-def test_a_board_without_a_usable_level_lends_none() -> None:
+def test_a_gpu_without_a_usable_level_is_no_baseline_for_others() -> None:
     baseline = {series(device="GPU-1"): BASE, series(device="GPU-3"): replace(FAILED, run=9)}
     [found] = judge(baseline, {series(device="GPU-9"): SAME})
     assert (found.verdict, found.baseline_run) == (Verdict.UNCHANGED, 1)
     assert "another" in found.reason
 
 
-def test_a_judgement_says_how_many_replicas_it_rests_on() -> None:
+def test_a_judgement_has_the_number_of_replicas() -> None:
     found = judge_one(level(1e-5, 1e-5), SLOW)
     assert (found.baseline_replicas, found.candidate_replicas) == (2, 3)
 
 
-def test_a_judgement_says_what_would_have_shown() -> None:
+def test_a_judgement_has_the_smallest_visible_change() -> None:
     found = judge_one(level(1e-5, 1.02e-5, 0.98e-5), level(1e-5, 1.02e-5, 0.98e-5, run=2))
     assert found.smallest is not None
     assert found.smallest > 0.03
@@ -226,7 +226,7 @@ def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:
     assert found == {gpu: Verdict.MISSING, cpu: Verdict.NEW}
 
 
-def test_another_metric_or_mode_is_another_series() -> None:
+def test_another_metric_is_another_series() -> None:
     errors = replace(series(), metric="hops")
     found = judge({series(): BASE}, {errors: SLOW})
     assert {judgement.verdict for judgement in found} == {Verdict.MISSING, Verdict.NEW}
@@ -274,7 +274,7 @@ LEVELS = st.sampled_from([None, BASE, SAME, SLOW, FAILED, WRONG, SKIPPED, level(
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(LEVELS, LEVELS)))
-def test_each_series_has_one_row_at_most_and_the_rows_are_in_order(
+def test_each_series_has_at_most_one_row_and_the_rows_are_in_order(
     levels: dict[str, tuple[Level | None, Level | None]],
 ) -> None:
     before = {series(name): pair[0] for name, pair in levels.items() if pair[0]}
@@ -285,7 +285,7 @@ def test_each_series_has_one_row_at_most_and_the_rows_are_in_order(
     assert [ORDER.index(judgement.verdict) for judgement in found] == sorted(
         ORDER.index(judgement.verdict) for judgement in found
     )
-    assert {one for one, found_level in after.items() if found_level.status is not Status.SKIPPED} <= judged
+    assert {key for key, level_after in after.items() if level_after.status is not Status.SKIPPED} <= judged
     assert all(judgement.reason for judgement in found)
 
 
@@ -326,12 +326,12 @@ def test_a_failure_outranks_a_regression_which_outranks_doubt(
         (Cause.NOISE, 0),
     ],
 )
-def test_what_is_slower_by_no_code_is_no_alarm(cause: Cause | None, code: int) -> None:
+def test_a_regression_that_no_code_caused_is_no_alarm(cause: Cause | None, code: int) -> None:
     (slower,) = judged(Verdict.REGRESSION)
     assert exit_code([replace(slower, cause=cause)], failed=False, strict=True) == code
 
 
-def test_energy_has_a_verdict_where_it_moved_and_no_other() -> None:
+def test_energy_has_a_verdict_only_if_it_moved() -> None:
     energy = replace(series(), metric="energy_j")
     known = {series(): BASE, energy: level(1.0, 1.0, 1.0)}
 
@@ -346,7 +346,7 @@ def test_energy_has_a_verdict_where_it_moved_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("metric", sorted(UNJUDGED))
-def test_what_only_explains_a_time_has_no_verdict(metric: str) -> None:
+def test_a_metric_that_only_explains_times_has_no_verdict(metric: str) -> None:
     explains = replace(series(), metric=metric)
     slower = {series(): SAME, explains: level(5.0, 5.0, 5.0, run=2)}
     assert [found.series.metric for found in judge({series(): BASE, explains: level(1.0, 1.0, 1.0)}, slower)] == [TIME]

@@ -10,8 +10,8 @@ from perfsvc.model import ChangeKind, Direction
 Floats = NDArray[np.float64]
 
 
-def noise(nights: int, *, seed: int = 1, deviation: float = 0.01) -> Floats:
-    return deviation * np.random.default_rng(seed).standard_normal(nights)
+def noise(runs: int, *, seed: int = 1, deviation: float = 0.01) -> Floats:
+    return deviation * np.random.default_rng(seed).standard_normal(runs)
 
 
 def shapes(alerts: list[Alert]) -> list[tuple[str, str]]:
@@ -22,7 +22,7 @@ def shapes(alerts: list[Alert]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("height", "direction"), [(1.08, "slower"), (0.92, "faster")])
-def test_a_step_is_raised_on_its_second_night(height: float, direction: str) -> None:
+def test_a_step_is_raised_on_its_second_run(height: float, direction: str) -> None:
     series = 1 + noise(120)
     series[100:] *= height
     assert detect_changes(series) == [Alert(100, 101, "step", direction)]
@@ -34,14 +34,14 @@ def test_a_recovery_is_an_alert_in_the_other_direction() -> None:
     assert [(alert.start, alert.direction) for alert in detect_changes(series)] == [(100, "slower"), (120, "faster")]
 
 
-def test_the_first_twenty_nights_are_only_learned_from() -> None:
+def test_the_first_twenty_runs_raise_nothing() -> None:
     series = 1 + noise(40)
     series[10:] *= 1.5
     assert all(alert.raised >= 20 for alert in detect_changes(series))
     assert detect_changes(series[:20]) == []
 
 
-def test_a_spike_of_one_night_raises_nothing_however_high() -> None:
+def test_a_spike_of_one_run_raises_nothing_however_high() -> None:
     for height in (1.1, 2.0, 1e6, 1e-6):
         series = 1 + noise(120)
         series[[40, 60, 80, 100]] *= height
@@ -55,11 +55,11 @@ def test_a_constant_raises_nothing_and_its_change_is_raised() -> None:
         assert detect_changes(np.repeat([after, before], 40)) == [Alert(40, 41, ChangeKind.STEP, Direction.FASTER)]
 
 
-def test_differences_below_what_equal_processes_have_raise_nothing() -> None:
+def test_differences_as_small_as_between_equal_processes_raise_nothing() -> None:
     assert detect_changes(np.repeat([1.0, 1.0001], 60)) == []
 
 
-def test_two_states_raise_nothing_until_their_mix_changes() -> None:
+def test_two_states_raise_nothing_until_their_shares_change() -> None:
     generator = np.random.default_rng(3)
     slow = generator.random(200) < np.repeat([0.3, 0.95], 100)
     series = 1 + 0.05 * slow + noise(200, deviation=0.003)
@@ -68,16 +68,16 @@ def test_two_states_raise_nothing_until_their_mix_changes() -> None:
 
 
 def test_a_slow_drift_is_a_trend_before_it_has_added_three_percent() -> None:
-    for nights in (30, 60, 100):
+    for runs in (30, 60, 100):
         for direction, sign in (("slower", 1), ("faster", -1)):
-            series = 1 + noise(200, seed=nights, deviation=0.003)
-            series *= 1 + sign * 0.03 * np.clip((np.arange(200) - 79) / nights, 0, 1)
+            series = 1 + noise(200, seed=runs, deviation=0.003)
+            series *= 1 + sign * 0.03 * np.clip((np.arange(200) - 79) / runs, 0, 1)
             trends = [alert for alert in detect_changes(series) if alert.kind == "trend"]
             assert trends[0].direction == direction
-            assert trends[0].raised < 80 + nights
+            assert trends[0].raised < 80 + runs
 
 
-def test_nights_without_a_measurement_are_as_if_they_had_not_been() -> None:
+def test_runs_without_a_measurement_are_skipped() -> None:
     series = 1 + noise(120)
     series[100:] *= 1.08
     sparse = np.full(240, np.nan)
@@ -96,7 +96,7 @@ def test_a_segment_starts_anew() -> None:
     assert detect_changes(series, segments=np.repeat([1, 2, 1], 40))[0].start == 60
 
 
-def test_what_cannot_be_a_history_is_refused() -> None:
+def test_arrays_that_are_no_history_are_refused() -> None:
     with pytest.raises(ValueError, match="infinite"):
         detect_changes([1.0, np.inf])
     with pytest.raises(ValueError, match="one axis, not 2"):
@@ -109,20 +109,20 @@ def test_what_cannot_be_a_history_is_refused() -> None:
         detect_changes_together(np.ones((2, 30)), groups=["a", "b", "c"])
 
 
-# --- what holds of any series ----------------------------------------------------------------------------------------
+# --- invariances ----------------------------------------------------------------------------------------------------
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> Floats:
-    """Noise with steps, drifts, spikes and gaps anywhere."""
+    """Draw noise with steps, drifts, spikes and gaps anywhere."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
-    nights = draw(st.integers(1, 110))
-    series = 1 + 0.01 * generator.standard_normal(nights)
+    runs = draw(st.integers(1, 110))
+    series = 1 + 0.01 * generator.standard_normal(runs)
     for _ in range(draw(st.integers(0, 3))):
-        series[draw(st.integers(0, nights - 1)) :] += draw(st.floats(-0.2, 0.2))
-    series += draw(st.floats(-1e-3, 1e-3)) * np.maximum(np.arange(nights) - draw(st.integers(0, nights)), 0)
-    series[generator.random(nights) < draw(st.sampled_from([0.0, 0.05]))] *= 1.1
-    series[generator.random(nights) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
+        series[draw(st.integers(0, runs - 1)) :] += draw(st.floats(-0.2, 0.2))
+    series += draw(st.floats(-1e-3, 1e-3)) * np.maximum(np.arange(runs) - draw(st.integers(0, runs)), 0)
+    series[generator.random(runs) < draw(st.sampled_from([0.0, 0.05]))] *= 1.1
+    series[generator.random(runs) < draw(st.sampled_from([0.0, 0.2]))] = np.nan
     return series
 
 
@@ -152,7 +152,7 @@ def test_a_series_upside_down_has_its_alerts_in_the_other_direction(series: Floa
 
 @settings(max_examples=60, deadline=None)
 @given(histories())
-def test_an_alert_names_measured_nights_of_the_past_in_order(series: Floats) -> None:
+def test_alerts_name_measured_runs_of_the_past_in_order(series: Floats) -> None:
     alerts = detect_changes(series)
     assert [alert.raised for alert in alerts] == sorted({alert.raised for alert in alerts})
     for alert in alerts:
@@ -180,7 +180,7 @@ def test_a_level_next_to_zero_has_an_answer() -> None:
 
 
 @pytest.mark.parametrize("constant", [0.0, 5e-324, 1e-300, 3.2e-8, 1.0, 1.7e308])
-def test_a_constant_of_any_size_raises_nothing_and_one_night_is_none(constant: float) -> None:
+def test_a_constant_of_any_size_raises_nothing_until_it_is_halved(constant: float) -> None:
     assert detect_changes([constant]) == detect_changes(np.full(60, constant)) == []
     if constant:
         halved = detect_changes(np.repeat([constant, constant / 2], 30))
@@ -192,18 +192,18 @@ def test_a_constant_of_any_size_raises_nothing_and_one_night_is_none(constant: f
 def test_a_larger_step_is_never_found_later(seed: int, heights: list[float]) -> None:
     noise = 0.01 * np.random.default_rng(seed).standard_normal(80)
 
-    def night(height: float) -> float:
+    def raised_at(height: float) -> float:
         raised = detect_changes(1 + noise + height * (np.arange(80) >= 40))
         return next((alert.raised for alert in raised if alert.raised >= 40 and alert.direction == "slower"), np.inf)
 
-    nights = [night(height) for height in sorted(heights)]
-    assert nights == sorted(nights, reverse=True)
+    runs = [raised_at(height) for height in sorted(heights)]
+    assert runs == sorted(runs, reverse=True)
 
 
 # --- many series -----------------------------------------------------------------------------------------------------
 
 
-def test_many_series_of_which_all_move_have_the_alerts_of_each() -> None:
+def test_series_that_all_move_have_the_alerts_of_each_alone() -> None:
     generator = np.random.default_rng(5)
     matrix = 1 + 0.01 * generator.standard_normal((8, 130))
     matrix[:, 60:] += np.linspace(0.06, 0.1, 8)[:, None]
@@ -216,7 +216,7 @@ def test_many_series_of_which_all_move_have_the_alerts_of_each() -> None:
         assert (len(alerts) > 0) == (row != 3)
 
 
-def test_the_alerts_of_many_are_append_only_as_well() -> None:
+def test_the_alerts_of_a_prefix_are_a_prefix_for_many_series_too() -> None:
     generator = np.random.default_rng(6)
     matrix = 1 + 0.01 * generator.standard_normal((40, 100))
     matrix[:6, 50:] += 0.03

@@ -7,25 +7,25 @@ from perfsvc.model import Verdict
 
 Side = list[NDArray[np.float64]]
 REPLICAS = (2, 3, 4, 6, 8)
-"""Of each side at each look."""
+"""Replicas of each side at each look."""
 
 
-def stopped(before: Side, after: Side) -> tuple[Verdict, int]:
-    """The first change that any look calls, and at which."""
+def first_change(before: Side, after: Side) -> tuple[Verdict, int]:
+    """Return the first change that any look calls, and the look."""
     for look, seen in enumerate(REPLICAS, 1):
-        said = compare_at_look(before[:seen], after[:seen], look=look, looks=len(REPLICAS), threshold=0.0)
-        if said.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}:
-            return said.verdict, look
-    return said.verdict, len(REPLICAS)
+        comparison = compare_at_look(before[:seen], after[:seen], look=look, looks=len(REPLICAS), threshold=0.0)
+        if comparison.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}:
+            return comparison.verdict, look
+    return comparison.verdict, len(REPLICAS)
 
 
 def sides(generator: np.random.Generator, change: float) -> tuple[Side, Side]:
-    """Replicas of one sample, whose logarithms have a standard deviation of 1 %."""
+    """Return replicas of a single sample, whose logarithms have a standard deviation of 1 %."""
     noise = 0.01 * generator.standard_normal((2, REPLICAS[-1], 1))
     return list(np.exp(noise[0])), list(np.exp(change + noise[1]))
 
 
-def test_one_look_is_compare_itself() -> None:
+def test_a_single_look_equals_compare() -> None:
     before, after = sides(np.random.default_rng(1), 0.02)
     assert compare_at_look(before, after, look=1, looks=1, threshold=0.02) == compare(before, after, threshold=0.02)
 
@@ -37,21 +37,23 @@ def test_each_of_several_looks_has_an_equal_part_of_the_error() -> None:
 
 
 def test_all_looks_together_call_equal_levels_changed_no_more_often_than_alpha() -> None:
-    # Any difference is relevant at a threshold of 0. Looking at the full alpha each time would call some 3 % of these.
+    # Any difference is relevant at a threshold of 0. Looking at the full alpha each time would call about 3 % of these.
     generator = np.random.default_rng(3)
     trials = 3000
-    called = sum(stopped(*sides(generator, 0.0))[0] in {Verdict.REGRESSION, Verdict.IMPROVEMENT} for _ in range(trials))
+    called = sum(
+        first_change(*sides(generator, 0.0))[0] in {Verdict.REGRESSION, Verdict.IMPROVEMENT} for _ in range(trials)
+    )
     assert 0.002 * trials < called <= 0.01 * trials
 
 
 def test_a_change_of_four_deviations_is_found_long_before_the_last_look() -> None:
     generator = np.random.default_rng(4)
-    found = [stopped(*sides(generator, 0.04)) for _ in range(300)]
+    found = [first_change(*sides(generator, 0.04)) for _ in range(300)]
     assert sum(verdict is Verdict.REGRESSION for verdict, _ in found) >= 297
     assert np.mean([look for _, look in found]) < 3.5
 
 
 @pytest.mark.parametrize(("look", "looks"), [(0, 3), (4, 3), (1, 0)])
-def test_a_look_that_is_none_of_them_is_refused(look: int, looks: int) -> None:
+def test_a_look_beyond_the_looks_is_refused(look: int, looks: int) -> None:
     with pytest.raises(ValueError, match="not one of the looks"):
         compare_at_look([[1.0]], [[1.0]], look=look, looks=looks)

@@ -1,0 +1,108 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.judge.comparison import Comparison, compare_with_devices
+from perfsvc.model import Verdict
+
+Replicas = list[list[float]]
+CHANGES = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+
+replicas = st.lists(st.lists(st.floats(1e-6, 2e-6), min_size=1, max_size=3), min_size=1, max_size=4)
+devices = st.lists(replicas, min_size=2, max_size=5)
+
+
+def compared(others: list[Replicas], candidate: Replicas, threshold: float = 0.01) -> Comparison:
+    return compare_with_devices(others, candidate, threshold=threshold, alpha=0.01)
+
+
+def device(generator: np.random.Generator, count: int, *, between: float, within: float = 0.001) -> Replicas:
+    """Return replicas of a single sample around a device's own time."""
+    center = 1e-5 * math.exp(between * generator.standard_normal())
+    return [[center * math.exp(within * generator.standard_normal())] for _ in range(count)]
+
+
+def test_students_interval_of_one_further_device_by_hand() -> None:
+    comparison = compared([[[1.0]], [[1.02]], [[0.99]]], [[1.1], [1.1]])
+    logs = np.log([1.0, 1.02, 0.99])
+    # t(2, 99.5 %) = 9.92484
+    half = 9.92484 * logs.std(ddof=1) * math.sqrt(1 + 1 / 3)
+    assert comparison.low is not None
+    assert math.log(comparison.ratio) == pytest.approx(math.log(1.1) - logs.mean())
+    assert math.log(comparison.low) == pytest.approx(math.log(comparison.ratio) - half, abs=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("devices_count", [2, 4, 16])
+@pytest.mark.parametrize("factor", [5, 0.2])
+def test_one_disturbed_replica_decides_nothing(devices_count: int, count: int, factor: float) -> None:
+    generator = np.random.default_rng(devices_count)
+    for _ in range(30):
+        others = [device(generator, 3, between=0.0003) for _ in range(devices_count)]
+        candidate = device(generator, count, between=0.0003)
+        candidate[0][0] *= factor
+        assert compared(others, candidate).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("devices_count", [2, 4, 16])
+def test_one_disturbed_replica_of_another_device_decides_nothing(devices_count: int) -> None:
+    generator = np.random.default_rng(devices_count)
+    for _ in range(30):
+        others = [device(generator, 3, between=0.0003) for _ in range(devices_count)]
+        others[0][0][0] *= 5
+        assert compared(others, device(generator, 3, between=0.0003)).verdict not in CHANGES
+
+
+def test_devices_that_agree_show_a_true_change() -> None:
+    generator = np.random.default_rng(1)
+    others = [device(generator, 3, between=0.001) for _ in range(5)]
+    slow = [[1.03 * time for time in times] for times in device(generator, 3, between=0.001)]
+    assert compared(others, slow).verdict is Verdict.REGRESSION
+    assert compared(others, slow[:1]).verdict is Verdict.INCONCLUSIVE
+    assert "--replicas 3" in compared(others, slow[:1]).reason
+
+
+def test_equal_devices_are_called_changed_no_more_often_than_alpha() -> None:
+    generator = np.random.default_rng(2)
+    changed = 0
+    for _ in range(3000):
+        *others, candidate = (device(generator, 3, between=0.05) for _ in range(4))
+        changed += compared(others, candidate, threshold=0.0).verdict in CHANGES
+    assert changed <= 46  # 30 are expected; 46 is three standard deviations above
+
+
+def test_a_single_device_shows_no_spread() -> None:
+    with pytest.raises(ValueError, match="two of them on, not from 1"):
+        compared([[[1.0]]], [[1.0]])
+
+
+@given(devices, replicas, st.sampled_from([2.0**-30, 1024.0]))
+def test_the_unit_does_not_matter(others: list[Replicas], candidate: Replicas, unit: float) -> None:
+    plain = compared(others, candidate)
+    scaled = compared([[[unit * t for t in r] for r in b] for b in others], [[unit * t for t in r] for r in candidate])
+    assert plain.verdict is scaled.verdict
+    assert plain.ratio == pytest.approx(scaled.ratio)
+
+
+@given(devices, replicas, st.randoms(use_true_random=False))
+def test_the_order_of_devices_replicas_and_samples_does_not_matter(
+    others: list[Replicas], candidate: Replicas, random: object
+) -> None:
+    shuffled = [sorted(device, key=lambda _: random.random()) for device in others[::-1]]  # type: ignore[attr-defined]
+    plain, mixed = compared(others, candidate), compared(shuffled, [samples[::-1] for samples in candidate[::-1]])
+    assert (plain.ratio, plain.low, plain.high) == pytest.approx((mixed.ratio, mixed.low, mixed.high))
+
+
+@given(devices, replicas, st.lists(st.floats(0.2, 5.0), min_size=2, max_size=5))
+def test_a_larger_effect_never_gets_a_milder_verdict(
+    others: list[Replicas], candidate: Replicas, factors: list[float]
+) -> None:
+    order = {Verdict.IMPROVEMENT: -1, Verdict.UNCHANGED: 0, Verdict.INCONCLUSIVE: 0, Verdict.REGRESSION: 1}
+    scaled = [[[factor * t for t in times] for times in candidate] for factor in sorted(factors)]
+    results = [compared(others, replicas) for replicas in scaled]
+    verdicts = [order[result.verdict] for result in results]
+    assert verdicts == sorted(verdicts)
+    assert not np.isnan([[result.ratio, result.low, result.high] for result in results]).any()
