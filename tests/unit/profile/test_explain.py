@@ -1,4 +1,4 @@
-"""Why a launch takes longer: two real ones, and made ones of which the reason is known."""
+"""Explanations of two real launches, and of constructed ones whose reason is known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ DRAM_PEAK, L2_PEAK = 3.35e12, 5.5e12
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch by what a kernel's author does, with counters that fit each other as a device's do."""
+    """A launch as its author would describe it, with counters that are consistent like a device's."""
 
     instructions: float = 40e6
     cycles: Mapping[str, float] = field(default_factory=lambda: {"long_scoreboard": 40.0, "wait": 2.0, "selected": 1.0})
@@ -168,29 +168,29 @@ PAIRS: Mapping[str, tuple[ReasonKind, Launch, Launch]] = {
     ),
     "branches that part warps": (ReasonKind.DIVERGENCE, COMPUTING, replace(COMPUTING, instructions=80e6, threads=16.0)),
 }
-"""What is to be found first between two launches."""
+"""The expected first reason between two launches."""
 
 
-def kinds(found: Explanation) -> list[ReasonKind]:
-    return [reason.kind for reason in found.reasons]
+def kinds(explanation: Explanation) -> list[ReasonKind]:
+    return [reason.kind for reason in explanation.reasons]
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_first_reason_is_what_was_done(name):
+def test_the_first_reason_is_the_known_one(name):
     expected, fast, slow = PAIRS[name]
-    found = explain(fast.profile(), slow.profile())
-    assert found.factor > 1.1
-    assert kinds(found)[0] is expected, found.reasons
-    assert found.reasons[0].share >= 0.5
-    assert found.reasons[0].evidence
+    explanation = explain(fast.profile(), slow.profile())
+    assert explanation.factor > 1.1
+    assert kinds(explanation)[0] is expected, explanation.reasons
+    assert explanation.reasons[0].share >= 0.5
+    assert explanation.reasons[0].evidence
 
 
-def test_every_kind_of_reason_is_found_somewhere():
+def test_every_kind_of_reason_is_expected_by_a_pair():
     assert {expected for expected, _, _ in PAIRS.values()} == set(ReasonKind) == set(REASONS) == set(WORDS)
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_other_way_round_it_is_faster_for_the_same_reasons(name):
+def test_the_reverse_comparison_is_faster_for_the_same_reasons(name):
     _, fast, slow = PAIRS[name]
     slower, faster = explain(fast.profile(), slow.profile()), explain(slow.profile(), fast.profile())
     assert faster.factor == pytest.approx(1 / slower.factor)
@@ -199,9 +199,9 @@ def test_the_other_way_round_it_is_faster_for_the_same_reasons(name):
     assert [(each.kind, each.share, each.follows) for each in slower.reasons] == [
         (each.kind, each.share, each.follows) for each in faster.reasons
     ]
-    for one, other in zip(slower.reasons, faster.reasons, strict=True):
-        assert [(each.metric, each.before, each.after) for each in one.evidence] == [
-            (each.metric, each.after, each.before) for each in other.evidence
+    for there, back in zip(slower.reasons, faster.reasons, strict=True):
+        assert [(metric.metric, metric.before, metric.after) for metric in there.evidence] == [
+            (metric.metric, metric.after, metric.before) for metric in back.evidence
         ]
 
 
@@ -220,29 +220,29 @@ def test_the_padded_transpose_has_no_conflicts_and_the_tiled_one_has_32_way_ones
     assert [reason.follows for reason in slower.reasons[1:]] == [ReasonKind.BANK_CONFLICTS]
 
 
-def test_one_kernel_twice_takes_as_long(ncu_report):
+def test_two_profiles_of_one_kernel_take_as_long(ncu_report):
     full, small = (read(ncu_report(name)) for name in ("transpose-padded", "transpose-padded-small"))
-    found = explain(full, small)
-    assert found.reasons == ()
-    assert found.sentence == "Both take as long: 43.65 µs before, 43.68 µs after."
+    explanation = explain(full, small)
+    assert explanation.reasons == ()
+    assert explanation.sentence == "Both take as long: 43.65 µs before, 43.68 µs after."
 
 
 def test_spills_come_before_the_instructions_and_the_traffic_that_they_bring():
     _, fast, slow = PAIRS["spilled registers"]
-    found = explain(fast.profile(), slow.profile())
-    brought = {reason.kind: reason.follows for reason in found.reasons[1:]}
+    explanation = explain(fast.profile(), slow.profile())
+    brought = {reason.kind: reason.follows for reason in explanation.reasons[1:]}
     assert brought[ReasonKind.INSTRUCTIONS] is ReasonKind.SPILLS
     assert brought[ReasonKind.STALLS] is ReasonKind.SPILLS
 
 
 @pytest.mark.parametrize(
-    ("spilled", "told"), [(None, "memory"), (30e6, "memory"), (0.0, "for arrays and not for registers")]
+    ("spilled", "expected"), [(None, "memory"), (30e6, "memory"), (0.0, "for arrays and not for registers")]
 )
-def test_local_memory_that_holds_no_spilled_register_is_told_apart(spilled, told):
+def test_local_memory_without_spilled_registers_is_described_as_arrays(spilled, expected):
     _, fast, slow = PAIRS["spilled registers"]
     first = explain(fast.profile(), replace(slow, changes={"spill_requests": spilled}).profile()).reasons[0]
     assert first.kind is ReasonKind.SPILLS
-    assert first.detail.endswith(told)
+    assert first.detail.endswith(expected)
 
 
 def test_strided_access_comes_before_the_traffic_that_it_brings():
@@ -250,56 +250,56 @@ def test_strided_access_comes_before_the_traffic_that_it_brings():
     assert all(reason.follows is not None for reason in explain(fast.profile(), slow.profile()).reasons[1:])
 
 
-def test_traffic_that_no_load_or_store_asks_for_is_traffic_and_no_miss():
+def test_traffic_without_loads_or_stores_is_traffic_and_no_miss():
     counted = BASE.profile().metrics
     slow = replace(BASE, cycles=cycles(BASE, lg_throttle=40), changes={"l2_sectors": 4 * counted["l2_sectors"]})
-    first = explain(BASE.profile(), slow.profile()).reasons[0]  # atomics, for one
+    first = explain(BASE.profile(), slow.profile()).reasons[0]  # such as atomics
     assert first.kind is ReasonKind.TRAFFIC
     assert first.detail == "256 MB → 1.02 GB of the L2 cache"
 
 
-def test_launches_without_an_instruction_are_explained_all_the_same():
+def test_launches_without_instructions_are_explained():
     fast, slow = (replace(BASE, clock=clock, changes={"instructions": 0.0}).profile() for clock in (2e9, 1e9))
     assert [each.kind for each in explain(fast, slow).reasons] == [ReasonKind.CLOCKS]
 
 
-def test_a_few_spills_do_not_hide_what_else_was_done():
+def test_a_few_spills_do_not_hide_the_main_reason():
     slow = replace(COMPUTING, instructions=80e6, local=0.5e6)
-    found = explain(COMPUTING.profile(), slow.profile())
-    assert found.reasons[0].kind is ReasonKind.INSTRUCTIONS
+    explanation = explain(COMPUTING.profile(), slow.profile())
+    assert explanation.reasons[0].kind is ReasonKind.INSTRUCTIONS
 
 
-def test_two_reasons_that_do_not_come_of_each_other_are_both_named():
-    found = explain(COMPUTING.profile(), replace(COMPUTING, clock=1.4e9, instructions=60e6).profile())
-    assert kinds(found)[:2] == [ReasonKind.INSTRUCTIONS, ReasonKind.CLOCKS]
-    assert found.sentence == (
+def test_two_independent_reasons_are_both_named():
+    explanation = explain(COMPUTING.profile(), replace(COMPUTING, clock=1.4e9, instructions=60e6).profile())
+    assert kinds(explanation)[:2] == [ReasonKind.INSTRUCTIONS, ReasonKind.CLOCKS]
+    assert explanation.sentence == (
         "2.1 × slower: more instructions (40 M → 60 M instructions) can account for 54 % of it, "
         "lower clocks (multiprocessors 1980 → 1400 MHz) for 46 % of it."
     )
 
 
-def test_when_nothing_differs_but_the_time_it_says_so():
+def test_a_difference_in_time_alone_has_no_explanation():
     slower = replace(BASE, changes={"duration_s": 1.3 * BASE.duration_s})
-    found = explain(BASE.profile(), slower.profile())
-    assert found.sentence == "1.3 × slower, and nothing that was counted can account for it."
+    explanation = explain(BASE.profile(), slower.profile())
+    assert explanation.sentence == "1.3 × slower, and nothing that was counted can account for it."
 
 
-def test_a_small_difference_is_told_in_per_cent():
-    found = explain(COMPUTING.profile(), replace(COMPUTING, clock=1.9e9).profile())
-    assert found.sentence.startswith("4.2 % slower: lower clocks")
+def test_a_small_difference_is_given_in_per_cent():
+    explanation = explain(COMPUTING.profile(), replace(COMPUTING, clock=1.9e9).profile())
+    assert explanation.sentence.startswith("4.2 % slower: lower clocks")
 
 
-def test_a_rule_that_agrees_goes_first_of_two_that_can_account_for_the_same():
+def test_of_two_equal_reasons_the_one_with_an_agreeing_rule_comes_first():
     slow = replace(BASE, occupancy=0.75, filled=0.95 * 0.75)
     assert kinds(explain(BASE.profile(), slow.profile()))[:2] == [ReasonKind.OCCUPANCY, ReasonKind.TAIL]
     agreeing = slow.profile((ProfilerRule("WorkloadImbalance", "One multiprocessor works longest.", 0.3),))
     assert kinds(explain(BASE.profile(), agreeing))[:2] == [ReasonKind.TAIL, ReasonKind.OCCUPANCY]
 
 
-def test_a_rule_that_said_as_much_before_says_nothing():
+def test_a_rule_with_the_same_estimate_before_does_not_agree():
     rule = ProfilerRule("TheoreticalOccupancy", "More would fit.", 0.3)
-    found = explain(BASE.profile((rule,)), replace(BASE, occupancy=0.5).profile((replace(rule, speedup=0.32),)))
-    assert not found.reasons[0].rules
+    explanation = explain(BASE.profile((rule,)), replace(BASE, occupancy=0.5).profile((replace(rule, speedup=0.32),)))
+    assert not explanation.reasons[0].rules
 
 
 def test_the_limit_of_a_lower_occupancy_is_named():
@@ -308,26 +308,26 @@ def test_the_limit_of_a_lower_occupancy_is_named():
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_without_the_stalls_the_first_reason_is_still_among_the_likeliest(name):
+def test_without_stalls_the_known_reason_is_among_the_first_two(name):
     expected, fast, slow = PAIRS[name]
     if expected is ReasonKind.STALLS:
         return
     uncounted = {f"stall_{reason}_cycles": None for reason in STALLS}
-    found = explain(*(replace(each, changes={**each.changes, **uncounted}).profile() for each in (fast, slow)))
-    assert expected in kinds(found)[:2]
+    explanation = explain(*(replace(each, changes={**each.changes, **uncounted}).profile() for each in (fast, slow)))
+    assert expected in kinds(explanation)[:2]
 
 
-def test_without_a_time_there_is_nothing_to_explain():
+def test_a_profile_without_a_duration_is_refused():
     with pytest.raises(ReportError, match="the profile of made does not say how long it took"):
         explain(BASE.profile(), replace(BASE, changes={"duration_s": None}).profile())
 
 
-def test_a_profile_of_nothing_but_its_time_is_explained_by_nothing():
-    found = explain(Profile("one", {"duration_s": 1.0}), Profile("two", {"duration_s": 2.0}))
-    assert found.reasons == ()
+def test_profiles_with_nothing_but_durations_have_no_reasons():
+    explanation = explain(Profile("fast", {"duration_s": 1.0}), Profile("slow", {"duration_s": 2.0}))
+    assert explanation.reasons == ()
 
 
-def test_what_a_reason_brings_about_is_ranked_behind_it():
+def test_a_reason_is_ranked_before_those_it_brings_about():
     order = list(REASONS)
     assert all(order.index(kind) < order.index(brought) for kind, many in BRINGS.items() for brought in many)
     assert sorted(reason for group in GROUPS for reason in group) == sorted(STALLS)
@@ -360,33 +360,39 @@ launches = st.builds(
 
 
 @given(launches, launches)
-def test_shares_are_shares_and_both_directions_agree(one, other):
-    there, back = explain(one.profile(), other.profile()), explain(other.profile(), one.profile())
+def test_shares_lie_within_0_and_1_and_both_directions_agree(before, after):
+    there, back = (
+        explain(before.profile(), after.profile()),
+        explain(after.profile(), before.profile()),
+    )
     assert all(0 < reason.share <= 1 and isfinite(reason.share) for reason in there.reasons)
     assert [(each.kind, each.share) for each in there.reasons] == [(each.kind, each.share) for each in back.reasons]
 
 
 @given(launches)
-def test_a_launch_differs_from_itself_in_nothing(one):
-    assert explain(one.profile(), one.profile()).reasons == ()
+def test_a_launch_compared_with_itself_has_no_reasons(before):
+    assert explain(before.profile(), before.profile()).reasons == ()
 
 
 @given(launches, launches, st.floats(0.1, 10.0))
-def test_a_board_that_is_faster_throughout_changes_no_reason(one, other, scale):
+def test_a_device_that_is_faster_throughout_changes_no_reason(before, after, scale):
     def scaled(launch: Launch) -> Profile:
         counted = launch.profile().metrics
         times = {"duration_s": counted["duration_s"] / scale, "sm_clock_hz": counted["sm_clock_hz"] * scale}
         return Profile("made", {**counted, **times})
 
-    plain, faster = explain(one.profile(), other.profile()), explain(scaled(one), scaled(other))
+    plain, faster = (
+        explain(before.profile(), after.profile()),
+        explain(scaled(before), scaled(after)),
+    )
     assert {each.kind: each.share for each in plain.reasons} == pytest.approx(
         {each.kind: each.share for each in faster.reasons}
     )
 
 
 @given(launches, launches, st.sets(st.sampled_from(sorted(BASE.profile().metrics)), max_size=12))
-def test_what_was_not_counted_breaks_nothing(one, other, missing):
+def test_missing_metrics_still_give_an_explanation(before, after, missing):
     changes = dict.fromkeys(missing - {"duration_s"})
-    found = explain(replace(one, changes=changes).profile(), replace(other, changes=changes).profile())
-    assert found.sentence
-    assert all(0 < reason.share <= 1 for reason in found.reasons)
+    explanation = explain(replace(before, changes=changes).profile(), replace(after, changes=changes).profile())
+    assert explanation.sentence
+    assert all(0 < reason.share <= 1 for reason in explanation.reasons)

@@ -1,4 +1,4 @@
-"""Nsight Systems' command, by a stand-in on PATH."""
+"""Running Nsight Systems, by a stand-in on PATH."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ echo "$@" >"$report"
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """Puts a program called nsys on PATH, and nothing else."""
+    """Return a function that puts a program called nsys on PATH, and nothing else."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(commands, "find_nvcc", lambda: None)
     monkeypatch.setattr(commands, "TOOLKITS", tmp_path / "none")
@@ -38,39 +38,39 @@ def run(tmp_path, **given):
     return report.read_text()
 
 
-def test_it_traces_cuda_and_our_ranges_and_no_processor(stand_in, tmp_path):
+def test_nsys_traces_cuda_and_nvtx_and_takes_no_cpu_samples(stand_in, tmp_path):
     stand_in(WRITES)
     words = run(tmp_path).strip()
     assert words.startswith("profile --trace=cuda,nvtx --sample=none --cpuctxsw=none ")
     assert words.endswith(f"report.nsys-rep {' '.join(PROGRAM)}")
 
 
-def test_without_it_there_is_a_cure(stand_in, tmp_path):
+def test_without_nsys_the_cure_is_to_install_it(stand_in, tmp_path):
     with pytest.raises(NoProfilerError, match="was not found") as raised:
         run(tmp_path)
     assert "install Nsight Systems" in raised.value.cure
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("#!/bin/sh\necho no rights\nexit 1", "wrote no timeline: no rights"),
         ("#!/bin/sh\nexit 0", "no output"),
     ],
 )
-def test_no_timeline_is_an_error_with_what_it_said(stand_in, tmp_path, text, said):
+def test_a_missing_timeline_is_an_error_with_the_output(stand_in, tmp_path, text, output):
     stand_in(text)
-    with pytest.raises(ProfileError, match=said):
+    with pytest.raises(ProfileError, match=output):
         run(tmp_path)
 
 
-def test_one_that_hangs_is_killed(stand_in, tmp_path):
+def test_nsys_is_killed_if_it_hangs(stand_in, tmp_path):
     stand_in("#!/bin/sh\nsleep 100")
     with pytest.raises(TimeLimitError):
         run(tmp_path, limit_s=0.5)
 
 
-def test_one_that_cannot_be_started_says_so(stand_in, tmp_path):
+def test_nsys_that_cannot_be_started_is_an_error(stand_in, tmp_path):
     stand_in("#!/nowhere/sh\n")
     with pytest.raises(NoProfilerError, match="cannot be run"):
         run(tmp_path)

@@ -1,4 +1,4 @@
-"""Reading reports of Nsight Compute: real ones of an H100, damaged ones, and files that are none."""
+"""Reading reports of Nsight Compute: real ones of an H100, damaged ones, and other files."""
 
 import struct
 import sys
@@ -26,7 +26,7 @@ def profile(padded) -> Profile:
 
 
 def forged(path: Path, launches: int) -> Path:
-    """A report with a block for each launch that nobody could read, but count."""
+    """Write a report with a block for each launch, which can be counted and not read."""
     header, block = (
         b"\x08\x07",
         b"\x08\x00\x10\x01\x28\x04",
@@ -36,18 +36,18 @@ def forged(path: Path, launches: int) -> Path:
     return path
 
 
-def test_a_report_says_what_was_launched_where_and_who_counted(profile):
+def test_a_profile_has_the_kernel_the_device_and_the_version_of_ncu(profile):
     assert profile.kernel == "transpose_pad"
     assert (profile.device, profile.chip) == ("NVIDIA H100 80GB HBM3", "sm_90")
     assert profile.ncu_version == "2025.3.1.0"
 
 
-def test_every_metric_of_the_table_is_there_and_no_other(profile):
+def test_a_profile_has_exactly_the_metrics_of_the_table(profile):
     assert set(profile.metrics) == {metric.name for metric in METRICS} | set(OPERATIONS)
     assert len(METRICS) == len({metric.name for metric in METRICS})
 
 
-def test_the_full_set_has_every_metric_but_the_peak_of_tensor_cores_that_nothing_used(profile):
+def test_the_full_set_counts_every_metric_but_the_peak_of_unused_tensor_cores(profile):
     assert [name for name, value in profile.metrics.items() if value is None] == ["tensor_peak_flops_per_s"]
 
 
@@ -74,19 +74,19 @@ def test_metrics_are_in_base_units_and_fractions(profile, metric, value):
     assert profile.metrics[metric] == pytest.approx(value, rel=1e-4)
 
 
-def test_what_a_warp_spends_its_cycles_on_adds_up_to_all_of_them(profile):
+def test_the_stalls_add_up_to_all_cycles_of_a_warp(profile):
     cycles = [profile.metrics[f"stall_{reason}_cycles"] for reason in STALLS]
     assert sum(cycles) == pytest.approx(94.07, rel=0.03)  # smsp__average_warp_latency_per_inst_issued.ratio
 
 
-def test_what_was_not_counted_is_none_and_never_zero(ncu_report, profile):
+def test_a_metric_that_was_not_counted_is_none_and_not_zero(ncu_report, profile):
     small = read(ncu_report("transpose-padded-small"))
     assert small.metrics["fp32_flops"] is None
     assert profile.metrics["fp32_flops"] == 0
     assert small.metrics["dram_peak_bytes_per_s"] == pytest.approx(profile.metrics["dram_peak_bytes_per_s"], rel=1e-2)
 
 
-def test_rules_are_plain_text_the_largest_estimate_first(ncu_report):
+def test_rules_are_plain_text_with_the_largest_estimate_first(ncu_report):
     rules = read(ncu_report("transpose-tiled")).rules
     estimates = [rule.speedup for rule in rules if rule.speedup is not None]
     assert estimates == sorted(estimates, reverse=True)
@@ -108,13 +108,13 @@ def test_a_launch_of_another_kernel_is_refused(padded):
         read(padded, kernel="matmul")
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ReportError, match=r"none\.ncu-rep cannot be read: No such file"):
         read(tmp_path / "none.ncu-rep")
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("content", "message"),
     [
         (b"", "is empty: Nsight Compute was ended before"),
         (b"NVR", "is no report of Nsight Compute"),
@@ -124,14 +124,14 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         (b"NVR\0" + bytes(2), "is not a whole report"),
         (b"NVR\0\x02\0\0\0\x08\x07", "holds no launch"),
         (b"NVR\0\x02\0\0\0\x08\x07\x04\0\0\0\xff\xff\xff\xff", "is not a whole report"),
-        (b"NVR\0\x02\0\0\0\x08\x07\x02\0\0\0\x2b\x00", "is not a whole report"),  # a field of a kind that there is not
-        (b"NVR\0\x02\0\0\0\x08\x07\x03\0\0\0\x12\x01\x00", "is not a whole report"),  # text for a number
+        (b"NVR\0\x02\0\0\0\x08\x07\x02\0\0\0\x2b\x00", "is not a whole report"),  # an unknown kind of field
+        (b"NVR\0\x02\0\0\0\x08\x07\x03\0\0\0\x12\x01\x00", "is not a whole report"),  # a text instead of a number
     ],
 )
-def test_what_is_no_report_is_refused_with_a_cure(tmp_path, content, what):
+def test_other_and_damaged_files_are_refused_with_a_cure(tmp_path, content, message):
     path = tmp_path / "kernel.ncu-rep"
     path.write_bytes(content)
-    with pytest.raises(ReportError, match=rf"kernel\.ncu-rep {what}") as refused:
+    with pytest.raises(ReportError, match=rf"kernel\.ncu-rep {message}") as refused:
         read(path)
     assert refused.value.cure
 
@@ -145,18 +145,18 @@ def test_a_report_that_is_cut_short_is_refused_wherever_it_is_cut(tmp_path, padd
         read(path)
 
 
-@pytest.mark.parametrize(("launches", "told"), [(2, "2 launches"), (5_000, "5,000 launches")])
-def test_a_report_of_several_launches_is_refused(tmp_path, launches, told):
-    with pytest.raises(ReportError, match=rf"holds {told}, and a profile is of one\n  cure: .*--launch-count 1"):
+@pytest.mark.parametrize(("launches", "count"), [(2, "2 launches"), (5_000, "5,000 launches")])
+def test_a_report_of_several_launches_is_refused(tmp_path, launches, count):
+    with pytest.raises(ReportError, match=rf"holds {count}, and a profile is of one\n  cure: .*--launch-count 1"):
         read(forged(tmp_path / "many.ncu-rep", launches))
 
 
-def test_a_launch_that_holds_nothing_is_refused(tmp_path):
+def test_a_launch_without_metrics_is_refused(tmp_path):
     with pytest.raises(ReportError, match="holds a launch without a metric"):
-        read(forged(tmp_path / "one.ncu-rep", 1))
+        read(forged(tmp_path / "single.ncu-rep", 1))
 
 
-def test_without_the_package_the_cure_is_its_extra(monkeypatch, padded):
+def test_without_the_package_the_cure_is_to_install_its_extra(monkeypatch, padded):
     monkeypatch.setitem(sys.modules, "ncu_report", None)
     with pytest.raises(MissingPackageError) as raised:
         read(padded)
@@ -172,23 +172,23 @@ RAW = {
     "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": 8.0,
     "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum": 500.0,
     "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum.peak_sustained_elapsed.per_second": 1000.0,
-    "sm__ops_path_tensor_op_imma_src_int8_sparsity_off.sum": 7.0,  # no floating point
+    "sm__ops_path_tensor_op_imma_src_int8_sparsity_off.sum": 7.0,  # not floating point
     "device__attribute_memory_clock_rate": 3.0,  # kHz
     "device__attribute_fb_bus_width": 16.0,
 }
 
 
-def test_operations_are_those_of_the_roofline_chart():
-    made = operations(RAW.get, RAW)
-    assert made["fp32_flops"] == (1 + 2 + 2 * 4) * 100 * 2
-    assert made["fp32_peak_flops_per_s"] == 2 * 8 * 100
-    assert (made["tensor_flops"], made["tensor_peak_flops_per_s"]) == (500, 1000)
-    assert made["dram_peak_bytes_per_s"] == 3000 * 2 * 16 / 8
-    assert made["fp64_flops"] is None
-    assert set(made) == set(OPERATIONS)
+def test_operations_equal_those_of_the_roofline_chart():
+    metrics = operations(RAW.get, RAW)
+    assert metrics["fp32_flops"] == (1 + 2 + 2 * 4) * 100 * 2
+    assert metrics["fp32_peak_flops_per_s"] == 2 * 8 * 100
+    assert (metrics["tensor_flops"], metrics["tensor_peak_flops_per_s"]) == (500, 1000)
+    assert metrics["dram_peak_bytes_per_s"] == 3000 * 2 * 16 / 8
+    assert metrics["fp64_flops"] is None
+    assert set(metrics) == set(OPERATIONS)
 
 
-def test_operations_are_unknown_where_a_part_of_them_is():
-    made = operations({**RAW, "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed": None}.get, ())
-    assert made["fp32_flops"] is None
-    assert made["tensor_flops"] is None
+def test_operations_are_none_if_a_part_of_them_is():
+    metrics = operations({**RAW, "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed": None}.get, ())
+    assert metrics["fp32_flops"] is None
+    assert metrics["tensor_flops"] is None

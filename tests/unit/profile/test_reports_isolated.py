@@ -1,4 +1,4 @@
-"""Reports are read in a process of their own, whose end is an error and no more."""
+"""Reading reports in a process of its own, whose death is only an error."""
 
 import os
 import sys
@@ -15,13 +15,13 @@ ENDS = {
 }
 
 
-def test_a_report_is_read_as_it_is_in_this_process(ncu_report):
+def test_the_profile_is_the_same_as_in_this_process(ncu_report):
     report = ncu_report("transpose-tiled")
     assert reports.read_isolated(report) == reports.read(report)
     assert reports.read_isolated(report, kernel="transpose_tiled").kernel == "transpose_tiled"
 
 
-def test_what_is_wrong_with_a_report_is_told_as_it_is_in_this_process(ncu_report, tmp_path):
+def test_errors_are_the_same_as_in_this_process(ncu_report, tmp_path):
     (tmp_path / "empty.ncu-rep").write_bytes(b"")
     for path, kernel in ((ncu_report("transpose-tiled"), "another"), (tmp_path / "empty.ncu-rep", None)):
         with pytest.raises(ReportError) as here:
@@ -33,7 +33,7 @@ def test_what_is_wrong_with_a_report_is_told_as_it_is_in_this_process(ncu_report
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """Puts a library of the test's own in the place of NVIDIA's, in the process that reads."""
+    """Return a function that replaces NVIDIA's library in the reading process."""
 
     def put(text):
         (tmp_path / "ncu_report.py").write_text(text)
@@ -50,20 +50,20 @@ def test_a_library_that_ends_its_process_is_an_error_with_a_cure(ncu_report, lib
     assert raised.value.cure.startswith(f"{install_command('profile')} --upgrade")
 
 
-def test_one_that_does_not_come_to_an_end_is_killed(ncu_report, library, monkeypatch):
+def test_a_library_that_does_not_finish_is_killed(ncu_report, library, monkeypatch):
     monkeypatch.setattr(reports, "LIMIT_S", 1.0)
     library("import time; time.sleep(100)")
     with pytest.raises(ProfileError, match="did not end within 1 s"):
         reports.read_isolated(ncu_report("transpose-tiled"))
 
 
-def test_one_that_cannot_be_loaded_counts_as_missing(ncu_report, library):
+def test_a_library_that_cannot_be_loaded_counts_as_missing(ncu_report, library):
     library("raise ImportError('GLIBC_2.99 not found')")
     with pytest.raises(MissingPackageError, match="ncu-report"):
         reports.read_isolated(ncu_report("transpose-tiled"))
 
 
-def test_without_it_nothing_is_started(monkeypatch, tmp_path):
+def test_without_the_library_no_process_is_started(monkeypatch, tmp_path):
     monkeypatch.setattr(reports, "find_spec", lambda _: None)
     monkeypatch.setattr(reports.process, "run", None)
     with pytest.raises(MissingPackageError):
