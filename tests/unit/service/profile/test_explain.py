@@ -33,11 +33,12 @@ class StandIn:
     def __init__(self, *held):
         self.held = held
         self.made_of = []
+        self.binaries = self.profiles = self  # it stands in for these objects of a store, too
 
-    def built(self, run):
+    def of_run(self, run):
         return {("GPU-1", held.case, "cold"): StandInBuild(run) for held in self.held if held.run == run}
 
-    def profiles_of(self, binary):
+    def of_binary(self, binary):
         return [held for held in self.held if held.binary == binary]
 
     def stored_profile(self, side):
