@@ -32,7 +32,7 @@ def test_one_finding_names_the_board_and_all_that_it_moved(slow):
     assert len(found["moved"]) == 6
     assert {round(one["ratio"], 4) for one in found["moved"]} == {1.05}
     out = slow("findings", code=0).out
-    assert "1 open  environment, loss, slower, run 2" in out
+    assert "1 open  environment, regression, slower, run 2" in out
     assert "6 cases with unchanged code moved at once" in out
     assert "scale/alpha[n=1000]" in out
 
