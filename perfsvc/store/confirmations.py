@@ -19,7 +19,7 @@ from perfsvc.model import (
     Suspect,
 )
 from perfsvc.store.cases import case_id, case_of, device_id, own_name
-from perfsvc.store.samples import batch_summary, pack, unpack
+from perfsvc.store.measurements import batch_summary, pack, unpack
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations

@@ -1,12 +1,22 @@
-"""Measurements: store them, read them back, their noise, and what they cost."""
+"""Measurements: store them, read them back, their noise, what they cost, and all columns for analysts.
 
+Samples are stored as blobs: little-endian float32, compressed with zlib. A float32 keeps seven digits (a relative
+rounding error of 6e-8 at most), far below what any clock resolves.
+"""
+
+import json
+import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import Enum
+from statistics import median
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
-from perfsvc.model import CacheState, Case, Measurement, Noise
+from perfsvc.model import TIME, Batch, CacheState, Case, Measurement, Noise, Peak, Slowdown
 from perfsvc.store.cases import (
     CaseIds,
     case_id,
@@ -20,13 +30,22 @@ from perfsvc.store.cases import (
     of_cases,
     present_cases,
 )
-from perfsvc.store.columns import columns
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
-from perfsvc.store.samples import batch_summary, pack, put_batches, unpack
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, new_id
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, NoiseOfCases, Runs
+from perfsvc.store.schema.judging_tables import Verdicts
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Environments,
+    MeasurementBatches,
+    Measurements,
+    Metrics,
+    NoiseOfCases,
+    Peaks,
+    Runs,
+)
 
 
 class MeasurementStore:
@@ -88,7 +107,7 @@ class MeasurementStore:
         ``peak_share`` (the bandwidth over the better of the device's measured peaks in that run).
         """
         with self._database.reading() as connection:
-            return columns(connection, runs)
+            return _columns(connection, runs)
 
     def case_ids(self, run: int | None = None) -> list[str]:
         """Return the ids of all measured cases, or of one run's cases, as they were measured."""
@@ -190,6 +209,76 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
         connection.execute(insert(Metrics), metrics)
 
 
+# --- samples and batches ----------------------------------------------------------------------------------------------
+
+_DTYPE = np.dtype("<f4")
+
+
+def pack(samples: Sequence[float]) -> bytes:
+    """Return samples in seconds as a blob."""
+    return zlib.compress(np.asarray(samples, _DTYPE).tobytes())
+
+
+def unpack(blob: bytes) -> tuple[float, ...]:
+    """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
+    return tuple(np.frombuffer(zlib.decompress(blob), _DTYPE).tolist())
+
+
+def put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:
+    """Store the batches of a stored measurement; accepted samples are stored with the measurement."""
+    rows = [
+        {
+            "measurement_id": measurement,
+            "number": place,
+            "blocked": batch.blocked,
+            "kept_ahead": batch.kept_ahead,
+            "busy_s": batch.busy_s,
+            "rejected": batch.rejected,
+            "sample_count": len(batch.samples_s),
+            "samples": pack(batch.samples_s) if batch.rejected and batch.samples_s else None,
+            "sm_clock_hz": number(batch.conditions.sm_clock_hz),
+            "memory_clock_hz": number(batch.conditions.memory_clock_hz),
+            "temperature_c": number(batch.conditions.temperature_c),
+            "power_w": number(batch.conditions.power_w),
+            "slowdowns": _listed(batch.conditions.slowdowns),
+            "ecc_errors": batch.conditions.ecc_errors,
+            "xids": _listed(batch.conditions.xids),
+            "others": _listed(batch.conditions.others),
+        }
+        for place, batch in enumerate(batches)
+    ]
+    if rows:
+        connection.execute(insert(MeasurementBatches), rows)
+
+
+def batch_summary(batches: Sequence[Batch]) -> dict[str, Any]:
+    """Return the columns in which a measurement summarizes its batches.
+
+    The clock is the median over the batches whose samples count. Temperature, power and slowdowns are the worst of all
+    batches, because they also explain why some were rejected.
+    """
+    clocks = _known(batch.conditions.sm_clock_hz for batch in batches if not batch.rejected)
+    slowdowns = {slowdown for batch in batches for slowdown in batch.conditions.slowdowns}
+    return {
+        "sm_clock_hz": median(clocks) if clocks else None,
+        "temperature_c": max(_known(batch.conditions.temperature_c for batch in batches), default=None),
+        "power_w": max(_known(batch.conditions.power_w for batch in batches), default=None),
+        "slowdowns": _listed(slowdown for slowdown in Slowdown if slowdown in slowdowns),
+        "rejected_batches": sum(bool(batch.rejected) for batch in batches),
+    }
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in map(number, values) if value is not None]
+
+
+def _listed(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))
+
+
+# --- costs and noise --------------------------------------------------------------------------------------------------
+
+
 def _costs(lineages: set[int], before: int | None) -> Select[Any]:
     """Return a query of lineage, device, cache state, mean seconds of a replica in the newest ended run, and last time.
 
@@ -246,3 +335,133 @@ def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, st
     ids = (Measurements.case_id, Measurements.device_id, Measurements.cache)
     query = select(*ids, func.count()).where(Measurements.run_id == run, Measurements.sample_count > 0).group_by(*ids)
     return {(case, device, cache): count for case, device, cache, count in connection.execute(query)}
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+_COLUMNS = {
+    "run": Runs.id,
+    "label": Runs.label,
+    "commit": Runs.git_commit,
+    "dirty": Runs.git_dirty,
+    "branch": Runs.git_branch,
+    "started_at": Runs.started_at,
+    "host": Runs.host,
+    "perfsvc_version": Runs.perfsvc_version,
+    "device": Devices.uuid,
+    "device_kind": Devices.kind,
+    "device_model": Devices.model,
+    "case": Cases.name,
+    "lineage": Cases.lineage_id,
+    "benchmark": Cases.benchmark,
+    "variant": Cases.variant,
+    "point": Cases.point,
+    "version": Cases.version,
+    "cache": Measurements.cache,
+    "replica": Measurements.replica,
+    "status": Measurements.status,
+    "reason": Measurements.reason,
+    "median_s": Measurements.median_s,
+    "low_s": Measurements.low_s,
+    "high_s": Measurements.high_s,
+    "samples": Measurements.sample_count,
+    "max_error": Measurements.max_error,
+    "mean_error": Measurements.mean_error,
+    "read_bytes": Measurements.read_bytes,
+    "written_bytes": Measurements.written_bytes,
+    "flops": Measurements.flops,
+    "stopped": Measurements.stopped,
+    "wall_s": Measurements.wall_s,
+    "measured_at": Measurements.measured_at,
+    "driver": Environments.driver,
+    "toolkit": Environments.toolkit,
+    "power_limit_w": Environments.power_limit_w,
+    "warmup": Measurements.warmup,
+    "note": Measurements.note,
+    "check_s": Measurements.check_s,
+    "sampling_s": Measurements.sampling_s,
+    "busy_s": Measurements.busy_s,
+    "sm_clock_hz": Measurements.sm_clock_hz,
+    "temperature_c": Measurements.temperature_c,
+    "power_w": Measurements.power_w,
+    "slowdowns": Measurements.slowdowns,
+    "rejected_batches": Measurements.rejected_batches,
+    "variant_index": Measurements.variant_index,
+    "relative_to": Measurements.relative_to,
+    "noise_within": NoiseOfCases.noise_within,
+    "noise_between": NoiseOfCases.noise_between,
+    "copy_bytes_per_s": Peaks.copy_bytes_per_s,
+    "read_bytes_per_s": Peaks.read_bytes_per_s,
+    "verdict": Verdicts.verdict,
+    "verdict_reason": Verdicts.reason,
+    "ratio": Verdicts.ratio,
+    "ratio_low": Verdicts.low,
+    "ratio_high": Verdicts.high,
+    "baseline_run": Verdicts.baseline_run_id,
+    "cause": Verdicts.cause,
+}
+_SAME_NOISE = and_(
+    NoiseOfCases.run_id == Measurements.run_id,
+    NoiseOfCases.case_id == Measurements.case_id,
+    NoiseOfCases.device_id == Measurements.device_id,
+    NoiseOfCases.cache == Measurements.cache,
+)
+_SAME_VERDICT = and_(
+    Verdicts.run_id == Measurements.run_id,
+    Verdicts.case_id == Measurements.case_id,
+    Verdicts.device_id == Measurements.device_id,
+    Verdicts.cache == Measurements.cache,
+    Verdicts.metric == TIME,
+)
+_SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
+
+
+def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, list[Any]]:
+    """Return all columns of the measurements of some runs, or of all; see ``MeasurementStore.columns``."""
+    of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
+    query = (
+        select(Measurements.id, *_COLUMNS.values())
+        .join(Runs, Runs.id == Measurements.run_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Environments, Environments.id == Measurements.environment_id)
+        .outerjoin(NoiseOfCases, _SAME_NOISE)
+        .outerjoin(Peaks, _SAME_PEAK)
+        .outerjoin(Verdicts, _SAME_VERDICT)
+        .where(*of_runs)
+        .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
+        .order_by(Measurements.cache)
+    )
+    rows = [tuple(row) for row in connection.execute(query)]
+    table = {name: [_plain(row[place]) for row in rows] for place, name in enumerate(_COLUMNS, start=1)}
+    _derive(table)
+    metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
+    values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
+    for measurement, name, value in connection.execute(values):
+        metrics[measurement][name] = value
+    table["metrics"] = [metrics.get(row[0], {}) for row in rows]
+    return table
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _derive(table: dict[str, list[Any]]) -> None:
+    """Add the columns that follow from others: the axes, and the rates that work and time give."""
+    cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
+    table["axes"] = [json.loads(point) for point in table["point"]]
+    table["point"] = [case_of(*case).point_text for case in cases]
+    moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
+    table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
+    table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
+    table["peak_share"] = [
+        None if bandwidth is None or copied is None else bandwidth / Peak(copied, read).best_bytes_per_s
+        for bandwidth, copied, read in zip(
+            table["bandwidth_bytes_per_s"], table["copy_bytes_per_s"], table["read_bytes_per_s"], strict=True
+        )
+    ]
+
+
+def _per_second(amounts: Sequence[int], times_s: Sequence[float | None]) -> list[float | None]:
+    return [amount / time if amount and time else None for amount, time in zip(amounts, times_s, strict=True)]

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.store import processes
 from perfsvc.store.rows import NightRow, RunState, StageRow
+from perfsvc.store.runs import alive, this_process
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Nights, Stages
 
@@ -40,7 +40,7 @@ class NightStore:
             "suite_digest": "",
             "command_line": command_line,
             "settings": dict(settings),
-            **processes.this_process(),
+            **this_process(),
         }
         with self._database.writing() as connection:
             _mark_interrupted(connection, host)
@@ -49,7 +49,7 @@ class NightStore:
     def resume(self, number: int) -> None:
         """Has this process go on with a night."""
         with self._database.writing() as connection:
-            _change(connection, number, {"state": RunState.RUNNING, "finished_at": None, **processes.this_process()})
+            _change(connection, number, {"state": RunState.RUNNING, "finished_at": None, **this_process()})
 
     def end(self, number: int, state: RunState, exit_code: int | None) -> None:
         """Stores how a night ended, and that it did so now; without an exit code it may be gone on with."""
@@ -91,7 +91,7 @@ class NightStore:
         """The night that is under way on a host, which must be this machine."""
         with self._database.reading() as connection:
             rows = _rows(connection, Nights.host == host, Nights.state == RunState.RUNNING)
-        return next((row for row in rows if processes.alive(row.pid, row.process_start)), None)
+        return next((row for row in rows if alive(row.pid, row.process_start)), None)
 
     def unfinished(self, host: str) -> NightRow | None:
         """The newest night of a host (this machine), if it was stopped before its end and nobody goes on with it."""
@@ -107,7 +107,7 @@ class NightStore:
 
 
 def _is_dead(row: NightRow) -> bool:
-    return row.state is RunState.RUNNING and not processes.alive(row.pid, row.process_start)
+    return row.state is RunState.RUNNING and not alive(row.pid, row.process_start)
 
 
 def _mark_interrupted(connection: Connection, host: str) -> None:

@@ -1,16 +1,17 @@
 """Runs: begin and end them, find them, and what they skipped because the budget was used up."""
 
+import os
 import platform
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Provenance, Status
-from perfsvc.store import processes
 from perfsvc.store.cases import case_id, device_id, of_cases, present_cases
 from perfsvc.store.rows import CaseKey, RunRow, RunState
 from perfsvc.store.schema.engine import Database, new_id
@@ -51,7 +52,7 @@ class RunStore:
             "git_branch": provenance.branch,
             "host": host,
             "cpu": provenance.cpu,
-            **processes.this_process(),
+            **this_process(),
             "perfsvc_version": provenance.perfsvc_version,
             "python_version": provenance.python_version,
             "packages": dict(provenance.packages),
@@ -70,7 +71,7 @@ class RunStore:
     def resume(self, run: int) -> None:
         """Store a run as running again, in this process."""
         with self._database.writing() as connection:
-            _change(connection, run, state=RunState.RUNNING, finished_at=None, **processes.this_process())
+            _change(connection, run, state=RunState.RUNNING, finished_at=None, **this_process())
 
     def end(self, run: int, state: RunState) -> None:
         """Store that a run has ended now, and how."""
@@ -194,7 +195,7 @@ def _change(connection: Connection, run: int, **values: Any) -> None:
 
 def _mark_interrupted(connection: Connection, host: str) -> list[int]:
     running = select(Runs.id, Runs.pid, Runs.process_start).where(Runs.state == RunState.RUNNING, Runs.host == host)
-    dead = [run for run, pid, start in connection.execute(running) if not processes.alive(pid, start)]
+    dead = [run for run, pid, start in connection.execute(running) if not alive(pid, start)]
     for run in dead:
         _change(connection, run, state=RunState.INTERRUPTED, finished_at=datetime.now(UTC))
     return dead
@@ -249,3 +250,37 @@ def _run_row(row: Any, counts: Counter[Status], cases: set[int], devices: set[st
         scope=row.scope,
     )
     return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), len(cases), tuple(sorted(devices)))
+
+
+# --- the process of a run or a night ----------------------------------------------------------------------------------
+
+
+def start_of(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks; empty if it is gone or the system does not report it.
+
+    The id and the start together identify a process for good: the system uses ids again.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    state, start = fields[0], fields[19]
+    return "" if state in "ZX" else start
+
+
+def alive(pid: int, start: str) -> bool:
+    """Return True if the process with this id and this start still runs."""
+    if start:
+        return start_of(pid) == start
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it runs as another user
+    return True
+
+
+def this_process() -> dict[str, Any]:
+    """Return the columns that identify this process in a run or a night."""
+    return {"pid": os.getpid(), "process_start": start_of(os.getpid())}

@@ -14,9 +14,9 @@ from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate,
 from perfsvc.store.binaries import damaged
 from perfsvc.store.cases import PresentNames, lineage_of, namesakes_of, of_cases, own_name, present_cases
 from perfsvc.store.expected import expected
+from perfsvc.store.measurements import unpack
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.samples import unpack
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, Runs
 

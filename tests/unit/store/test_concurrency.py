@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perfsvc.store import RunState, Store, processes
+from perfsvc.store import RunState, Store, runs
 
 PRELUDE = """
 import sys
@@ -173,12 +173,12 @@ def test_an_id_given_to_another_process_is_not_taken_for_the_first(story):
 
 def test_a_process_lives_until_it_ends():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    start = processes.start_of(child.pid)
-    assert processes.alive(child.pid, start)
-    assert processes.alive(child.pid, "")
+    start = runs.start_of(child.pid)
+    assert runs.alive(child.pid, start)
+    assert runs.alive(child.pid, "")
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not start or not processes.alive(child.pid, start)  # dead, though its parent has not asked how it ended
+    assert not start or not runs.alive(child.pid, start)  # dead, though its parent has not asked how it ended
     child.communicate()
-    assert not processes.alive(child.pid, start)
-    assert not processes.alive(child.pid, "")
+    assert not runs.alive(child.pid, start)
+    assert not runs.alive(child.pid, "")

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Estimate, Level, Noise, Status
-from perfsvc.store.samples import pack, unpack
+from perfsvc.store.measurements import pack, unpack
 from perfsvc.store.schema.engine import transaction
 
 

@@ -27,7 +27,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.store import RunState, StageState, Store
-from perfsvc.store.samples import unpack
+from perfsvc.store.measurements import unpack
 from perfsvc.store.schema import upgrades
 from perfsvc.store.schema.engine import connect, resolve, transaction
 
