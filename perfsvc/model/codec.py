@@ -21,7 +21,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(kind: type[T], text: bytes | str) -> T:
-    """Return the dataclass that ``encode`` encoded; raises ``pydantic.ValidationError`` (a ``ValueError``) otherwise."""
+    """Return the encoded dataclass; raises ``pydantic.ValidationError`` (a ``ValueError``) on anything else."""
     return _adapter(kind).validate_json(text)
 
 

@@ -63,8 +63,8 @@ class DeviceQueue:
     """Measures a plan's cases on one device, with one worker at a time.
 
     It takes the device's lock before its first worker, and releases it when it has nothing left to do: queues that
-    waited for one lock while they held another could wait for each other. The next worker is forked when the last one is
-    gone, because a second context on the device would disturb the times.
+    waited for one lock while they held another could wait for each other. The next worker is forked when the last one
+    is gone, because a second context on the device would disturb the times.
 
     Args:
         plan: the plan.

@@ -1,7 +1,7 @@
 """Fork servers and the processes that they fork, as the parent sees them.
 
-``multiprocessing``'s fork server does not serve here: each of its children imports the parent's main module, the command
-line, and it cannot tell the death of the server from the death of a worker.
+``multiprocessing``'s fork server does not serve here: each of its children imports the parent's main module, the
+command line, and it cannot tell the death of the server from the death of a worker.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Inputs and references are prepared while the devices are busy with other cases.
 
 The prefetcher knows what every device will need and prepares it in that order, within a memory budget. Arrays that are
-needed again soonest are kept, and arrays that no task needs any more are given back at once. Its methods are called from
-one thread; the recipes run on several.
+needed again soonest are kept, and arrays that no task needs any more are given back at once. Its methods are called
+from one thread; the recipes run on several.
 """
 
 import contextlib

@@ -108,8 +108,8 @@ def _receive(queue: DeviceQueue) -> list[Measurement | OverBudget]:
 def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: Report) -> Iterator[Measurement]:
     """Move what was left for a lost device to other devices of its model.
 
-    All replicas of a moved case are measured anew, because replicas of two devices do not share one level. The case that
-    was active when the device was lost has failed and does not move: it may be the cause.
+    All replicas of a moved case are measured anew, because replicas of two devices do not share one level. The case
+    that was active when the device was lost has failed and does not move: it may be the cause.
     """
     for lost in queues:
         heirs = {queue.device.uuid: queue for queue in queues if _can_inherit(queue, lost)}

@@ -155,8 +155,8 @@ def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> t
 def assign_devices(able: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey, str]:
     """Assign each case to one of the devices (by UUID) that can measure it, about as many cases to each device.
 
-    A case goes to its ``home_device`` if that has room, and otherwise to the next best. So the same cases go to the same
-    devices every night, and a case that comes or goes moves few others: consistent hashing with bounded loads,
+    A case goes to its ``home_device`` if that has room, and otherwise to the next best. So the same cases go to the
+    same devices every night, and a case that comes or goes moves few others: consistent hashing with bounded loads,
     Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
     """
     all_devices = {device for able_devices in able.values() for device in able_devices}

@@ -90,8 +90,8 @@ class Open:
 class CaseJob:
     """Measure one case in one replica.
 
-    The binaries follow as blobs, in the order of ``record.modules``. The descriptor of the shared memory with the inputs
-    and references comes with the message, and a second descriptor for the fresh ones.
+    The binaries follow as blobs, in the order of ``record.modules``. The descriptor of the shared memory with the
+    inputs and references comes with the message, and a second descriptor for the fresh ones.
 
     Attributes:
         array_name: equal for cases that share their arrays, so that a device which holds them need not upload again.

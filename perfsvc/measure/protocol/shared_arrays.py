@@ -31,8 +31,8 @@ class Recipe:
     Attributes:
         name: equal for cases that share their arrays.
         make: returns the inputs and the expected results; raises ``SuiteError``.
-        make_fresh: returns the same for the check after timing, both empty if there is nothing fresh. It may ask for the
-            first inputs, and then waits until they are made. None if the case has no such check.
+        make_fresh: returns the same for the check after timing, both empty if there is nothing fresh. It may ask for
+            the first inputs, and then waits until they are made. None if the case has no such check.
     """
 
     name: str

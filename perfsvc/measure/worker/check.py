@@ -22,7 +22,7 @@ from perfsvc.model import Error, Kind, Role, Tolerance
 RESULTS = (Role.OUTPUT, Role.INOUT)
 PATIENCE = 2.0
 PATIENCE_S = 1e-3
-"""A sample on a stream that is held back gets this many times its usual time, and this, to do work on another stream."""
+"""While its stream is held back, a sample gets this many times its usual time, plus this, to work on another stream."""
 CHUNK = 1 << 18
 """Elements compared at a time, so that temporaries stay in the cache."""
 ROUNDED = 2.0**-53

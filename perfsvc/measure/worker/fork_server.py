@@ -1,9 +1,9 @@
 """The fork server: imports once what every worker needs, and forks each worker from there.
 
-``perfsvc.measure.host.fork_servers`` runs it as ``python -m perfsvc.measure.worker.fork_server SOCKET PARENT-PID``. Each
-message on its socket is a byte and three descriptors: the worker's private socket, the file for its output, and a socket
-on which the server reports the worker's process id and later its exit status. The server starts no threads and no
-driver, so that a fork inherits nothing that a fresh process would not have.
+``perfsvc.measure.host.fork_servers`` runs it as ``python -m perfsvc.measure.worker.fork_server SOCKET PARENT-PID``.
+Each message on its socket is a byte and three descriptors: the worker's private socket, the file for its output, and a
+socket on which the server reports the worker's process id and later its exit status. The server starts no threads and
+no driver, so that a fork inherits nothing that a fresh process would not have.
 """
 
 import contextlib

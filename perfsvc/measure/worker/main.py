@@ -1,7 +1,7 @@
 """The worker: opens one device and measures the cases it is sent, until its parent closes the socket.
 
-``perfsvc.measure.worker.fork_server`` forks it. Its standard output belongs to the code it measures; its own messages go
-over its socket. Each case is loaded, checked, sampled and checked again.
+``perfsvc.measure.worker.fork_server`` forks it. Its standard output belongs to the code it measures; its own messages
+go over its socket. Each case is loaded, checked, sampled and checked again.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from perfsvc.measure.worker.check import ResultCheck
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary
-from perfsvc.measure.worker.sampling.sampler import NO_SAMPLES, Samples, take_samples
+from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
 from perfsvc.model import Call, Kind, Measurement, Status, codec
 
 CACHE_SHARE = 0.25
@@ -145,7 +145,7 @@ def _measure(
     """Check, sample, check again."""
     returned = check.before()
     if job.record.kind is Kind.HOST:
-        samples, sampling_s, metrics = NO_SAMPLES, 0.0, _host_metrics(returned, program.metrics())
+        samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
     else:
         sampling_started = time.monotonic()
         samples = _sample(device, job, program)

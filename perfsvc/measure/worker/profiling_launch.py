@@ -2,7 +2,8 @@
 
 ``python -m perfsvc.measure.worker.profiling_launch FOLDER``, with a ``perfsvc.measure.protocol.profiling_folder``. The
 steps of a sample run with one launch inside the range: the one that was asked for, or the longest, which is found by
-running the steps before. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
+running the steps before. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no
+check.
 """
 
 import contextlib

@@ -14,8 +14,8 @@ from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
 
 Function = Callable[..., Any]
-"""A Python step. It takes the device arrays by buffer name, the address of a stream to queue its work on, and a binary if
-it asks for one."""
+"""A Python step. It takes the device arrays by buffer name, the address of a stream to queue its work on, and a binary
+if it asks for one."""
 
 _REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 

@@ -25,7 +25,7 @@ FIRST_REST_S = 0.5
 LONGEST_REST_S = 8.0
 
 _UNKNOWN_OPERATIONS = 8
-"""How many operations a sample is assumed to queue if that is not known. If it queues more, the blocking kernel times out."""
+"""Assumed operations of a sample if they are not known. If it queues more, the blocking kernel times out."""
 _EVENTS = 2
 _EVICTION = 2
 _BATCH_OPERATIONS = 8
@@ -70,8 +70,8 @@ class BatchTaker:
         self._fitting = _fitting(device.queue_depth, operations, evict=evict_bytes > 0)
         if self.blocked and not self._fitting:
             self._stop_blocking(
-                f"timed without the blocking kernel, since a sample queues {operations} operations and the device takes "
-                f"{device.queue_depth}"
+                f"timed without the blocking kernel, since a sample queues {operations} operations and the device "
+                f"takes {device.queue_depth}"
             )
 
     @property
@@ -158,8 +158,8 @@ def _listed(numbers: Sequence[int]) -> str:
 class Recovery:
     """Lets a device rest until nothing disturbs it any more.
 
-    Each rest is twice as long as the one before, over all waits of a case: a device that cools while it idles and is too
-    hot again as soon as it works needs a longer rest.
+    Each rest is twice as long as the one before, over all waits of a case: a device that cools while it idles and is
+    too hot again as soon as it works needs a longer rest.
 
     Args:
         device: which one.

@@ -5,8 +5,7 @@ import gc
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from perfsvc.device.protocol import Device
@@ -33,7 +32,7 @@ UNKNOWN_CACHE_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The samples of one case.
+    """The samples of one case; by default of a case that is not timed.
 
     Attributes:
         batches: in the order they were taken, the rejected ones included.
@@ -46,32 +45,19 @@ class Samples:
         warmup_busy_s: seconds that the device worked on the warm-up.
     """
 
-    batches: tuple[Batch, ...]
-    seconds: tuple[float, ...]
-    median_s: float
-    warmup: int
-    stopped: str
-    note: str
-    metrics: Mapping[str, float]
-    warmup_busy_s: float
+    batches: tuple[Batch, ...] = ()
+    seconds: tuple[float, ...] = ()
+    median_s: float = math.nan
+    warmup: int = 0
+    stopped: str = ""
+    note: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    warmup_busy_s: float = 0.0
 
     @property
     def busy_s(self) -> float:
         """Seconds that the device worked on all of them, warm-up included."""
         return self.warmup_busy_s + sum(batch.busy_s for batch in self.batches)
-
-
-NO_SAMPLES = Samples(
-    batches=(),
-    seconds=(),
-    median_s=math.nan,
-    warmup=0,
-    stopped="",
-    note="",
-    metrics=MappingProxyType({}),
-    warmup_busy_s=0.0,
-)
-"""The samples of a case that is not timed."""
 
 
 def take_samples(

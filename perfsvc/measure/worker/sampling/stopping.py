@@ -97,7 +97,8 @@ def first_reached(rules: Sequence[StoppingRule], samples_s: Sequence[float], ela
 def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
     """Return the median of samples between the ends of its confidence interval, whatever their distribution.
 
-    The ends are the k-th smallest and the k-th largest sample, with k = ``rank``; infinite if there are too few samples.
+    The ends are the k-th smallest and the k-th largest sample, with k = ``rank``; infinite if there are too few
+    samples.
 
     Source:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
@@ -110,7 +111,7 @@ def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
 
 @functools.lru_cache(maxsize=256)
 def rank(count: int) -> int:
-    """Return the largest k such that fewer than k of ``count`` samples lie below the median with at most 2.5 % probability.
+    """Return the largest k such that P(fewer than k of ``count`` samples lie below the median) is at most 2.5 %.
 
     The number of samples below the median is binomial with p = 1/2. The search goes from the middle outwards, because
     the answer is only about √count ranks away. Zero if there is no such k, for fewer than six samples.
@@ -132,9 +133,9 @@ def _probability(count: int, k: int) -> float:
 def step_of(samples_s: Sequence[float]) -> float | None:
     """Return the step of the clock that gave these samples, in seconds.
 
-    It is the smallest difference between samples, if some are equal. It is zero if no step shows: if no two are equal, or
-    if the smallest difference is larger than any clock's step (the kernel then takes one of a few times, and more samples
-    show which is the usual one). It is None if all samples are equal, so that the step may have any size.
+    It is the smallest difference between samples, if some are equal. It is zero if no step shows: if no two are equal,
+    or if the smallest difference is larger than any clock's step (the kernel then takes one of a few times, and more
+    samples show which is the usual one). It is None if all samples are equal, so that the step may have any size.
     """
     ordered = sorted(samples_s)
     rounding = _ROUNDING * ordered[-1]
