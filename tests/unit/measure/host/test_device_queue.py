@@ -30,7 +30,7 @@ def lives(work):
     return [(number, event) for number, event, *_ in work.logged()]
 
 
-def test_a_board_has_its_next_worker_when_the_one_before_is_gone(work):
+def test_the_next_worker_starts_when_the_last_one_is_gone(work):
     work.play(**LIVES)
     found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
     assert [one.status for one in found] == [Status.OK, Status.OK]
@@ -38,7 +38,7 @@ def test_a_board_has_its_next_worker_when_the_one_before_is_gone(work):
 
 
 @pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
-def test_replicas_on_the_hosts_own_processors_come_from_a_fork_server_each(work, kind, servers):
+def test_each_replica_on_the_cpu_device_comes_from_its_own_fork_server(work, kind, servers):
     work.play(born="log(os.getppid())")
     devices = {uuid: replace(device, kind=kind) for uuid, device in work.devices("only").items()}
     work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
@@ -46,7 +46,7 @@ def test_replicas_on_the_hosts_own_processors_come_from_a_fork_server_each(work,
     assert len({server for _, server in work.logged()}) == servers
 
 
-def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_of_that(work, monkeypatch):
+def test_a_worker_sees_no_gpu_until_it_opens_one_and_gets_the_helper_kernels_of_that_one(work, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     work.play(**LIVES)
     devices = work.devices("GPU-1", "FAKE")
@@ -59,7 +59,7 @@ def test_a_worker_sees_no_board_until_it_is_told_which_and_gets_the_instruments_
     ]
 
 
-def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(work):
+def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_cache_state(work):
     checks = "checked = CheckedResult({'out': f'{variant} {job.cache}'}, Error(0.0, 0.0)) if job.replica == 0 else None"
     work.play(each=f"{checks}; log(variant, job.cache, job.replica, job.checked and job.checked.digests['out'])")
     tasks = (work.task("good"), work.task("good", cache=CacheState.WARM), work.task("fine"))
@@ -70,7 +70,7 @@ def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_mode(wor
         assert known == (f"{variant} {cache}" if replica else None)
 
 
-def test_fresh_arrays_go_with_the_first_replica_alone_and_arrays_bear_their_name(work):
+def test_only_the_first_replica_gets_fresh_arrays_and_arrays_have_their_name(work):
     arrays = {"a": np.arange(3.0)}
     recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first()["a"] + 1}, {}))
     work.play(
@@ -102,7 +102,7 @@ def test_a_worker_that_dies_between_two_cases_costs_neither(work):
     assert found == dict.fromkeys(names, Status.OK)
 
 
-def test_the_next_case_is_at_work_while_a_measurement_is_stored(work):
+def test_the_next_case_runs_while_a_measurement_is_stored(work):
     work.play(each="log(variant)")
     plan = Plan((work.task("good"), work.task("fine")), 1, 1, 20.0)
     found = pool.measure(plan, work.devices("only"))
@@ -114,7 +114,7 @@ def test_the_next_case_is_at_work_while_a_measurement_is_stored(work):
     assert [one.status for one in found] == [Status.OK]
 
 
-def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(work, monkeypatch):
+def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, monkeypatch):
     def made():
         while not (log.exists() and "a 0" in log.read_text()):
             time.sleep(0.02)
@@ -131,7 +131,7 @@ def test_a_case_whose_arrays_are_being_made_lets_the_others_of_its_replica_pass(
     assert [words for _, words in work.logged()] == ["b 0", "c 0", "a 0", "late 0", *planned[4:]]
 
 
-def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
+def test_no_case_passes_a_first_task_whose_arrays_are_not_ready(work, monkeypatch):
     monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
     work.play(each="log(variant)")
     peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or ({}, {})))
@@ -139,7 +139,7 @@ def test_what_comes_first_lets_nothing_pass(work, monkeypatch):
     assert [words for _, words in work.logged()] == ["peak", "good"]
 
 
-def test_what_was_measured_can_be_used_while_its_worker_ends(work):
+def test_a_measurement_can_be_used_while_its_worker_ends(work):
     work.play(end="wait_for((folder / 'judged').exists); log('end')")
     with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
         assert [one.status for one in found] == [Status.OK]
@@ -177,7 +177,7 @@ def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(wor
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_board_in_use_is_waited_for_and_said_once(work):
+def test_a_device_in_use_is_waited_for_and_reported_once(work):
     work.play()
     other = DeviceLock("only")
     assert other.take()
@@ -192,7 +192,7 @@ def test_a_board_in_use_is_waited_for_and_said_once(work):
     assert work.said == [f"only is in use by another perfsvc run (pid {os.getpid()}): waiting"]
 
 
-def test_a_board_in_use_keeps_no_other_board_from_measuring(work):
+def test_other_devices_measure_while_one_is_in_use(work):
     work.play()
     other = DeviceLock("first")
     assert other.take()
@@ -206,7 +206,7 @@ def test_a_board_in_use_keeps_no_other_board_from_measuring(work):
     assert len(work.said) == 1
 
 
-def test_a_board_that_has_nothing_left_to_do_is_given_back_while_others_go_on(work):
+def test_a_device_with_nothing_left_to_do_is_released_while_others_go_on(work):
     """Else two runs on two GPUs could wait for each other."""
     work.play(each="device.uuid == 'second' and wait_for((folder / 'go').exists)")
     first = DeviceLock("first")
@@ -228,7 +228,7 @@ def test_a_board_that_has_nothing_left_to_do_is_given_back_while_others_go_on(wo
     first.release()
 
 
-def test_a_board_whose_lock_cannot_be_used_is_not_measured_on(work, monkeypatch):
+def test_a_device_whose_lock_cannot_be_used_is_not_used(work, monkeypatch):
     work.play()
     (work.folder / "file").touch()
     monkeypatch.setenv("PERFSVC_LOCKS", str(work.folder / "file"))
@@ -275,7 +275,7 @@ def of(found, device, status):
 IN_FULL = {(variant, replica) for variant in ("good", "fine") for replica in range(3)}
 
 
-def test_what_is_left_for_a_lost_board_is_measured_in_full_on_another_of_its_model(work):
+def test_the_cases_of_a_lost_device_are_measured_in_full_on_another_of_its_model(work):
     found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
     assert of(found, "second", Status.OK) == IN_FULL
     assert of(found, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
@@ -284,13 +284,13 @@ def test_what_is_left_for_a_lost_board_is_measured_in_full_on_another_of_its_mod
     assert work.said == ["first is lost (first fell off the bus): second measures 2 of its cases"]
 
 
-def test_a_result_known_from_a_lost_board_is_checked_anew_on_the_other(work):
+def test_a_result_checked_on_a_lost_device_is_checked_anew_on_the_other(work):
     measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
     known = {(uuid, variant, replica): known for _, uuid, variant, replica, known in work.logged()}
     assert all(value == (replica > 0) for (_, _, replica), value in known.items())
 
 
-def test_a_board_takes_over_what_is_left_after_its_own_cases(work):
+def test_a_device_measures_cases_it_takes_over_after_its_own(work):
     tasks = [*(work.task(name, "first") for name in NAMES), *(work.task(name, "second") for name in ("bad", "own"))]
     found = measured(work, tasks, spread="each-model")
     own = {(variant, replica) for variant in ("bad", "own") for replica in range(3)}
@@ -299,7 +299,7 @@ def test_a_board_takes_over_what_is_left_after_its_own_cases(work):
 
 
 @pytest.mark.parametrize(("spread", "heir"), [("each-device", "second"), ("each-model", "other")])
-def test_what_is_left_for_a_lost_board_fails_where_no_board_is_to_measure_it_instead(work, spread, heir):
+def test_the_cases_of_a_lost_device_fail_if_no_other_device_may_take_them_over(work, spread, heir):
     tasks = [work.task(name, uuid) for uuid in ("first", heir) for name in NAMES]
     found = measured(work, tasks, boards=("first", heir), spread=spread)
     failed = {variant: found["first", variant, replica] for variant, replica in of(found, "first", Status.FAILED)}
@@ -308,7 +308,7 @@ def test_what_is_left_for_a_lost_board_fails_where_no_board_is_to_measure_it_ins
     assert of(found, heir, Status.OK) == {(variant, replica) for variant in NAMES for replica in range(3)}
 
 
-def test_every_board_has_its_first_tasks_once_before_others_and_hands_them_to_none(work):
+def test_every_device_measures_its_first_tasks_once_and_they_are_never_taken_over(work):
     (work.folder / "first.lost").touch()
     peaks = tuple(work.task("peak", uuid) for uuid in ("first", "second"))
     found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=peaks)
@@ -318,7 +318,7 @@ def test_every_board_has_its_first_tasks_once_before_others_and_hands_them_to_no
     assert of(found, "second", Status.OK) == IN_FULL | {("peak", 0)} | {("bad", replica) for replica in range(3)}
 
 
-def test_nothing_moves_to_a_board_that_is_lost_itself(work):
+def test_no_case_moves_to_a_device_that_is_lost_itself(work):
     (work.folder / "second.lost").touch()
     tasks = [*(work.task(name, "first") for name in NAMES), work.task("own", "second")]
     found = measured(work, tasks, spread="each-model")
@@ -327,7 +327,7 @@ def test_nothing_moves_to_a_board_that_is_lost_itself(work):
     assert work.said == ["second is lost (second fell off the bus): first measures 1 of its cases"]
 
 
-def test_a_run_ends_where_every_board_is_lost_before_it_was_open(work):
+def test_a_run_fails_if_every_device_is_lost_before_it_was_opened(work):
     (work.folder / "first.lost").touch()
     (work.folder / "second.lost").touch()
     with pytest.raises(NoDeviceError, match="fell off the bus"):
@@ -356,7 +356,7 @@ def over_after(work, hours, events, tasks, **settings):
     return found
 
 
-def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_told(work, hours):
+def test_no_case_begins_when_the_budget_is_over_and_unmeasured_cases_are_reported(work, hours):
     found = over_after(work, hours, 1, [work.task(name) for name in ("a", "b", "c", "d")])
     kinds = [type(event) for event in found]
     assert kinds == [Measurement, Measurement, OverBudget, OverBudget]
@@ -365,19 +365,19 @@ def test_no_case_begins_when_the_budget_is_over_and_what_nothing_measured_is_tol
     assert {(event.device, event.cache) for event in found[2:]} == {("only", CacheState.COLD)}
 
 
-def test_fewer_replicas_than_planned_are_not_left_out(work, hours):
+def test_a_case_with_fewer_replicas_than_planned_is_not_over_budget(work, hours):
     found = over_after(work, hours, 2, [work.task("a"), work.task("b")])
     assert [type(event) for event in found] == [Measurement] * 2
 
 
-def test_first_tasks_are_no_cases_that_a_budget_leaves_out(work, hours):
+def test_first_tasks_are_never_over_budget(work, hours):
     peaks = tuple(work.task(name) for name in ("copy", "read"))
     found = over_after(work, hours, 1, [work.task("a")], first=peaks)
     told = [(type(event), event.case.variant) for event in found]
     assert told == [(Measurement, "copy"), (Measurement, "read"), (OverBudget, "a")]
 
 
-def test_the_time_a_board_is_waited_for_is_not_spent_from_the_budget(work, hours):
+def test_waiting_for_a_device_in_use_does_not_count_against_the_budget(work, hours):
     other = DeviceLock("only")
     assert other.take()
 
@@ -399,7 +399,7 @@ def drained(work, plan, stopping, *names):
     return [(one.case.variant, one.status) for one in found]
 
 
-def test_a_run_that_is_to_stop_finishes_the_case_in_hand_and_begins_no_other(work):
+def test_a_stopping_run_finishes_the_current_case_and_begins_no_other(work):
     """Two of three GPUs are at a case when it is told to stop; the third waits for its lock."""
     work.play(each="log(variant); time.sleep(0.5)")
     log = work.folder / "log"
@@ -417,34 +417,34 @@ def test_a_run_that_is_to_stop_finishes_the_case_in_hand_and_begins_no_other(wor
     assert sorted(line for line in work.said if line.startswith("told")) == sorted(told)
 
 
-def test_a_run_that_is_to_stop_before_its_first_case_measures_nothing_and_gives_its_board_back(work):
+def test_a_run_stopped_before_its_first_case_measures_nothing_and_releases_its_device(work):
     work.play(start="log('opened')", each="log(variant)")
     assert drained(work, Plan((work.task("good"),), 1, 1, 20.0), lambda: True, "only") == []
     assert not (work.folder / "log").exists()
     assert DeviceLock("only").take()
 
 
-def test_a_device_that_is_still_being_opened_is_not_waited_for_when_a_run_is_to_stop(work):
+def test_a_stopping_run_does_not_wait_for_a_device_that_is_still_being_opened(work):
     work.play(born="log('born')", start="wait_for(lambda: pool.recv(1) == b'')", each="log(variant)")
     plan = Plan((work.task("good"),), 1, 1, 20.0)
     assert drained(work, plan, (work.folder / "log").exists, "only") == []
     assert [event for _, event in work.logged()] == ["born"]
 
 
-def test_a_case_that_does_not_finish_when_a_run_is_to_stop_is_given_up_and_not_called_failed(work, monkeypatch):
+def test_a_case_that_does_not_finish_in_a_stopping_run_is_given_up_and_not_failed(work, monkeypatch):
     monkeypatch.setattr(device_queue, "GRACE_S", 0.3)
     work.play(each="log(variant); time.sleep(60)")
     assert drained(work, Plan((work.task("good"),), 1, 1, 50.0), (work.folder / "log").exists, "only") == []
 
 
-def test_a_case_past_its_own_limit_has_failed_also_where_a_run_is_to_stop(work):
+def test_a_case_past_its_own_limit_fails_in_a_stopping_run_as_well(work):
     work.play(each="log(variant); time.sleep(60)")
     plan = Plan((work.task("bad"), work.task("fine")), 2, 1, 1.0)
     ((_, status),) = drained(work, plan, (work.folder / "log").exists, "only")
     assert status is Status.FAILED
 
 
-def test_what_is_left_for_a_lost_board_moves_nowhere_when_a_run_is_to_stop(work):
+def test_the_cases_of_a_lost_device_do_not_move_in_a_stopping_run(work):
     work.play(start="log(device.uuid); os._exit(3) if device.uuid == 'first' else None", each="log('case')")
     tasks = tuple(work.task(name, "first") for name in ("a", "b"))
     stopped = []

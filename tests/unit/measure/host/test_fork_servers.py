@@ -57,14 +57,14 @@ def gone(pid):
     ("born", "status"),
     [("sys.exit(0)", 0), ("os._exit(7)", 7), ("raise ValueError", 1), ("os.kill(os.getpid(), signal.SIGSEGV)", -11)],
 )
-def test_a_worker_tells_how_it_ended(work, servers, born, status):
+def test_the_exit_status_of_a_worker_is_reported(work, servers, born, status):
     work.play(born=born)
     with forked(servers.take()) as (fork, _, _):
         assert fork.wait(LIMIT_S)
         assert fork.status == status
 
 
-def test_a_worker_writes_into_the_file_of_its_words_and_no_other(work, servers):
+def test_a_worker_writes_to_its_own_output_file_only(work, servers):
     work.play(born="print('mine alone', os.getpid(), flush=True); os.system('echo and my children speak'); sys.exit()")
     with forked(servers.take()) as (one, _, first), forked(servers.take()) as (other, _, second):
         assert one.wait(LIMIT_S)
@@ -77,7 +77,7 @@ def test_a_worker_writes_into_the_file_of_its_words_and_no_other(work, servers):
     assert len({tuple(line) for line in said}) == 2
 
 
-def test_a_worker_is_killed_and_another_lives_on(work, servers):
+def test_killing_a_worker_leaves_the_others_running(work, servers):
     work.play(born="log('born'); pool.recv(1); sys.exit(5)")
     with forked(servers.take()) as (one, _, _), forked(servers.take()) as (other, ours, _):
         wait_for(lambda: len(work.born()) == 2)
@@ -91,7 +91,7 @@ def test_a_worker_is_killed_and_another_lives_on(work, servers):
         assert other.status == 5
 
 
-def test_a_worker_that_is_given_up_before_it_is_born_ends_by_itself(work, servers):
+def test_a_worker_that_is_given_up_before_it_is_forked_ends_by_itself(work, servers):
     work.play()
     process = WorkerHandle(servers.take())
     process.end(kill=True)
@@ -99,7 +99,7 @@ def test_a_worker_that_is_given_up_before_it_is_born_ends_by_itself(work, server
     assert process._process.status in {0, -signal.SIGKILL}
 
 
-def test_a_death_is_told_where_whoever_started_the_run_had_signals_blocked(work):
+def test_the_exit_status_is_reported_even_if_the_run_was_started_with_signals_blocked(work):
     work.play(born="sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
     try:
@@ -110,7 +110,7 @@ def test_a_death_is_told_where_whoever_started_the_run_had_signals_blocked(work)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def test_what_a_worker_leaves_behind_does_not_hold_its_socket(work, servers):
+def test_a_process_that_a_worker_leaves_behind_does_not_keep_its_socket_open(work, servers):
     work.play(born="os.system('sleep 30 & echo $!'); os._exit(3)")
     with forked(servers.take()) as (fork, ours, words):
         assert fork.wait(LIMIT_S)
@@ -122,7 +122,7 @@ def test_what_a_worker_leaves_behind_does_not_hold_its_socket(work, servers):
             os.kill(int(words.read().split()[-1]), signal.SIGKILL)
 
 
-def test_a_worker_does_not_repeat_what_an_import_said(work, monkeypatch):
+def test_a_worker_does_not_repeat_the_output_of_imports(work, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's words wait in a buffer
     server = work.folder / "server.py"
     server.write_text("print('from an import')\n" + server.read_text())
@@ -133,7 +133,7 @@ def test_a_worker_does_not_repeat_what_an_import_said(work, monkeypatch):
         assert words.read() == b"output of the worker\nmine\n"
 
 
-def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(monkeypatch):
+def test_a_failed_fork_is_reported_as_an_immediate_end_and_the_server_goes_on(monkeypatch):
     def full():
         raise BlockingIOError("no process to be had")
 
@@ -157,7 +157,7 @@ def test_a_fork_that_fails_is_told_like_a_death_at_once_and_the_server_goes_on(m
                 assert ours.recv(100) == fork_server.STATUS.pack(0) + fork_server.STATUS.pack(1)
 
 
-def test_a_server_has_open_nothing_of_its_workers(work, servers):
+def test_a_server_keeps_no_file_of_its_workers_open(work, servers):
     work.play(born="sys.exit()")
     server = servers.take()
     with forked(server) as (fork, _, _):
@@ -169,7 +169,7 @@ def test_a_server_has_open_nothing_of_its_workers(work, servers):
     wait_for(lambda: open_files(server._process.pid) <= before)
 
 
-def test_servers_that_ended_are_let_go_before_the_run_is_over(work, servers):
+def test_ended_servers_are_released_before_the_run_is_over(work, servers):
     work.play(born="sys.exit()")
 
     def used():
@@ -189,7 +189,7 @@ def test_servers_that_ended_are_let_go_before_the_run_is_over(work, servers):
     assert open_files() <= before
 
 
-def test_workers_die_with_their_server_which_is_told_and_replaced(work, servers):
+def test_workers_die_with_their_server_which_is_replaced(work, servers):
     work.play(born="log('born'); time.sleep(60)")
     server = servers.take()
     with forked(server) as (fork, _, _):
@@ -207,7 +207,7 @@ def test_workers_die_with_their_server_which_is_told_and_replaced(work, servers)
         assert fork.status == 0
 
 
-def test_a_server_that_cannot_start_says_why(monkeypatch, tmp_path):
+def test_the_output_of_a_server_that_cannot_start_is_reported(monkeypatch, tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho nothing to be imported here\nexit 3\n")
     python.chmod(0o755)
@@ -221,7 +221,7 @@ def test_a_server_that_cannot_start_says_why(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("ours_as_well", [False, True])
-def test_a_server_imports_from_the_working_directory_only_where_the_run_does(monkeypatch, tmp_path, ours_as_well):
+def test_a_server_imports_from_the_working_directory_only_if_the_run_does(monkeypatch, tmp_path, ours_as_well):
     (tmp_path / "selectors.py").write_text("raise ImportError('a module of the user that is called so')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path] + [""] * ours_as_well)
@@ -231,13 +231,13 @@ def test_a_server_imports_from_the_working_directory_only_where_the_run_does(mon
         assert process._process.status == (None if ours_as_well else 0)
 
 
-def test_a_server_that_was_never_used_ends_with_its_run(work):
+def test_an_unused_server_ends_with_its_run(work):
     with ForkServers() as servers:
         pid = servers.take()._process.pid
     assert gone(pid)
 
 
-def test_nobody_waits_for_a_server_that_is_still_starting_when_a_run_ends(monkeypatch, tmp_path):
+def test_a_run_does_not_wait_for_a_server_that_is_still_starting(monkeypatch, tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 60\n")
     python.chmod(0o755)
@@ -248,7 +248,7 @@ def test_nobody_waits_for_a_server_that_is_still_starting_when_a_run_ends(monkey
     assert time.monotonic() - started < 5
 
 
-def test_nothing_outlives_a_parent_that_is_killed(work):
+def test_no_process_outlives_a_killed_parent(work):
     work.play(born="log('born', os.getppid()); time.sleep(60)")
     program = """
 import socket, sys, tempfile, time

@@ -96,7 +96,7 @@ def open_files():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_arrays_of_several_variants_lanes_and_replicas_are_made_once(kitchen):
+def test_arrays_shared_by_variants_devices_and_replicas_are_made_once(kitchen):
     lanes = [
         [kitchen.task("a", variant, device) for variant in ("v", "w")] + [kitchen.task("b", "v", device)]
         for device in ("GPU-1", "GPU-2")
@@ -111,14 +111,14 @@ def test_arrays_of_several_variants_lanes_and_replicas_are_made_once(kitchen):
     assert sorted(kitchen.made) == ["a", "b"]
 
 
-def test_what_comes_is_made_ahead_in_its_order_lane_by_lane(kitchen):
+def test_arrays_are_prefetched_in_order_alternating_between_devices(kitchen):
     lanes = [[kitchen.task(name) for name in names] for names in ("abc", "de")]
     with InputPrefetcher(map(plan, lanes), budget_bytes=1 << 20) as supply:
         update_findings(supply)
         assert kitchen.made == ["a", "d", "b", "e", "c"]
 
 
-def test_no_more_is_made_ahead_than_the_budget_holds_and_more_when_there_is_room(kitchen):
+def test_prefetching_stops_at_the_budget_and_continues_when_there_is_room(kitchen):
     tasks = [kitchen.task(name) for name in "abcd"]
     with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as supply:
         update_findings(supply)
@@ -136,7 +136,7 @@ def test_an_order_is_served_whatever_the_budget(kitchen):
     assert kitchen.made == ["a", "b", "a", "b"]
 
 
-def test_what_is_used_again_soonest_is_kept(kitchen):
+def test_arrays_needed_again_soonest_are_kept(kitchen):
     a, b, c = (kitchen.task(name) for name in "abc")
     with InputPrefetcher([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as supply:
         for replica, task in ((0, a), (0, b), (0, c), (1, c), (1, b), (1, a)):
@@ -145,7 +145,7 @@ def test_what_is_used_again_soonest_is_kept(kitchen):
     assert kitchen.made == ["a", "b", "c", "a"]
 
 
-def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
+def test_arrays_no_task_needs_any_more_are_given_back_at_once(kitchen):
     before = open_files()
     tasks = [kitchen.task(name) for name in "ab"]
     with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as supply:
@@ -157,7 +157,7 @@ def test_what_nobody_will_use_any_more_is_given_back_at_once(kitchen):
         assert open_files() == before
 
 
-def test_fresh_arrays_are_lent_to_the_first_replica_and_then_given_back(kitchen):
+def test_fresh_arrays_go_to_the_first_replica_and_are_then_given_back(kitchen):
     tasks = [kitchen.task(name, fresh=True) for name in "ab"]
     with InputPrefetcher([plan(tasks, 2)], budget_bytes=1 << 20) as supply:
         update_findings(supply)
@@ -170,7 +170,7 @@ def test_fresh_arrays_are_lent_to_the_first_replica_and_then_given_back(kitchen)
     assert len(kitchen.made) == 4
 
 
-def test_fresh_arrays_stay_until_the_last_lane_has_used_them(kitchen):
+def test_fresh_arrays_stay_until_the_last_device_has_used_them(kitchen):
     tasks = [kitchen.task("a", device=device, fresh=True) for device in ("GPU-1", "GPU-2")]
     with InputPrefetcher([plan([task], 2) for task in tasks], budget_bytes=1 << 20) as supply:
         use(supply, tasks[0])
@@ -180,21 +180,21 @@ def test_fresh_arrays_stay_until_the_last_lane_has_used_them(kitchen):
         assert kept(supply) == {"a"}
 
 
-def test_a_recipe_that_finds_nothing_fresh_lends_none(kitchen):
+def test_a_recipe_without_fresh_arrays_gives_none(kitchen):
     task = kitchen.task("a", fresh=True)
     kitchen.make_fresh = lambda name, first: ({}, {})
     with InputPrefetcher([plan([task])]) as supply:
         assert use(supply, task) == (97,)
 
 
-def test_fresh_arrays_do_without_the_budget_that_the_first_ones_did_not_get(kitchen):
+def test_fresh_arrays_are_not_made_if_the_first_ones_do_not_fit_the_budget(kitchen):
     tasks = [kitchen.task(name, fresh=True) for name in "ab"]
     with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as supply:
         update_findings(supply)
         assert kitchen.made == ["a", "fresh a"]
 
 
-def test_several_threads_make_different_arrays_at_once_and_never_the_same(kitchen):
+def test_several_threads_make_different_arrays_at_once_but_never_the_same(kitchen):
     gates = {name: kitchen.hold(name) for name in "ab"}
     tasks = [kitchen.task(name, variant) for name in "ab" for variant in "vw"]
     with InputPrefetcher([plan(tasks)], threads=4, budget_bytes=1 << 20) as supply:
@@ -209,7 +209,7 @@ def test_several_threads_make_different_arrays_at_once_and_never_the_same(kitche
     assert sorted(kitchen.made) == ["a", "b"]
 
 
-def test_one_thread_makes_one_after_the_other(kitchen):
+def test_a_single_thread_makes_arrays_one_after_the_other(kitchen):
     gate = kitchen.hold("a")
     with InputPrefetcher([plan([kitchen.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as supply:
         assert kitchen.await_made(1) == ["a"]
@@ -218,12 +218,12 @@ def test_one_thread_makes_one_after_the_other(kitchen):
     assert kitchen.made == ["a", "b"]
 
 
-def test_what_was_never_announced_can_be_ordered(kitchen):
+def test_arrays_that_were_not_announced_can_be_ordered(kitchen):
     with InputPrefetcher() as supply:
         assert use(supply, kitchen.task("a")) == (97,)
 
 
-def test_what_is_passed_over_is_made_ahead_still(kitchen):
+def test_arrays_of_tasks_that_were_passed_over_are_still_prefetched(kitchen):
     tasks = [kitchen.task(name) for name in "abc"]
     with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as supply:
         order = supply.order(tasks[2], 0)
@@ -232,7 +232,7 @@ def test_what_is_passed_over_is_made_ahead_still(kitchen):
         assert kept(supply) == {"a", "b"}
 
 
-def test_fresh_arrays_are_made_beside_the_first_ones(kitchen):
+def test_fresh_arrays_are_made_while_the_first_ones_are(kitchen):
     gate, task = kitchen.hold("a"), kitchen.task("a", fresh=True)
     with InputPrefetcher([plan([task])], threads=2, budget_bytes=1 << 20) as supply:
         assert sorted(kitchen.await_made(2)) == ["a", "fresh a"]
@@ -240,7 +240,7 @@ def test_fresh_arrays_are_made_beside_the_first_ones(kitchen):
         assert use(supply, task) == (97, 98)
 
 
-def test_what_is_made_can_be_told_from_what_is_not(kitchen):
+def test_it_is_known_which_arrays_are_ready(kitchen):
     gate, (a, b) = kitchen.hold("fresh b"), (kitchen.task(name, fresh=True) for name in "ab")
     with InputPrefetcher([plan([a, b])], budget_bytes=1 << 20) as supply:
         kitchen.await_made(4)
@@ -251,14 +251,14 @@ def test_what_is_made_can_be_told_from_what_is_not(kitchen):
         assert not supply.is_ready(kitchen.task("c"), 0)
 
 
-def test_a_task_that_is_dropped_is_made_ahead_no_more_in_no_replica(kitchen):
+def test_nothing_is_prefetched_for_a_dropped_task_in_any_replica(kitchen):
     a, b = (kitchen.task(name) for name in "ab")
     with InputPrefetcher([plan([a, b], 3)], budget_bytes=1 << 20) as supply:
         supply.drop(b)
         assert kept(supply) == {"a"}
 
 
-def test_the_first_arrays_are_kept_while_the_fresh_ones_are_made_of_them_though_nobody_wants_either(kitchen):
+def test_first_arrays_are_kept_while_fresh_ones_are_made_from_them_even_if_all_orders_are_cancelled(kitchen):
     before, gate = open_files(), kitchen.hold("a")
     task = kitchen.task("a", fresh=True)
     with InputPrefetcher(threads=2) as supply:
@@ -274,7 +274,7 @@ def test_the_first_arrays_are_kept_while_the_fresh_ones_are_made_of_them_though_
     assert open_files() == before
 
 
-def test_what_keeps_arrays_from_being_made_is_raised_for_each_of_their_cases_and_costs_no_other(kitchen):
+def test_an_error_in_a_recipe_is_raised_for_each_of_its_cases_and_no_other(kitchen):
     def fail(name):
         kitchen._note(name)
         raise SuiteError("inputs raised", path="bench.py")
@@ -290,7 +290,7 @@ def test_what_keeps_arrays_from_being_made_is_raised_for_each_of_their_cases_and
     assert kitchen.made == ["a", "b"]
 
 
-def test_all_memory_is_given_back_at_the_end_whatever_was_taken(kitchen):
+def test_all_memory_is_given_back_at_the_end(kitchen):
     before = open_files()
     tasks = [kitchen.task(name, fresh=True) for name in "abcd"]
     with InputPrefetcher([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as supply:
@@ -301,7 +301,7 @@ def test_all_memory_is_given_back_at_the_end_whatever_was_taken(kitchen):
     assert open_files() == before
 
 
-def test_an_end_in_the_midst_waits_for_what_is_at_work_and_begins_nothing_more(kitchen):
+def test_an_early_end_waits_for_running_recipes_and_starts_no_others(kitchen):
     before, gate = open_files(), kitchen.hold("a")
     tasks = [kitchen.task(name) for name in "ab"]
     with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20):
@@ -311,14 +311,14 @@ def test_an_end_in_the_midst_waits_for_what_is_at_work_and_begins_nothing_more(k
     assert open_files() == before
 
 
-def test_open_files_are_not_used_up(kitchen, monkeypatch):
+def test_the_number_of_kept_arrays_is_limited(kitchen, monkeypatch):
     monkeypatch.setattr(module, "MOST_KEPT", 3)
     with InputPrefetcher([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
         update_findings(supply)
         assert kept(supply) == {"a", "b", "c"}
 
 
-def test_the_look_ahead_has_an_end(kitchen, monkeypatch):
+def test_the_look_ahead_is_limited(kitchen, monkeypatch):
     monkeypatch.setattr(module, "HORIZON", 2)
     with InputPrefetcher([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
         assert kept(supply) == {"a", "b"}
@@ -336,6 +336,6 @@ def test_the_look_ahead_has_an_end(kitchen, monkeypatch):
         (["cuda", "cpu"], 64, 1),
     ],
 )
-def test_threads_leave_the_measuring_its_processors(monkeypatch, kinds, cores, threads):
+def test_threads_leave_cores_for_measuring(monkeypatch, kinds, cores, threads):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     assert threads_beside([DeviceInfo(kind, kind, kind, kind, kind) for kind in kinds]) == threads

@@ -37,7 +37,7 @@ def holder(folder):
         process.kill()
 
 
-def test_a_board_has_one_holder_until_it_is_given_back(folder):
+def test_a_device_has_one_holder_until_it_is_released(folder):
     first, second = DeviceLock("GPU-1"), DeviceLock("GPU-1")
     assert (first.take(), second.take()) == (True, False)
     assert (first.held, second.held) == (True, False)
@@ -46,7 +46,7 @@ def test_a_board_has_one_holder_until_it_is_given_back(folder):
     second.release()
 
 
-def test_to_take_what_is_held_already_changes_nothing(folder):
+def test_taking_a_lock_that_is_held_already_changes_nothing(folder):
     lock = DeviceLock("GPU-1")
     assert lock.take()
     assert lock.take()
@@ -55,7 +55,7 @@ def test_to_take_what_is_held_already_changes_nothing(folder):
     assert not lock.held
 
 
-def test_every_board_has_a_lock_of_its_own(folder):
+def test_every_device_has_its_own_lock(folder):
     locks = [DeviceLock(uuid) for uuid in ("GPU-1", "GPU-2", "MIG-1/2", "..")]
     assert all(lock.take() for lock in locks)
     assert sorted(path.name for path in folder.iterdir()) == ["...lock", "GPU-1.lock", "GPU-2.lock", "MIG-1%2F2.lock"]
@@ -63,13 +63,13 @@ def test_every_board_has_a_lock_of_its_own(folder):
         lock.release()
 
 
-def test_it_is_known_who_holds_a_lock(holder):
+def test_the_holder_of_a_lock_is_known(holder):
     lock = DeviceLock("GPU-1")
     assert not lock.take()
     assert lock.holder() == holder.pid
 
 
-def test_a_killed_holder_holds_nothing(holder):
+def test_the_lock_of_a_killed_process_is_free(holder):
     holder.kill()
     holder.wait()
     lock = DeviceLock("GPU-1")
@@ -79,7 +79,7 @@ def test_a_killed_holder_holds_nothing(holder):
     assert lock.holder() is None
 
 
-def test_a_lock_is_for_every_user_of_the_host(folder):
+def test_every_user_of_the_host_can_use_a_lock(folder):
     before = os.umask(0o077)
     try:
         lock = DeviceLock("GPU-1")
@@ -92,7 +92,7 @@ def test_a_lock_is_for_every_user_of_the_host(folder):
     assert (folder / "GPU-1.lock").exists()  # whoever deleted it could lock what another has just opened
 
 
-def test_another_users_file_is_never_opened_as_if_to_make_it(folder, monkeypatch):
+def test_another_users_file_is_never_opened_with_o_creat(folder, monkeypatch):
     """As the kernel does in /tmp (fs.protected_regular), and for a file that may only be read."""
     lock = DeviceLock("GPU-1")
     lock.take()
@@ -109,7 +109,7 @@ def test_another_users_file_is_never_opened_as_if_to_make_it(folder, monkeypatch
     lock.release()
 
 
-def test_a_file_that_was_deleted_and_made_anew_meanwhile_is_not_mistaken_for_the_lock(folder, monkeypatch):
+def test_a_lock_file_that_was_deleted_and_created_anew_is_not_mistaken_for_the_lock(folder, monkeypatch):
     first, second = DeviceLock("GPU-1"), DeviceLock("GPU-1")
     real = os.open
 
@@ -126,7 +126,7 @@ def test_a_file_that_was_deleted_and_made_anew_meanwhile_is_not_mistaken_for_the
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "fifo", "place"])
-def test_what_cannot_be_locked_is_said_with_its_cure(folder, kind, monkeypatch):
+def test_a_lock_that_cannot_be_used_is_reported_with_a_cure(folder, kind, monkeypatch):
     folder.mkdir()
     path = folder / "GPU-1.lock"
     match kind:
@@ -146,7 +146,7 @@ def test_what_cannot_be_locked_is_said_with_its_cure(folder, kind, monkeypatch):
     assert open_files() == before
 
 
-def test_what_another_user_writes_into_a_lock_is_believed_only_where_it_is_a_process(folder):
+def test_the_content_of_a_lock_file_is_ignored_unless_it_is_a_process_id(folder):
     folder.mkdir()
     (folder / "GPU-1.lock").write_text("rm -rf /")
     assert DeviceLock("GPU-1").holder() is None

@@ -11,7 +11,7 @@ from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status
 
 
-def test_a_plan_is_worked_off_once_a_replica(work):
+def test_every_case_is_measured_once_in_each_replica(work):
     found = work()
     assert set(found) == {(variant, replica) for variant in ("good", "bad", "fine") for replica in (0, 1)}
     assert {one.status for one in found.values()} == {Status.OK}
@@ -34,7 +34,7 @@ def test_a_plan_is_worked_off_once_a_replica(work):
         ("raise RuntimeError('a bug of ours')", "RuntimeError: a bug of ours"),
     ],
 )
-def test_a_worker_that_goes_wrong_costs_its_case_alone(work, bad, reason):
+def test_a_faulty_worker_costs_its_case_alone(work, bad, reason):
     started = time.monotonic()
     found = work(bad=bad)
     assert time.monotonic() - started < worker_handle.END_LIMIT_S
@@ -54,7 +54,7 @@ def test_a_worker_past_its_limit_is_killed(work):
     assert found["good", 0].status is found["fine", 0].status is Status.OK
 
 
-def test_the_time_a_case_may_wait_for_its_board_does_not_count_against_its_limit(work):
+def test_the_time_for_recovery_is_added_to_the_limit_of_a_case(work):
     found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5, sampling=Sampling(recovery_s=1.0))
     assert "still running after 1.5 s" in found["bad", 0].reason
     assert found["bad", 0].wall_s >= 1.5
@@ -82,7 +82,7 @@ def test_a_worker_that_never_opens_its_device_ends_the_run(work, monkeypatch):
     assert "nvidia-smi" in error.value.cure
 
 
-def test_a_device_that_cannot_be_opened_again_costs_the_cases_left_for_it(work, tmp_path):
+def test_a_device_that_cannot_be_opened_again_costs_its_remaining_cases(work, tmp_path):
     marker = tmp_path / "opened"
     start = f"os._exit(3) if os.path.exists({str(marker)!r}) else open({str(marker)!r}, 'w').close()"
     found = work(start=start, bad="os._exit(9)")
@@ -94,7 +94,7 @@ def test_a_device_that_cannot_be_opened_again_costs_the_cases_left_for_it(work, 
     assert all("did not start" in one.reason and one.cure for one in lost)
 
 
-def test_a_device_that_cannot_be_opened_at_all_costs_the_others_nothing(work):
+def test_a_device_that_cannot_be_opened_at_all_does_not_affect_the_others(work):
     work.play(start="os._exit(3) if device.uuid == 'second' else None")
     tasks = tuple(work.task(variant, uuid) for uuid in ("first", "second") for variant in ("good", "fine"))
     found = work.measure(Plan(tasks, 2, 1, 30.0), work.devices("first", "second"))
@@ -104,12 +104,12 @@ def test_a_device_that_cannot_be_opened_at_all_costs_the_others_nothing(work):
     assert len(statuses) == 4 + 2
 
 
-def test_what_an_earlier_case_printed_is_not_the_word_of_a_later_one(work):
+def test_the_output_of_an_earlier_case_is_not_reported_for_a_later_one(work):
     found = work(bad="os._exit(9)", replicas=1)
     assert "output of good" not in found["bad", 0].reason
     assert "output of fine" not in found["bad", 0].reason
 
 
-def test_arrays_that_take_longer_than_the_limit_fail_no_case(work):
+def test_making_arrays_does_not_count_against_the_limit_of_a_case(work):
     found = work(limit_s=2.0, replicas=1, preparation_s=3.0)
     assert {one.status for one in found.values()} == {Status.OK}

@@ -24,7 +24,7 @@ def order(pairs, seed=1):
 
 
 @given(pairs=st.integers(1, 20), seed=st.integers(0, 2**32))
-def test_each_turn_is_a_process_and_each_pair_has_both_sides(pairs, seed):
+def test_each_pair_has_both_sides_in_a_process_each(pairs, seed):
     turns = order(pairs, seed)
     assert [replica for replica, _ in turns] == list(range(2 * pairs))
     for pair in range(pairs):
@@ -38,7 +38,7 @@ def test_a_steady_drift_weighs_on_both_sides_alike(twos, seed):
     assert drift[id(OLD)] == drift[id(NEW)]
 
 
-def test_the_seed_decides_who_begins():
+def test_the_seed_decides_which_side_begins():
     begins = {seed: tuple(one is OLD for _, one in order(8, seed)[::4]) for seed in range(16)}
     assert len(set(begins.values())) > 4
     assert order(8, 3) == order(8, 3)

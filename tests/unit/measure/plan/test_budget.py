@@ -38,23 +38,23 @@ def divided(known, budget_s, replicas=3):
     ]
 
 
-def test_what_was_never_measured_comes_first_and_then_what_waited_longest():
+def test_cases_never_measured_come_first_and_then_those_that_waited_longest():
     known = {"old": past(days=3), "older": past(days=9), "never": None, "fresh": past(days=1)}
     assert divided(known, 4.0) == ({"never": 2, "older": 2}, ["old", "fresh"])
     assert divided(known, 6.0) == ({"never": 2, "older": 2, "old": 2}, ["fresh"])
 
 
-def test_of_one_nights_cases_the_cheap_ones_come_first_until_a_dear_one_has_waited_a_night():
+def test_cheap_cases_of_the_same_night_come_first_until_an_expensive_one_has_waited_a_night():
     hours = {"dear": past(cost_s=3.0, days=1.02), "cheap": past(days=0.98)}
     assert divided(hours, 6.0) == ({"cheap": 6}, ["dear"])
     assert divided(hours | {"dear": past(cost_s=3.0, days=2.0)}, 6.0) == ({"dear": 2}, ["cheap"])
 
 
-def test_what_does_not_fit_makes_room_for_what_does():
+def test_a_case_that_does_not_fit_makes_room_for_one_that_does():
     assert divided({"dear": past(cost_s=10.0, days=5), "cheap": past()}, 3.0) == ({"cheap": 3}, ["dear"])
 
 
-def test_what_remains_goes_where_it_narrows_the_interval_most():
+def test_remaining_time_goes_where_it_narrows_the_interval_most():
     found, over_budget = divided({"quiet": past(between=0.001), "noisy": past(between=0.01)}, 7.0)
     assert (found, over_budget) == ({"quiet": 2, "noisy": 5}, [])
     # a tenth of the deviation is a hundredth of the variance; at a hundredth of the cost it is worth as much
@@ -69,29 +69,29 @@ def test_no_case_gets_more_than_twice_the_replicas_asked_for():
     )
 
 
-def test_a_single_replica_is_enough_where_no_more_were_asked_for():
+def test_a_single_replica_is_enough_if_no_more_were_asked_for():
     assert divided({"one": past(), "two": past()}, 2.0, replicas=1) == ({"one": 1, "two": 1}, [])
 
 
-def test_an_unknown_cost_is_the_middle_of_the_known_ones():
+def test_an_unknown_cost_is_the_median_of_the_known_ones():
     known = {"a": past(cost_s=1.0), "b": past(cost_s=2.0), "c": past(cost_s=9.0), "new": None}
     assert "new" in divided(known, 4.0)[0]
     assert "new" not in divided(known, 3.9)[0]
 
 
-def test_without_any_known_cost_it_is_what_a_case_is_sampled_for_at_most():
+def test_without_any_known_cost_it_is_the_time_cap_of_sampling():
     tasks = [task("a", seconds=5.0), task("b", seconds=5.0)]
     assert divide(tasks, {}, 19.9, 3, NOW).over_budget[0].case.variant == "b"
     assert not divide(tasks, {}, 20.0, 3, NOW).over_budget
 
 
-def test_what_is_left_out_says_why():
+def test_a_case_over_budget_has_a_reason():
     (one,) = divide([task("a", seconds=5.0)], {}, 3.0, 3, NOW).over_budget
     assert (one.device, one.case.id, one.cache) == ("GPU-1", "dot/a", CacheState.COLD)
     assert one.reason == "2 replicas of about 5 s did not fit the budget of 3 s"
 
 
-def test_every_device_has_the_whole_budget_and_its_own_past():
+def test_every_device_has_the_whole_budget_and_its_own_history():
     tasks = [task("a"), task("a", device="GPU-2"), task("a", cache=CacheState.WARM)]
     known = {key(one): past(cost_s=cost_s) for one, cost_s in zip(tasks, (1.0, 2.0, 9.0), strict=True)}
     division = divide(tasks, known, 6.0, 3, NOW)
@@ -108,7 +108,7 @@ PASTS = st.none() | st.builds(
 
 
 @given(known=st.lists(PASTS, max_size=12), budget_s=st.floats(0.1, 500), replicas=st.integers(1, 6))
-def test_the_budget_is_kept_and_every_case_is_measured_or_left_out(known, budget_s, replicas):
+def test_the_budget_is_kept_and_every_case_is_measured_or_over_budget(known, budget_s, replicas):
     named = {str(number): one for number, one in enumerate(known)}
     found, over_budget = divided(named, budget_s, replicas)
     assert sorted([*found, *over_budget]) == sorted(named)
@@ -118,7 +118,7 @@ def test_the_budget_is_kept_and_every_case_is_measured_or_left_out(known, budget
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_order_of_the_tasks_decides_nothing(order):
+def test_the_order_of_the_tasks_does_not_matter(order):
     names = [f"v{number}" for number in range(9)][::order]
     found, over_budget = divided(dict.fromkeys(names, past()), 11.0)
     assert sorted(over_budget) == ["v5", "v6", "v7", "v8"]

@@ -35,18 +35,18 @@ def test_every_replica_has_every_task_once_and_replicas_follow_each_other(count,
         assert sorted(found) == sorted(one.record.case.variant for one in TWENTY[:count])
 
 
-def test_each_replica_has_an_order_of_its_own():
+def test_each_replica_has_its_own_order():
     order = plan(TWENTY).order("GPU-1")
     orders = {tuple(one.record.case.variant for number, one in order if number == replica) for replica in range(3)}
     assert len(orders) == 3
 
 
-def test_a_seed_repeats_the_order_and_another_one_does_not():
+def test_a_seed_repeats_its_order_and_another_seed_gives_another_order():
     assert plan(TWENTY).order("GPU-1") == plan(TWENTY).order("GPU-1")
     assert plan(TWENTY).order("GPU-1") != plan(TWENTY, seed=2).order("GPU-1")
 
 
-def test_a_device_has_its_own_tasks_in_an_order_of_its_own():
+def test_a_device_has_its_own_tasks_in_its_own_order():
     both = plan([*TWENTY, *(replace(one, device="GPU-2") for one in TWENTY)])
     first, second = ([one.record.case for _, one in both.order(device)] for device in ("GPU-1", "GPU-2"))
     assert first != second
@@ -59,7 +59,7 @@ def test_a_device_without_tasks_has_nothing_to_do(device):
     assert plan(TWENTY).order(device) == []
 
 
-def test_a_task_may_have_replicas_of_its_own():
+def test_a_task_may_have_its_own_number_of_replicas():
     few, usual, many = (replace(TWENTY[number], replicas=count) for number, count in enumerate((1, None, 4)))
     order = plan([few, usual, many], replicas=2).order("GPU-1")
     assert {(replica, one.record.case.variant) for replica, one in order} == {
@@ -70,7 +70,7 @@ def test_a_task_may_have_replicas_of_its_own():
     assert [replica for replica, _ in order] == [0, 0, 0, 1, 1, 2, 3]
 
 
-def test_what_comes_first_is_measured_once_before_all_others():
+def test_first_tasks_are_measured_once_before_all_others():
     peaks = (task("peak"), task("peak", device="GPU-2"))
     both = replace(plan(TWENTY[:3], replicas=2), first=peaks)
     order = both.order("GPU-1")
@@ -93,41 +93,41 @@ def dealt(found, count=400, how="each-model"):
     return homes
 
 
-def test_each_board_measures_every_case_unless_cases_are_dealt():
+def test_each_device_measures_every_case_unless_cases_are_assigned():
     found = boards("GPU-1", "GPU-2")
     assert set(map(tuple, dealt(found, how="each-device").values())) == {("GPU-1", "GPU-2")}
     assert {len(homes) for homes in dealt(found).values()} == {1}
 
 
-def test_a_deal_does_not_depend_on_the_order_of_the_boards():
+def test_an_assignment_does_not_depend_on_the_order_of_the_devices():
     assert dealt(boards("GPU-1", "GPU-2", "GPU-3")) == dealt(boards("GPU-3", "GPU-1", "GPU-2"))
 
 
-def test_a_deal_is_the_same_every_night_and_with_every_version_of_perfsvc():
+def test_an_assignment_is_the_same_every_night_and_with_every_version_of_perfsvc():
     found = [home_device(task(number).key, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
     assert "".join(found) == "33113113111333132123"
 
 
 @pytest.mark.parametrize(("count", "most"), [(400, 100), (401, 101), (24, 6), (3, 1)])
-def test_a_deal_is_even(count, most):
+def test_an_assignment_is_even(count, most):
     homes = [home for (home,) in dealt(boards(*(f"GPU-{number}" for number in range(4))), count).values()]
     assert max(homes.count(f"GPU-{number}") for number in range(4)) == most
 
 
-def test_a_board_that_comes_takes_its_share_and_moves_little_else():
+def test_a_new_device_takes_its_share_and_moves_few_other_cases():
     before, after = dealt(boards("GPU-1", "GPU-2")), dealt(boards("GPU-1", "GPU-2", "GPU-3"))
     moved = [name for name in before if before[name] != after[name]]
     assert [after[name] for name in moved].count(["GPU-3"]) == 133
     assert len(moved) - 133 < 30
 
 
-def test_a_case_that_comes_moves_few_others():
+def test_a_new_case_moves_few_others():
     found = boards("GPU-1", "GPU-2")
     before, after = dealt(found, 400), dealt(found, 401)
     assert sum(before[name] != after[name] for name in before) < 10
 
 
-def test_each_model_measures_every_case_and_modes_are_dealt_apart():
+def test_each_model_measures_every_case_and_cache_states_are_assigned_separately():
     found = [*boards("GPU-1", "GPU-2"), *boards("GPU-8", "GPU-9", model="H200")]
     models = {device.uuid: device.model for device in found}
     assert {tuple(sorted(models[home] for home in homes)) for homes in dealt(found).values()} == {("H100", "H200")}
@@ -135,13 +135,13 @@ def test_each_model_measures_every_case_and_modes_are_dealt_apart():
     assert cold != [home_device((one.record.case, CacheState.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
 
 
-def test_a_case_is_dealt_to_a_board_that_has_it():
+def test_a_case_is_assigned_to_a_device_that_can_measure_it():
     found = boards("GPU-1", "GPU-2")
     only = [task(number, "GPU-2") for number in range(9)]
     assert spread(only, found, "each-model") == tuple(only)
 
 
-def test_a_board_that_has_most_cases_to_itself_takes_more_than_its_share():
+def test_a_device_that_alone_can_measure_most_cases_takes_more_than_its_share():
     found = boards("GPU-1", "GPU-2")
     tasks = [*(task(number, "GPU-2") for number in range(9)), task(9, "GPU-1"), task(9, "GPU-2")]
     homes = [one.device for one in spread(tasks, found, "each-model")]

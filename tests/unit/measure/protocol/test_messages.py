@@ -40,7 +40,7 @@ def test_descriptors_travel_with_the_message_in_their_order(pair, tmp_path):
             assert received.read() == name
 
 
-def test_a_message_that_breaks_off_leaves_no_descriptor_open(pair, tmp_path):
+def test_an_incomplete_message_leaves_no_descriptor_open(pair, tmp_path):
     path = tmp_path / "file"
     path.touch()
     before = open_files()

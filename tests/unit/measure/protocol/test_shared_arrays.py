@@ -48,7 +48,7 @@ def test_arrays_come_back_by_name_shape_and_type():
     assert (seen.fresh_inputs, seen.fresh_expected) == ({}, {})
 
 
-def test_fresh_arrays_lie_in_a_memory_of_their_own():
+def test_fresh_arrays_have_their_own_memory():
     first = share({"a": np.arange(3)}, {"b": np.arange(4.0)})
     fresh = share({"a": np.arange(3, 6)}, {"b": np.arange(4.0, 8.0)})
     seen = mapped(JobArrays("name", first, fresh))
@@ -72,12 +72,12 @@ def test_fresh_arrays_lie_in_a_memory_of_their_own():
         lambda a: a[:0].T,
     ],
 )
-def test_any_layout_is_copied_right(layout):
+def test_arrays_of_any_layout_are_copied(layout):
     array = layout(np.arange(259 * 129).reshape(259, 129))
     require_equal({"a": array}, mapped(JobArrays("name", share({"a": array}, {}))).inputs)
 
 
-def test_each_array_begins_where_any_processor_likes_it():
+def test_each_array_is_aligned():
     arrays = share({"a": np.zeros(1, np.int8), "b": np.zeros(257, np.int8)}, {"c": np.zeros(1)})
     assert [placed.offset for placed in (*arrays.layout.inputs, *arrays.layout.expected)] == [0, 256, 768]
     assert arrays.nbytes == os.fstat(arrays.descriptor).st_size == 1024
@@ -85,7 +85,7 @@ def test_each_array_begins_where_any_processor_likes_it():
 
 
 @pytest.mark.parametrize("size", [3, 5000])
-def test_a_worker_cannot_change_what_the_others_read(size):
+def test_a_worker_cannot_change_the_arrays_of_others(size):
     seen = mapped(JobArrays("name", share({"a": np.ones(size)}, {})))
     require_equal({"a": np.ones(size)}, seen.inputs)
     with pytest.raises(ValueError, match="read-only"):
@@ -105,14 +105,14 @@ def test_a_case_without_arrays_needs_no_memory():
     assert mapped(JobArrays("name", arrays)).inputs == {}
 
 
-def test_a_write_that_takes_only_part_is_gone_on_with(monkeypatch):
+def test_a_partial_write_is_continued(monkeypatch):
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, content, offset: whole(file, content[:1000], offset))
     array = np.arange(500.0)
     require_equal({"a": array}, mapped(JobArrays("name", share({"a": array}, {}))).inputs)
 
 
-def test_a_contiguous_array_is_written_as_it_is(monkeypatch):
+def test_a_contiguous_array_is_written_without_a_copy(monkeypatch):
     written = []
     monkeypatch.setattr(os, "pwrite", lambda file, content, offset: written.append(content) or content.nbytes)
     array = np.ones((4, 4))

@@ -172,7 +172,7 @@ def late(launch):
     return launch > 1
 
 
-def test_a_right_result_has_its_error_and_is_known_to_the_replicas_to_come():
+def test_a_right_result_has_its_error_and_is_kept_for_later_replicas():
     device = Doubling(rounded)
     with case(device) as check:
         check.before()
@@ -193,7 +193,7 @@ def test_a_right_result_has_its_error_and_is_known_to_the_replicas_to_come():
         (overwrite, "wrote to its input 'a'"),
     ],
 )
-def test_what_is_wrong_before_any_sample_is_found(does, said):
+def test_a_wrong_result_is_found_before_any_sample(does, said):
     with case(Doubling(does)) as check:
         with pytest.raises(ResultError, match=said) as error:
             check.before()
@@ -205,14 +205,14 @@ def test_what_is_wrong_before_any_sample_is_found(does, said):
 @pytest.mark.parametrize(
     ("does", "said"), [(nothing, r"out\[0\] is nan"), (overrun, "wrote past buffer 'out'")], ids=["nothing", "overrun"]
 )
-def test_what_goes_wrong_later_is_found_after_the_samples(given, does, said):
+def test_a_result_that_goes_wrong_later_is_found_after_the_samples(given, does, said):
     with case(Doubling(does, late), given) as check:
         check.before()
         with pytest.raises(ResultError, match=said):
             check.after(1e-3)
 
 
-def test_inputs_are_looked_at_in_the_first_replica_alone():
+def test_inputs_are_checked_in_the_first_replica_alone():
     with case(Doubling(overwrite), replica=1) as check:
         check.before()
         assert check.error == Error(0, 0)
@@ -230,7 +230,7 @@ def test_a_result_that_an_earlier_replica_found_right_is_not_compared_again():
     assert (device.launches, device.downloads) == (2, 0)
 
 
-def test_another_result_than_an_earlier_replicas_is_compared():
+def test_a_result_that_differs_from_an_earlier_replica_is_compared():
     device = Doubling()
     with case(device, known=CheckedResult({"out": "another"}, Error(0.5, 0.25)), replica=1) as check:
         check.before()
@@ -251,7 +251,7 @@ def test_a_result_that_differs_only_by_rounding_after_the_samples_is_right():
     assert device.downloads == 2
 
 
-def test_fresh_inputs_have_a_reference_of_their_own():
+def test_fresh_inputs_have_their_own_reference():
     device = Doubling()
     with case(device, FRESH_REFERENCE) as check:
         check.before()
@@ -267,7 +267,7 @@ def test_the_error_is_the_largest_of_all_checks():
         assert 0 < check.error.max < 1e-6
 
 
-def test_a_result_that_is_only_asked_to_change_is_followed_by_the_first_inputs():
+def test_after_a_check_that_only_requires_change_the_first_inputs_are_checked_again():
     device = Doubling()
     with case(device, FRESH_TO_CHANGE) as check:
         check.before()
@@ -291,7 +291,7 @@ def test_a_variant_that_caches_its_result_fails(given, said):
             check.after(1e-3)
 
 
-def test_a_case_without_a_reference_is_checked_for_its_bounds_alone():
+def test_a_case_without_a_reference_is_only_checked_for_its_bounds():
     with case(Doubling(zero), WITHOUT_REFERENCE) as check:
         check.before()
         check.after(1e-3)
@@ -300,7 +300,7 @@ def test_a_case_without_a_reference_is_checked_for_its_bounds_alone():
         check.before()
 
 
-def test_work_on_another_stream_is_looked_for_while_the_right_one_is_held_back():
+def test_work_on_another_stream_is_detected_while_the_right_one_is_held_back():
     device = Doubling()
     with case(device, steps=(Call("double"),)) as check:
         assert check.before() == [{"calls": 1}]
@@ -332,7 +332,7 @@ def finding(error):
     return device
 
 
-def test_a_device_that_finds_errors_itself_is_given_the_reference_once():
+def test_a_device_that_finds_errors_itself_gets_the_reference_once():
     device = finding(Error(1e-4, 1e-5))
     with case(device, budget_bytes=1000) as check:
         check.before()
@@ -342,7 +342,7 @@ def test_a_device_that_finds_errors_itself_is_given_the_reference_once():
 
 
 @pytest.mark.parametrize(("error", "budget_bytes"), [(None, 1000), (Error(1e-4, 1e-5), 16)])
-def test_the_host_compares_what_the_device_cannot_tell_or_has_no_room_for(error, budget_bytes):
+def test_the_host_compares_what_the_device_cannot_or_has_no_room_for(error, budget_bytes):
     device = finding(error)
     with case(device, budget_bytes=budget_bytes) as check:
         check.before()
@@ -350,14 +350,14 @@ def test_the_host_compares_what_the_device_cannot_tell_or_has_no_room_for(error,
     assert device.downloads == 1
 
 
-def test_an_error_that_the_device_found_too_large_is_explained_from_the_result_itself():
+def test_an_error_that_the_device_found_too_large_is_described_from_the_result():
     device = finding(Error(0.5, 0.5))
     device.does = zero
     with case(device, budget_bytes=1000) as check, pytest.raises(ResultError, match=r"out\[2\] is 0"):
         check.before()
 
 
-def test_the_time_of_checking_is_summed_up_also_where_it_fails(monkeypatch):
+def test_the_time_of_failed_checks_counts_as_well(monkeypatch):
     ticks = itertools.count(step=3)
     monkeypatch.setattr(checking.time, "monotonic", lambda: next(ticks))
     with case(Doubling(zero, late)) as check:

@@ -47,7 +47,7 @@ def test_an_array_is_uploaded_once_and_copied_from_then_on(device):
     assert (device.uploads, device.aside) == ([1], ONES.nbytes)
 
 
-def test_what_was_changed_where_it_was_brought_to_is_brought_again_unchanged(device):
+def test_a_change_of_a_loaded_copy_does_not_change_the_cache(device):
     vault = DeviceArrayCache(device, 1000)
     target = device.allocate(ONES.nbytes)
     vault.load("ones", ONES, target)
@@ -56,7 +56,7 @@ def test_what_was_changed_where_it_was_brought_to_is_brought_again_unchanged(dev
     assert device.view(target, "float32", (4,)).tolist() == ONES.tolist()
 
 
-def test_what_was_used_longest_ago_makes_room(device):
+def test_the_least_recently_used_array_makes_room(device):
     vault = DeviceArrayCache(device, 2 * ONES.nbytes)
     for key, array in (("ones", ONES), ("twos", TWOS), ("ones", ONES), ("threes", THREES)):
         assert bring(device, vault, key, array) == array.tolist()
@@ -75,7 +75,7 @@ def test_a_large_array_makes_as_much_room_as_it_needs(device):
 
 
 @pytest.mark.parametrize("budget", [0, ONES.nbytes - 1])
-def test_an_array_larger_than_the_budget_goes_straight_to_where_it_is_needed(device, budget):
+def test_an_array_larger_than_the_budget_is_uploaded_directly(device, budget):
     vault = DeviceArrayCache(device, budget)
     assert [bring(device, vault, "ones", ONES) for _ in range(2)] == [ONES.tolist()] * 2
     assert device.uploads == [1, 1]

@@ -21,7 +21,7 @@ def naive(out, ref):
 
 
 @given(arrays(np.float32, 37, elements=FINITE), arrays(np.float64, 37, elements=st.floats(-1e6, 1e6)))
-def test_the_error_is_the_naive_one(out, ref):
+def test_the_error_equals_a_naive_computation(out, ref):
     ref[0] = 1.0
     error = error_of(out, ref)
     assert (error.max, error.mean) == pytest.approx(naive(out, ref), rel=1e-12)
@@ -38,18 +38,18 @@ def test_the_error_does_not_depend_on_the_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_infinitely_wrong(bad):
+def test_a_result_that_is_not_finite_is_infinitely_wrong(bad):
     out, ref = np.array([1, bad, 3], np.float32), np.array([1.0, 2.0, 3.0])
     assert error_of(out, ref).max == np.inf
     assert worst_of(out, ref) == 1
 
 
-def test_an_equal_result_has_no_error_whatever_its_numbers_are():
+def test_an_equal_result_has_no_error_whatever_its_values():
     ref = np.array([np.inf, -np.inf, 0.0, 5e-324, 1e308])
     assert error_of(ref.copy(), ref) == error_of(np.append(ref, np.nan), np.append(ref, np.nan)) == Error(0.0, 0.0)
 
 
-def test_a_reference_that_is_not_finite_excuses_nothing_else():
+def test_a_reference_that_is_not_finite_excuses_no_other_element():
     ref = np.array([np.inf, 1.0, 2.0, -np.inf, np.nan])
     right = ref.astype(np.float32)
     assert error_of(right, ref).max == 0
@@ -72,7 +72,7 @@ def test_the_imaginary_part_counts():
     assert error_of(ref.real.astype(np.complex64), ref).max > 0.3
 
 
-def test_integers_beyond_float64_are_told_apart():
+def test_integers_beyond_float64_are_distinguished():
     ref = np.array([2**62, 5], np.int64)
     assert error_of(ref, ref).max == 0
     assert error_of(ref + np.array([1, 0]), ref).max > 0
@@ -88,7 +88,7 @@ def test_integers_are_compared_exactly():
     assert error_of(np.array([2**31 - 2], np.int32), np.array([2**31 - 1], np.int64)).max > 0
 
 
-def test_the_worst_element_is_the_first_of_the_largest_errors():
+def test_the_worst_element_is_the_first_with_the_largest_error():
     ref = np.array([[1.0, 2.0], [4.0, 4.0]])
     out = np.array([[1.0, 2.5], [3.0, 5.0]])
     assert worst_of(out, ref) == 2
@@ -105,7 +105,7 @@ def test_a_wrong_result_names_the_element_and_the_tolerance():
     assert "widen the tolerance" in error.cure
 
 
-def test_poison_left_in_the_output_is_called_unwritten():
+def test_poison_left_in_the_output_is_reported_as_unwritten():
     out = np.ones(4, np.float32)
     out[1:] = np.full(3, 0xFFFFFFFF, np.uint32).view(np.float32)
     cure = wrong("c", out, np.ones(4), Tolerance(1, 1)).cure
@@ -123,5 +123,5 @@ def test_poison_left_in_the_output_is_called_unwritten():
         (Error(0.0, np.nan), False),
     ],
 )
-def test_maximum_and_mean_have_each_a_tolerance(error, tolerated):
+def test_maximum_and_mean_each_have_a_tolerance(error, tolerated):
     assert within(error, Tolerance(max=1e-2, mean=1e-4)) is tolerated

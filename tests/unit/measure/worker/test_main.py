@@ -37,14 +37,14 @@ workspace = Workspace()
 @pytest.mark.parametrize(
     ("opening", "visible"), [(Open("cuda:GPU-1", "GPU-1"), "GPU-1"), (Open("cpu"), "0,1")], ids=["cuda", "cpu"]
 )
-def test_the_driver_starts_with_the_board_alone(monkeypatch, opening, visible):
+def test_the_driver_sees_the_gpu_of_the_worker_alone(monkeypatch, opening, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(main, "open_device", lambda *opened: (*opened, os.environ["CUDA_VISIBLE_DEVICES"]))
     opened = main._open(Frame(codec.encode(Request(opening)), (b"cubin",), ()))
     assert opened == (opening.device, b"cubin", visible)
 
 
-def test_what_the_functions_of_a_case_keep_goes_with_it(monkeypatch, tmp_path):
+def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypatch, tmp_path):
     script = tmp_path / "script.json"
     script.write_text("{}")
     kept, alive = [], []

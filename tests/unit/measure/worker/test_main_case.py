@@ -128,7 +128,7 @@ def measured(device, one, expected=EXPECTED):
         (Kind.PIPELINE, CacheState.WARM, ("host", False, 0)),
     ],
 )
-def test_a_right_case_has_samples_on_the_clock_of_its_kind_in_its_mode(kind, cache, timed):
+def test_a_right_case_has_samples_by_the_clock_of_its_kind_in_its_cache_state(kind, cache, timed):
     device = Doubling()
     found = measured(device, job(kind=kind, cache=cache))
     measurement = found.measurement
@@ -139,7 +139,7 @@ def test_a_right_case_has_samples_on_the_clock_of_its_kind_in_its_mode(kind, cac
     assert {tuple(each[:3]) for each in device.timed} == {timed}
 
 
-def test_all_that_sampling_found_is_in_the_measurement():
+def test_the_measurement_has_everything_that_sampling_returns():
     device = Doubling()
     found = measured(device, job()).measurement
     taken = sum(count for *_, count in device.timed)
@@ -151,7 +151,7 @@ def test_all_that_sampling_found_is_in_the_measurement():
     assert found.metrics == {"sm_cycles": pytest.approx(1e9 * statistics.median(found.samples_s))}
 
 
-def test_the_time_of_a_case_is_told_from_that_of_its_checks_and_its_samples(monkeypatch):
+def test_the_times_of_a_case_its_checks_and_its_sampling_are_separate(monkeypatch):
     class Ticking(Doubling):
         passed = 0.0
 
@@ -185,7 +185,7 @@ def test_a_pipeline_is_timed_with_its_host_steps_and_a_kernel_without():
 
 
 @pytest.mark.parametrize("kind", [Kind.KERNEL, Kind.PIPELINE])
-def test_a_metric_is_what_the_last_sample_left_and_is_read_once(kind):
+def test_a_metric_is_read_once_after_the_last_sample(kind):
     class Counting(Doubling):
         def launch(self, module, launch, args):
             super().launch(module, launch, args[:2])
@@ -202,7 +202,7 @@ def test_a_metric_is_what_the_last_sample_left_and_is_read_once(kind):
     assert set(found.metrics) == {"launches", "sm_cycles"}
 
 
-def test_what_was_found_right_is_handed_back_and_taken_for_right_again():
+def test_a_checked_result_is_returned_and_accepted_again():
     known = measured(Doubling(), job()).checked
     assert known.error == Error(0, 0)
     device = Doubling()
@@ -232,7 +232,7 @@ def lose(out):
     ],
 )
 @pytest.mark.parametrize("launch", ["the first", "the last"])
-def test_what_goes_wrong_before_or_after_timing_becomes_the_measurement(does, status, reason, usable, launch):
+def test_an_error_before_or_after_timing_becomes_the_measurement(does, status, reason, usable, launch):
     right = Doubling()
     measured(right, job())
     found = measured(Doubling(1 if launch == "the first" else right.launches, does), job())
@@ -241,7 +241,7 @@ def test_what_goes_wrong_before_or_after_timing_becomes_the_measurement(does, st
     assert found.measurement.samples_s == ()
 
 
-def test_a_case_without_a_reference_is_timed_and_not_judged_by_its_result():
+def test_a_case_without_a_reference_is_timed_without_an_error():
     found = measured(Doubling(1, zero), job(), {}).measurement
     assert (found.status, found.max_error, len(found.samples_s)) == (Status.OK, None, 20)
 
@@ -264,14 +264,14 @@ def test_a_host_variant_has_metrics_and_no_samples():
     assert found.metrics == {"latency_s": 2.0, "overlap": 0.5}
 
 
-def test_a_host_variant_has_what_it_returns_and_what_is_read_from_its_buffers():
+def test_a_host_variant_has_returned_metrics_and_metrics_read_from_its_buffers():
     steps = (Call("report"), HostMetric("largest", "max", "out"))
     found = measured(Doubling(), job(*steps, kind=Kind.HOST, bench=BENCH.format(value='{"latency_s": 2}'))).measurement
     assert found.metrics == {"latency_s": 2.0, "largest": 8.0}
 
 
 @pytest.mark.parametrize("value", ["None", "{}", "3", '{"a": float("nan")}', '{"a": "quick"}', '{"a": None}'])
-def test_metrics_that_are_no_finite_numbers_fail_the_case(value):
+def test_metrics_that_are_not_finite_numbers_fail_the_case(value):
     found = reported(value)
     assert found.status is Status.FAILED
     assert "returned no usable metrics" in found.reason
@@ -289,13 +289,13 @@ def test_a_benchmark_file_that_cannot_be_read_fails_the_case_and_keeps_the_devic
     assert found.measurement.cure
 
 
-def test_the_registers_of_the_hungriest_kernel_stand_beside_a_time(monkeypatch):
+def test_the_registers_metric_is_the_largest_of_all_kernels(monkeypatch):
     monkeypatch.setattr(auxiliary.elf, "kernel_registers", lambda code: {"double": 16, "other": 40, "idle": 64})
     record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE, replace(DOUBLE, entry="other")), (), "", 0)
     assert auxiliary.registers(record, [b"cubin"]) == {"registers": 40}
     assert auxiliary.registers(replace(record, steps=(replace(DOUBLE, entry="unknown"),)), [b"cubin"]) == {}
 
 
-def test_a_binary_that_is_no_cubin_tells_no_registers():
+def test_a_binary_that_is_no_cubin_has_no_registers():
     record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE,), (), "", 0)
     assert auxiliary.registers(record, [b"fake"]) == {}

@@ -60,7 +60,7 @@ def scribble(device, address, count, dtype="uint8"):
     ("name", "itemsize", "written", "elements"),
     [("a", 4, 1, 1), ("a", 4, 4, 1), ("a", 4, 5, 2), ("both", 2, 20, 10), ("out", 8, GUARD_BYTES, GUARD_BYTES // 8)],
 )
-def test_what_is_written_past_a_buffer_is_counted_from_its_end(device, name, itemsize, written, elements):
+def test_a_write_past_a_buffer_is_measured_from_its_end(device, name, itemsize, written, elements):
     with reset(device) as memory:
         memory.require_intact_guards()
         scribble(device, memory.address(name) + memory.nbytes(name), written)
@@ -72,7 +72,7 @@ def test_what_is_written_past_a_buffer_is_counted_from_its_end(device, name, ite
 
 
 @pytest.mark.parametrize(("written", "elements"), [(1, 1), (8, 1), (9, 2), (GUARD_BYTES, GUARD_BYTES // 8)])
-def test_what_is_written_before_a_buffer_is_counted_from_its_start(device, written, elements):
+def test_a_write_before_a_buffer_is_measured_from_its_start(device, written, elements):
     with reset(device) as memory:
         scribble(device, memory.address("out") - written, written)
         with pytest.raises(ResultError) as error:
@@ -80,14 +80,14 @@ def test_what_is_written_before_a_buffer_is_counted_from_its_start(device, writt
     assert f"wrote before buffer 'out', up to {elements} elements ({written} bytes) from its start" in error.value.what
 
 
-def test_one_byte_far_past_a_buffer_is_found_at_its_distance(device):
+def test_a_single_byte_far_past_a_buffer_is_found_at_its_distance(device):
     with reset(device) as memory:
         scribble(device, memory.address("spare") + memory.nbytes("spare") + 99, 1)
         with pytest.raises(ResultError, match=r"up to 25 elements \(100 bytes\)"):
             memory.require_intact_guards()
 
 
-def test_inputs_are_brought_and_everything_else_is_poisoned_each_time(device):
+def test_inputs_are_loaded_and_everything_else_is_poisoned_each_time(device):
     with reset(device) as memory:
         for name in ("a", "both", "out", "spare"):
             scribble(device, memory.address(name), memory.nbytes(name))
@@ -99,7 +99,7 @@ def test_inputs_are_brought_and_everything_else_is_poisoned_each_time(device):
         memory.require_intact_guards()
 
 
-def test_buffers_are_told_apart_by_their_roles(device):
+def test_buffers_are_found_by_their_roles(device):
     with reset(device) as memory:
         assert memory.names(Role.OUTPUT, Role.INOUT) == ("both", "out")
         assert memory.names(Role.INPUT) == ("a",)
@@ -107,7 +107,7 @@ def test_buffers_are_told_apart_by_their_roles(device):
         assert set(memory.views()) == {"a", "both", "out", "spare"}
 
 
-def test_a_digest_changes_with_the_content_of_its_buffer_alone(device):
+def test_a_digest_changes_only_with_the_content_of_its_buffer(device):
     with reset(device) as memory:
         before = memory.digests(Role.INPUT, Role.OUTPUT)
         scribble(device, memory.address("out") + memory.nbytes("out") - 1, 1)
@@ -127,14 +127,14 @@ def test_a_view_is_the_memory_itself_and_a_write_converts(device):
         memory.require_intact_guards()
 
 
-def test_buffers_are_aligned_and_given_back(device):
+def test_buffers_are_aligned_and_freed(device):
     with reset(device) as memory:
         assert device.held == 4
         assert all(memory.address(buffer.array.name) % 256 == 0 for buffer in BUFFERS)
     assert device.held == 0
 
 
-def test_what_was_allocated_is_given_back_where_the_rest_does_not_fit():
+def test_allocated_buffers_are_freed_if_the_rest_does_not_fit():
     device = Small(room=2)
     with pytest.raises(LaunchError, match="out of memory"), CaseMemory(device, BUFFERS):
         pytest.fail("there is no room")
@@ -142,13 +142,13 @@ def test_what_was_allocated_is_given_back_where_the_rest_does_not_fit():
 
 
 @pytest.mark.parametrize(("fatal", "held"), [(False, 0), (True, 4)])
-def test_a_lost_device_is_asked_for_nothing_more(device, fatal, held):
+def test_a_lost_device_is_not_asked_to_free_memory(device, fatal, held):
     with pytest.raises(LaunchError), reset(device):
         raise LaunchError("illegal address", fatal=fatal)
     assert device.held == held
 
 
-def test_guard_bands_are_looked_at_where_they_lie():
+def test_guard_bands_are_checked_on_the_device():
     class Far(Small):
         downloads = 0
 

@@ -118,14 +118,14 @@ def ranged(monkeypatch):
     return seen
 
 
-def test_the_longest_launch_is_put_into_the_range_and_no_other(put, ranged):
+def test_only_the_longest_launch_is_inside_the_range(put, ranged):
     folder = put()
     assert profiling_launch.main(folder) == 0
     assert ranged == [("measure", "perfsvc"), "slow"]
     assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=1, kernel="slow")
 
 
-def test_or_the_one_that_was_asked_for(put, ranged):
+def test_only_the_requested_launch_is_inside_the_range(put, ranged):
     folder = put(launch=2)
     assert profiling_launch.main(folder) == 0
     assert ranged == [("measure", "perfsvc"), "quick"]
@@ -147,7 +147,7 @@ def test_every_run_begins_from_the_inputs(put, monkeypatch, code):
     assert results[0][1:].tolist() == (2 * np.arange(COUNT))[1:].tolist()
 
 
-def test_as_a_process_of_its_own_it_needs_the_folder_alone(put):
+def test_the_process_needs_only_the_folder(put):
     folder = put()
     environment = {
         name: value for name, value in profiling_folder.environment().items() if name != "CUDA_VISIBLE_DEVICES"
@@ -160,7 +160,7 @@ def test_as_a_process_of_its_own_it_needs_the_folder_alone(put):
     assert Path(profiling_folder.command(folder)[0]).is_absolute()
 
 
-def test_what_is_no_work_of_a_sample_is_left_out(put, record):
+def test_steps_that_are_no_part_of_a_sample_are_omitted(put, record):
     folder = put(steps=(*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out")))
     assert profiling_folder.read(folder).launch.record.steps == record.steps
 
@@ -172,7 +172,7 @@ def test_a_case_without_inputs_has_none(tmp_path, record, code):
     assert (loaded.inputs, loaded.helper_kernels, loaded.modules) == ({}, b"ours", (code,))
 
 
-def test_a_board_is_the_only_one_that_its_process_sees(tmp_path, record, code):
+def test_the_process_sees_only_its_gpu(tmp_path, record, code):
     (cpu,) = find(["cpu"])
     board = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
     profiling_folder.write(tmp_path, record, board, modules=[code], helper_kernels=b"", inputs={})
@@ -182,13 +182,13 @@ def test_a_board_is_the_only_one_that_its_process_sees(tmp_path, record, code):
     )
 
 
-def test_a_case_that_launches_nothing_says_so(put):
+def test_a_case_without_launches_is_reported(put):
     folder = put(steps=(Memset("out"),))
     assert profiling_launch.main(folder) == 4
     assert profiling_folder.read_report(folder).what == "two/kernels launches no kernel"
 
 
-def test_what_the_device_refuses_is_told_with_its_cure(put, record):
+def test_an_error_of_the_device_is_reported_with_its_cure(put, record):
     entry = replace(record.steps[1], entry="missing")
     folder = put(steps=(entry,))
     assert profiling_launch.main(folder) != 0
@@ -197,5 +197,5 @@ def test_what_the_device_refuses_is_told_with_its_cure(put, record):
     assert told.launch is None
 
 
-def test_one_that_ended_before_it_could_speak_told_nothing(tmp_path):
+def test_a_process_that_ended_early_has_no_report(tmp_path):
     assert profiling_folder.read_report(tmp_path) is None

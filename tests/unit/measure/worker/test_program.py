@@ -71,7 +71,7 @@ def program(*steps, modules=(b"A", b"B"), **functions):
         yield device, memory, Program(device, record, modules, memory, functions)
 
 
-def test_a_launch_is_given_its_module_and_its_arguments_resolved():
+def test_a_launch_gets_its_module_and_its_resolved_arguments():
     args = (BufferArg("a"), ScalarArg("n", "int64", 4), ScalarArg("", "float32", 0.5))
     with program(Launch(1, "tree", (1, 1, 1), (32, 1, 1), args)) as (device, memory, steps):
         steps.queue()
@@ -102,12 +102,12 @@ def test_constants_are_filled_from_their_buffers_in_their_modules():
         ((Memset("parts"), Call("work", timed=False)), False, 1),
     ],
 )
-def test_it_says_how_many_operations_it_queues_where_it_can(steps, calls, operations):
+def test_the_number_of_queued_operations_is_known_without_python_steps(steps, calls, operations):
     with program(*steps, work=lambda arrays, stream: None) as (_, _, bound):
         assert (bound.calls, bound.operations) == (calls, operations)
 
 
-def test_only_what_the_device_does_is_queued_and_all_is_run():
+def test_only_device_steps_are_queued_and_all_steps_are_run():
     called = []
     steps = (Memset("parts", 0), Call("work"), HostFinish("sum", "parts", "total"))
     with program(*steps, work=lambda arrays, stream: called.append(stream)) as (device, memory, bound):
@@ -145,7 +145,7 @@ def test_the_host_finishes_integers_exactly():
         ("mean", "ints", 0.5),
     ],
 )
-def test_a_metric_is_read_in_float64_when_it_is_asked_for(operation, buffer, value):
+def test_a_metric_is_read_in_float64_on_request(operation, buffer, value):
     with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (_, memory, steps):
         steps.run()
         memory.write("parts", np.array([1, 1e8, 1], np.float32))
@@ -162,7 +162,7 @@ def test_no_sample_reads_a_metric():
         assert steps.operations == 1
 
 
-def test_a_metric_of_what_was_never_written_is_refused():
+def test_a_metric_of_an_unwritten_buffer_is_refused():
     with (
         program(HostMetric("cost", "max", "parts")) as (_, _, steps),
         pytest.raises(LaunchError, match="the metric 'cost' is nan: the max of the buffer 'parts'") as error,
@@ -171,7 +171,7 @@ def test_a_metric_of_what_was_never_written_is_refused():
     assert error.value.cure
 
 
-def test_a_function_is_given_arrays_and_its_return_is_handed_on():
+def test_a_function_gets_arrays_and_its_return_value_is_returned():
     def double(arrays, stream):
         arrays["total"][0] = 2 * arrays["a"].sum()
         return {"seen": len(arrays)}
@@ -181,7 +181,7 @@ def test_a_function_is_given_arrays_and_its_return_is_handed_on():
         assert memory.read("total") == 20
 
 
-def test_a_function_is_given_the_binary_it_names_and_that_is_not_loaded():
+def test_a_function_gets_the_binary_it_names_which_is_not_loaded():
     given = []
     steps = (Launch(0, "tree", (1, 1, 1), (32, 1, 1), ()), Call("work", module=1))
     with program(*steps, work=lambda arrays, stream, binary: given.append(binary)) as (device, _, bound):
@@ -190,7 +190,7 @@ def test_a_function_is_given_the_binary_it_names_and_that_is_not_loaded():
         assert device.loaded == [b"A"]
 
 
-def test_what_is_not_timed_is_run_for_checks_alone():
+def test_untimed_steps_run_only_for_checks():
     called = []
     steps = (Call("bring", timed=False), Call("work"), HostFinish("sum", "a", "total"))
     functions = {name: lambda *_, name=name: called.append(name) for name in ("bring", "work")}
@@ -205,7 +205,7 @@ def test_what_is_not_timed_is_run_for_checks_alone():
         assert device.log == 3 * [("synchronize",)]
 
 
-def test_functions_with_streams_of_their_own_find_the_inputs_there():
+def test_functions_with_their_own_streams_find_the_inputs_complete():
     steps = (Call("work"),)
     with program(*steps, work=lambda *_: device.log.append("work")) as (device, _, bound):
         bound.run()
@@ -213,7 +213,7 @@ def test_functions_with_streams_of_their_own_find_the_inputs_there():
         assert device.log == [("synchronize",), "work", ("synchronize",), "work", ("synchronize",)]
 
 
-def test_what_a_function_raises_is_said_with_its_name():
+def test_an_exception_of_a_function_is_reported_with_its_name():
     def divide(arrays, stream):
         return 1 / 0
 
@@ -225,7 +225,7 @@ def test_what_a_function_raises_is_said_with_its_name():
         assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
-def test_a_program_that_is_dropped_lets_its_modules_go_at_once():
+def test_a_dropped_program_releases_its_modules_at_once():
     class Module:
         pass
 

@@ -23,7 +23,7 @@ from perfsvc.model import Conditions, Slowdown
         ),
     ],
 )
-def test_what_spoils_a_batch_is_named(conditions, found):
+def test_the_causes_of_a_disturbed_batch_are_named(conditions, found):
     assert disturbances(conditions) == found
 
 
@@ -41,7 +41,7 @@ class Board:
         return Conditions(slowdowns=(Slowdown.THERMAL,)) if next(self.looks) else Conditions()
 
 
-def test_rests_grow_until_the_board_is_well():
+def test_rests_grow_until_the_device_has_recovered():
     board = Board(True, True, True, False)
     recovery = Recovery(board, 30.0)
     assert recovery.wait(["thermal slowdown"])
@@ -78,7 +78,7 @@ def test_a_cause_is_named_once_with_its_latest_numbers():
     )
 
 
-def test_who_does_not_want_to_wait_does_not():
+def test_a_limit_of_zero_means_no_waiting():
     recovery = Recovery(Board(), 0.0)
     assert not recovery.wait(["thermal slowdown"])
     assert (recovery.waited_s, recovery.note) == (0, "")

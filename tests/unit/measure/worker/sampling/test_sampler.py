@@ -85,7 +85,7 @@ def counts(samples):
 # --- when it stops ----------------------------------------------------------------------------------------------------
 
 
-def test_it_stops_when_the_median_is_known_as_well_as_was_asked_for(play):
+def test_sampling_stops_when_the_median_has_the_asked_precision(play):
     # Of 51 distinct samples the interval reaches 7 places of 25 to either side.
     device = play(seconds=measured(spread(0.0018 * 25 / 7, 51)))
     samples = take(device, Sampling(precision=0.002, least=51), cache=CacheState.WARM)
@@ -95,18 +95,18 @@ def test_it_stops_when_the_median_is_known_as_well_as_was_asked_for(play):
     )
 
 
-def test_it_doubles_what_there_is_until_then(play):
+def test_each_batch_doubles_the_number_of_samples(play):
     samples = take(play(seconds=measured(spread(0.009, 100))), Sampling(precision=0.0022, least=10))
     assert counts(samples) == [10, 10, 20, 40]
     assert samples.stopped == "precision: the median is known within ±0.22 % (asked: ±0.22 %)"
 
 
-def test_it_stops_at_the_sample_cap_to_the_sample(play):
+def test_sampling_stops_exactly_at_the_sample_cap(play):
     samples = take(play(seconds=measured(spread(0.3, 101) * 2)), Sampling(samples=72, least=40))
     assert (counts(samples), samples.stopped) == ([40, 32], "sample cap of 72")
 
 
-def test_it_stops_at_the_time_cap_of_the_device_s_clock(play):
+def test_sampling_stops_at_the_time_cap_by_the_device_clock(play):
     device = play(seconds=[[0.3, 0.4]])
     samples = take(device, Sampling(seconds=2.0))
     assert samples.stopped == "time cap of 2 s"
@@ -122,7 +122,7 @@ def test_a_case_slower_than_the_cap_is_sampled_once(play):
 # --- warm-up ----------------------------------------------------------------------------------------------------------
 
 
-def test_steady_times_need_little_warming_up(play):
+def test_steady_times_need_little_warm_up(play):
     device = play(seconds=1e-4)
     samples = take(device)
     assert (device.counts, samples.warmup) == ([1, 5, 5, 50], 11)
@@ -131,20 +131,20 @@ def test_steady_times_need_little_warming_up(play):
     assert samples.busy_s == pytest.approx(device.now())
 
 
-def test_times_that_fall_are_waited_for(play):
+def test_warm_up_waits_for_falling_times(play):
     falling = [9.0] + [5.0] * 5 + [3.0] * 5 + [2.0] * 5 + [2.01] * 55
     samples = take(play(seconds=[[1e-4 * time for time in falling]]))
     assert samples.warmup == 21  # until the medians agree within 1 %
     assert set(samples.seconds) == {1e-4 * 2.01}
 
 
-def test_times_that_scatter_are_stable_where_they_agree_within_their_scatter(play):
+def test_scattered_times_are_stable_if_they_agree_within_their_scatter(play):
     around_1, around_105 = [0.90, 0.95, 1.00, 1.05, 1.10], [0.95, 1.00, 1.05, 1.10, 1.15]
     times = [[1e-4 * time for time in [9.0, *around_1, *around_105, *around_1 * 20]]]
     assert take(play(seconds=times)).warmup == 11
 
 
-def test_times_that_never_settle_are_sampled_after_a_quarter_of_the_time(play):
+def test_times_that_never_settle_are_sampled_after_a_quarter_of_the_time_cap(play):
     times = [[1e-3] + [1e-3 * 1.02**step for step in range(100) for _ in range(5)]]
     samples = take(play(seconds=times), Sampling(seconds=0.4))
     taken = sum(times[0][: samples.warmup])
@@ -177,7 +177,7 @@ def test_a_batch_fits_the_queue(play, cache, operations, most):
     assert max(device.counts) == most
 
 
-def test_an_unknown_number_of_operations_is_tried_behind_the_gate(play):
+def test_an_unknown_number_of_operations_is_tried_behind_the_blocking_kernel(play):
     device = play({"queue_depth": 10})
     samples = take(device, operations=None)
     assert {(count, blocked) for count, _, _, blocked in device.batches} == {(1, True)}
@@ -190,7 +190,7 @@ def test_a_device_that_queues_nothing_takes_any_number(play):
     assert 5000 in device.counts
 
 
-def test_a_sample_larger_than_the_queue_is_timed_without_the_gate(play):
+def test_a_sample_larger_than_the_queue_is_timed_without_the_blocking_kernel(play):
     device = play({"queue_depth": 100})
     samples = take(device, operations=100)
     assert {blocked for *_, blocked in device.batches} == {False}
@@ -214,7 +214,7 @@ def test_a_cold_sample_is_preceded_by_a_multiple_of_the_cache(play, cache, l2_by
 
 
 @pytest.mark.parametrize(("clock", "blocked"), [("device", True), ("host", False)])
-def test_what_the_device_times_goes_through_the_gate(play, clock, blocked):
+def test_samples_timed_by_the_device_go_behind_the_blocking_kernel(play, clock, blocked):
     device = play(fault="synchronises") if clock == "host" else play()
     samples = take(device, clock=clock)
     assert {(asked, behind) for _, asked, _, behind in device.batches} == {(clock, blocked)}
@@ -224,7 +224,7 @@ def test_what_the_device_times_goes_through_the_gate(play, clock, blocked):
 # --- the blocking kernel opens by itself -----------------------------------------------------------------------------------------
 
 
-def test_after_the_gate_has_opened_by_itself_half_as_many_are_taken(play):
+def test_batches_are_halved_after_the_blocking_kernel_opened_by_itself(play):
     # Unknown operations are taken for 8, which are 16 samples to a queue of 200; in truth there are 22 to each.
     device = play({"queue_depth": 200}, seconds=1e-4)
     samples = take(device, Sampling(samples=20, least=20), operations=None, launches=20)
@@ -241,14 +241,14 @@ def test_after_the_gate_has_opened_by_itself_half_as_many_are_taken(play):
     assert samples.note == ""
 
 
-def test_what_the_gate_let_through_says_nothing_about_the_warm_up(play):
+def test_rejected_batches_do_not_count_for_the_warm_up(play):
     device = play({"queue_depth": 60}, seconds=1e-4)
     samples = take(device, operations=None, launches=20)
     assert device.counts[:4] == [1, 4, 2, 2]  # the four were let through, two and two agree
     assert samples.warmup == 9
 
 
-def test_work_that_synchronises_goes_on_without_the_gate_after_two_single_samples(play):
+def test_work_that_synchronises_is_timed_without_the_blocking_kernel_after_two_single_samples(play):
     device = play(fault="synchronises", seconds=1e-4)
     samples = take(device)
     assert device.batches[:3] == [(1, "device", 2 * UNKNOWN_CACHE_BYTES, True)] * 2 + [
@@ -266,7 +266,7 @@ class Cutting(Watched):
         return replace(batch, samples_s=batch.samples_s[:3], kept_ahead=False) if len(self.batches) == 4 else batch
 
 
-def test_a_batch_that_the_gate_cut_short_makes_the_next_ones_half_as_large_as_it_was_meant_to_be(play):
+def test_a_batch_that_was_cut_short_halves_the_next_ones_from_its_intended_size(play):
     samples = take(play(opened_as=Cutting, seconds=1e-4))
     assert [(len(batch.samples_s), batch.rejected) for batch in samples.batches] == [
         (3, FELL_BEHIND),
@@ -275,7 +275,7 @@ def test_a_batch_that_the_gate_cut_short_makes_the_next_ones_half_as_large_as_it
     ]
 
 
-def test_what_is_lost_at_the_gate_does_not_count_against_the_time_cap(play):
+def test_time_lost_with_the_blocking_kernel_does_not_count_against_the_time_cap(play):
     device = play(fault="synchronises", seconds=0.1)
     samples = take(device, Sampling(seconds=1.0, precision=0.0))
     assert samples.stopped == "time cap of 1 s"
@@ -308,13 +308,13 @@ def test_a_disturbed_batch_is_rejected_and_kept_with_its_reason(play, reading, r
     assert samples.note == ""
 
 
-def test_a_batch_that_is_disturbed_and_tripped_says_both(play):
+def test_a_batch_that_is_disturbed_and_fell_behind_has_both_reasons(play):
     device = play({"queue_depth": 200}, conditions=[{}] * WARMUP + [HOT, {}])
     samples = take(device, operations=None, launches=20)
     assert samples.batches[0].rejected == f"{FELL_BEHIND}; thermal slowdown"
 
 
-def test_a_throttling_board_is_waited_for_after_three_batches_in_a_row(play):
+def test_sampling_waits_for_a_throttling_gpu_after_three_batches_in_a_row(play):
     device = play(seconds=1e-4, conditions=[{}] * WARMUP + [HOT] * 5 + [{}])  # three batches and two looks
     samples = take(device)
     assert [batch.rejected for batch in samples.batches] == ["thermal slowdown"] * 3 + [""]
@@ -326,21 +326,21 @@ def test_a_throttling_board_is_waited_for_after_three_batches_in_a_row(play):
     assert device.now() == pytest.approx(221e-4 + 3.5)
 
 
-def test_waiting_for_the_board_does_not_count_against_the_time_cap(play):
+def test_waiting_for_recovery_does_not_count_against_the_time_cap(play):
     device = play(seconds=measured(spread(0.3, 101) * 5), conditions=[{}] * WARMUP + [HOT] * 5 + [{}])
     samples = take(device, Sampling(samples=60, least=30, seconds=0.05))
     assert (len(samples.seconds), samples.stopped) == (60, "sample cap of 60")
     assert device.now() > 3.5
 
 
-def test_disturbances_with_good_batches_between_are_not_waited_for(play):
+def test_disturbances_with_good_batches_between_cause_no_wait(play):
     device = play(seconds=measured(spread(0.3, 101) * 5), conditions=[{}] * WARMUP + [HOT, HOT, {}] * 3)
     samples = take(device, Sampling(samples=120, least=30))
     assert [batch.rejected for batch in samples.batches] == ["thermal slowdown", "thermal slowdown", ""] * 3
     assert (len(samples.seconds), samples.note) == (120, "")
 
 
-def test_a_board_that_never_recovers_fails_the_case_with_a_cure(play):
+def test_a_gpu_that_never_recovers_fails_the_case_with_a_cure(play):
     device = play(seconds=1e-4, conditions=[HOT])
     with pytest.raises(DisturbedError) as error:
         take(device, Sampling(recovery_s=10.0))
@@ -351,7 +351,7 @@ def test_a_board_that_never_recovers_fails_the_case_with_a_cure(play):
     assert device.now() == pytest.approx(10 + 161e-4)
 
 
-def test_what_was_taken_before_it_was_lost_to_disturbances_is_kept(play):
+def test_good_samples_taken_before_the_disturbances_are_kept(play):
     device = play(seconds=measured(spread(0.3, 101) * 2), conditions=[{}] * (WARMUP + 1) + [HOT])
     samples = take(device, Sampling(least=40, recovery_s=10.0))
     assert (len(samples.seconds), [batch.rejected for batch in samples.batches]) == (
@@ -371,14 +371,14 @@ def test_the_time_cap_counts_rejected_batches_once_there_is_a_good_one(play):
 
 
 @pytest.mark.parametrize(("first", "rest_s"), [({"slowdowns": ["power cap"]}, sampler.SETTLE_S), (HOT, 0), ({}, 0)])
-def test_a_board_that_the_case_before_took_to_its_power_limit_may_settle(play, first, rest_s):
+def test_a_gpu_at_its_power_limit_from_the_case_before_may_settle(play, first, rest_s):
     device = play(seconds=0.001, conditions=[first, {}])
     samples = take(device)
     assert (samples.warmup, len(samples.seconds), samples.note) == (11, 50, "")
     assert device.now() == pytest.approx(0.061 + rest_s)
 
 
-def test_a_power_cap_by_its_own_load_is_recorded_and_rejects_nothing(play):
+def test_a_power_cap_from_the_case_itself_is_recorded_and_rejects_nothing(play):
     samples = take(play(conditions=[{"slowdowns": ["power cap"], "power_w": 700}]))
     assert (len(samples.seconds), samples.note) == (50, "")
     assert samples.batches[0].conditions.slowdowns == ("power cap",)
@@ -387,7 +387,7 @@ def test_a_power_cap_by_its_own_load_is_recorded_and_rejects_nothing(play):
 # --- what is measured beside ------------------------------------------------------------------------------------------
 
 
-def test_cycles_are_counted_by_the_clocks_of_the_batches_that_count(play):
+def test_cycles_use_the_clocks_of_the_batches_that_count(play):
     seen = [{"sm_clock_hz": 5e9, "others": [17]}, {"sm_clock_hz": 1.5e9}, {}, {"sm_clock_hz": 2.5e9}]
     device = play(seconds=measured(spread(0.3, 40)), conditions=[{"sm_clock_hz": 9e9}] * WARMUP + seen)
     samples = take(device, Sampling(samples=40, least=10))
@@ -400,11 +400,11 @@ def test_cycles_are_the_median_time_times_the_clock(play):
     assert samples.metrics == {"sm_cycles": pytest.approx(396_000)}
 
 
-def test_nothing_is_measured_beside_where_nothing_is_known_or_asked_for(play):
+def test_there_are_no_auxiliary_metrics_if_none_is_known_or_asked_for(play):
     assert take(play(seconds=1e-4)).metrics == {}
 
 
-def test_a_short_kernel_is_timed_back_to_back_and_beside_the_floor(play):
+def test_a_short_kernel_has_its_back_to_back_time_and_the_timer_overhead(play):
     device = play(seconds=measured([9e-6] * 50 + [3e-6] * 200), floor=1e-6)
     samples = take(device)
     assert samples.metrics == {"back_to_back_s": pytest.approx(3e-6), "timer_overhead_s": pytest.approx(1e-6)}
@@ -413,24 +413,24 @@ def test_a_short_kernel_is_timed_back_to_back_and_beside_the_floor(play):
     assert len({evict_bytes for _, _, evict_bytes, _ in device.batches}) == 1
 
 
-def test_a_reader_is_told_where_the_floor_is_a_large_share(play):
+def test_a_large_share_of_timer_overhead_is_noted(play):
     samples = take(play(seconds=4e-6, floor=1.25e-6))
     assert samples.note == "a large share of the time is the timer's own overhead (timer_overhead_s, back_to_back_s)"
 
 
-def test_the_floor_is_measured_within_the_queue(play):
+def test_the_timer_overhead_is_measured_within_the_queue(play):
     device = play({"queue_depth": 100}, seconds=4e-6)
     take(device)
     assert (device.counts[-1], device.apart) == (18, [18])
 
 
 @pytest.mark.parametrize(("seconds", "clock", "fault"), [(1e-5, "device", None), (4e-6, "host", None)])
-def test_only_what_is_short_and_behind_the_gate_has_a_floor(play, seconds, clock, fault):
+def test_only_short_samples_behind_the_blocking_kernel_have_a_timer_overhead(play, seconds, clock, fault):
     device = play(seconds=seconds)
     assert (take(device, clock=clock).metrics, device.apart) == ({}, [])
 
 
-def test_short_work_that_synchronises_has_no_floor(play):
+def test_short_work_that_synchronises_has_no_timer_overhead(play):
     device = play(seconds=4e-6, fault="synchronises")
     assert (take(device).metrics, device.apart) == ({}, [])
 
@@ -444,7 +444,7 @@ def test_energy_is_measured_on_request(play):
     assert device.now() - before == pytest.approx(1.0 + 61e-4)
 
 
-def test_where_there_is_no_energy_the_reader_is_told(play):
+def test_missing_energy_is_noted(play):
     samples = take(play(), Sampling(energy=True))
     assert (samples.metrics, samples.note) == ({}, "this device does not count energy")
     samples = take(play(energy_j=0.25, fault="synchronises"), Sampling(energy=True))
@@ -457,7 +457,7 @@ def test_where_there_is_no_energy_the_reader_is_told(play):
 
 @pytest.mark.parametrize("seconds", [0.0, -1e-6, math.inf, math.nan])
 @pytest.mark.parametrize("place", [0, 3, 30])
-def test_a_time_that_no_launch_can_take_fails_the_case(play, monkeypatch, seconds, place):
+def test_an_impossible_time_fails_the_case(play, monkeypatch, seconds, place):
     device = play()
     times = [1e-4] * place + [seconds] + [1e-4] * 100
     monkeypatch.setattr("perfsvc.device.fake.Entry.samples", lambda entry, replica: tuple(times))
@@ -465,7 +465,7 @@ def test_a_time_that_no_launch_can_take_fails_the_case(play, monkeypatch, second
         take(device)
 
 
-def test_no_garbage_is_collected_amid_the_samples(play):
+def test_no_garbage_is_collected_between_samples(play):
     device, states = play(), []
     with device.measuring(RECORD, 0):
         sampler.take_samples(

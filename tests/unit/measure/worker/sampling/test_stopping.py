@@ -30,12 +30,12 @@ def test_the_interval_runs_from_the_kth_smallest_to_the_kth_largest_sample():
     assert interval([float(number) for number in range(1, 51)]) == (18.0, 25.5, 33.0)
 
 
-def test_too_few_samples_have_an_interval_without_end():
+def test_too_few_samples_have_an_infinite_interval():
     assert interval([3.0, 1.0, 2.0, 5.0, 4.0]) == (-math.inf, 3.0, math.inf)
 
 
 @pytest.mark.parametrize("count", [6, 7, 50, 51, 1000])
-def test_the_sampler_and_the_judge_see_one_interval(count):
+def test_the_sampler_and_the_judge_compute_the_same_interval(count):
     samples = np.random.default_rng(count).lognormal(size=count)
     judged = estimate(samples)
     assert interval(samples.tolist()) == (judged.low_s, judged.median_s, judged.high_s)
@@ -53,7 +53,7 @@ def reached(samples, share=0.002, least=50):
     return Precision(share, least).reached(samples, 0.0)
 
 
-def test_it_is_precise_enough_where_the_interval_is_narrow_to_both_sides():
+def test_it_is_precise_enough_if_the_interval_is_narrow_on_both_sides():
     # Of 51 samples the interval ends at the 19th on either side, 7 of 25 places from the median.
     said = "precision: the median is known within ±0.18 % (asked: ±0.2 %)"
     assert reached(evenly(51, 0.0018 * 25 / 7)) == said
@@ -88,7 +88,7 @@ def in_us(*samples):
     return [US * sample for sample in samples]
 
 
-def test_equal_samples_claim_no_width():
+def test_equal_samples_report_no_width():
     assert reached([4 * US] * 50) == "precision: all 50 samples are equal, as finely as the clock tells"
 
 
@@ -99,22 +99,22 @@ def test_a_median_is_known_no_better_than_half_a_step_of_the_clock():
     assert reached(samples) == "precision: the median is known within ±0.05 % (asked: ±0.2 %)"
 
 
-def test_an_interval_without_width_is_enough_though_a_step_is_more_than_was_asked_for():
+def test_an_interval_without_width_is_enough_although_a_step_exceeds_the_asked_precision():
     samples = in_us(*[0.9] * 10, *[1.0] * 30, *[1.1] * 10)
     assert reached(samples) == "precision: the median is known to a step of the clock, ±5 % (asked: ±0.2 %)"
 
 
 @pytest.mark.parametrize(("shorter", "longer", "share"), [(30, 30, "1.6"), (26, 24, "3.2")])
-def test_an_interval_of_one_step_is_enough_for_it_may_never_be_narrower(shorter, longer, share):
+def test_an_interval_of_one_clock_step_is_enough(shorter, longer, share):
     samples = in_us(*[1.0] * shorter, *[1.032] * longer)
     assert reached(samples) == f"precision: the median is known to a step of the clock, ±{share} % (asked: ±0.2 %)"
 
 
-def test_an_interval_of_two_steps_is_not():
+def test_an_interval_of_two_clock_steps_is_not_enough():
     assert reached(in_us(*[0.968] * 20, *[1.0] * 10, *[1.032] * 20)) == ""
 
 
-def test_a_kernel_that_takes_one_of_two_times_has_not_shown_the_step_of_a_clock():
+def test_a_kernel_with_two_typical_times_does_not_show_the_clock_step():
     assert reached(in_us(*[900] * 26, *[1000] * 24)) == ""
     assert reached(in_us(*[900] * 35, *[1000] * 15)) != ""
 
@@ -131,7 +131,7 @@ def test_a_kernel_that_takes_one_of_two_times_has_not_shown_the_step_of_a_clock(
         ((1.0, 1.0 + 1e-9), None),
     ],
 )
-def test_the_step_of_a_clock_shows_in_what_it_gives(samples, step):
+def test_the_clock_step_is_found_from_samples(samples, step):
     assert step_of(in_us(*samples)) == (None if step is None else pytest.approx(step * US))
 
 
@@ -150,14 +150,14 @@ DRAWS = {
 
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("count", [6, 20, 50, 101])
-def test_nineteen_of_twenty_intervals_hold_the_median(draw, count):
+def test_nineteen_of_twenty_intervals_contain_the_median(draw, count):
     rng = np.random.default_rng(count)
     held = [low <= 1e-4 <= high for low, _, high in (interval(DRAWS[draw](rng, count)) for _ in range(2000))]
     assert np.mean(held) > 0.94
 
 
 @pytest.mark.parametrize("draw", DRAWS)
-def test_they_still_do_where_sampling_stops_as_soon_as_they_are_narrow(draw):
+def test_intervals_contain_the_median_even_if_sampling_stops_as_soon_as_they_are_narrow(draw):
     rng, rule, held, counts = np.random.default_rng(1), Precision(0.002, 50), [], set()
     for _ in range(1000):
         samples, count = DRAWS[draw](rng, 1600).tolist(), 50
@@ -173,14 +173,14 @@ def test_they_still_do_where_sampling_stops_as_soon_as_they_are_narrow(draw):
 # --- caps -------------------------------------------------------------------------------------------------------------
 
 
-def test_caps_say_so_when_they_are_reached():
+def test_caps_report_when_they_are_reached():
     assert SampleCap(1000).reached([1.0] * 999, 0.0) == ""
     assert SampleCap(1000).reached([1.0] * 1000, 0.0) == "sample cap of 1000"
     assert TimeCap(2.0).reached([1.0], 1.999) == ""
     assert TimeCap(2.0).reached([1.0], 2.0) == "time cap of 2 s"
 
 
-def test_the_first_rule_that_has_seen_enough_speaks():
+def test_the_first_satisfied_rule_gives_the_reason():
     rules = (Precision(0.002, 6), SampleCap(10), TimeCap(0.5))
     assert first_reached(rules, evenly(9, 0.5), 0.4) == ""
     assert first_reached(rules, evenly(9, 0.5), 0.6) == "time cap of 0.5 s"
