@@ -1,1 +1,1 @@
-"""Measuring: a plan of cases, worked off by one worker process on each device."""
+"""Measuring: a plan of cases, measured by one worker process on each device."""

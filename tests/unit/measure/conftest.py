@@ -1,4 +1,4 @@
-"""Workers that do as a test tells them, for the pool: they speak its language and have no device."""
+"""Workers whose behaviour a test scripts: they exchange messages with the pool and have no device."""
 
 import json
 import sys
@@ -85,7 +85,7 @@ from perfsvc.measure.worker import fork_server
 from perfsvc.measure.worker.main import prepare
 
 folder = Path(sys.argv[0]).parent
-prepare()  # as the real one does, so that what its workers import is there
+prepare()  # like the real server, so that its workers find their imports
 
 
 def worker(pool):
@@ -101,18 +101,22 @@ NO_WAIT = Sampling(recovery_s=0)
 
 @dataclass
 class Work:
-    """Measures the variants good, bad and fine with workers that do as they are told."""
+    """Measures the variants good, bad and fine with scripted workers.
+
+    Attributes:
+        messages: what the pool reported to the user.
+    """
 
     folder: Path
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def devices(self, *names, model="Fake GPU"):
         for name in names:
             (self.folder / f"{name}.json").write_text(json.dumps({"uuid": name, "model": model}))
-        return {one.uuid: one for one in find([f"fake:{self.folder / name}.json" for name in names])}
+        return {device.uuid: device for device in find([f"fake:{self.folder / name}.json" for name in names])}
 
     def play(self, *, born="pass", start="pass", each="pass", bad="pass", after="pass", end="pass"):
-        """Says what a worker does at its start, when it has its device, at each case, after it, and at its end."""
+        """Script what a worker does at its start, when it has its device, at each case, after it, and at its end."""
         script = WORKER.format(born=born, start=start, each=each, bad=bad, after=after, end=end)
         (self.folder / "worker.py").write_text(script)
 
@@ -122,16 +126,16 @@ class Work:
         return Task(device, record, (), cache, sampling, Tolerance(0, 0), recipe, replicas=replicas)
 
     def measure(self, plan, devices):
-        return list(pool.measure(plan, devices, self.said.append))
+        return list(pool.measure(plan, devices, self.messages.append))
 
     def logged(self):
-        """What the workers logged, each line with the worker's number in the order of their first lines."""
+        """Return what the workers logged, each line with a number of the worker, in the order of their first lines."""
         lines = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         pids = list(dict.fromkeys(pid for pid, *_ in lines))
-        return [(pids.index(pid), *words) for pid, *words in lines]
+        return [(pids.index(pid), *values) for pid, *values in lines]
 
     def born(self):
-        """The process ids of the workers that logged anything."""
+        """Return the process ids of the workers that logged anything."""
         log = self.folder / "log"
         lines = log.read_text().splitlines() if log.exists() else []
         return list(dict.fromkeys(json.loads(line)[0] for line in lines))
@@ -141,8 +145,8 @@ class Work:
         devices = self.devices("only")
         recipe = Recipe("none", lambda: time.sleep(preparation_s) or ({}, {}))
         tasks = tuple(self.task(name, "only", recipe, sampling=sampling) for name in ("good", "bad", "fine"))
-        found = self.measure(Plan(tasks, replicas, 1, limit_s), devices)
-        return {(one.case.variant, one.replica): one for one in found}
+        measurements = self.measure(Plan(tasks, replicas, 1, limit_s), devices)
+        return {(measurement.case.variant, measurement.replica): measurement for measurement in measurements}
 
 
 @pytest.fixture

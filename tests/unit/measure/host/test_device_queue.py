@@ -1,4 +1,4 @@
-"""Lanes: one worker a GPU at a time, locks, lost GPUs, budgets."""
+"""The queue of a device: one worker at a time, locks, lost devices, time budgets, stopping."""
 
 import json
 import os
@@ -25,16 +25,16 @@ LIVES = {
 }
 
 
-def lives(work):
-    """What became of the workers: (worker, event) in order."""
+def lifecycle(work):
+    """Return the (worker, event) pairs in order."""
     return [(number, event) for number, event, *_ in work.logged()]
 
 
 def test_the_next_worker_starts_when_the_last_one_is_gone(work):
     work.play(**LIVES)
-    found = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
-    assert [one.status for one in found] == [Status.OK, Status.OK]
-    assert lives(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
+    measurements = work.measure(Plan((work.task("good"),), 2, 1, 20.0), work.devices("only"))
+    assert [measurement.status for measurement in measurements] == [Status.OK, Status.OK]
+    assert lifecycle(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
 
 
 @pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
@@ -64,9 +64,9 @@ def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_cache_st
     work.play(each=f"{checks}; log(variant, job.cache, job.replica, job.checked and job.checked.digests['out'])")
     tasks = (work.task("good"), work.task("good", cache=CacheState.WARM), work.task("fine"))
     work.measure(Plan(tasks, 3, 1, 20.0), work.devices("only"))
-    told = {(variant, cache, replica): known for _, variant, cache, replica, known in work.logged()}
-    assert len(told) == 9
-    for (variant, cache, replica), known in told.items():
+    reported = {(variant, cache, replica): known for _, variant, cache, replica, known in work.logged()}
+    assert len(reported) == 9
+    for (variant, cache, replica), known in reported.items():
         assert known == (f"{variant} {cache}" if replica else None)
 
 
@@ -74,14 +74,15 @@ def test_only_the_first_replica_gets_fresh_arrays_and_arrays_have_their_name(wor
     arrays = {"a": np.arange(3.0)}
     recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first()["a"] + 1}, {}))
     work.play(
-        each="log(job.array_name, len(job.arrays.inputs), len(job.arrays.expected), len(job.fresh_arrays.inputs if job.fresh_arrays else ()))"
+        each="fresh = job.fresh_arrays.inputs if job.fresh_arrays else (); "
+        "log(job.array_name, len(job.arrays.inputs), len(job.arrays.expected), len(fresh))"
     )
     work.measure(Plan((work.task("good", arrays=recipe),), 2, 1, 20.0), work.devices("only"))
-    assert [words for _, *words in work.logged()] == [["three", 1, 1, 1], ["three", 1, 1, 0]]
+    assert [values for _, *values in work.logged()] == [["three", 1, 1, 1], ["three", 1, 1, 0]]
 
 
 def test_a_worker_that_dies_between_two_cases_costs_neither(work):
-    """The arrays of the second case are there only when the pool has noticed that the first one's worker is gone."""
+    """The arrays of the second case are there only after the pool has noticed that the worker of the first is gone."""
 
     log, calls = work.folder / "log", []
 
@@ -98,20 +99,22 @@ def test_a_worker_that_dies_between_two_cases_costs_neither(work):
     work.play(after="log(variant); os._exit(1)")
     names = "good", "fine"
     work_off = Plan(tuple(work.task(name, arrays=Recipe(name, made)) for name in names), 1, 1, 20.0)
-    found = {one.case.variant: one.status for one in work.measure(work_off, work.devices("only"))}
-    assert found == dict.fromkeys(names, Status.OK)
+    measurements = {
+        measurement.case.variant: measurement.status for measurement in work.measure(work_off, work.devices("only"))
+    }
+    assert measurements == dict.fromkeys(names, Status.OK)
 
 
 def test_the_next_case_runs_while_a_measurement_is_stored(work):
     work.play(each="log(variant)")
     plan = Plan((work.task("good"), work.task("fine")), 1, 1, 20.0)
-    found = pool.measure(plan, work.devices("only"))
-    next(found)
+    measurements = pool.measure(plan, work.devices("only"))
+    next(measurements)
     deadline = time.monotonic() + 30
     while len(work.logged()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert [one.status for one in found] == [Status.OK]
+    assert [measurement.status for measurement in measurements] == [Status.OK]
 
 
 def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, monkeypatch):
@@ -127,7 +130,7 @@ def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, m
     plan = Plan(tasks, 2, 1, 20.0)
     planned = [f"{task.key[0].variant} {replica}" for replica, task in plan.order("only")]
     assert planned[:4] == ["late 0", "b 0", "c 0", "a 0"]
-    assert {one.status for one in work.measure(plan, work.devices("only"))} == {Status.OK}
+    assert {measurement.status for measurement in work.measure(plan, work.devices("only"))} == {Status.OK}
     assert [words for _, words in work.logged()] == ["b 0", "c 0", "a 0", "late 0", *planned[4:]]
 
 
@@ -141,18 +144,18 @@ def test_no_case_passes_a_first_task_whose_arrays_are_not_ready(work, monkeypatc
 
 def test_a_measurement_can_be_used_while_its_worker_ends(work):
     work.play(end="wait_for((folder / 'judged').exists); log('end')")
-    with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
-        assert [one.status for one in found] == [Status.OK]
+    with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as measurements:
+        assert [measurement.status for measurement in measurements] == [Status.OK]
         (work.folder / "judged").touch()
-    assert lives(work) == [(0, "end")]
+    assert lifecycle(work) == [(0, "end")]
 
 
 def test_an_exception_kills_the_workers_of_a_plan(work):
     work.play(**LIVES | {"end": "time.sleep(60)"})
 
     def fail_amid():
-        with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as found:
-            raise ZeroDivisionError(next(found))
+        with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as measurements:
+            raise ZeroDivisionError(next(measurements))
 
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError):
@@ -170,7 +173,7 @@ def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(wor
         with pytest.raises(NoDeviceError, match="did not start"):
             work.measure(plan, work.devices("only"))
     else:
-        assert {one.status for one in work.measure(plan, work.devices("only"))} == status
+        assert {measurement.status for measurement in work.measure(plan, work.devices("only"))} == status
     assert len(work.born()) == 2
 
 
@@ -182,14 +185,14 @@ def test_a_device_in_use_is_waited_for_and_reported_once(work):
     other = DeviceLock("only")
     assert other.take()
 
-    def say(line):
-        work.said.append(line)
+    def report(line):
+        work.messages.append(line)
         Thread(target=lambda: (time.sleep(3 * device_queue.LOCK_POLL_S), other.release())).start()
 
     plan = Plan((work.task("good"),), 1, 1, 20.0)
-    (found,) = pool.measure(plan, work.devices("only"), say)
-    assert found.status is Status.OK
-    assert work.said == [f"only is in use by another perfsvc run (pid {os.getpid()}): waiting"]
+    (measurements,) = pool.measure(plan, work.devices("only"), report)
+    assert measurements.status is Status.OK
+    assert work.messages == [f"only is in use by another perfsvc run (pid {os.getpid()}): waiting"]
 
 
 def test_other_devices_measure_while_one_is_in_use(work):
@@ -198,16 +201,16 @@ def test_other_devices_measure_while_one_is_in_use(work):
     assert other.take()
     tasks = tuple(work.task(name, uuid) for uuid in ("first", "second") for name in ("good", "fine"))
     order = []
-    for one in pool.measure(Plan(tasks, 2, 1, 20.0), work.devices("first", "second"), work.said.append):
-        order.append(one.device)
+    for measurement in pool.measure(Plan(tasks, 2, 1, 20.0), work.devices("first", "second"), work.messages.append):
+        order.append(measurement.device)
         if len(order) == 4:
             other.release()
     assert order == ["second"] * 4 + ["first"] * 4
-    assert len(work.said) == 1
+    assert len(work.messages) == 1
 
 
 def test_a_device_with_nothing_left_to_do_is_released_while_others_go_on(work):
-    """Else two runs on two GPUs could wait for each other."""
+    """Otherwise two runs on two devices could wait for each other."""
     work.play(each="device.uuid == 'second' and wait_for((folder / 'go').exists)")
     first = DeviceLock("first")
 
@@ -220,8 +223,8 @@ def test_a_device_with_nothing_left_to_do_is_released_while_others_go_on(work):
     thread.start()
     tasks = (work.task("good", "first"), work.task("good", "second"))
     statuses = {}
-    for one in pool.measure(Plan(tasks, 1, 1, 20.0), work.devices("first", "second")):
-        statuses[one.device] = one.status
+    for measurement in pool.measure(Plan(tasks, 1, 1, 20.0), work.devices("first", "second")):
+        statuses[measurement.device] = measurement.status
         (work.folder / "done").touch()
     assert statuses == {"first": Status.OK, "second": Status.OK}
     thread.join()
@@ -236,7 +239,7 @@ def test_a_device_whose_lock_cannot_be_used_is_not_used(work, monkeypatch):
         work.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
 
 
-# --- GPUs that vanish ----------------------------------------------------------------------------------------------
+# --- lost devices --------------------------------------------------------------------------------------------------
 
 LOST = {
     "start": """
@@ -254,21 +257,25 @@ if (folder / f"{device.uuid}.lost").exists():
 NAMES = "good", "bad", "fine"
 
 
-def measured(work, tasks, boards=("first", "second", "other"), **settings):
-    """What came of each case on each GPU; the GPU ``first`` is lost with ``bad`` in its second replica."""
+def measured(work, tasks, names=("first", "second", "other"), **settings):
+    """Return the measurement of each case on each device; ``first`` is lost with ``bad`` in its second replica."""
     work.play(**LOST)
     plan = Plan(tuple(tasks), 3, 1, 20.0, **settings)
     devices = work.devices("first", "second") | work.devices("other", model="Other GPU")
-    found = work.measure(plan, {uuid: devices[uuid] for uuid in boards})
-    assert all(one.reason and one.cure for one in found if one.status is not Status.OK)
-    keys = [(one.device, one.case.variant, one.replica) for one in found]
+    measurements = work.measure(plan, {uuid: devices[uuid] for uuid in names})
+    assert all(
+        measurement.reason and measurement.cure for measurement in measurements if measurement.status is not Status.OK
+    )
+    keys = [(measurement.device, measurement.case.variant, measurement.replica) for measurement in measurements]
     assert len(set(keys)) == len(keys)
-    return dict(zip(keys, found, strict=True))
+    return dict(zip(keys, measurements, strict=True))
 
 
-def of(found, device, status):
+def of(measurements, device, status):
     return {
-        (variant, replica) for (uuid, variant, replica), one in found.items() if (uuid, one.status) == (device, status)
+        (variant, replica)
+        for (uuid, variant, replica), measurement in measurements.items()
+        if (uuid, measurement.status) == (device, status)
     }
 
 
@@ -276,12 +283,12 @@ IN_FULL = {(variant, replica) for variant in ("good", "fine") for replica in ran
 
 
 def test_the_cases_of_a_lost_device_are_measured_in_full_on_another_of_its_model(work):
-    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
-    assert of(found, "second", Status.OK) == IN_FULL
-    assert of(found, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
-    assert {(name, 0) for name in NAMES} <= of(found, "first", Status.OK)
-    assert {uuid for uuid, *_ in found} == {"first", "second"}
-    assert work.said == ["first is lost (first fell off the bus): second measures 2 of its cases"]
+    measurements = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
+    assert of(measurements, "second", Status.OK) == IN_FULL
+    assert of(measurements, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
+    assert {(name, 0) for name in NAMES} <= of(measurements, "first", Status.OK)
+    assert {uuid for uuid, *_ in measurements} == {"first", "second"}
+    assert work.messages == ["first is lost (first fell off the bus): second measures 2 of its cases"]
 
 
 def test_a_result_checked_on_a_lost_device_is_checked_anew_on_the_other(work):
@@ -292,39 +299,42 @@ def test_a_result_checked_on_a_lost_device_is_checked_anew_on_the_other(work):
 
 def test_a_device_measures_cases_it_takes_over_after_its_own(work):
     tasks = [*(work.task(name, "first") for name in NAMES), *(work.task(name, "second") for name in ("bad", "own"))]
-    found = measured(work, tasks, spread="each-model")
+    measurements = measured(work, tasks, spread="each-model")
     own = {(variant, replica) for variant in ("bad", "own") for replica in range(3)}
-    assert of(found, "second", Status.OK) == IN_FULL | own
-    assert not of(found, "second", Status.FAILED)
+    assert of(measurements, "second", Status.OK) == IN_FULL | own
+    assert not of(measurements, "second", Status.FAILED)
 
 
 @pytest.mark.parametrize(("spread", "heir"), [("each-device", "second"), ("each-model", "other")])
 def test_the_cases_of_a_lost_device_fail_if_no_other_device_may_take_them_over(work, spread, heir):
     tasks = [work.task(name, uuid) for uuid in ("first", heir) for name in NAMES]
-    found = measured(work, tasks, boards=("first", heir), spread=spread)
-    failed = {variant: found["first", variant, replica] for variant, replica in of(found, "first", Status.FAILED)}
+    measurements = measured(work, tasks, names=("first", heir), spread=spread)
+    failed = {
+        variant: measurements["first", variant, replica]
+        for variant, replica in of(measurements, "first", Status.FAILED)
+    }
     assert set(failed) == set(NAMES)
     assert {failed[variant].reason for variant in ("good", "fine")} == {"first fell off the bus"}
-    assert of(found, heir, Status.OK) == {(variant, replica) for variant in NAMES for replica in range(3)}
+    assert of(measurements, heir, Status.OK) == {(variant, replica) for variant in NAMES for replica in range(3)}
 
 
 def test_every_device_measures_its_first_tasks_once_and_they_are_never_taken_over(work):
     (work.folder / "first.lost").touch()
     peaks = tuple(work.task("peak", uuid) for uuid in ("first", "second"))
-    found = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=peaks)
-    assert found["first", "peak", 0].reason == "first fell off the bus"
+    measurements = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model", first=peaks)
+    assert measurements["first", "peak", 0].reason == "first fell off the bus"
     assert next((uuid, variant) for _, uuid, variant, *_ in work.logged()) == ("second", "peak")
-    assert [key for key in found if key[1] == "peak"] == [("first", "peak", 0), ("second", "peak", 0)]
-    assert of(found, "second", Status.OK) == IN_FULL | {("peak", 0)} | {("bad", replica) for replica in range(3)}
+    assert [key for key in measurements if key[1] == "peak"] == [("first", "peak", 0), ("second", "peak", 0)]
+    assert of(measurements, "second", Status.OK) == IN_FULL | {("peak", 0)} | {("bad", replica) for replica in range(3)}
 
 
 def test_no_case_moves_to_a_device_that_is_lost_itself(work):
     (work.folder / "second.lost").touch()
     tasks = [*(work.task(name, "first") for name in NAMES), work.task("own", "second")]
-    found = measured(work, tasks, spread="each-model")
-    assert {uuid for uuid, *_ in found} == {"first"}
-    assert {variant for variant, _ in of(found, "first", Status.FAILED)} == {*NAMES, "own"}
-    assert work.said == ["second is lost (second fell off the bus): first measures 1 of its cases"]
+    measurements = measured(work, tasks, spread="each-model")
+    assert {uuid for uuid, *_ in measurements} == {"first"}
+    assert {variant for variant, _ in of(measurements, "first", Status.FAILED)} == {*NAMES, "own"}
+    assert work.messages == ["second is lost (second fell off the bus): first measures 1 of its cases"]
 
 
 def test_a_run_fails_if_every_device_is_lost_before_it_was_opened(work):
@@ -338,83 +348,85 @@ def test_a_run_fails_if_every_device_is_lost_before_it_was_opened(work):
 
 
 @pytest.fixture
-def hours(monkeypatch):
-    """A clock of the lanes that can be moved on."""
+def clock(monkeypatch):
+    """The clock of the queues, which a test can move forward."""
     moved = SimpleNamespace(seconds=0.0)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + moved.seconds)
     monkeypatch.setattr(device_queue, "time", clock)
     return moved
 
 
-def over_after(work, hours, events, tasks, **settings):
-    """What comes of tasks whose budget is over when so many are measured, and the next one has begun."""
+def over_after(work, clock, events, tasks, **settings):
+    """Measure tasks whose budget ends after this many events, when the next case has begun; returns all events."""
     work.play()
-    found = []
+    measurements = []
     for event in pool.measure(Plan(tuple(tasks), 2, 1, 20.0, budget_s=3600.0, **settings), work.devices("only")):
-        found.append(event)
-        hours.seconds = 4000.0 * (len(found) >= events)
-    return found
+        measurements.append(event)
+        clock.seconds = 4000.0 * (len(measurements) >= events)
+    return measurements
 
 
-def test_no_case_begins_when_the_budget_is_over_and_unmeasured_cases_are_reported(work, hours):
-    found = over_after(work, hours, 1, [work.task(name) for name in ("a", "b", "c", "d")])
-    kinds = [type(event) for event in found]
+def test_no_case_begins_when_the_budget_is_over_and_unmeasured_cases_are_reported(work, clock):
+    measurements = over_after(work, clock, 1, [work.task(name) for name in ("a", "b", "c", "d")])
+    kinds = [type(event) for event in measurements]
     assert kinds == [Measurement, Measurement, OverBudget, OverBudget]
-    assert sorted(event.case.variant for event in found) == ["a", "b", "c", "d"]
-    assert {event.reason for event in found[2:]} == {"the budget of 3600 s was over before its turn came"}
-    assert {(event.device, event.cache) for event in found[2:]} == {("only", CacheState.COLD)}
+    assert sorted(event.case.variant for event in measurements) == ["a", "b", "c", "d"]
+    assert {event.reason for event in measurements[2:]} == {"the budget of 3600 s was over before its turn came"}
+    assert {(event.device, event.cache) for event in measurements[2:]} == {("only", CacheState.COLD)}
 
 
-def test_a_case_with_fewer_replicas_than_planned_is_not_over_budget(work, hours):
-    found = over_after(work, hours, 2, [work.task("a"), work.task("b")])
-    assert [type(event) for event in found] == [Measurement] * 2
+def test_a_case_with_fewer_replicas_than_planned_is_not_over_budget(work, clock):
+    measurements = over_after(work, clock, 2, [work.task("a"), work.task("b")])
+    assert [type(event) for event in measurements] == [Measurement] * 2
 
 
-def test_first_tasks_are_never_over_budget(work, hours):
+def test_first_tasks_are_never_over_budget(work, clock):
     peaks = tuple(work.task(name) for name in ("copy", "read"))
-    found = over_after(work, hours, 1, [work.task("a")], first=peaks)
-    told = [(type(event), event.case.variant) for event in found]
-    assert told == [(Measurement, "copy"), (Measurement, "read"), (OverBudget, "a")]
+    measurements = over_after(work, clock, 1, [work.task("a")], first=peaks)
+    reported = [(type(event), event.case.variant) for event in measurements]
+    assert reported == [(Measurement, "copy"), (Measurement, "read"), (OverBudget, "a")]
 
 
-def test_waiting_for_a_device_in_use_does_not_count_against_the_budget(work, hours):
+def test_waiting_for_a_device_in_use_does_not_count_against_the_budget(work, clock):
     other = DeviceLock("only")
     assert other.take()
 
-    def say(line):
-        hours.seconds = 4000.0
+    def report(line):
+        clock.seconds = 4000.0
         other.release()
 
     work.play()
     plan = Plan((work.task("a"),), 1, 1, 20.0, budget_s=3600.0)
-    assert [type(event) for event in pool.measure(plan, work.devices("only"), say)] == [Measurement]
+    assert [type(event) for event in pool.measure(plan, work.devices("only"), report)] == [Measurement]
 
 
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
 def drained(work, plan, stopping, *names):
-    """What comes of a plan that is told to stop when ``stopping`` says so, as (variant, status)."""
-    found = pool.measure(plan, work.devices(*names), work.said.append, stopping=stopping)
-    return [(one.case.variant, one.status) for one in found]
+    """Measure a plan that stops when ``stopping`` returns true; returns (variant, status) pairs."""
+    measurements = pool.measure(plan, work.devices(*names), work.messages.append, stopping=stopping)
+    return [(measurement.case.variant, measurement.status) for measurement in measurements]
 
 
 def test_a_stopping_run_finishes_the_current_case_and_begins_no_other(work):
-    """Two of three GPUs are at a case when it is told to stop; the third waits for its lock."""
+    """Two of three devices measure a case when the run is to stop; the third waits for its lock."""
     work.play(each="log(variant); time.sleep(0.5)")
     log = work.folder / "log"
     other = DeviceLock("third")
     assert other.take()
     names = ("first", "second", "third")
     tasks = tuple(work.task(f"{name}-{number}", name) for name in names for number in range(3))
-    found = drained(work, Plan(tasks, 2, 1, 20.0), lambda: log.exists() and log.read_text().count("\n") >= 2, *names)
+    measurements = drained(
+        work, Plan(tasks, 2, 1, 20.0), lambda: log.exists() and log.read_text().count("\n") >= 2, *names
+    )
     other.release()
     begun = [variant for _, variant in work.logged()]
-    assert sorted(found) == sorted((variant, Status.OK) for variant in begun)
+    assert sorted(measurements) == sorted((variant, Status.OK) for variant in begun)
     assert {variant.split("-")[0] for variant in begun} == {"first", "second"}
     assert len(begun) == 2
-    told = [f"told to stop: scale/{variant} is finished first" for variant in begun]
-    assert sorted(line for line in work.said if line.startswith("told")) == sorted(told)
+    reported = [f"told to stop: scale/{variant} is finished first" for variant in begun]
+    assert sorted(line for line in work.messages if line.startswith("told")) == sorted(reported)
 
 
 def test_a_run_stopped_before_its_first_case_measures_nothing_and_releases_its_device(work):
@@ -449,16 +461,16 @@ def test_the_cases_of_a_lost_device_do_not_move_in_a_stopping_run(work):
     tasks = tuple(work.task(name, "first") for name in ("a", "b"))
     stopped = []
 
-    def say(line):
+    def report(line):
         stopped.append(line)
 
-    found = list(
+    measurements = list(
         pool.measure(
             Plan((*tasks, work.task("c", "second")), 1, 1, 20.0, spread="each-model"),
             work.devices("first", "second"),
-            say,
+            report,
             stopping=lambda: bool(stopped),
         )
     )
     assert any("first is lost" in line for line in stopped)
-    assert {one.case.variant for one in found} <= {"c"}
+    assert {measurement.case.variant for measurement in measurements} <= {"c"}

@@ -1,4 +1,4 @@
-"""The fork server: workers are its children, and the parent is told how each of them ended."""
+"""The fork server: workers are its children, and it reports how each of them ended."""
 
 import contextlib
 import os
@@ -29,12 +29,12 @@ def servers(work):
 
 @contextmanager
 def forked(server):
-    """A worker, its socket and the file of its words."""
+    """Fork a worker; gives it, its socket and the file of its output."""
     ours, theirs = socket.socketpair()
-    with tempfile.TemporaryFile() as words, ours:
+    with tempfile.TemporaryFile() as output, ours:
         with theirs:
-            fork = server.fork(theirs, words)
-        yield fork, ours, words
+            fork = server.fork(theirs, output)
+        yield fork, ours, output
         fork.forget()
 
 
@@ -66,25 +66,25 @@ def test_the_exit_status_of_a_worker_is_reported(work, servers, born, status):
 
 def test_a_worker_writes_to_its_own_output_file_only(work, servers):
     work.play(born="print('mine alone', os.getpid(), flush=True); os.system('echo and my children speak'); sys.exit()")
-    with forked(servers.take()) as (one, _, first), forked(servers.take()) as (other, _, second):
-        assert one.wait(LIMIT_S)
+    with forked(servers.take()) as (fork, _, first), forked(servers.take()) as (other, _, second):
+        assert fork.wait(LIMIT_S)
         assert other.wait(LIMIT_S)
-        said = []
-        for words in (first, second):
-            words.seek(0)
-            said.append(words.read().decode().split())
-    assert [line[-4:] for line in said] == [["and", "my", "children", "speak"]] * 2
-    assert len({tuple(line) for line in said}) == 2
+        outputs = []
+        for output in (first, second):
+            output.seek(0)
+            outputs.append(output.read().decode().split())
+    assert [line[-4:] for line in outputs] == [["and", "my", "children", "speak"]] * 2
+    assert len({tuple(line) for line in outputs}) == 2
 
 
 def test_killing_a_worker_leaves_the_others_running(work, servers):
     work.play(born="log('born'); pool.recv(1); sys.exit(5)")
-    with forked(servers.take()) as (one, _, _), forked(servers.take()) as (other, ours, _):
+    with forked(servers.take()) as (fork, _, _), forked(servers.take()) as (other, ours, _):
         wait_for(lambda: len(work.born()) == 2)
-        assert not one.wait(0.0)
-        one.kill()
-        assert one.wait(LIMIT_S)
-        assert one.status == -signal.SIGKILL
+        assert not fork.wait(0.0)
+        fork.kill()
+        assert fork.wait(LIMIT_S)
+        assert fork.status == -signal.SIGKILL
         assert not other.wait(0.2)
         ours.close()
         assert other.wait(LIMIT_S)
@@ -112,25 +112,25 @@ def test_the_exit_status_is_reported_even_if_the_run_was_started_with_signals_bl
 
 def test_a_process_that_a_worker_leaves_behind_does_not_keep_its_socket_open(work, servers):
     work.play(born="os.system('sleep 30 & echo $!'); os._exit(3)")
-    with forked(servers.take()) as (fork, ours, words):
+    with forked(servers.take()) as (fork, ours, output):
         assert fork.wait(LIMIT_S)
-        words.seek(0)
+        output.seek(0)
         try:
             ours.settimeout(LIMIT_S)
             assert ours.recv(1) == b""
         finally:
-            os.kill(int(words.read().split()[-1]), signal.SIGKILL)
+            os.kill(int(output.read().split()[-1]), signal.SIGKILL)
 
 
 def test_a_worker_does_not_repeat_the_output_of_imports(work, monkeypatch):
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's words wait in a buffer
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's output waits in a buffer
     server = work.folder / "server.py"
     server.write_text("print('from an import')\n" + server.read_text())
     work.play(born="print('mine'); sys.exit()")
-    with ForkServers() as servers, forked(servers.take()) as (fork, _, words):
+    with ForkServers() as servers, forked(servers.take()) as (fork, _, output):
         assert fork.wait(LIMIT_S)
-        words.seek(0)
-        assert words.read() == b"output of the worker\nmine\n"
+        output.seek(0)
+        assert output.read() == b"output of the worker\nmine\n"
 
 
 def test_a_failed_fork_is_reported_as_an_immediate_end_and_the_server_goes_on(monkeypatch):
@@ -142,17 +142,17 @@ def test_a_failed_fork_is_reported_as_an_immediate_end_and_the_server_goes_on(mo
     server._status_sockets = {}
     for given_up in (False, True):
         with contextlib.ExitStack() as stack:
-            ours, told = socket.socketpair()
+            ours, status_socket = socket.socketpair()
             pool, theirs = socket.socketpair()
-            words = stack.enter_context(tempfile.TemporaryFile())
+            output = stack.enter_context(tempfile.TemporaryFile())
             stack.enter_context(ours)
             stack.enter_context(pool)
             if given_up:
                 ours.close()
-            assert server._fork(theirs.detach(), os.dup(words.fileno()), told.detach()) is None
+            assert server._fork(theirs.detach(), os.dup(output.fileno()), status_socket.detach()) is None
             assert pool.recv(1) == b""
-            words.seek(0)
-            assert b"no process to be had" in words.read()
+            output.seek(0)
+            assert b"no process to be had" in output.read()
             if not given_up:
                 assert ours.recv(100) == fork_server.STATUS.pack(0) + fork_server.STATUS.pack(1)
 

@@ -1,4 +1,4 @@
-"""The supply: arrays are made ahead in the order they are needed, once, within a budget, and given back in time."""
+"""The input prefetcher: arrays are made in the order of need, once, within a budget, and given back in time."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import SuiteError
-from perfsvc.measure.host import input_prefetcher as module
+from perfsvc.measure.host import input_prefetcher
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher, threads_beside
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
@@ -20,8 +20,8 @@ UNIT = 2048
 """Bytes of an input, and of its reference; a case takes two."""
 
 
-class Kitchen:
-    """Makes tasks and remembers what was made, and what its makers wait for."""
+class Recipes:
+    """Makes tasks, remembers which recipes ran, and can hold them up."""
 
     def __init__(self):
         self.made = []
@@ -48,7 +48,7 @@ class Kitchen:
         return {"x": first()["x"] + 1}, {}
 
     def hold(self, name):
-        """Has the maker wait until the event that this returns is set."""
+        """Hold up a recipe until the event that this returns is set."""
         self.waiting[name] = threading.Event()
         return self.waiting[name]
 
@@ -64,264 +64,264 @@ class Kitchen:
 
 
 @pytest.fixture
-def kitchen():
-    return Kitchen()
+def recipes():
+    return Recipes()
 
 
 def plan(tasks, replicas=1):
     return [(replica, task) for replica in range(replicas) for task in tasks]
 
 
-def use(supply, task, replica=0):
-    """Orders and takes, as a lane does; the value of the inputs, and of the fresh ones."""
-    with supply.take(supply.order(task, replica)) as lent:
-        assert lent.name == task.arrays.name
-        first, *fresh = (os.pread(descriptor, 8, 0) for descriptor in lent.descriptors)
-        assert bool(lent.fresh) == bool(fresh)
+def use(prefetcher, task, replica=0):
+    """Order and take arrays, as a queue does; returns a value of the inputs, and of the fresh ones."""
+    with prefetcher.take(prefetcher.order(task, replica)) as arrays:
+        assert arrays.name == task.arrays.name
+        first, *fresh = (os.pread(descriptor, 8, 0) for descriptor in arrays.descriptors)
+        assert bool(arrays.fresh) == bool(fresh)
         return tuple(float(np.frombuffer(raw)[0]) for raw in (first, *fresh))
 
 
-def update_findings(supply):
-    """Waits until everything that was given to a thread is done."""
-    for made in tuple(supply._arrays.values()):
+def wait_until_made(prefetcher):
+    """Wait until all recipes that were started are done."""
+    for made in tuple(prefetcher._arrays.values()):
         with contextlib.suppress(SuiteError):
             made.result(30)
 
 
-def kept(supply):
-    return {name + " fresh" * fresh for name, fresh in supply._arrays}
+def names_kept(prefetcher):
+    return {name + " fresh" * fresh for name, fresh in prefetcher._arrays}
 
 
 def open_files():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_arrays_shared_by_variants_devices_and_replicas_are_made_once(kitchen):
-    lanes = [
-        [kitchen.task("a", variant, device) for variant in ("v", "w")] + [kitchen.task("b", "v", device)]
+def test_arrays_shared_by_variants_devices_and_replicas_are_made_once(recipes):
+    queues = [
+        [recipes.task("a", variant, device) for variant in ("v", "w")] + [recipes.task("b", "v", device)]
         for device in ("GPU-1", "GPU-2")
     ]
-    with InputPrefetcher([plan(lane, 2) for lane in lanes], budget_bytes=1 << 20) as supply:
+    with InputPrefetcher([plan(queue, 2) for queue in queues], budget_bytes=1 << 20) as prefetcher:
         for replica in range(2):
-            for tasks in zip(*lanes, strict=True):
-                orders = [supply.order(task, replica) for task in tasks]
+            for tasks in zip(*queues, strict=True):
+                orders = [prefetcher.order(task, replica) for task in tasks]
                 for order in orders:
-                    with supply.take(order):
+                    with prefetcher.take(order):
                         pass
-    assert sorted(kitchen.made) == ["a", "b"]
+    assert sorted(recipes.made) == ["a", "b"]
 
 
-def test_arrays_are_prefetched_in_order_alternating_between_devices(kitchen):
-    lanes = [[kitchen.task(name) for name in names] for names in ("abc", "de")]
-    with InputPrefetcher(map(plan, lanes), budget_bytes=1 << 20) as supply:
-        update_findings(supply)
-        assert kitchen.made == ["a", "d", "b", "e", "c"]
+def test_arrays_are_prefetched_in_order_alternating_between_devices(recipes):
+    queues = [[recipes.task(name) for name in names] for names in ("abc", "de")]
+    with InputPrefetcher(map(plan, queues), budget_bytes=1 << 20) as prefetcher:
+        wait_until_made(prefetcher)
+        assert recipes.made == ["a", "d", "b", "e", "c"]
 
 
-def test_prefetching_stops_at_the_budget_and_continues_when_there_is_room(kitchen):
-    tasks = [kitchen.task(name) for name in "abcd"]
-    with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as supply:
-        update_findings(supply)
-        assert kitchen.made == ["a", "b"]
-        assert use(supply, tasks[0]) == (ord("a"),)
-        update_findings(supply)
-        assert kitchen.made == ["a", "b", "c"]
-        assert kept(supply) == {"b", "c"}
+def test_prefetching_stops_at_the_budget_and_continues_when_there_is_room(recipes):
+    tasks = [recipes.task(name) for name in "abcd"]
+    with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as prefetcher:
+        wait_until_made(prefetcher)
+        assert recipes.made == ["a", "b"]
+        assert use(prefetcher, tasks[0]) == (ord("a"),)
+        wait_until_made(prefetcher)
+        assert recipes.made == ["a", "b", "c"]
+        assert names_kept(prefetcher) == {"b", "c"}
 
 
-def test_an_order_is_served_whatever_the_budget(kitchen):
-    tasks = [kitchen.task(name) for name in "ab"]
-    with InputPrefetcher([plan(tasks, 2)], budget_bytes=0) as supply:
-        assert [use(supply, task, replica) for replica, task in plan(tasks, 2)] == [(97.0,), (98.0,)] * 2
-    assert kitchen.made == ["a", "b", "a", "b"]
+def test_an_order_is_served_whatever_the_budget(recipes):
+    tasks = [recipes.task(name) for name in "ab"]
+    with InputPrefetcher([plan(tasks, 2)], budget_bytes=0) as prefetcher:
+        assert [use(prefetcher, task, replica) for replica, task in plan(tasks, 2)] == [(97.0,), (98.0,)] * 2
+    assert recipes.made == ["a", "b", "a", "b"]
 
 
-def test_arrays_needed_again_soonest_are_kept(kitchen):
-    a, b, c = (kitchen.task(name) for name in "abc")
-    with InputPrefetcher([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as supply:
+def test_arrays_needed_again_soonest_are_kept(recipes):
+    a, b, c = (recipes.task(name) for name in "abc")
+    with InputPrefetcher([[(0, a), (0, b), (0, c), (1, c), (1, b), (1, a)]], budget_bytes=4 * UNIT) as prefetcher:
         for replica, task in ((0, a), (0, b), (0, c), (1, c), (1, b), (1, a)):
-            use(supply, task, replica)
-            update_findings(supply)
-    assert kitchen.made == ["a", "b", "c", "a"]
+            use(prefetcher, task, replica)
+            wait_until_made(prefetcher)
+    assert recipes.made == ["a", "b", "c", "a"]
 
 
-def test_arrays_no_task_needs_any_more_are_given_back_at_once(kitchen):
+def test_arrays_no_task_needs_any_more_are_given_back_at_once(recipes):
     before = open_files()
-    tasks = [kitchen.task(name) for name in "ab"]
-    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as supply:
-        update_findings(supply)
+    tasks = [recipes.task(name) for name in "ab"]
+    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as prefetcher:
+        wait_until_made(prefetcher)
         assert open_files() == before + 2
-        use(supply, tasks[0])
+        use(prefetcher, tasks[0])
         assert open_files() == before + 1
-        use(supply, tasks[1])
+        use(prefetcher, tasks[1])
         assert open_files() == before
 
 
-def test_fresh_arrays_go_to_the_first_replica_and_are_then_given_back(kitchen):
-    tasks = [kitchen.task(name, fresh=True) for name in "ab"]
-    with InputPrefetcher([plan(tasks, 2)], budget_bytes=1 << 20) as supply:
-        update_findings(supply)
-        assert kitchen.made == ["a", "fresh a", "b", "fresh b"]
-        assert use(supply, tasks[0]) == (97, 98)
-        assert kept(supply) == {"a", "b", "b fresh"}
-        assert use(supply, tasks[1]) == (98, 99)
-        assert kept(supply) == {"a", "b"}
-        assert [use(supply, task, 1) for task in tasks] == [(97,), (98,)]
-    assert len(kitchen.made) == 4
+def test_fresh_arrays_go_to_the_first_replica_and_are_then_given_back(recipes):
+    tasks = [recipes.task(name, fresh=True) for name in "ab"]
+    with InputPrefetcher([plan(tasks, 2)], budget_bytes=1 << 20) as prefetcher:
+        wait_until_made(prefetcher)
+        assert recipes.made == ["a", "fresh a", "b", "fresh b"]
+        assert use(prefetcher, tasks[0]) == (97, 98)
+        assert names_kept(prefetcher) == {"a", "b", "b fresh"}
+        assert use(prefetcher, tasks[1]) == (98, 99)
+        assert names_kept(prefetcher) == {"a", "b"}
+        assert [use(prefetcher, task, 1) for task in tasks] == [(97,), (98,)]
+    assert len(recipes.made) == 4
 
 
-def test_fresh_arrays_stay_until_the_last_device_has_used_them(kitchen):
-    tasks = [kitchen.task("a", device=device, fresh=True) for device in ("GPU-1", "GPU-2")]
-    with InputPrefetcher([plan([task], 2) for task in tasks], budget_bytes=1 << 20) as supply:
-        use(supply, tasks[0])
-        assert use(supply, tasks[0], 1) == (97,)
-        assert kept(supply) == {"a", "a fresh"}
-        assert use(supply, tasks[1]) == (97, 98)
-        assert kept(supply) == {"a"}
+def test_fresh_arrays_stay_until_the_last_device_has_used_them(recipes):
+    tasks = [recipes.task("a", device=device, fresh=True) for device in ("GPU-1", "GPU-2")]
+    with InputPrefetcher([plan([task], 2) for task in tasks], budget_bytes=1 << 20) as prefetcher:
+        use(prefetcher, tasks[0])
+        assert use(prefetcher, tasks[0], 1) == (97,)
+        assert names_kept(prefetcher) == {"a", "a fresh"}
+        assert use(prefetcher, tasks[1]) == (97, 98)
+        assert names_kept(prefetcher) == {"a"}
 
 
-def test_a_recipe_without_fresh_arrays_gives_none(kitchen):
-    task = kitchen.task("a", fresh=True)
-    kitchen.make_fresh = lambda name, first: ({}, {})
-    with InputPrefetcher([plan([task])]) as supply:
-        assert use(supply, task) == (97,)
+def test_a_recipe_without_fresh_arrays_gives_none(recipes):
+    task = recipes.task("a", fresh=True)
+    recipes.make_fresh = lambda name, first: ({}, {})
+    with InputPrefetcher([plan([task])]) as prefetcher:
+        assert use(prefetcher, task) == (97,)
 
 
-def test_fresh_arrays_are_not_made_if_the_first_ones_do_not_fit_the_budget(kitchen):
-    tasks = [kitchen.task(name, fresh=True) for name in "ab"]
-    with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as supply:
-        update_findings(supply)
-        assert kitchen.made == ["a", "fresh a"]
+def test_fresh_arrays_are_not_made_if_the_first_ones_do_not_fit_the_budget(recipes):
+    tasks = [recipes.task(name, fresh=True) for name in "ab"]
+    with InputPrefetcher([plan(tasks)], budget_bytes=4 * UNIT) as prefetcher:
+        wait_until_made(prefetcher)
+        assert recipes.made == ["a", "fresh a"]
 
 
-def test_several_threads_make_different_arrays_at_once_but_never_the_same(kitchen):
-    gates = {name: kitchen.hold(name) for name in "ab"}
-    tasks = [kitchen.task(name, variant) for name in "ab" for variant in "vw"]
-    with InputPrefetcher([plan(tasks)], threads=4, budget_bytes=1 << 20) as supply:
-        assert sorted(kitchen.await_made(2)) == ["a", "b"]
-        order = supply.order(tasks[0], 0)
+def test_several_threads_make_different_arrays_at_once_but_never_the_same(recipes):
+    gates = {name: recipes.hold(name) for name in "ab"}
+    tasks = [recipes.task(name, variant) for name in "ab" for variant in "vw"]
+    with InputPrefetcher([plan(tasks)], threads=4, budget_bytes=1 << 20) as prefetcher:
+        assert sorted(recipes.await_made(2)) == ["a", "b"]
+        order = prefetcher.order(tasks[0], 0)
         assert not order.ready
         gates["a"].set()
-        with supply.take(order):
+        with prefetcher.take(order):
             assert order.ready
         gates["b"].set()
-        update_findings(supply)
-    assert sorted(kitchen.made) == ["a", "b"]
+        wait_until_made(prefetcher)
+    assert sorted(recipes.made) == ["a", "b"]
 
 
-def test_a_single_thread_makes_arrays_one_after_the_other(kitchen):
-    gate = kitchen.hold("a")
-    with InputPrefetcher([plan([kitchen.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as supply:
-        assert kitchen.await_made(1) == ["a"]
+def test_a_single_thread_makes_arrays_one_after_the_other(recipes):
+    gate = recipes.hold("a")
+    with InputPrefetcher([plan([recipes.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as prefetcher:
+        assert recipes.await_made(1) == ["a"]
         gate.set()
-        update_findings(supply)
-    assert kitchen.made == ["a", "b"]
+        wait_until_made(prefetcher)
+    assert recipes.made == ["a", "b"]
 
 
-def test_arrays_that_were_not_announced_can_be_ordered(kitchen):
-    with InputPrefetcher() as supply:
-        assert use(supply, kitchen.task("a")) == (97,)
+def test_arrays_that_were_not_announced_can_be_ordered(recipes):
+    with InputPrefetcher() as prefetcher:
+        assert use(prefetcher, recipes.task("a")) == (97,)
 
 
-def test_arrays_of_tasks_that_were_passed_over_are_still_prefetched(kitchen):
-    tasks = [kitchen.task(name) for name in "abc"]
-    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as supply:
-        order = supply.order(tasks[2], 0)
-        assert kept(supply) == {"a", "b", "c"}
-        supply.cancel(order)
-        assert kept(supply) == {"a", "b"}
+def test_arrays_of_tasks_that_were_passed_over_are_still_prefetched(recipes):
+    tasks = [recipes.task(name) for name in "abc"]
+    with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as prefetcher:
+        order = prefetcher.order(tasks[2], 0)
+        assert names_kept(prefetcher) == {"a", "b", "c"}
+        prefetcher.cancel(order)
+        assert names_kept(prefetcher) == {"a", "b"}
 
 
-def test_fresh_arrays_are_made_while_the_first_ones_are(kitchen):
-    gate, task = kitchen.hold("a"), kitchen.task("a", fresh=True)
-    with InputPrefetcher([plan([task])], threads=2, budget_bytes=1 << 20) as supply:
-        assert sorted(kitchen.await_made(2)) == ["a", "fresh a"]
+def test_fresh_arrays_are_made_while_the_first_ones_are(recipes):
+    gate, task = recipes.hold("a"), recipes.task("a", fresh=True)
+    with InputPrefetcher([plan([task])], threads=2, budget_bytes=1 << 20) as prefetcher:
+        assert sorted(recipes.await_made(2)) == ["a", "fresh a"]
         gate.set()
-        assert use(supply, task) == (97, 98)
+        assert use(prefetcher, task) == (97, 98)
 
 
-def test_it_is_known_which_arrays_are_ready(kitchen):
-    gate, (a, b) = kitchen.hold("fresh b"), (kitchen.task(name, fresh=True) for name in "ab")
-    with InputPrefetcher([plan([a, b])], budget_bytes=1 << 20) as supply:
-        kitchen.await_made(4)
-        assert [supply.is_ready(a, 0), supply.is_ready(b, 0), supply.is_ready(b, 1)] == [True, False, True]
+def test_it_is_known_which_arrays_are_ready(recipes):
+    gate, (a, b) = recipes.hold("fresh b"), (recipes.task(name, fresh=True) for name in "ab")
+    with InputPrefetcher([plan([a, b])], budget_bytes=1 << 20) as prefetcher:
+        recipes.await_made(4)
+        assert [prefetcher.is_ready(a, 0), prefetcher.is_ready(b, 0), prefetcher.is_ready(b, 1)] == [True, False, True]
         gate.set()
-        update_findings(supply)
-        assert supply.is_ready(b, 0)
-        assert not supply.is_ready(kitchen.task("c"), 0)
+        wait_until_made(prefetcher)
+        assert prefetcher.is_ready(b, 0)
+        assert not prefetcher.is_ready(recipes.task("c"), 0)
 
 
-def test_nothing_is_prefetched_for_a_dropped_task_in_any_replica(kitchen):
-    a, b = (kitchen.task(name) for name in "ab")
-    with InputPrefetcher([plan([a, b], 3)], budget_bytes=1 << 20) as supply:
-        supply.drop(b)
-        assert kept(supply) == {"a"}
+def test_nothing_is_prefetched_for_a_dropped_task_in_any_replica(recipes):
+    a, b = (recipes.task(name) for name in "ab")
+    with InputPrefetcher([plan([a, b], 3)], budget_bytes=1 << 20) as prefetcher:
+        prefetcher.drop(b)
+        assert names_kept(prefetcher) == {"a"}
 
 
-def test_first_arrays_are_kept_while_fresh_ones_are_made_from_them_even_if_all_orders_are_cancelled(kitchen):
-    before, gate = open_files(), kitchen.hold("a")
-    task = kitchen.task("a", fresh=True)
-    with InputPrefetcher(threads=2) as supply:
-        orders = [supply.order(task, replica) for replica in (1, 0)]
+def test_first_arrays_are_kept_while_fresh_ones_are_made_from_them_even_if_all_orders_are_cancelled(recipes):
+    before, gate = open_files(), recipes.hold("a")
+    task = recipes.task("a", fresh=True)
+    with InputPrefetcher(threads=2) as prefetcher:
+        orders = [prefetcher.order(task, replica) for replica in (1, 0)]
         _, fresh = orders[1].arrays
         while not fresh.running():
             pass
         for order in orders:
-            supply.cancel(order)
+            prefetcher.cancel(order)
         gate.set()
-        assert kitchen.await_made(2) == ["a", "fresh a"]
+        assert recipes.await_made(2) == ["a", "fresh a"]
         assert fresh.exception(30) is None
     assert open_files() == before
 
 
-def test_an_error_in_a_recipe_is_raised_for_each_of_its_cases_and_no_other(kitchen):
+def test_an_error_in_a_recipe_is_raised_for_each_of_its_cases_and_no_other(recipes):
     def fail(name):
-        kitchen._note(name)
+        recipes._note(name)
         raise SuiteError("inputs raised", path="bench.py")
 
-    bad = [kitchen.task("a", variant, fresh=True) for variant in "vw"]
-    good = kitchen.task("b")
-    make, kitchen.make = kitchen.make, lambda name: fail(name) if name == "a" else make(name)
-    with InputPrefetcher([plan([*bad, good])], budget_bytes=1 << 20) as supply:
+    bad = [recipes.task("a", variant, fresh=True) for variant in "vw"]
+    good = recipes.task("b")
+    make, recipes.make = recipes.make, lambda name: fail(name) if name == "a" else make(name)
+    with InputPrefetcher([plan([*bad, good])], budget_bytes=1 << 20) as prefetcher:
         for task in bad:
             with pytest.raises(SuiteError, match="inputs raised"):
-                use(supply, task)
-        assert use(supply, good) == (98,)
-    assert kitchen.made == ["a", "b"]
+                use(prefetcher, task)
+        assert use(prefetcher, good) == (98,)
+    assert recipes.made == ["a", "b"]
 
 
-def test_all_memory_is_given_back_at_the_end(kitchen):
+def test_all_memory_is_given_back_at_the_end(recipes):
     before = open_files()
-    tasks = [kitchen.task(name, fresh=True) for name in "abcd"]
-    with InputPrefetcher([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as supply:
-        supply.order(tasks[0], 0)
-        use(supply, tasks[1])
-        update_findings(supply)
+    tasks = [recipes.task(name, fresh=True) for name in "abcd"]
+    with InputPrefetcher([plan(tasks, 2)], threads=3, budget_bytes=1 << 20) as prefetcher:
+        prefetcher.order(tasks[0], 0)
+        use(prefetcher, tasks[1])
+        wait_until_made(prefetcher)
         assert open_files() > before
     assert open_files() == before
 
 
-def test_an_early_end_waits_for_running_recipes_and_starts_no_others(kitchen):
-    before, gate = open_files(), kitchen.hold("a")
-    tasks = [kitchen.task(name) for name in "ab"]
+def test_an_early_end_waits_for_running_recipes_and_starts_no_others(recipes):
+    before, gate = open_files(), recipes.hold("a")
+    tasks = [recipes.task(name) for name in "ab"]
     with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20):
-        kitchen.await_made(1)
+        recipes.await_made(1)
         threading.Timer(0.05, gate.set).start()
-    assert kitchen.made == ["a"]
+    assert recipes.made == ["a"]
     assert open_files() == before
 
 
-def test_the_number_of_kept_arrays_is_limited(kitchen, monkeypatch):
-    monkeypatch.setattr(module, "MOST_KEPT", 3)
-    with InputPrefetcher([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
-        update_findings(supply)
-        assert kept(supply) == {"a", "b", "c"}
+def test_the_number_of_kept_arrays_is_limited(recipes, monkeypatch):
+    monkeypatch.setattr(input_prefetcher, "MOST_KEPT", 3)
+    with InputPrefetcher([plan([recipes.task(name) for name in "abcde"])], budget_bytes=1 << 20) as prefetcher:
+        wait_until_made(prefetcher)
+        assert names_kept(prefetcher) == {"a", "b", "c"}
 
 
-def test_the_look_ahead_is_limited(kitchen, monkeypatch):
-    monkeypatch.setattr(module, "HORIZON", 2)
-    with InputPrefetcher([plan([kitchen.task(name) for name in "abcde"])], budget_bytes=1 << 20) as supply:
-        assert kept(supply) == {"a", "b"}
+def test_the_look_ahead_is_limited(recipes, monkeypatch):
+    monkeypatch.setattr(input_prefetcher, "HORIZON", 2)
+    with InputPrefetcher([plan([recipes.task(name) for name in "abcde"])], budget_bytes=1 << 20) as prefetcher:
+        assert names_kept(prefetcher) == {"a", "b"}
 
 
 @pytest.mark.parametrize(

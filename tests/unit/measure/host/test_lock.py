@@ -1,4 +1,4 @@
-"""Locks of GPUs: held by one run at a time, whoever runs it and however it ends."""
+"""Locks of devices: one run holds a lock at a time, whichever user runs it and however it ends."""
 
 import os
 import stat
@@ -89,11 +89,11 @@ def test_every_user_of_the_host_can_use_a_lock(folder):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
     assert stat.S_IMODE((folder / "GPU-1.lock").stat().st_mode) == 0o666
     lock.release()
-    assert (folder / "GPU-1.lock").exists()  # whoever deleted it could lock what another has just opened
+    assert (folder / "GPU-1.lock").exists()  # deleting it could leave two locks on two files
 
 
 def test_another_users_file_is_never_opened_with_o_creat(folder, monkeypatch):
-    """As the kernel does in /tmp (fs.protected_regular), and for a file that may only be read."""
+    """The kernel refuses that in /tmp (fs.protected_regular). The file may be read-only as well."""
     lock = DeviceLock("GPU-1")
     lock.take()
     lock.release()

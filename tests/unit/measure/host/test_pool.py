@@ -1,4 +1,4 @@
-"""The pool and workers that do not behave: each costs its case alone, or ends the run where none can start."""
+"""The pool with faulty workers: each costs its case alone, or ends the run if none can start."""
 
 import time
 
@@ -12,9 +12,9 @@ from perfsvc.model import Status
 
 
 def test_every_case_is_measured_once_in_each_replica(work):
-    found = work()
-    assert set(found) == {(variant, replica) for variant in ("good", "bad", "fine") for replica in (0, 1)}
-    assert {one.status for one in found.values()} == {Status.OK}
+    measurements = work()
+    assert set(measurements) == {(variant, replica) for variant in ("good", "bad", "fine") for replica in (0, 1)}
+    assert {measurement.status for measurement in measurements.values()} == {Status.OK}
 
 
 @pytest.mark.parametrize(
@@ -36,28 +36,30 @@ def test_every_case_is_measured_once_in_each_replica(work):
 )
 def test_a_faulty_worker_costs_its_case_alone(work, bad, reason):
     started = time.monotonic()
-    found = work(bad=bad)
+    measurements = work(bad=bad)
     assert time.monotonic() - started < worker_handle.END_LIMIT_S
-    assert {key for key, one in found.items() if one.status is Status.OK} == {
+    assert {key for key, measurement in measurements.items() if measurement.status is Status.OK} == {
         (variant, replica) for variant in ("good", "fine") for replica in (0, 1)
     }
-    (failed,) = (one for key, one in found.items() if key[0] == "bad")  # not tried again in the other replica
+    (failed,) = (
+        measurement for key, measurement in measurements.items() if key[0] == "bad"
+    )  # not tried again in the other replica
     assert failed.status is Status.FAILED
     assert reason in failed.reason
     assert failed.cure
 
 
 def test_a_worker_past_its_limit_is_killed(work):
-    found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5)
-    assert "still running after 0.5 s" in found["bad", 0].reason
-    assert found["bad", 0].wall_s == pytest.approx(0.5, abs=0.4)
-    assert found["good", 0].status is found["fine", 0].status is Status.OK
+    measurements = work(bad="time.sleep(60)", replicas=1, limit_s=0.5)
+    assert "still running after 0.5 s" in measurements["bad", 0].reason
+    assert measurements["bad", 0].wall_s == pytest.approx(0.5, abs=0.4)
+    assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
 
 
 def test_the_time_for_recovery_is_added_to_the_limit_of_a_case(work):
-    found = work(bad="time.sleep(60)", replicas=1, limit_s=0.5, sampling=Sampling(recovery_s=1.0))
-    assert "still running after 1.5 s" in found["bad", 0].reason
-    assert found["bad", 0].wall_s >= 1.5
+    measurements = work(bad="time.sleep(60)", replicas=1, limit_s=0.5, sampling=Sampling(recovery_s=1.0))
+    assert "still running after 1.5 s" in measurements["bad", 0].reason
+    assert measurements["bad", 0].wall_s >= 1.5
 
 
 @pytest.mark.parametrize(
@@ -85,31 +87,40 @@ def test_a_worker_that_never_opens_its_device_ends_the_run(work, monkeypatch):
 def test_a_device_that_cannot_be_opened_again_costs_its_remaining_cases(work, tmp_path):
     marker = tmp_path / "opened"
     start = f"os._exit(3) if os.path.exists({str(marker)!r}) else open({str(marker)!r}, 'w').close()"
-    found = work(start=start, bad="os._exit(9)")
-    by_status = {status: {key for key, one in found.items() if one.status is status} for status in Status}
-    assert found["bad", 0].status is Status.FAILED
-    assert by_status[Status.OK] | by_status[Status.FAILED] == set(found)
-    lost = [one for one in found.values() if one.status is Status.FAILED and one.case.variant != "bad"]
-    assert {one.case.variant for one in lost} == {"good", "fine"}
-    assert all("did not start" in one.reason and one.cure for one in lost)
+    measurements = work(start=start, bad="os._exit(9)")
+    by_status = {
+        status: {key for key, measurement in measurements.items() if measurement.status is status} for status in Status
+    }
+    assert measurements["bad", 0].status is Status.FAILED
+    assert by_status[Status.OK] | by_status[Status.FAILED] == set(measurements)
+    lost = [
+        measurement
+        for measurement in measurements.values()
+        if measurement.status is Status.FAILED and measurement.case.variant != "bad"
+    ]
+    assert {measurement.case.variant for measurement in lost} == {"good", "fine"}
+    assert all("did not start" in measurement.reason and measurement.cure for measurement in lost)
 
 
 def test_a_device_that_cannot_be_opened_at_all_does_not_affect_the_others(work):
     work.play(start="os._exit(3) if device.uuid == 'second' else None")
     tasks = tuple(work.task(variant, uuid) for uuid in ("first", "second") for variant in ("good", "fine"))
-    found = work.measure(Plan(tasks, 2, 1, 30.0), work.devices("first", "second"))
-    statuses = {(one.device, one.case.variant, one.replica): one.status for one in found}
+    measurements = work.measure(Plan(tasks, 2, 1, 30.0), work.devices("first", "second"))
+    statuses = {
+        (measurement.device, measurement.case.variant, measurement.replica): measurement.status
+        for measurement in measurements
+    }
     assert {status for (device, *_), status in statuses.items() if device == "first"} == {Status.OK}
     assert {status for (device, *_), status in statuses.items() if device == "second"} == {Status.FAILED}
     assert len(statuses) == 4 + 2
 
 
 def test_the_output_of_an_earlier_case_is_not_reported_for_a_later_one(work):
-    found = work(bad="os._exit(9)", replicas=1)
-    assert "output of good" not in found["bad", 0].reason
-    assert "output of fine" not in found["bad", 0].reason
+    measurements = work(bad="os._exit(9)", replicas=1)
+    assert "output of good" not in measurements["bad", 0].reason
+    assert "output of fine" not in measurements["bad", 0].reason
 
 
 def test_making_arrays_does_not_count_against_the_limit_of_a_case(work):
-    found = work(limit_s=2.0, replicas=1, preparation_s=3.0)
-    assert {one.status for one in found.values()} == {Status.OK}
+    measurements = work(limit_s=2.0, replicas=1, preparation_s=3.0)
+    assert {measurement.status for measurement in measurements.values()} == {Status.OK}

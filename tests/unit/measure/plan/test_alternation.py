@@ -1,4 +1,4 @@
-"""The order in which two tasks take turns."""
+"""The order of A/B pairs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,21 +25,21 @@ def order(pairs, seed=1):
 
 @given(pairs=st.integers(1, 20), seed=st.integers(0, 2**32))
 def test_each_pair_has_both_sides_in_a_process_each(pairs, seed):
-    turns = order(pairs, seed)
-    assert [replica for replica, _ in turns] == list(range(2 * pairs))
+    in_order = order(pairs, seed)
+    assert [replica for replica, _ in in_order] == list(range(2 * pairs))
     for pair in range(pairs):
-        assert {id(one) for _, one in turns[2 * pair : 2 * pair + 2]} == {id(OLD), id(NEW)}
+        assert {id(task) for _, task in in_order[2 * pair : 2 * pair + 2]} == {id(OLD), id(NEW)}
 
 
 @given(twos=st.integers(1, 10), seed=st.integers(0, 2**32))
 def test_a_steady_drift_weighs_on_both_sides_alike(twos, seed):
-    turns = order(2 * twos, seed)
-    drift = {id(side): sum(place for place, one in turns if one is side) for side in (OLD, NEW)}
+    in_order = order(2 * twos, seed)
+    drift = {id(side): sum(position for position, task in in_order if task is side) for side in (OLD, NEW)}
     assert drift[id(OLD)] == drift[id(NEW)]
 
 
 def test_the_seed_decides_which_side_begins():
-    begins = {seed: tuple(one is OLD for _, one in order(8, seed)[::4]) for seed in range(16)}
+    begins = {seed: tuple(task is OLD for _, task in order(8, seed)[::4]) for seed in range(16)}
     assert len(set(begins.values())) > 4
     assert order(8, 3) == order(8, 3)
 

@@ -12,7 +12,7 @@ from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, DeviceInfo, Kind, ReplayRecord, Tolerance
 
 
-def task(number, device="GPU-1"):
+def make_task(number, device="GPU-1"):
     record = ReplayRecord(Case("dot", f"v{number}"), Kind.KERNEL, (), (), (), "", seed=0)
     return Task(
         device, record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {}))
@@ -23,7 +23,7 @@ def plan(tasks, *, replicas=3, seed=1):
     return Plan(tuple(tasks), replicas, seed, limit_s=60)
 
 
-TWENTY = [task(number) for number in range(20)]
+TWENTY = [make_task(number) for number in range(20)]
 
 
 @given(count=st.integers(0, 12), replicas=st.integers(1, 4), seed=st.integers(0, 2**32))
@@ -31,13 +31,13 @@ def test_every_replica_has_every_task_once_and_replicas_follow_each_other(count,
     order = plan(TWENTY[:count], replicas=replicas, seed=seed).order("GPU-1")
     assert [replica for replica, _ in order] == [replica for replica in range(replicas) for _ in range(count)]
     for replica in range(replicas):
-        found = [one.record.case.variant for number, one in order if number == replica]
-        assert sorted(found) == sorted(one.record.case.variant for one in TWENTY[:count])
+        variants = [task.record.case.variant for number, task in order if number == replica]
+        assert sorted(variants) == sorted(task.record.case.variant for task in TWENTY[:count])
 
 
 def test_each_replica_has_its_own_order():
     order = plan(TWENTY).order("GPU-1")
-    orders = {tuple(one.record.case.variant for number, one in order if number == replica) for replica in range(3)}
+    orders = {tuple(task.record.case.variant for number, task in order if number == replica) for replica in range(3)}
     assert len(orders) == 3
 
 
@@ -47,10 +47,10 @@ def test_a_seed_repeats_its_order_and_another_seed_gives_another_order():
 
 
 def test_a_device_has_its_own_tasks_in_its_own_order():
-    both = plan([*TWENTY, *(replace(one, device="GPU-2") for one in TWENTY)])
-    first, second = ([one.record.case for _, one in both.order(device)] for device in ("GPU-1", "GPU-2"))
+    both = plan([*TWENTY, *(replace(task, device="GPU-2") for task in TWENTY)])
+    first, second = ([task.record.case for _, task in both.order(device)] for device in ("GPU-1", "GPU-2"))
     assert first != second
-    assert {one.device for _, one in both.order("GPU-2")} == {"GPU-2"}
+    assert {task.device for _, task in both.order("GPU-2")} == {"GPU-2"}
     assert devices(both.tasks) == ("GPU-1", "GPU-2")
 
 
@@ -62,7 +62,7 @@ def test_a_device_without_tasks_has_nothing_to_do(device):
 def test_a_task_may_have_its_own_number_of_replicas():
     few, usual, many = (replace(TWENTY[number], replicas=count) for number, count in enumerate((1, None, 4)))
     order = plan([few, usual, many], replicas=2).order("GPU-1")
-    assert {(replica, one.record.case.variant) for replica, one in order} == {
+    assert {(replica, task.record.case.variant) for replica, task in order} == {
         (0, "v0"),
         *((replica, "v1") for replica in range(2)),
         *((replica, "v2") for replica in range(4)),
@@ -71,78 +71,78 @@ def test_a_task_may_have_its_own_number_of_replicas():
 
 
 def test_first_tasks_are_measured_once_before_all_others():
-    peaks = (task("peak"), task("peak", device="GPU-2"))
+    peaks = (make_task("peak"), make_task("peak", device="GPU-2"))
     both = replace(plan(TWENTY[:3], replicas=2), first=peaks)
     order = both.order("GPU-1")
     assert order[0] == (0, peaks[0])
-    assert [replica for replica, one in order if one.record.case.variant == "vpeak"] == [0]
+    assert [replica for replica, task in order if task.record.case.variant == "vpeak"] == [0]
     assert len(order) == 1 + 2 * 3
     assert both.order("GPU-2") == []  # a device without cases needs no measured peak
 
 
-def boards(*uuids, model="H100"):
+def gpus(*uuids, model="H100"):
     return [DeviceInfo("cuda", f"cuda:{uuid}", uuid, model, "sm_90") for uuid in uuids]
 
 
-def dealt(found, count=400, how="each-model"):
-    """Where each of so many cases is measured."""
-    tasks = [task(number, device.uuid) for device in found for number in range(count)]
+def assigned(devices, count=400, how="each-model"):
+    """Return the devices that measure each case."""
+    tasks = [make_task(number, device.uuid) for device in devices for number in range(count)]
     homes = {}
-    for one in spread(tasks, found, how):
-        homes.setdefault(one.record.case.variant, []).append(one.device)
+    for task in spread(tasks, devices, how):
+        homes.setdefault(task.record.case.variant, []).append(task.device)
     return homes
 
 
 def test_each_device_measures_every_case_unless_cases_are_assigned():
-    found = boards("GPU-1", "GPU-2")
-    assert set(map(tuple, dealt(found, how="each-device").values())) == {("GPU-1", "GPU-2")}
-    assert {len(homes) for homes in dealt(found).values()} == {1}
+    devices = gpus("GPU-1", "GPU-2")
+    assert set(map(tuple, assigned(devices, how="each-device").values())) == {("GPU-1", "GPU-2")}
+    assert {len(homes) for homes in assigned(devices).values()} == {1}
 
 
 def test_an_assignment_does_not_depend_on_the_order_of_the_devices():
-    assert dealt(boards("GPU-1", "GPU-2", "GPU-3")) == dealt(boards("GPU-3", "GPU-1", "GPU-2"))
+    assert assigned(gpus("GPU-1", "GPU-2", "GPU-3")) == assigned(gpus("GPU-3", "GPU-1", "GPU-2"))
 
 
 def test_an_assignment_is_the_same_every_night_and_with_every_version_of_perfsvc():
-    found = [home_device(task(number).key, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
-    assert "".join(found) == "33113113111333132123"
+    homes = [home_device(make_task(number).key, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
+    assert "".join(homes) == "33113113111333132123"
 
 
 @pytest.mark.parametrize(("count", "most"), [(400, 100), (401, 101), (24, 6), (3, 1)])
 def test_an_assignment_is_even(count, most):
-    homes = [home for (home,) in dealt(boards(*(f"GPU-{number}" for number in range(4))), count).values()]
+    homes = [home for (home,) in assigned(gpus(*(f"GPU-{number}" for number in range(4))), count).values()]
     assert max(homes.count(f"GPU-{number}") for number in range(4)) == most
 
 
 def test_a_new_device_takes_its_share_and_moves_few_other_cases():
-    before, after = dealt(boards("GPU-1", "GPU-2")), dealt(boards("GPU-1", "GPU-2", "GPU-3"))
+    before, after = assigned(gpus("GPU-1", "GPU-2")), assigned(gpus("GPU-1", "GPU-2", "GPU-3"))
     moved = [name for name in before if before[name] != after[name]]
     assert [after[name] for name in moved].count(["GPU-3"]) == 133
     assert len(moved) - 133 < 30
 
 
 def test_a_new_case_moves_few_others():
-    found = boards("GPU-1", "GPU-2")
-    before, after = dealt(found, 400), dealt(found, 401)
+    devices = gpus("GPU-1", "GPU-2")
+    before, after = assigned(devices, 400), assigned(devices, 401)
     assert sum(before[name] != after[name] for name in before) < 10
 
 
 def test_each_model_measures_every_case_and_cache_states_are_assigned_separately():
-    found = [*boards("GPU-1", "GPU-2"), *boards("GPU-8", "GPU-9", model="H200")]
-    models = {device.uuid: device.model for device in found}
-    assert {tuple(sorted(models[home] for home in homes)) for homes in dealt(found).values()} == {("H100", "H200")}
-    cold = [home_device(one.key, ("GPU-1", "GPU-2")) for one in TWENTY]
-    assert cold != [home_device((one.record.case, CacheState.WARM), ("GPU-1", "GPU-2")) for one in TWENTY]
+    devices = [*gpus("GPU-1", "GPU-2"), *gpus("GPU-8", "GPU-9", model="H200")]
+    models = {device.uuid: device.model for device in devices}
+    assert {tuple(sorted(models[home] for home in homes)) for homes in assigned(devices).values()} == {("H100", "H200")}
+    cold = [home_device(task.key, ("GPU-1", "GPU-2")) for task in TWENTY]
+    assert cold != [home_device((task.record.case, CacheState.WARM), ("GPU-1", "GPU-2")) for task in TWENTY]
 
 
 def test_a_case_is_assigned_to_a_device_that_can_measure_it():
-    found = boards("GPU-1", "GPU-2")
-    only = [task(number, "GPU-2") for number in range(9)]
-    assert spread(only, found, "each-model") == tuple(only)
+    devices = gpus("GPU-1", "GPU-2")
+    only = [make_task(number, "GPU-2") for number in range(9)]
+    assert spread(only, devices, "each-model") == tuple(only)
 
 
 def test_a_device_that_alone_can_measure_most_cases_takes_more_than_its_share():
-    found = boards("GPU-1", "GPU-2")
-    tasks = [*(task(number, "GPU-2") for number in range(9)), task(9, "GPU-1"), task(9, "GPU-2")]
-    homes = [one.device for one in spread(tasks, found, "each-model")]
+    devices = gpus("GPU-1", "GPU-2")
+    tasks = [*(make_task(number, "GPU-2") for number in range(9)), make_task(9, "GPU-1"), make_task(9, "GPU-2")]
+    homes = [task.device for task in spread(tasks, devices, "each-model")]
     assert homes == ["GPU-2"] * 9 + ["GPU-1"]

@@ -9,7 +9,7 @@ from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays, firs
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 
-def job_of(lent):
+def job_of(arrays):
     record = ReplayRecord(Case("scale", "v"), Kind.KERNEL, (), (), (), "", seed=0)
     return CaseJob(
         record=record,
@@ -17,16 +17,16 @@ def job_of(lent):
         cache=CacheState.COLD,
         tolerance=Tolerance(0, 0),
         sampling=Sampling(),
-        array_name=lent.name,
-        arrays=lent.first.layout,
-        fresh_arrays=lent.fresh.layout if lent.fresh else None,
+        array_name=arrays.name,
+        arrays=arrays.first.layout,
+        fresh_arrays=arrays.fresh.layout if arrays.fresh else None,
     )
 
 
-def mapped(lent):
-    """What a worker sees of them, which is all it sees: the parent has closed its descriptors."""
-    seen = MappedArrays(lent.descriptors, job_of(lent))
-    for descriptor in lent.descriptors:
+def mapped(arrays):
+    """Return the arrays as a worker sees them, after the parent has closed its descriptors."""
+    seen = MappedArrays(arrays.descriptors, job_of(arrays))
+    for descriptor in arrays.descriptors:
         os.close(descriptor)
     return seen
 

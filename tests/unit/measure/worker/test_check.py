@@ -46,8 +46,8 @@ def doubled(a):
 
 
 @dataclass
-class Given:
-    """Inputs and references, as ``Mapped`` has them."""
+class Arrays:
+    """Inputs and references, like ``MappedArrays``."""
 
     inputs: Mapping[str, Any] = field(default_factory=lambda: {"a": FIRST})
     expected: Mapping[str, Any] = field(default_factory=lambda: doubled(FIRST))
@@ -55,9 +55,9 @@ class Given:
     fresh_expected: Mapping[str, Any] = field(default_factory=dict)
 
 
-WITHOUT_REFERENCE = Given(expected={})
-FRESH_REFERENCE = Given(fresh_inputs={"a": FRESH}, fresh_expected=doubled(FRESH))
-FRESH_TO_CHANGE = Given(fresh_inputs={"a": FRESH})
+WITHOUT_REFERENCE = Arrays(expected={})
+FRESH_REFERENCE = Arrays(fresh_inputs={"a": FRESH}, fresh_expected=doubled(FRESH))
+FRESH_TO_CHANGE = Arrays(fresh_inputs={"a": FRESH})
 
 
 class Doubling(HostMemory):
@@ -118,15 +118,15 @@ class Doubling(HostMemory):
 
 
 @contextmanager
-def case(device, given=None, *, steps=(DOUBLE,), kind=Kind.KERNEL, replica=0, known=None, budget_bytes=0):
-    """The check of a case on a device."""
+def case(device, given=None, *, steps=(DOUBLE,), kind=Kind.KERNEL, replica=0, checked=None, budget_bytes=0):
+    """Give the check of a case on a device."""
     record = ReplayRecord(Case("double", "plain"), kind, BUFFERS, steps, ("1",), "", seed=0)
     job = CaseJob(
-        record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", ArrayLayout(), checked=known
+        record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", ArrayLayout(), checked=checked
     )
     with CaseMemory(device, BUFFERS) as memory:
         program = Program(device, record, [b""], memory, {"double": double})
-        yield ResultCheck(device, job, given or Given(), DeviceArrayCache(device, budget_bytes), memory, program)
+        yield ResultCheck(device, job, given or Arrays(), DeviceArrayCache(device, budget_bytes), memory, program)
 
 
 def double(arrays, stream):
@@ -135,7 +135,7 @@ def double(arrays, stream):
 
 
 class Caching:
-    """Hands out its first result for ever."""
+    """Returns its first result for ever."""
 
     def __init__(self):
         self.result = None
@@ -185,7 +185,7 @@ def test_a_right_result_has_its_error_and_is_kept_for_later_replicas():
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
+    ("does", "message"),
     [
         (zero, r"wrong result: out\[2\] is 0, the reference says 6"),
         (nothing, r"wrong result: out\[0\] is nan"),
@@ -193,22 +193,24 @@ def test_a_right_result_has_its_error_and_is_kept_for_later_replicas():
         (overwrite, "wrote to its input 'a'"),
     ],
 )
-def test_a_wrong_result_is_found_before_any_sample(does, said):
+def test_a_wrong_result_is_found_before_any_sample(does, message):
     with case(Doubling(does)) as check:
-        with pytest.raises(ResultError, match=said) as error:
+        with pytest.raises(ResultError, match=message) as error:
             check.before()
         assert check.checked is None
     assert error.value.cure
 
 
-@pytest.mark.parametrize("given", [Given(), FRESH_REFERENCE, FRESH_TO_CHANGE])
+@pytest.mark.parametrize("given", [Arrays(), FRESH_REFERENCE, FRESH_TO_CHANGE])
 @pytest.mark.parametrize(
-    ("does", "said"), [(nothing, r"out\[0\] is nan"), (overrun, "wrote past buffer 'out'")], ids=["nothing", "overrun"]
+    ("does", "message"),
+    [(nothing, r"out\[0\] is nan"), (overrun, "wrote past buffer 'out'")],
+    ids=["nothing", "overrun"],
 )
-def test_a_result_that_goes_wrong_later_is_found_after_the_samples(given, does, said):
+def test_a_result_that_goes_wrong_later_is_found_after_the_samples(given, does, message):
     with case(Doubling(does, late), given) as check:
         check.before()
-        with pytest.raises(ResultError, match=said):
+        with pytest.raises(ResultError, match=message):
             check.after(1e-3)
 
 
@@ -221,9 +223,9 @@ def test_inputs_are_checked_in_the_first_replica_alone():
 def test_a_result_that_an_earlier_replica_found_right_is_not_compared_again():
     with case(Doubling()) as check:
         check.before()
-        known = CheckedResult(check.checked.digests, Error(0.5, 0.25))
+        checked = CheckedResult(check.checked.digests, Error(0.5, 0.25))
     device = Doubling()
-    with case(device, known=known, replica=1) as check:
+    with case(device, checked=checked, replica=1) as check:
         check.before()
         check.after(1e-3)
         assert check.error == Error(0.5, 0.25)
@@ -232,12 +234,12 @@ def test_a_result_that_an_earlier_replica_found_right_is_not_compared_again():
 
 def test_a_result_that_differs_from_an_earlier_replica_is_compared():
     device = Doubling()
-    with case(device, known=CheckedResult({"out": "another"}, Error(0.5, 0.25)), replica=1) as check:
+    with case(device, checked=CheckedResult({"out": "another"}, Error(0.5, 0.25)), replica=1) as check:
         check.before()
         assert check.error == Error(0, 0)
     assert device.downloads == 1
     another = CheckedResult({"out": "another"}, Error(0, 0))
-    with case(Doubling(zero), known=another, replica=1) as check, pytest.raises(ResultError):
+    with case(Doubling(zero), checked=another, replica=1) as check, pytest.raises(ResultError):
         check.before()
 
 
@@ -277,17 +279,17 @@ def test_after_a_check_that_only_requires_change_the_first_inputs_are_checked_ag
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (FRESH_REFERENCE, r"wrong result: out\[0\] is 2, the reference says 18"),
         (FRESH_TO_CHANGE, "'out' did not change when the inputs did"),
     ],
     ids=["against a reference", "by its change"],
 )
-def test_a_variant_that_caches_its_result_fails(given, said):
+def test_a_variant_that_caches_its_result_fails(given, message):
     with case(Doubling(Caching()), given) as check:
         check.before()
-        with pytest.raises(ResultError, match=said):
+        with pytest.raises(ResultError, match=message):
             check.after(1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Arrays that are uploaded once and copied within the device from then on."""
+"""The device array cache: arrays are uploaded once and copied within the device from then on."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ ONES, TWOS, THREES = (np.full(4, number, np.float32) for number in (1, 2, 3))
 
 
 class Counting(HostMemory):
-    """Notes what crosses from the host, and what it is asked to give and to take back."""
+    """Counts uploads, allocations and frees."""
 
     def __init__(self):
         super().__init__()
@@ -34,59 +34,59 @@ def device():
     return Counting()
 
 
-def bring(device, vault, key, array):
-    """Brings an array and returns what then lies there."""
+def load(device, cache, key, array):
+    """Load an array and return what then lies there."""
     target = device.allocate(array.nbytes)
-    vault.load(key, array, target)
+    cache.load(key, array, target)
     return device.view(target, array.dtype.name, array.shape).tolist()
 
 
 def test_an_array_is_uploaded_once_and_copied_from_then_on(device):
-    vault = DeviceArrayCache(device, 1000)
-    assert [bring(device, vault, "ones", ONES) for _ in range(3)] == [ONES.tolist()] * 3
+    cache = DeviceArrayCache(device, 1000)
+    assert [load(device, cache, "ones", ONES) for _ in range(3)] == [ONES.tolist()] * 3
     assert (device.uploads, device.aside) == ([1], ONES.nbytes)
 
 
 def test_a_change_of_a_loaded_copy_does_not_change_the_cache(device):
-    vault = DeviceArrayCache(device, 1000)
+    cache = DeviceArrayCache(device, 1000)
     target = device.allocate(ONES.nbytes)
-    vault.load("ones", ONES, target)
+    cache.load("ones", ONES, target)
     device.fill(target, ONES.nbytes, 0xFF)
-    vault.load("ones", ONES, target)
+    cache.load("ones", ONES, target)
     assert device.view(target, "float32", (4,)).tolist() == ONES.tolist()
 
 
 def test_the_least_recently_used_array_makes_room(device):
-    vault = DeviceArrayCache(device, 2 * ONES.nbytes)
+    cache = DeviceArrayCache(device, 2 * ONES.nbytes)
     for key, array in (("ones", ONES), ("twos", TWOS), ("ones", ONES), ("threes", THREES)):
-        assert bring(device, vault, key, array) == array.tolist()
+        assert load(device, cache, key, array) == array.tolist()
     assert (device.uploads, device.frees) == ([1, 2, 3], 1)
-    bring(device, vault, "ones", ONES)
+    load(device, cache, "ones", ONES)
     assert device.uploads == [1, 2, 3]
-    bring(device, vault, "twos", TWOS)
+    load(device, cache, "twos", TWOS)
     assert (device.uploads, device.frees) == ([1, 2, 3, 2], 2)
 
 
 def test_a_large_array_makes_as_much_room_as_it_needs(device):
-    vault = DeviceArrayCache(device, 3 * ONES.nbytes)
+    cache = DeviceArrayCache(device, 3 * ONES.nbytes)
     for key, array in (("ones", ONES), ("twos", TWOS), ("large", np.full(12, 5, np.float32))):
-        bring(device, vault, key, array)
+        load(device, cache, key, array)
     assert (device.uploads, device.frees) == ([1, 2, 5], 2)
 
 
 @pytest.mark.parametrize("budget", [0, ONES.nbytes - 1])
 def test_an_array_larger_than_the_budget_is_uploaded_directly(device, budget):
-    vault = DeviceArrayCache(device, budget)
-    assert [bring(device, vault, "ones", ONES) for _ in range(2)] == [ONES.tolist()] * 2
+    cache = DeviceArrayCache(device, budget)
+    assert [load(device, cache, "ones", ONES) for _ in range(2)] == [ONES.tolist()] * 2
     assert device.uploads == [1, 1]
-    assert vault.address("ones", ONES) is None
+    assert cache.address("ones", ONES) is None
     assert (device.frees, device.aside) == (0, 0)
 
 
 def test_an_array_has_one_address_and_its_content_lies_there(device):
-    vault = DeviceArrayCache(device, 1000)
+    cache = DeviceArrayCache(device, 1000)
     strided = np.arange(8, dtype=np.float32)[::2]
-    address = vault.address("strided", strided)
+    address = cache.address("strided", strided)
     assert device.view(address, "float32", (4,)).tolist() == [0, 2, 4, 6]
-    assert vault.address("strided", strided) == address
-    assert vault.address("ones", ONES) != address
+    assert cache.address("strided", strided) == address
+    assert cache.address("ones", ONES) != address

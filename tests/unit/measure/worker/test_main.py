@@ -1,4 +1,4 @@
-"""The worker opens the device that it is told, and the one GPU of it is the only one that CUDA sees."""
+"""The worker: it opens a device, serves jobs, and shows CUDA only its own GPU."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ class Workspace:
 
 def work(arrays, stream):
     arrays["out"][...] = 2
-    kept.said(workspace)
+    kept.note(workspace)
     return {"cost": 1.0}
 
 
@@ -49,12 +49,12 @@ def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypa
     script.write_text("{}")
     kept, alive = [], []
 
-    def said(workspace):
+    def note(workspace):
         if all(known() is not workspace for known in kept):
             alive.append([known() is not None for known in kept])
             kept.append(weakref.ref(workspace))
 
-    monkeypatch.setitem(sys.modules, "kept", SimpleNamespace(said=said))
+    monkeypatch.setitem(sys.modules, "kept", SimpleNamespace(note=note))
     out = Array("out", "float32", (1,))
     record = ReplayRecord(Case("keeps", "all"), Kind.HOST, (Buffer(out, Role.OUTPUT),), (Call("work"),), (), "", seed=0)
     arrays = share({}, {"out": np.full(1, 2.0)})
@@ -70,8 +70,8 @@ def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypa
         finally:
             gc.unfreeze()
             arrays.close()
-        said_of = [codec.decode(Reply, messages.receive(ours).text).body for _ in range(4)][1:]
-    assert all(isinstance(one, Measured) and one.measurement.status is Status.OK for one in said_of)
+        replies = [codec.decode(Reply, messages.receive(ours).text).body for _ in range(4)][1:]
+    assert all(isinstance(reply, Measured) and reply.measurement.status is Status.OK for reply in replies)
     assert alive == [[], [False], [False, False]]
 
 

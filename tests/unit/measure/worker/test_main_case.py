@@ -1,4 +1,4 @@
-"""One case on one device: check, sample, check again."""
+"""Measuring one case: check, sample, check again."""
 
 import statistics
 from contextlib import nullcontext
@@ -44,7 +44,7 @@ DOUBLE = Launch(0, "double", (1, 1, 1), (32, 1, 1), (BufferArg("out"), BufferArg
 
 @dataclass
 class Given:
-    """Inputs and references, as ``Mapped`` has them."""
+    """Inputs and references, like ``MappedArrays``."""
 
     inputs: dict = field(default_factory=lambda: INPUTS)
     expected: dict = field(default_factory=lambda: EXPECTED)
@@ -53,7 +53,7 @@ class Given:
 
 
 class Doubling(HostMemory):
-    """Doubles ``a`` into ``out``; from launch ``spoiled`` on it does something else, or raises it."""
+    """Doubles ``a`` into ``out``; from launch ``spoiled`` on it does something else or raises an error."""
 
     stream = 0
     queue_depth = 0
@@ -107,16 +107,16 @@ class Doubling(HostMemory):
         return Batch(samples_s, blocked, blocked or None, busy_s=count * 2e-3, conditions=Conditions(sm_clock_hz=1e9))
 
 
-def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFERS, known=None):
+def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFERS, checked=None):
     record = ReplayRecord(Case("double", "plain"), kind, buffers, steps or (DOUBLE,), ("1",), "", seed=0)
     sampling = Sampling(samples=20, least=10, precision=1e-9)
     return CaseJob(
-        record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", ArrayLayout(), bench=bench, checked=known
+        record, 2, cache, Tolerance(1e-6, 1e-7), sampling, "double", ArrayLayout(), bench=bench, checked=checked
     )
 
 
-def measured(device, one, expected=EXPECTED):
-    return measure(device, one, [b""], Given(expected=expected), DeviceArrayCache(device, 0))
+def measured(device, case_job, expected=EXPECTED):
+    return measure(device, case_job, [b""], Given(expected=expected), DeviceArrayCache(device, 0))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def measured(device, one, expected=EXPECTED):
 )
 def test_a_right_case_has_samples_by_the_clock_of_its_kind_in_its_cache_state(kind, cache, timed):
     device = Doubling()
-    found = measured(device, job(kind=kind, cache=cache))
-    measurement = found.measurement
-    assert found.usable
+    result = measured(device, job(kind=kind, cache=cache))
+    measurement = result.measurement
+    assert result.usable
     assert (measurement.status, measurement.cache) == (Status.OK, cache)
     assert (measurement.replica, measurement.device) == (2, "FAKE-1")
     assert (measurement.max_error, measurement.mean_error) == (0, 0)
@@ -141,14 +141,14 @@ def test_a_right_case_has_samples_by_the_clock_of_its_kind_in_its_cache_state(ki
 
 def test_the_measurement_has_everything_that_sampling_returns():
     device = Doubling()
-    found = measured(device, job()).measurement
+    result = measured(device, job()).measurement
     taken = sum(count for *_, count in device.timed)
-    assert found.stopped == "sample cap of 20"
-    assert len(found.samples_s) == 20
-    assert found.samples_s == tuple(seconds for batch in found.batches for seconds in batch.samples_s)
-    assert found.warmup == taken - 20 > 0
-    assert found.busy_s == pytest.approx(2e-3 * taken)
-    assert found.metrics == {"sm_cycles": pytest.approx(1e9 * statistics.median(found.samples_s))}
+    assert result.stopped == "sample cap of 20"
+    assert len(result.samples_s) == 20
+    assert result.samples_s == tuple(seconds for batch in result.batches for seconds in batch.samples_s)
+    assert result.warmup == taken - 20 > 0
+    assert result.busy_s == pytest.approx(2e-3 * taken)
+    assert result.metrics == {"sm_cycles": pytest.approx(1e9 * statistics.median(result.samples_s))}
 
 
 def test_the_times_of_a_case_its_checks_and_its_sampling_are_separate(monkeypatch):
@@ -165,10 +165,10 @@ def test_the_times_of_a_case_its_checks_and_its_sampling_are_separate(monkeypatc
 
     device = Ticking()
     monkeypatch.setattr(measuring.time, "monotonic", lambda: device.passed)
-    found = measured(device, job()).measurement
-    assert found.check_s == 2.0
-    assert found.sampling_s == len(device.timed)
-    assert found.wall_s == 0.25 + found.check_s + found.sampling_s
+    result = measured(device, job()).measurement
+    assert result.check_s == 2.0
+    assert result.sampling_s == len(device.timed)
+    assert result.wall_s == 0.25 + result.check_s + result.sampling_s
 
 
 def test_a_pipeline_is_timed_with_its_host_steps_and_a_kernel_without():
@@ -177,9 +177,9 @@ def test_a_pipeline_is_timed_with_its_host_steps_and_a_kernel_without():
     downloads = {}
     for kind in (Kind.KERNEL, Kind.PIPELINE):
         device = Doubling()
-        one = job(*steps, kind=kind, buffers=(*BUFFERS, total))
-        found = measured(device, one, {**EXPECTED, "total": np.array([20.0])})
-        assert (found.measurement.status, found.measurement.reason) == (Status.OK, "")
+        case_job = job(*steps, kind=kind, buffers=(*BUFFERS, total))
+        result = measured(device, case_job, {**EXPECTED, "total": np.array([20.0])})
+        assert (result.measurement.status, result.measurement.reason) == (Status.OK, "")
         (downloads[kind],) = {each[3] for each in device.timed}
     assert downloads == {Kind.KERNEL: 0, Kind.PIPELINE: 1}
 
@@ -194,19 +194,19 @@ def test_a_metric_is_read_once_after_the_last_sample(kind):
     count = Buffer(Array("count", "int64", (2,)), Role.SCRATCH)
     launch = replace(DOUBLE, args=(*DOUBLE.args, BufferArg("count")))
     device, steps = Counting(), (launch, HostMetric("launches", "sum", "count"))
-    one = job(*steps, kind=kind, buffers=(*BUFFERS, count))
-    found = measured(device, one).measurement
-    assert (found.status, found.reason) == (Status.OK, "")
-    assert found.metrics["launches"] == device.launches - 1  # all but the check after timing
+    case_job = job(*steps, kind=kind, buffers=(*BUFFERS, count))
+    result = measured(device, case_job).measurement
+    assert (result.status, result.reason) == (Status.OK, "")
+    assert result.metrics["launches"] == device.launches - 1  # all but the check after timing
     assert {each[3] for each in device.timed} == {0}
-    assert set(found.metrics) == {"launches", "sm_cycles"}
+    assert set(result.metrics) == {"launches", "sm_cycles"}
 
 
 def test_a_checked_result_is_returned_and_accepted_again():
-    known = measured(Doubling(), job()).checked
-    assert known.error == Error(0, 0)
+    checked = measured(Doubling(), job()).checked
+    assert checked.error == Error(0, 0)
     device = Doubling()
-    again = measured(device, job(known=CheckedResult(known.digests, Error(1e-7, 1e-8)))).measurement
+    again = measured(device, job(checked=CheckedResult(checked.digests, Error(1e-7, 1e-8)))).measurement
     assert (again.max_error, again.mean_error, device.downloads) == (1e-7, 1e-8, 0)
 
 
@@ -235,15 +235,15 @@ def lose(out):
 def test_an_error_before_or_after_timing_becomes_the_measurement(does, status, reason, usable, launch):
     right = Doubling()
     measured(right, job())
-    found = measured(Doubling(1 if launch == "the first" else right.launches, does), job())
-    assert (found.measurement.status, found.usable) == (status, usable)
-    assert reason in found.measurement.reason
-    assert found.measurement.samples_s == ()
+    result = measured(Doubling(1 if launch == "the first" else right.launches, does), job())
+    assert (result.measurement.status, result.usable) == (status, usable)
+    assert reason in result.measurement.reason
+    assert result.measurement.samples_s == ()
 
 
 def test_a_case_without_a_reference_is_timed_without_an_error():
-    found = measured(Doubling(1, zero), job(), {}).measurement
-    assert (found.status, found.max_error, len(found.samples_s)) == (Status.OK, None, 20)
+    result = measured(Doubling(1, zero), job(), {}).measurement
+    assert (result.status, result.max_error, len(result.samples_s)) == (Status.OK, None, 20)
 
 
 BENCH = """
@@ -254,28 +254,28 @@ def report(arrays, stream):
 
 
 def reported(value):
-    one = job(Call("report"), kind=Kind.HOST, bench=BENCH.format(value=value))
-    return measured(Doubling(), one).measurement
+    case_job = job(Call("report"), kind=Kind.HOST, bench=BENCH.format(value=value))
+    return measured(Doubling(), case_job).measurement
 
 
 def test_a_host_variant_has_metrics_and_no_samples():
-    found = reported('{"latency_s": 2, "overlap": 0.5}')
-    assert (found.status, found.samples_s, found.max_error) == (Status.OK, (), 0)
-    assert found.metrics == {"latency_s": 2.0, "overlap": 0.5}
+    result = reported('{"latency_s": 2, "overlap": 0.5}')
+    assert (result.status, result.samples_s, result.max_error) == (Status.OK, (), 0)
+    assert result.metrics == {"latency_s": 2.0, "overlap": 0.5}
 
 
 def test_a_host_variant_has_returned_metrics_and_metrics_read_from_its_buffers():
     steps = (Call("report"), HostMetric("largest", "max", "out"))
-    found = measured(Doubling(), job(*steps, kind=Kind.HOST, bench=BENCH.format(value='{"latency_s": 2}'))).measurement
-    assert found.metrics == {"latency_s": 2.0, "largest": 8.0}
+    result = measured(Doubling(), job(*steps, kind=Kind.HOST, bench=BENCH.format(value='{"latency_s": 2}'))).measurement
+    assert result.metrics == {"latency_s": 2.0, "largest": 8.0}
 
 
 @pytest.mark.parametrize("value", ["None", "{}", "3", '{"a": float("nan")}', '{"a": "quick"}', '{"a": None}'])
 def test_metrics_that_are_not_finite_numbers_fail_the_case(value):
-    found = reported(value)
-    assert found.status is Status.FAILED
-    assert "returned no usable metrics" in found.reason
-    assert found.cure
+    result = reported(value)
+    assert result.status is Status.FAILED
+    assert "returned no usable metrics" in result.reason
+    assert result.cure
 
 
 @pytest.mark.parametrize(
@@ -283,10 +283,10 @@ def test_metrics_that_are_not_finite_numbers_fail_the_case(value):
     [("", "no function 'report'"), ("1 / 0", "raised ZeroDivisionError"), ("import no_such", "no module 'no_such'")],
 )
 def test_a_benchmark_file_that_cannot_be_read_fails_the_case_and_keeps_the_device(bench, reason):
-    found = measured(Doubling(), job(Memset("out"), Call("report"), bench=bench))
-    assert (found.measurement.status, found.usable) == (Status.FAILED, True)
-    assert reason in found.measurement.reason
-    assert found.measurement.cure
+    result = measured(Doubling(), job(Memset("out"), Call("report"), bench=bench))
+    assert (result.measurement.status, result.usable) == (Status.FAILED, True)
+    assert reason in result.measurement.reason
+    assert result.measurement.cure
 
 
 def test_the_registers_metric_is_the_largest_of_all_kernels(monkeypatch):

@@ -20,7 +20,7 @@ INPUTS = {"a": np.arange(15, dtype=np.float32).reshape(3, 5), "both": np.arange(
 
 
 class Small(HostMemory):
-    """CaseMemory with room for some blocks; counts them."""
+    """Host memory with room for a number of blocks; counts them."""
 
     def __init__(self, room=100):
         super().__init__()
@@ -41,14 +41,14 @@ def device():
     return Small()
 
 
-def bring(device):
+def load(device):
     return lambda name, address: device.upload(address, INPUTS[name])
 
 
 @contextmanager
 def reset(device):
     with CaseMemory(device, BUFFERS) as memory:
-        memory.reset(bring(device))
+        memory.reset(load(device))
         yield memory
 
 
@@ -66,8 +66,8 @@ def test_a_write_past_a_buffer_is_measured_from_its_end(device, name, itemsize, 
         scribble(device, memory.address(name) + memory.nbytes(name), written)
         with pytest.raises(ResultError) as error:
             memory.require_intact_guards()
-    said = f"wrote past buffer {name!r}, up to {elements} elements ({written} bytes) from its end"
-    assert said in error.value.what
+    message = f"wrote past buffer {name!r}, up to {elements} elements ({written} bytes) from its end"
+    assert message in error.value.what
     assert error.value.cure
 
 
@@ -91,7 +91,7 @@ def test_inputs_are_loaded_and_everything_else_is_poisoned_each_time(device):
     with reset(device) as memory:
         for name in ("a", "both", "out", "spare"):
             scribble(device, memory.address(name), memory.nbytes(name))
-        memory.reset(bring(device))
+        memory.reset(load(device))
         assert np.array_equal(memory.read("a"), INPUTS["a"])
         assert np.array_equal(memory.read("both"), INPUTS["both"])
         assert np.isnan(memory.read("out")).all()

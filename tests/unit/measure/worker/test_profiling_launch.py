@@ -1,4 +1,4 @@
-"""A shot launches a case once where a profiler looks, told by a folder alone."""
+"""The profiling launch: it reads a folder and launches a case once inside the profiler's range."""
 
 import contextlib
 import subprocess
@@ -45,7 +45,7 @@ COUNT = 64
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory):
-    """A binary of the CPU device with two kernels, of which one takes much longer."""
+    """A binary of the CPU device with two kernels, one of which takes much longer."""
     (cpu,) = find(["cpu"])
     source = tmp_path_factory.mktemp("source") / "two.cu"
     source.write_text(SOURCE)
@@ -72,8 +72,8 @@ def record(code):
 
 
 @pytest.fixture
-def put(tmp_path, record, code):
-    """Writes the folder of a shot on the CPU device."""
+def write(tmp_path, record, code):
+    """Write the folder of a profiling launch on the CPU device."""
     (cpu,) = find(["cpu"])
 
     def written(**changed):
@@ -89,7 +89,7 @@ def put(tmp_path, record, code):
 
 @pytest.fixture
 def ranged(monkeypatch):
-    """What runs inside the range of NVTX: its name and domain, and then the launches."""
+    """Record what happens inside the NVTX range: its name and domain, then the launches."""
     seen, inside = [], []
 
     @contextlib.contextmanager
@@ -118,22 +118,22 @@ def ranged(monkeypatch):
     return seen
 
 
-def test_only_the_longest_launch_is_inside_the_range(put, ranged):
-    folder = put()
+def test_only_the_longest_launch_is_inside_the_range(write, ranged):
+    folder = write()
     assert profiling_launch.main(folder) == 0
     assert ranged == [("measure", "perfsvc"), "slow"]
     assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=1, kernel="slow")
 
 
-def test_only_the_requested_launch_is_inside_the_range(put, ranged):
-    folder = put(launch=2)
+def test_only_the_requested_launch_is_inside_the_range(write, ranged):
+    folder = write(launch=2)
     assert profiling_launch.main(folder) == 0
     assert ranged == [("measure", "perfsvc"), "quick"]
     assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=2, kernel="quick")
 
 
-def test_every_run_begins_from_the_inputs(put, monkeypatch, code):
-    folder = put(launch=0)
+def test_every_run_begins_from_the_inputs(write, monkeypatch, code):
+    folder = write(launch=0)
     results = []
     within = profiling_launch._Steps.run_in_range
 
@@ -147,8 +147,8 @@ def test_every_run_begins_from_the_inputs(put, monkeypatch, code):
     assert results[0][1:].tolist() == (2 * np.arange(COUNT))[1:].tolist()
 
 
-def test_the_process_needs_only_the_folder(put):
-    folder = put()
+def test_the_process_needs_only_the_folder(write):
+    folder = write()
     environment = {
         name: value for name, value in profiling_folder.environment().items() if name != "CUDA_VISIBLE_DEVICES"
     }
@@ -160,8 +160,8 @@ def test_the_process_needs_only_the_folder(put):
     assert Path(profiling_folder.command(folder)[0]).is_absolute()
 
 
-def test_steps_that_are_no_part_of_a_sample_are_omitted(put, record):
-    folder = put(steps=(*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out")))
+def test_steps_that_are_no_part_of_a_sample_are_omitted(write, record):
+    folder = write(steps=(*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out")))
     assert profiling_folder.read(folder).launch.record.steps == record.steps
 
 
@@ -174,27 +174,27 @@ def test_a_case_without_inputs_has_none(tmp_path, record, code):
 
 def test_the_process_sees_only_its_gpu(tmp_path, record, code):
     (cpu,) = find(["cpu"])
-    board = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
-    profiling_folder.write(tmp_path, record, board, modules=[code], helper_kernels=b"", inputs={})
+    gpu = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
+    profiling_folder.write(tmp_path, record, gpu, modules=[code], helper_kernels=b"", inputs={})
     assert (profiling_folder.read(tmp_path).launch.visible, profiling_folder.read(tmp_path).launch.device) == (
         "GPU-1",
         "cuda:GPU-1",
     )
 
 
-def test_a_case_without_launches_is_reported(put):
-    folder = put(steps=(Memset("out"),))
+def test_a_case_without_launches_is_reported(write):
+    folder = write(steps=(Memset("out"),))
     assert profiling_launch.main(folder) == 4
     assert profiling_folder.read_report(folder).what == "two/kernels launches no kernel"
 
 
-def test_an_error_of_the_device_is_reported_with_its_cure(put, record):
+def test_an_error_of_the_device_is_reported_with_its_cure(write, record):
     entry = replace(record.steps[1], entry="missing")
-    folder = put(steps=(entry,))
+    folder = write(steps=(entry,))
     assert profiling_launch.main(folder) != 0
-    told = profiling_folder.read_report(folder)
-    assert "missing" in told.what
-    assert told.launch is None
+    report = profiling_folder.read_report(folder)
+    assert "missing" in report.what
+    assert report.launch is None
 
 
 def test_a_process_that_ended_early_has_no_report(tmp_path):

@@ -29,7 +29,7 @@ from perfsvc.model import (
 
 
 class Recording(HostMemory):
-    """Host memory that notes what else it is asked to do."""
+    """Host memory that records all other calls."""
 
     stream = 77
 

@@ -1,4 +1,4 @@
-"""What spoils a batch, and how long a GPU is waited for."""
+"""What disturbs a batch, and how long sampling waits for the device to recover."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from perfsvc.model import Conditions, Slowdown
 
 
 @pytest.mark.parametrize(
-    ("conditions", "found"),
+    ("conditions", "causes"),
     [
         (Conditions(), ()),
         (Conditions(sm_clock_hz=1e9, temperature_c=90.0, power_w=700.0), ()),
@@ -23,12 +23,12 @@ from perfsvc.model import Conditions, Slowdown
         ),
     ],
 )
-def test_the_causes_of_a_disturbed_batch_are_named(conditions, found):
-    assert disturbances(conditions) == found
+def test_the_causes_of_a_disturbed_batch_are_named(conditions, causes):
+    assert disturbances(conditions) == causes
 
 
-class Board:
-    """Disturbed for so many looks."""
+class Disturbed:
+    """A device that is disturbed for a number of readings."""
 
     def __init__(self, *disturbed):
         self.looks = iter(disturbed)
@@ -42,35 +42,35 @@ class Board:
 
 
 def test_rests_grow_until_the_device_has_recovered():
-    board = Board(True, True, True, False)
-    recovery = Recovery(board, 30.0)
+    device = Disturbed(True, True, True, False)
+    recovery = Recovery(device, 30.0)
     assert recovery.wait(["thermal slowdown"])
-    assert board.rests == [0.5, 1.0, 2.0, 4.0]
+    assert device.rests == [0.5, 1.0, 2.0, 4.0]
     assert recovery.waited_s == 7.5
     assert recovery.note == "waited 7.5 s for the GPU to recover from thermal slowdown"
 
 
 def test_waiting_has_a_limit():
-    board = Board(*[True] * 9)
-    recovery = Recovery(board, 30.0)
+    device = Disturbed(*[True] * 9)
+    recovery = Recovery(device, 30.0)
     assert not recovery.wait(["thermal slowdown"])
-    assert board.rests == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 6.5]
+    assert device.rests == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 6.5]
     assert recovery.waited_s == 30
     assert recovery.failure == "the GPU did not recover from thermal slowdown within 30 s"
 
 
 def test_rests_grow_and_the_limit_counts_over_all_waits_of_a_case():
-    board = Board(False, False, True)
-    recovery = Recovery(board, 3.0)
+    device = Disturbed(False, False, True)
+    recovery = Recovery(device, 3.0)
     assert recovery.wait(["thermal slowdown", "thermal slowdown"])
     assert recovery.wait(["other processes at work (17)"])
     assert not recovery.wait(["thermal slowdown"])
-    assert board.rests == [0.5, 1.0, 1.5]
+    assert device.rests == [0.5, 1.0, 1.5]
     assert recovery.note == ("waited 3 s for the GPU to recover from thermal slowdown and other processes at work (17)")
 
 
 def test_a_cause_is_named_once_with_its_latest_numbers():
-    recovery = Recovery(Board(False, False), 30.0)
+    recovery = Recovery(Disturbed(False, False), 30.0)
     recovery.wait(["other processes at work (17)", "thermal slowdown", "other processes at work (17, 18)"])
     recovery.wait(["thermal slowdown", "other processes at work (18)"])
     assert recovery.note == (
@@ -79,6 +79,6 @@ def test_a_cause_is_named_once_with_its_latest_numbers():
 
 
 def test_a_limit_of_zero_means_no_waiting():
-    recovery = Recovery(Board(), 0.0)
+    recovery = Recovery(Disturbed(), 0.0)
     assert not recovery.wait(["thermal slowdown"])
     assert (recovery.waited_s, recovery.note) == (0, "")

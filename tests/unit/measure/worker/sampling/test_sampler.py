@@ -1,4 +1,4 @@
-"""Sampling, on the fake device: every number is the script's."""
+"""Sampling on the fake device: the script decides every number."""
 
 import gc
 import json
@@ -20,11 +20,11 @@ RECORD = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, (), (), (), "", seed=0)
 LAUNCH = Launch(0, "dot", (1, 1, 1), (1, 1, 1), ())
 HOT = {"slowdowns": ["thermal slowdown"]}
 WARMUP = 3
-"""Batches of the warm-up where times do not change: of one sample, and of five and five."""
+"""Warm-up batches if times do not change: of one sample, of five and of five."""
 
 
 class Watched(FakeDevice):
-    """A fake device that remembers what it was asked for."""
+    """A fake device that records its calls."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -45,7 +45,7 @@ class Watched(FakeDevice):
 
 @pytest.fixture
 def play(tmp_path):
-    """Opens the device with what a script says of the one case, and of the GPU."""
+    """Open the device with a script of one case and of the device."""
 
     def opened(script=(), opened_as=Watched, **case):
         path = tmp_path / "script.json"
@@ -68,12 +68,12 @@ def take(device, sampling=USUAL, *, clock="device", cache=CacheState.COLD, opera
 
 
 def measured(times):
-    """A script's times: of a warm-up that ends as soon as it can, and then these."""
+    """Return a script's times: a warm-up that ends as soon as it can, and then these."""
     return [[times[0]] * 11 + list(times)]
 
 
 def spread(half, count):
-    """Distinct times evenly around 100 µs, from ``1 - half`` to ``1 + half``, in an order that is not theirs."""
+    """Return distinct times spread evenly around 100 µs, from ``1 - half`` to ``1 + half``, shuffled."""
     places = sorted(range(count), key=lambda number: number * 37 % 101)
     return [1e-4 * (1 + half * (2 * place / (count - 1) - 1)) for place in places]
 
@@ -86,7 +86,7 @@ def counts(samples):
 
 
 def test_sampling_stops_when_the_median_has_the_asked_precision(play):
-    # Of 51 distinct samples the interval reaches 7 places of 25 to either side.
+    # The interval of 51 distinct samples reaches 7 of 25 places to either side.
     device = play(seconds=measured(spread(0.0018 * 25 / 7, 51)))
     samples = take(device, Sampling(precision=0.002, least=51), cache=CacheState.WARM)
     assert (counts(samples), samples.stopped) == (
@@ -164,10 +164,10 @@ def test_a_batch_lasts_no_longer_than_50_ms(play):
 @pytest.mark.parametrize(
     ("cache", "operations", "most"),
     [
-        (CacheState.COLD, 1, (100 - 8) // 5),  # a launch, two events, and up to two of the eviction
+        (CacheState.COLD, 1, (100 - 8) // 5),  # a launch, two events, and up to two for the eviction
         (CacheState.COLD, 6, (100 - 8) // 10),
         (CacheState.WARM, 2, (100 - 8 - 2) // 4),  # one more sample comes first
-        (CacheState.COLD, None, (100 - 8) // 12),  # taken for eight
+        (CacheState.COLD, None, (100 - 8) // 12),  # assumed to be eight
         (CacheState.COLD, 80, 1),
     ],
 )
@@ -221,11 +221,11 @@ def test_samples_timed_by_the_device_go_behind_the_blocking_kernel(play, clock, 
     assert samples.note == ""
 
 
-# --- the blocking kernel opens by itself -----------------------------------------------------------------------------------------
+# --- the blocking kernel opens by itself ------------------------------------------------------------------------------
 
 
 def test_batches_are_halved_after_the_blocking_kernel_opened_by_itself(play):
-    # Unknown operations are taken for 8, which are 16 samples to a queue of 200; in truth there are 22 to each.
+    # Unknown operations are assumed to be 8, so a queue of 200 holds 16 samples; the true number is 22.
     device = play({"queue_depth": 200}, seconds=1e-4)
     samples = take(device, Sampling(samples=20, least=20), operations=None, launches=20)
     assert [(len(batch.samples_s), batch.rejected) for batch in samples.batches] == [
@@ -244,7 +244,7 @@ def test_batches_are_halved_after_the_blocking_kernel_opened_by_itself(play):
 def test_rejected_batches_do_not_count_for_the_warm_up(play):
     device = play({"queue_depth": 60}, seconds=1e-4)
     samples = take(device, operations=None, launches=20)
-    assert device.counts[:4] == [1, 4, 2, 2]  # the four were let through, two and two agree
+    assert device.counts[:4] == [1, 4, 2, 2]  # the batch of four was rejected; two and two agree
     assert samples.warmup == 9
 
 
@@ -259,7 +259,7 @@ def test_work_that_synchronises_is_timed_without_the_blocking_kernel_after_two_s
 
 
 class Cutting(Watched):
-    """Ends its fourth batch, the first to count, at its third sample, where the host has stalled."""
+    """Ends its fourth batch, the first to count, at its third sample, as if the host had stalled."""
 
     def batch(self, sample, count, **options):
         batch = super().batch(sample, count, **options)
@@ -315,13 +315,13 @@ def test_a_batch_that_is_disturbed_and_fell_behind_has_both_reasons(play):
 
 
 def test_sampling_waits_for_a_throttling_gpu_after_three_batches_in_a_row(play):
-    device = play(seconds=1e-4, conditions=[{}] * WARMUP + [HOT] * 5 + [{}])  # three batches and two looks
+    device = play(seconds=1e-4, conditions=[{}] * WARMUP + [HOT] * 5 + [{}])  # three batches and two readings
     samples = take(device)
     assert [batch.rejected for batch in samples.batches] == ["thermal slowdown"] * 3 + [""]
     assert len(samples.seconds) == 50
     assert samples.note == "waited 3.5 s for the GPU to recover from thermal slowdown"
     assert samples.stopped.startswith("precision")
-    assert device.counts == [1, 5, 5, 50, 50, 50, 5, 5, 50]  # it was idle, and is warmed up again
+    assert device.counts == [1, 5, 5, 50, 50, 50, 5, 5, 50]  # it was idle, and warms up again
     assert samples.warmup == 21
     assert device.now() == pytest.approx(221e-4 + 3.5)
 
@@ -363,7 +363,7 @@ def test_good_samples_taken_before_the_disturbances_are_kept(play):
 
 
 def test_the_time_cap_counts_rejected_batches_once_there_is_a_good_one(play):
-    # Three samples to warm up and seven to count, of which two do.
+    # Three warm-up samples, then seven batches, two of them good.
     device = play(seconds=0.1, conditions=[{}] * (WARMUP + 1) + [HOT, HOT, {}, HOT, HOT, HOT])
     samples = take(device, Sampling(seconds=0.95, recovery_s=0.0))
     assert (len(samples.seconds), samples.stopped) == (2, "time cap of 0.95 s")
@@ -384,7 +384,7 @@ def test_a_power_cap_from_the_case_itself_is_recorded_and_rejects_nothing(play):
     assert samples.batches[0].conditions.slowdowns == ("power cap",)
 
 
-# --- what is measured beside ------------------------------------------------------------------------------------------
+# --- auxiliary metrics ------------------------------------------------------------------------------------------------
 
 
 def test_cycles_use_the_clocks_of_the_batches_that_count(play):
@@ -409,7 +409,7 @@ def test_a_short_kernel_has_its_back_to_back_time_and_the_timer_overhead(play):
     samples = take(device)
     assert samples.metrics == {"back_to_back_s": pytest.approx(3e-6), "timer_overhead_s": pytest.approx(1e-6)}
     assert (device.counts, device.apart) == ([1, 5, 5, 50, 200], [200])
-    assert samples.note == ""  # a ninth of it is the floor
+    assert samples.note == ""  # the overhead is a ninth of it
     assert len({evict_bytes for _, _, evict_bytes, _ in device.batches}) == 1
 
 
@@ -452,7 +452,7 @@ def test_missing_energy_is_noted(play):
     assert samples.note == f"{SYNCHRONISES}; no energy: it is counted over samples behind the blocking kernel"
 
 
-# --- never ------------------------------------------------------------------------------------------------------------
+# --- other ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1e-6, math.inf, math.nan])

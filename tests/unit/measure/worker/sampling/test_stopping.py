@@ -54,9 +54,9 @@ def reached(samples, share=0.002, least=50):
 
 
 def test_it_is_precise_enough_if_the_interval_is_narrow_on_both_sides():
-    # Of 51 samples the interval ends at the 19th on either side, 7 of 25 places from the median.
-    said = "precision: the median is known within ±0.18 % (asked: ±0.2 %)"
-    assert reached(evenly(51, 0.0018 * 25 / 7)) == said
+    # The interval of 51 samples ends at the 19th on either side, 7 of 25 places from the median.
+    reason = "precision: the median is known within ±0.18 % (asked: ±0.2 %)"
+    assert reached(evenly(51, 0.0018 * 25 / 7)) == reason
     assert reached(evenly(51, 0.0021 * 25 / 7)) == ""
 
 
@@ -123,7 +123,7 @@ def test_a_kernel_with_two_typical_times_does_not_show_the_clock_step():
     ("samples", "step"),
     [
         ((1.0, 1.0, 1.5, 1.75), 0.25),
-        ((1.0, 1.0 + 1e-9, 1.5), 0.5),  # equal, but for the rounding
+        ((1.0, 1.0 + 1e-9, 1.5), 0.5),  # equal except for rounding
         ((1.0, 1.2, 1.5), 0.0),
         ((7.0, 7.0, 8.0), 1.0),
         ((7.0, 7.0, 8.1), 0.0),  # too coarse for a clock
@@ -167,7 +167,7 @@ def test_intervals_contain_the_median_even_if_sampling_stops_as_soon_as_they_are
         held.append(low <= 1e-4 <= high)
         counts.add(count)
     assert np.mean(held) > 0.93
-    assert len(counts) > 2  # it did look several times
+    assert len(counts) > 2  # it was asked several times
 
 
 # --- caps -------------------------------------------------------------------------------------------------------------
