@@ -86,7 +86,7 @@ function sentence(data, place) {
   if (data.commits[place]) parts.push(data.commits[place]);
   if (data.level[place] !== null) parts.push(number(data.level[place]));
   if (data.low[place] !== null && data.high[place] !== null) parts.push(`${number(data.low[place])} to ${number(data.high[place])}`);
-  if (data.told[place]) parts.push(data.told[place]);
+  if (data.texts[place]) parts.push(data.texts[place]);
   for (const [at, finding] of data.findings) if (at === place) parts.push(`finding ${finding}`);
   return parts.join(" · ");
 }

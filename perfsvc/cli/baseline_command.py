@@ -53,15 +53,16 @@ def set_(
 @options.formats()
 def show(database: str, output_format: str) -> None:
     """List the pins."""
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.lists import pins_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = store.baselines.pins()
     if output_format == "json":
-        output.show_json(comparison.plain(rows))
+        output.show_json(plain(rows))
     elif rows:
-        output.show(comparison.pins_table(rows))
+        output.show(pins_table(rows))
     else:
         click.echo("nothing is pinned: every series is compared with its last accepted level")
 

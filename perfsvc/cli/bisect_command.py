@@ -57,7 +57,8 @@ def command(
     touched. Commits of different code are measured in turn with the good one, each time in fresh processes.
     """
     from perfsvc.model import CacheState
-    from perfsvc.report.tables import bisection as report
+    from perfsvc.report.export.objects import bisection_json
+    from perfsvc.report.tables.bisection import bisection_text
     from perfsvc.service.bisect.bisect import BisectRequest, bisect, exit_code
 
     request = BisectRequest(
@@ -76,7 +77,7 @@ def command(
     with output.progress() as progress:
         found = bisect(request, progress)
     if output_format == "json":
-        output.show_json(report.bisection_json(found))
+        output.show_json(bisection_json(found))
     else:
-        output.show(report.bisection_text(found))
+        output.show(bisection_text(found))
     sys.exit(exit_code(found))

@@ -9,7 +9,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
-    from perfsvc.report.checks import CheckShown
+    from perfsvc.report.checks import StaticCheck
     from perfsvc.service.check.check import CheckOutcome, CheckRequest
 
 Format = Literal["table", "json", "markdown", "junit", "github"]
@@ -126,10 +126,10 @@ def _request(chosen: Chosen) -> "CheckRequest":
     )
 
 
-def _shown(outcome: "CheckOutcome") -> "CheckShown":
-    from perfsvc.report.checks import CheckShown
+def _shown(outcome: "CheckOutcome") -> "StaticCheck":
+    from perfsvc.report.checks import StaticCheck
 
-    return CheckShown(
+    return StaticCheck(
         outcome.check,
         outcome.against,
         outcome.toolkit,
@@ -143,15 +143,16 @@ def _shown(outcome: "CheckOutcome") -> "CheckShown":
     )
 
 
-def _written(shown: "CheckShown", output_format: Format) -> str | None:
+def _written(shown: "StaticCheck", output_format: Format) -> str | None:
     """What is written for programs; None for the table."""
     import json
 
     from perfsvc.report.export import check_formats
+    from perfsvc.report.export.objects import check_json
 
     match output_format:
         case "json":
-            return json.dumps(check_formats.check_json(shown), indent=2, allow_nan=False) + "\n"
+            return json.dumps(check_json(shown), indent=2, allow_nan=False) + "\n"
         case "markdown":
             return check_formats.check_markdown(shown)
         case "junit":
@@ -162,7 +163,7 @@ def _written(shown: "CheckShown", output_format: Format) -> str | None:
             return None
 
 
-def _show_table(shown: "CheckShown", chosen: Chosen) -> None:
+def _show_table(shown: "StaticCheck", chosen: Chosen) -> None:
     from perfsvc.installation import install_command
     from perfsvc.report.tables.check import check_table
 

@@ -53,7 +53,8 @@ def command(
     Each turn is a fresh process. It ends as soon as the answer is known: the code is to blame, or the GPU, or nothing
     that stays.
     """
-    from perfsvc.report.tables import confirmations as report
+    from perfsvc.report.export.objects import confirmation_json
+    from perfsvc.report.tables.confirmations import confirmations_table
     from perfsvc.service.confirm.confirm_case import ConfirmRequest, confirm_case, exit_code
 
     request = ConfirmRequest(
@@ -70,7 +71,7 @@ def command(
     with output.progress() as progress:
         confirmations = confirm_case(request, progress)
     if output_format == "json":
-        output.show_json([report.confirmation_json(one) for one in confirmations])
+        output.show_json([confirmation_json(one) for one in confirmations])
     else:
-        output.show(report.confirmations_table(confirmations))
+        output.show(confirmations_table(confirmations))
     sys.exit(exit_code(confirmations))

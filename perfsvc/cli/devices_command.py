@@ -12,11 +12,12 @@ def command(output_format: str) -> None:
 
     GPUs stand in the order in which cuda:0, cuda:1 and so on count them; one in MIG mode is listed as its instances.
     """
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.lists import devices_table
     from perfsvc.service.doctor import devices, toolkit
 
     rows = devices()
     if output_format == "json":
-        output.show_json([comparison.plain(row) | {"toolkit": toolkit(row)} for row in rows])
+        output.show_json([plain(row) | {"toolkit": toolkit(row)} for row in rows])
     else:
-        output.show(comparison.devices_table(rows, {row.uuid: toolkit(row) for row in rows}))
+        output.show(devices_table(rows, {row.uuid: toolkit(row) for row in rows}))

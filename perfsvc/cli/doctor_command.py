@@ -16,12 +16,13 @@ def command(database: str, output_format: str) -> None:
 
     Exits with 5 where something that every run needs is missing.
     """
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.lists import doctor_table
     from perfsvc.service.doctor import checkup
 
     checks = checkup(database)
     if output_format == "json":
-        output.show_json(comparison.plain(checks))
+        output.show_json(plain(checks))
     else:
-        output.show(comparison.doctor_table(checks))
+        output.show(doctor_table(checks))
     sys.exit(InfrastructureError.exit_code if any(check.ok is False for check in checks) else 0)

@@ -39,7 +39,8 @@ def command(
     Each is a report of Nsight Compute with one launch (.ncu-rep), a case, or with --case a run. Needs no GPU where both
     are reports or were profiled before.
     """
-    from perfsvc.report.tables import profiles
+    from perfsvc.report.export.objects import explanation_json
+    from perfsvc.report.tables.profiles import explanation_table
     from perfsvc.service.profile import explain
     from perfsvc.service.profile.explain import ExplainRequest, explain_two
 
@@ -49,8 +50,8 @@ def command(
     with output.progress() as progress:
         found = explain_two(request, progress)
     if output_format == "json":
-        output.show_json(profiles.explanation_json(found.before, found.after, found.explanation))
+        output.show_json(explanation_json(found.before, found.after, found.explanation))
     else:
-        output.show(profiles.explanation_table(found.before, found.after, found.explanation))
+        output.show(explanation_table(found.before, found.after, found.explanation))
     if roofline:
         explain.draw(found, roofline)

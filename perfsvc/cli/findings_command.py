@@ -82,15 +82,16 @@ def command() -> None:
 @options.formats()
 def list_(every: bool, database: str, output_format: str) -> None:
     """List the findings that stand, newest first."""
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.findings import findings_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         found = store.findings.list(every=every)
     if output_format == "json":
-        output.show_json(comparison.plain(found))
+        output.show_json(plain(found))
     elif found:
-        output.show(comparison.findings_table(found))
+        output.show(findings_table(found))
     else:
         click.echo("nothing was ever found" if every else "nothing stands: no finding is open, acknowledged or ignored")
 
@@ -101,15 +102,16 @@ def list_(every: bool, database: str, output_format: str) -> None:
 @options.formats()
 def show(number: int, database: str, output_format: str) -> None:
     """Show finding ID: all cases that it moved, and who did what when."""
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import finding_json
+    from perfsvc.report.tables.findings import finding_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         found, events = store.findings.get(number), store.findings.events(finding=number)
     if output_format == "json":
-        output.show_json(comparison.finding_json(found, events))
+        output.show_json(finding_json(found, events))
     else:
-        output.show(comparison.finding_table(found, events))
+        output.show(finding_table(found, events))
 
 
 @command.command("ack")
@@ -234,10 +236,10 @@ def _do(database: str, select: tuple[str, ...], deed: "Callable[[Store, Selectio
 def _tell(found: "Finding", number: int, what: str, output_format: str) -> None:
     """Says what became of it, and under which number where it was split off."""
     from perfsvc import units
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
 
     if output_format == "json":
-        output.show_json(comparison.plain(found))
+        output.show_json(plain(found))
         return
     split = "" if found.id == number else f" ({units.count(len(found.moved), 'series', 'series')} of finding {number})"
     click.echo(f"finding {found.id}{split} is {what}")

@@ -25,7 +25,7 @@ def command(
 
     Without --points these are the full points, as a run on a GPU measures them.
     """
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.tables.lists import cases_table
     from perfsvc.suite import Selection, discover
 
     options.tell_suite(suite)
@@ -45,7 +45,7 @@ def command(
     if output_format == "json":
         output.show_json(rows)
     else:
-        output.show(comparison.cases_table(rows))
+        output.show(cases_table(rows))
     problems, warnings = found.split_problems(selection)
     output.warn(warnings)
     for problem in problems:

@@ -32,7 +32,7 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
 
     settings = configuration.current().loaded.settings
     with ForkServers() as servers, ending.gently() as stopping:
-        from perfsvc.report.tables import comparison
+        from perfsvc.report.export.objects import plain
         from perfsvc.service.nightly.night import nightly
         from perfsvc.service.nightly.request import NightRequest
 
@@ -41,7 +41,7 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
         with output.progress() as progress:
             night = nightly(request, progress, servers, stopping)
         if output_format == "json":
-            output.show_json(comparison.plain(night))
+            output.show_json(plain(night))
         else:
             _show(night)
     sys.exit(night.exit_code)

@@ -52,7 +52,8 @@ def command(
     A fresh process launches it once, and Nsight Compute looks at its longest launch. What it counts is stored.
     """
     from perfsvc.model import ProfileResult
-    from perfsvc.report.tables import comparison, profiles
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.profiles import profile_table
     from perfsvc.service.profile.profile import ProfileRequest, profile_case
 
     request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
@@ -61,6 +62,6 @@ def command(
     if not isinstance(found, ProfileResult):
         output.show_json({"timeline": found}) if output_format == "json" else click.echo(f"the timeline is in {found}")
     elif output_format == "json":
-        output.show_json(comparison.plain(found))
+        output.show_json(plain(found))
     else:
-        output.show(profiles.profile_table(found))
+        output.show(profile_table(found))

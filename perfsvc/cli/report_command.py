@@ -46,21 +46,21 @@ def command(
     The table shows a row a case, over its replicas, with what was judged of it. An export has one row a measurement,
     with a column for each axis; times are in seconds.
     """
-    from perfsvc.report import stored
-    from perfsvc.report.export import frames
+    from perfsvc.report.export import files, frames
+    from perfsvc.report.tables.run import run_tables
+    from perfsvc.service.results import stored_report
     from perfsvc.service.revisions import run_of
     from perfsvc.store import Store
 
     form = _form(output_format, destination)
     with Store.open(database, create=False) as store:
         numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
+        if form == "table":
+            shown = sorted(row.id for row in store.runs.list()) if numbers is None else sorted(set(numbers))
+            output.show(run_tables([stored_report(store, number) for number in shown]))
+            return
         frame = frames.frame(store.measurements.columns(numbers))
-        shown = frame["run"].unique() if form == "table" and len(frame) else ()
-        judgements = [judgement for run in shown for judgement in store.verdicts.of_run(int(run))]
-    if form == "table":
-        output.show(stored.stored_table(frame, judgements))
-    else:
-        frames.write(frames.summary(frame) if summary else frame, form, destination)
+    files.write(frames.summary(frame) if summary else frame, form, destination)
 
 
 def _form(chosen: str | None, destination: Path | None) -> str:

@@ -1,6 +1,7 @@
 """``perfsvc run``."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
@@ -125,41 +126,23 @@ def command(**chosen: Unpack[Chosen]) -> None:
     from perfsvc.measure.host.fork_servers import ForkServers
 
     with ForkServers() as servers:  # it imports what workers need while we import the rest
-        from perfsvc.report import results
-        from perfsvc.report.rows import Shown
-        from perfsvc.report.tables import comparison, confirmations, profiles
+        from perfsvc.report.export.objects import run_json
+        from perfsvc.report.tables.run import doubt_text, run_table
+        from perfsvc.service.results import stored_report
         from perfsvc.service.run.run import run
+        from perfsvc.store import Store
 
         options.tell_suite(chosen["suite"])
         with output.progress() as progress:
             outcome = run(_request(chosen), progress, servers)
-    output.warn([*outcome.warnings, *map(comparison.doubt_text, outcome.doubts)])
-    shown = Shown(
-        outcome.run,
-        results.rows(
-            outcome.devices,
-            outcome.specs,
-            outcome.measurements,
-            outcome.levels,
-            outcome.judgements,
-            noises=outcome.noises,
-            peaks=outcome.peaks,
-        ),
-        outcome.problems,
-        outcome.peaks,
-        outcome.over_budget,
-        outcome.doubts,
-    )
+    output.warn([*outcome.warnings, *map(doubt_text, outcome.doubts)])
+    with Store.open(chosen["database"], create=False) as store:
+        stored = stored_report(store, outcome.run)
+    report = replace(stored, problems=outcome.problems, over_budget=outcome.over_budget, doubts=outcome.doubts)
     if chosen["output_format"] == "json":
-        again = [confirmations.confirmation_json(one) for one in outcome.confirmations]
-        why = comparison.plain(outcome.explained)
-        output.show_json(comparison.run_json(shown) | {"confirmations": again, "explained": why})
+        output.show_json(run_json(report))
     else:
-        output.show(comparison.run_table(shown))
-        if outcome.confirmations:
-            output.show("", confirmations.confirmations_table(outcome.confirmations))
-        if outcome.explained:
-            output.show("", profiles.explained_lines(outcome.explained))
+        output.show(run_table(report))
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 

@@ -11,12 +11,13 @@ from perfsvc.cli import options, output
 @options.formats()
 def command(last: int, database: str, output_format: str) -> None:
     """List the runs in the database, newest first."""
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.lists import runs_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = store.runs.list(last)
     if output_format == "json":
-        output.show_json(comparison.plain(rows))
+        output.show_json(plain(rows))
     else:
-        output.show(comparison.runs_table(rows))
+        output.show(runs_table(rows))

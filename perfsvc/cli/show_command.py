@@ -12,13 +12,14 @@ from perfsvc.cli import options, output
 @options.formats()
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
-    from perfsvc.report.tables import comparison
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.history import history_table
     from perfsvc.service.history import history
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = history(store, case, device)
     if output_format == "json":
-        output.show_json(comparison.plain(rows))
+        output.show_json(plain(rows))
     else:
-        output.show(comparison.history_table(case, rows))
+        output.show(history_table(case, rows))

@@ -1,34 +1,45 @@
-"""What a static check has to say, in as few lines as it can be said: one for all that changed alike."""
+"""What a static check reports, in as few lines as possible: one for all kernels that changed alike."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfsvc import units
 from perfsvc.errors import SuiteError
-from perfsvc.model import Case, Cause, CheckedKernel, CheckVerdict, FactChange, Measurement, Occupancy, Status, Verdict
+from perfsvc.model import (
+    Case,
+    Cause,
+    CheckedKernel,
+    CheckVerdict,
+    FactChange,
+    Measurement,
+    Occupancy,
+    Status,
+    Verdict,
+)
+from perfsvc.report import wording
 
-WORDS = {
+FACT_WORDS = {
     "spill_bytes": "spills",
     "stack_bytes": "stack",
     "shared_bytes": "shared memory",
     "dynamic_shared_bytes": "dynamic shared memory",
 }
-"""What facts are called where people read; the others by their own names."""
+"""Facts that are not shown under their own names."""
 
-SHOWN = (Verdict.BROKEN, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.MISSING, Verdict.IMPROVEMENT)
-"""The verdicts that are always told."""
+REPORTED = (Verdict.BROKEN, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.MISSING, Verdict.IMPROVEMENT)
+"""The verdicts that are always reported."""
 
-LOCAL = frozenset({"spill_bytes", "stack_bytes"})
-"""The facts that tell of local memory."""
-OF_CLASS = " instructions"
-ARROW = "→"
-BUT = ": this device"
-"""What parts a requirement from what it met."""
+LOCAL_MEMORY = frozenset({"spill_bytes", "stack_bytes"})
+INSTRUCTION_CLASS = " instructions"
+"""The end of the name of a fact that counts one class of instructions."""
+REQUIREMENT_END = ": this device"
+"""In a reason to skip: separates a requirement from what the device has instead."""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckShown:
-    """A static check as reports show it; the words are those of ``perfsvc.service.check.check.CheckOutcome``."""
+class StaticCheck:
+    """A static check as reports show it; the fields are those of ``CheckOutcome`` in ``service``."""
 
     check: int | None
     against: str
@@ -43,138 +54,162 @@ class CheckShown:
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """All of them, in the order of their numbers."""
-        return tuple(sorted({one.architecture for one in self.checked}, key=number_of))
+        """All architectures, by number."""
+        return _architectures(self.checked)
 
     @property
-    def variants(self) -> int:
-        """How many of them there are."""
-        return len({variant_of(one.case) for one in self.checked})
+    def heading(self) -> str:
+        """What was checked, with which compiler, and what it was compared with: two lines."""
+        number = "" if self.check is None else f"check {self.check}: "
+        variants = len({variant_of(kernel.case) for kernel in self.checked})
+        what = f"{units.count(variants, 'variant')} for {', '.join(self.architectures)}"
+        against = f"against {self.against}" if self.against else "with nothing to compare with yet"
+        return f"{number}{what}\nmade by {self.toolkit}, {against}"
+
+    @property
+    def counts(self) -> str:
+        """``1 regression, 0 improvements, 503 unchanged``."""
+        return wording.counts(self.verdicts) + (f"; accepted: {self.accepted}" if self.accepted else "")
+
+    def on(self, architectures: Sequence[str]) -> str:
+        """Return the architectures, or ``all`` if these are all of several."""
+        return "all" if 1 < len(self.architectures) == len(architectures) else ", ".join(architectures)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """What some architectures have in common.
+class CheckLine:
+    """Verdicts that say the same about one variant.
 
     Attributes:
-        what: a variant, with its points where they differ, and its kernel where it has several.
-        text: what changed, or why there is no saying.
-        example: one of the verdicts that it stands for.
+        subject: the variant, with its points if they differ, and its kernel if it has several.
+        text: what changed, or why that is unknown.
+        example: one of the verdicts.
     """
 
     verdict: Verdict
-    what: str
+    subject: str
     architectures: tuple[str, ...]
     text: str
     cause: Cause | None
     example: CheckVerdict
 
 
-def lines(verdicts: Iterable[CheckVerdict], shown: Sequence[Verdict] = SHOWN) -> list[Line]:
-    """The verdicts that are to be shown, those that say the same of one variant in one line, in their own order."""
-    every = list(verdicts)
-    texts = [text_of(one) for one in every]
-    labels = _labels(every, texts)
+def check_lines(verdicts: Iterable[CheckVerdict], reported: Sequence[Verdict] = REPORTED) -> list[CheckLine]:
+    """Return the verdicts to report; those that say the same about one variant share a line."""
+    every_verdict = list(verdicts)
+    texts = [verdict_text(verdict) for verdict in every_verdict]
+    subjects = _subjects(every_verdict, texts)
     alike: dict[tuple[Verdict, str, str, Cause | None], list[CheckVerdict]] = {}
-    for one, text, label in zip(every, texts, labels, strict=True):
-        if one.verdict in shown:
-            alike.setdefault((one.verdict, label, text, one.cause), []).append(one)
+    for verdict, text, subject in zip(every_verdict, texts, subjects, strict=True):
+        if verdict.verdict in reported:
+            alike.setdefault((verdict.verdict, subject, text, verdict.cause), []).append(verdict)
     return [
-        Line(verdict, what, _of(one.checked for one in found), text, cause, found[0])
-        for (verdict, what, text, cause), found in alike.items()
+        CheckLine(word, subject, _architectures(verdict.checked for verdict in group), text, cause, group[0])
+        for (word, subject, text, cause), group in alike.items()
     ]
 
 
-def text_of(verdict: CheckVerdict) -> str:
-    """``registers 32 → 64, occupancy 100 % → 50 % (registers); why``; no class of instructions by itself."""
-    told = [change for change in verdict.changes if not change.fact.endswith(OF_CLASS)]
-    limiter = limiter_of(verdict.checked.occupancy)
-    written = [change_text(change) + (limiter if change.fact == "occupancy" else "") for change in told]
-    return "; ".join(filter(None, [", ".join(written), verdict.reason]))
+def verdict_text(verdict: CheckVerdict) -> str:
+    """Return ``registers 32 → 64, occupancy 100 % → 50 % (registers); reason``, without single instruction classes."""
+    limiter = limiter_text(verdict.checked.occupancy)
+    changes = [
+        change_text(change) + (limiter if change.fact == "occupancy" else "")
+        for change in verdict.changes
+        if not change.fact.endswith(INSTRUCTION_CLASS)
+    ]
+    return "; ".join(filter(None, [", ".join(changes), verdict.reason]))
 
 
 def change_text(change: FactChange) -> str:
-    """``registers 32 → 64``."""
-    word = WORDS.get(change.fact, change.fact)
+    """Return ``registers 32 → 64``."""
+    word = FACT_WORDS.get(change.fact, change.fact)
     if change.fact == "occupancy":
-        return f"{word} {100 * change.before:.0f} % {ARROW} {100 * change.after:.0f} %"
+        return f"{word} {100 * change.before:.0f} % → {100 * change.after:.0f} %"
     unit = " B" if change.fact.endswith("_bytes") else ""
-    return f"{word} {change.before:.0f} {ARROW} {change.after:.0f}{unit}"
+    return f"{word} {change.before:.0f} → {change.after:.0f}{unit}"
 
 
-def limiter_of(occupancy: Occupancy | None) -> str:
-    """`` (registers)``; empty where nothing limits it."""
+def limiter_text(occupancy: Occupancy | None) -> str:
+    """Return what limits the occupancy, `` (registers)``, or nothing at full occupancy."""
     return f" ({occupancy.limiter})" if occupancy and occupancy.share < 1 else ""
 
 
-def remarkable(shown: CheckShown) -> list[tuple[str, tuple[str, ...], str]]:
-    """Kernels that use local memory as they did before: what, on which architectures, and how much.
+def local_memory(check: StaticCheck) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return kernels with unchanged use of local memory: name, architectures, and how much they use.
 
-    Where that changed a verdict tells it.
+    Kernels whose use changed are left to their verdicts.
     """
-    names = names_of(shown.checked)
-    told = {_place(one.checked) for one in shown.verdicts if {change.fact for change in one.changes} & LOCAL}
+    names = kernel_names(check.checked)
+    changed = {
+        _key(verdict.checked)
+        for verdict in check.verdicts
+        if {change.fact for change in verdict.changes} & LOCAL_MEMORY
+    }
     found: dict[tuple[str, str], list[CheckedKernel]] = {}
-    for one in shown.checked:
-        if one.facts and (one.facts.spill_bytes or one.facts.stack_bytes) and _place(one) not in told:
-            used = {"spills": one.facts.spill_bytes, "stack": one.facts.stack_bytes}
+    for kernel in check.checked:
+        if kernel.facts and (kernel.facts.spill_bytes or kernel.facts.stack_bytes) and _key(kernel) not in changed:
+            used = {"spills": kernel.facts.spill_bytes, "stack": kernel.facts.stack_bytes}
             text = ", ".join(f"{word} {size} B" for word, size in used.items() if size)
-            found.setdefault((names[one.case, one.kernel], text), []).append(one)
-    return [(what, _of(kernels), text) for (what, text), kernels in found.items()]
-
-
-def _place(checked: CheckedKernel) -> tuple[Case, str, str]:
-    return checked.case, checked.architecture, checked.kernel
+            found.setdefault((names[kernel.case, kernel.kernel], text), []).append(kernel)
+    return [(name, _architectures(kernels), text) for (name, text), kernels in found.items()]
 
 
 def skipped(checked: Iterable[CheckedKernel]) -> list[tuple[str, list[str], tuple[str, ...]]]:
-    """Why variants were skipped, which, and on which architectures."""
+    """Return each reason to skip, the variants that it concerns, and their architectures."""
     found: dict[str, list[CheckedKernel]] = {}
-    for one in checked:
-        if one.status is Status.SKIPPED:
-            found.setdefault(one.reason.partition(BUT)[0], []).append(one)
+    for kernel in checked:
+        if kernel.status is Status.SKIPPED:
+            found.setdefault(kernel.reason.partition(REQUIREMENT_END)[0], []).append(kernel)
     return [
-        (reason, list(dict.fromkeys(variant_of(one.case) for one in alike)), _of(alike))
-        for reason, alike in found.items()
+        (reason, list(dict.fromkeys(variant_of(kernel.case) for kernel in kernels)), _architectures(kernels))
+        for reason, kernels in found.items()
     ]
 
 
-def names_of(checked: Iterable[CheckedKernel]) -> dict[tuple[Case, str], str]:
-    """What each kernel is called: its variant, with its own name where the variant has several."""
+def kernel_names(checked: Iterable[CheckedKernel]) -> dict[tuple[Case, str], str]:
+    """Return the name of each kernel: its variant, with the kernel's own name if the variant has several kernels."""
     kernels: dict[str, set[str]] = {}
-    every = [(one.case, one.kernel) for one in checked]
-    for case, kernel in every:
+    every_kernel = [(kernel.case, kernel.kernel) for kernel in checked]
+    for case, kernel in every_kernel:
         kernels.setdefault(variant_of(case), set()).update({kernel} - {""})
     return {
         (case, kernel): variant_of(case) + (f" {kernel}" if len(kernels[variant_of(case)]) > 1 and kernel else "")
-        for case, kernel in every
+        for case, kernel in every_kernel
     }
 
 
 def variant_of(case: Case) -> str:
-    """``transpose/tiled``."""
+    """Return ``transpose/tiled``."""
     return f"{case.benchmark}/{case.variant}"
 
 
-def number_of(architecture: str) -> int:
-    """By which architectures are ordered."""
+def architecture_number(architecture: str) -> int:
+    """Return the number by which architectures are sorted."""
     return int("".join(filter(str.isdigit, architecture)) or 0)
 
 
-def _labels(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[str]:
-    """What each verdict is on: a variant, and at which points where not all of an architecture say the same."""
-    names = names_of(one.checked for one in verdicts)
+def _architectures(checked: Iterable[CheckedKernel]) -> tuple[str, ...]:
+    return tuple(sorted({kernel.architecture for kernel in checked}, key=architecture_number))
+
+
+def _key(checked: CheckedKernel) -> tuple[Case, str, str]:
+    return checked.case, checked.architecture, checked.kernel
+
+
+def _subjects(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[str]:
+    """Return the subject of each verdict: a kernel, with its points unless all points have the same verdict and text."""
+    names = kernel_names(verdict.checked for verdict in verdicts)
     groups: dict[tuple[str, str], list[int]] = {}
-    for place, one in enumerate(verdicts):
-        groups.setdefault((names[one.checked.case, one.checked.kernel], one.checked.architecture), []).append(place)
-    labels = [""] * len(verdicts)
+    for index, verdict in enumerate(verdicts):
+        kernel = verdict.checked
+        groups.setdefault((names[kernel.case, kernel.kernel], kernel.architecture), []).append(index)
+    subjects = [""] * len(verdicts)
     for (name, _), group in groups.items():
-        for place in group:
-            said = verdicts[place].verdict, texts[place]
-            points = [verdicts[at].checked.case.point_text for at in group if (verdicts[at].verdict, texts[at]) == said]
-            labels[place] = name if len(points) == len(group) else f"{name}[{'; '.join(points)}]"
-    return labels
-
-
-def _of(checked: Iterable[CheckedKernel]) -> tuple[str, ...]:
-    return tuple(sorted({one.architecture for one in checked}, key=number_of))
+        for index in group:
+            same = [
+                verdicts[other].checked.case.point_text
+                for other in group
+                if (verdicts[other].verdict, texts[other]) == (verdicts[index].verdict, texts[index])
+            ]
+            subjects[index] = name if len(same) == len(group) else f"{name}[{'; '.join(same)}]"
+    return subjects

@@ -1,7 +1,7 @@
-"""What the tables are made of.
+"""What reports are made of: plain rows without any layout.
 
-Rows of other rooms of this layer (runs, histories) are taken by their shape, so that ``service`` hands them on as they
-are.
+``report`` must not import ``store``, so rows of the store (runs, pins) are described here by protocols. ``service``
+passes them on unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,35 @@ from datetime import datetime
 from typing import Protocol
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import CacheState, Case, Judgement, Peak, Provenance, Series, Status
+from perfsvc.model import (
+    CacheState,
+    Case,
+    CaseExplanation,
+    Confirmation,
+    Judgement,
+    Peak,
+    Provenance,
+    Series,
+    Status,
+)
 
 SEPARATOR = "; "
-"""Between the sentences of a note, and the reasons why sampling stopped."""
+"""Separates the sentences of a note, and the reasons why sampling stopped."""
 
 Key = tuple[str, str, CacheState]
-"""What has a row: a device's UUID, a case's id and a cache state."""
+"""Device UUID, case id and cache state: what has a row in a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One of a case's metrics beside its time, over all replicas; lower is better.
+    """A named metric of a case over all replicas. Lower is better.
 
     Attributes:
         metric: its name.
-        value: its level, in the metric's own unit; None where the run does not have it.
-        low: where the level's interval begins; None where a single replica tells no spread.
-        high: where it ends.
-        judgement: what the judge says of it; None where it was not judged.
+        value: its level, in the metric's own unit; None if the run does not have it.
+        low: the lower end of the level's interval; None for a single replica.
+        high: the upper end.
+        judgement: its verdict; None if it was not judged.
     """
 
     metric: str
@@ -47,27 +57,27 @@ class ResultRow:
         device: UUID of the device.
         device_model: its model.
         device_kind: ``cuda``, ``cpu`` or ``fake``.
-        status: of the worst replica; None for a case that is missing: the run before had it and this one does not.
-        reason: why it is not ok.
+        status: of the worst replica; None for a missing case, which an earlier run has and this run has not.
+        reason: why the case is not ok.
         cure: what to do about it.
-        replicas: how many were ok.
-        median_s: the level of its time, in seconds; None where any replica is not ok.
-        low_s: where the level's interval begins; None where a single sample tells no spread.
-        high_s: where it ends.
-        bandwidth_bytes_per_s: the work's bytes over the level; None where the work is not known.
-        flops_per_s: the work's floating-point operations over the level, likewise.
+        replicas: how many are ok.
+        median_s: the level of its time, in seconds; None unless all replicas are ok.
+        low_s: the lower end of the level's interval; None for a single sample.
+        high_s: the upper end.
+        bandwidth_bytes_per_s: the bytes of the work over the level; None if the work is unknown.
+        flops_per_s: the floating-point operations of the work over the level; None if the work is unknown.
         max_error: the largest of the replicas.
-        mean_error: likewise.
-        metrics: what else is known of the case, by the order of the metrics' names.
-        judgement: what the judge says of its time; None where nothing was judged.
+        mean_error: the largest of the replicas.
+        metrics: by name.
+        judgement: the verdict on its time; None if it was not judged.
         cache: the state of the L2 cache before each sample.
-        peak_share: its bandwidth over the better of the GPU's measured peaks; None where either is not known.
-        relative_to: the variant that it is held against; empty where there is none.
-        relative_speed: the reference variant's median over its own; None where the run has no time of either.
+        peak_share: its bandwidth over the GPU's better measured peak; None if either is unknown.
+        relative_to: the variant that it is compared with; empty if there is none.
+        relative_speed: that variant's level over its own level; None if the run lacks either.
         noise_within: relative deviation of its samples around their replica's median.
-        noise_between: of the replicas' medians beyond what that explains.
+        noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
         stopped: why sampling stopped, each reason once.
-        notes: what a reader of its time has to know, each once.
+        notes: what a reader of its time has to know, each note once.
     """
 
     case: Case
@@ -96,15 +106,20 @@ class ResultRow:
     stopped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> Key:
+        """Device, case id and cache state."""
+        return self.device, self.case.id, self.cache
+
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A case whose declared work no memory can have moved in the time it took.
+    """A case whose declared work is more than the GPU's memory can move in the measured time.
 
     Attributes:
-        declared_bytes: read and written by a launch, as its benchmark says.
-        bytes_per_s: what that would mean.
-        roof_bytes_per_s: what its GPU was measured to move at most.
+        declared_bytes: bytes that a launch reads and writes, according to the benchmark.
+        bytes_per_s: the bandwidth that follows.
+        peak_bytes_per_s: the GPU's better measured peak.
     """
 
     case: Case
@@ -112,12 +127,39 @@ class Doubt:
     cache: CacheState
     declared_bytes: int
     bytes_per_s: float
-    roof_bytes_per_s: float
+    peak_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything that is shown about a run.
+
+    Attributes:
+        run: its number.
+        rows: its results, by device.
+        title: when and where it ran: start, label, commit, host.
+        problems: benchmark files that cannot be used.
+        peaks: the measured peaks of its GPUs, by UUID.
+        over_budget: cases that the budget had no time for.
+        doubts: declared work that cannot be right.
+        confirmations: the suspects that were measured again in A/B pairs.
+        explanations: why confirmed regressions are slower.
+    """
+
+    run: int
+    rows: Sequence[ResultRow]
+    title: str = ""
+    problems: Sequence[SuiteError] = ()
+    peaks: Mapping[str, Peak] = field(default_factory=dict)
+    over_budget: Sequence["OverBudgetLike"] = ()
+    doubts: Sequence[Doubt] = ()
+    confirmations: Sequence[Confirmation] = ()
+    explanations: Sequence[CaseExplanation] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run that is compared, and what it was called by who asked: ``main``, ``latest~1``, ``7``."""
+    """A run in a comparison, and the name that the user gave it: ``main``, ``latest~1``, ``7``."""
 
     asked: str
     run: int
@@ -126,34 +168,35 @@ class ComparedRun:
     dirty: bool = False
 
     @property
-    def words(self) -> str:
-        """What was asked for and what it is: ``HEAD = run 7, 1a2b3c4d5 with uncommitted changes``."""
+    def description(self) -> str:
+        """The user's name and what it resolved to: ``HEAD = run 7, 1a2b3c4d5 with uncommitted changes``."""
         run = f"run {self.run}"
-        named = run if self.asked == str(self.run) else f"{self.asked} = {run}"
+        name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
         label = f"“{self.label}”" if self.label not in {"", self.asked} else ""
         commit = self.commit[:9] + (" with uncommitted changes" if self.dirty else "")
-        return ", ".join(filter(None, [named, label, commit]))
+        return ", ".join(filter(None, [name, label, commit]))
 
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """What one run tells of a case beside its time, over all its replicas; None and empty where it cannot say.
+    """What one run knows about a case beside its time, over all replicas; None or empty for the unknown.
 
     Attributes:
         stopped: why sampling stopped, each reason once.
-        note: what a reader of the time has to know, each once.
+        note: what a reader of the time has to know, each note once.
         noise_within: relative deviation of the samples around their replica's median.
-        noise_between: of the replicas' medians beyond what that explains.
-        bandwidth_bytes_per_s: the work's bytes over the level.
-        flops_per_s: its operations over the level.
-        peak_share: the bandwidth over the better of the GPU's measured peaks.
-        relative_speed: the reference variant's median over the level.
-        sm_clock_hz: the true clock, the mean of the replicas.
+        noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
+        bandwidth_bytes_per_s: the bytes of the work over the level.
+        flops_per_s: the operations of the work over the level.
+        peak_share: the bandwidth over the GPU's better measured peak.
+        relative_to: the variant that the case is compared with.
+        relative_speed: that variant's level over the case's level.
+        sm_clock_hz: the actual clock, mean of the replicas.
         temperature_c: the highest.
         power_w: the highest.
         slowdowns: why clocks were lowered, each reason once.
         rejected_batches: how many do not count.
-        metrics: the level of each.
+        metrics: the level of each metric.
     """
 
     stopped: str = ""
@@ -163,6 +206,7 @@ class RunDetails:
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
     peak_share: float | None = None
+    relative_to: str = ""
     relative_speed: float | None = None
     sm_clock_hz: float | None = None
     temperature_c: float | None = None
@@ -180,12 +224,12 @@ class HistoryRow:
         case: the id it was measured under, which may be a former name.
         status: of the worst replica.
         reason: why it is not ok.
-        median_s: the level of its time, in seconds; None where any replica is not ok, or it is not timed.
-        low_s: where the level's interval begins.
-        high_s: where it ends.
-        replicas: how many were ok.
-        details: what else is known of it; only of the newest run on a device and in a cache state.
-        why: what made it slower than its baseline, where both were profiled; else empty.
+        median_s: the level of its time, in seconds; None if the case is not timed or a replica is not ok.
+        low_s: the lower end of the level's interval.
+        high_s: the upper end.
+        replicas: how many are ok.
+        details: what else the run knows about it; only for the newest run of a device and cache state.
+        why: why it became slower than its baseline, if both were profiled; else empty.
     """
 
     run: int
@@ -209,39 +253,19 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One thing that ``perfsvc doctor`` looked at.
+    """A check of ``perfsvc doctor``.
 
     Attributes:
         check: what was looked for.
-        ok: whether it is there; None where it is not, and only some work needs it.
+        ok: whether it is present; None if it is absent and only some work needs it.
         found: what was found.
-        cure: what to do where it is not ok.
+        cure: what to do if it is not ok.
     """
 
     check: str
     ok: bool | None
     found: str
     cure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """All that is shown of a run.
-
-    Attributes:
-        rows: of its cases.
-        problems: benchmark files that cannot be used.
-        peaks: of its GPUs, by UUID.
-        over_budget: what it had no time for.
-        doubts: declared work that cannot be right.
-    """
-
-    run: int
-    rows: Sequence[ResultRow]
-    problems: Sequence[SuiteError] = ()
-    peaks: Mapping[str, Peak] = field(default_factory=dict)
-    over_budget: Sequence["OverBudgetLike"] = ()
-    doubts: Sequence[Doubt] = ()
 
 
 class RunLike(Protocol):
@@ -269,7 +293,7 @@ class RunLike(Protocol):
 
     @property
     def cases(self) -> int:
-        """How many distinct cases it measured."""
+        """The number of distinct cases."""
         ...
 
     @property
@@ -279,11 +303,11 @@ class RunLike(Protocol):
 
 
 class PinLike(Protocol):
-    """A series whose baseline a person fixed."""
+    """A series with a pinned baseline."""
 
     @property
     def series(self) -> Series:
-        """What is compared."""
+        """The series."""
         ...
 
     @property
@@ -298,7 +322,7 @@ class PinLike(Protocol):
 
     @property
     def set_by(self) -> str:
-        """Who pinned it."""
+        """The user who pinned it."""
         ...
 
     @property
@@ -308,7 +332,7 @@ class PinLike(Protocol):
 
 
 class OverBudgetLike(Protocol):
-    """A case in one cache state that a run did not measure on a device, for want of time."""
+    """A case in one cache state that a run had no time to measure on a device."""
 
     @property
     def device(self) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Case
 from perfsvc.report.export import frames
-from perfsvc.report.plots import variants
-from perfsvc.report.plots.variants import ladders
-from perfsvc.report.tables.layout import commit_text
+from perfsvc.report.plots.figure import require_matplotlib
+from perfsvc.report.plots.variants import panels, write
+from perfsvc.report.wording import commit_text
 from perfsvc.service.revisions import run_of
 from perfsvc.store import Store
 from perfsvc.suite import Selection
@@ -29,7 +29,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         UsageError: there is no such run or device, it has nothing to plot, or the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
-    variants.require_matplotlib()
+    require_matplotlib()
     number = run_of(run, store, folder)
     summary = frames.summary(frames.frame(store.measurements.columns([number])))
     measured = list(dict.fromkeys(summary["device"]))
@@ -38,13 +38,13 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
     here = summary[summary["device"].isin(measured if device is None else [device])]
     records = here.to_dict("records")
     selected = selection.filter(map(_case, records))
-    rates = ladders(here.loc[[_case(record) in selected for record in records]])
-    if not rates:
+    drawn = panels(here.loc[[_case(record) in selected for record in records]])
+    if not drawn:
         where = f" on {device}" if device else ""
         raise NotMeasuredError(
             f"run {number} has no rate of a selected case{where}", cure=f"see what it has: perfsvc report {number}"
         )
-    variants.write(rates, *_titles(records[0]), destination)
+    write(drawn, *_titles(records[0]), destination)
 
 
 def _case(record: dict[Any, Any]) -> Case:

@@ -109,6 +109,27 @@ class MeasurementStore:
         with self._database.reading() as connection:
             return _columns(connection, runs)
 
+    def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
+        """Return the number of batches of each case by why they were rejected, in the order of first occurrence.
+
+        Accepted batches have an empty reason. The keys are device (UUID), case id and cache state.
+        """
+        columns = (Devices.uuid, Cases.name, Measurements.cache, MeasurementBatches.rejected)
+        query = (
+            select(*columns, func.count())
+            .join(Measurements, Measurements.id == MeasurementBatches.measurement_id)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .join(Cases, Cases.id == Measurements.case_id)
+            .where(Measurements.run_id == run)
+            .group_by(*columns)
+            .order_by(func.min(Measurements.replica), func.min(MeasurementBatches.number))
+        )
+        counts: dict[tuple[str, str, CacheState], dict[str, int]] = defaultdict(dict)
+        with self._database.reading() as connection:
+            for uuid, case, cache, reason, count in connection.execute(query):
+                counts[uuid, case, cache][reason] = count
+        return dict(counts)
+
     def case_ids(self, run: int | None = None) -> list[str]:
         """Return the ids of all measured cases, or of one run's cases, as they were measured."""
         with self._database.reading() as connection:
@@ -361,6 +382,7 @@ _COLUMNS = {
     "replica": Measurements.replica,
     "status": Measurements.status,
     "reason": Measurements.reason,
+    "cure": Measurements.cure,
     "median_s": Measurements.median_s,
     "low_s": Measurements.low_s,
     "high_s": Measurements.high_s,

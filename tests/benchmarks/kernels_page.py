@@ -24,9 +24,8 @@ from typing import Any
 from perfsvc import units
 from perfsvc.model import UNJUDGED
 from perfsvc.report.export.frames import parse_point
-from perfsvc.report.facts import metric
-from perfsvc.report.tables.layout import DASH, known, spread
 from perfsvc.report.tables.run import RIDGE
+from perfsvc.report.wording import DASH, metric_value, or_dash, spread
 
 DOCS = Path(__file__).parents[2] / "docs"
 RIGHT = "ok"
@@ -96,14 +95,14 @@ def every_column(row: Row) -> dict[str, str]:
     return {
         "variant": named(row),
         "point": row["point"].replace(",", ", "),
-        "median": known(row["median_s"], units.seconds),
+        "median": or_dash(row["median_s"], units.seconds),
         "spread": spread(row["median_s"], row["low_s"], row["high_s"]),
-        "bandwidth": known(row["bandwidth_bytes_per_s"], units.rate),
-        "FLOP/s": known(row["flops_per_s"], units.flop_rate),
-        "of peak": known(row["peak_share"], units.share),
-        "of reference": known(row.get("relative_speed"), units.share),
-        "max error": known(row["max_error"], units.error),
-        "mean error": known(row["mean_error"], units.error),
+        "bandwidth": or_dash(row["bandwidth_bytes_per_s"], units.rate),
+        "FLOP/s": or_dash(row["flops_per_s"], units.flop_rate),
+        "of peak": or_dash(row["peak_share"], units.share),
+        "of reference": or_dash(row.get("relative_speed"), units.share),
+        "max error": or_dash(row["max_error"], units.error),
+        "mean error": or_dash(row["mean_error"], units.error),
         **metrics(row),
     }
 
@@ -144,15 +143,17 @@ def few_columns(row: Row) -> dict[str, str]:
     """A variant as the story shows it."""
     nbytes = row["read_bytes"] + row["written_bytes"]
     computes = row["flops"] > RIDGE * nbytes
-    rate = known(row["flops_per_s"], units.flop_rate) if computes else known(row["bandwidth_bytes_per_s"], units.rate)
+    rate = (
+        or_dash(row["flops_per_s"], units.flop_rate) if computes else or_dash(row["bandwidth_bytes_per_s"], units.rate)
+    )
     return {
         "variant": named(row),
         "at": row["point"].replace(",", ", "),
-        "median": known(row["median_s"], units.seconds),
+        "median": or_dash(row["median_s"], units.seconds),
         "rate": rate,
-        "of peak": "" if computes else known(row["peak_share"], units.share),
-        "of reference": known(row.get("relative_speed"), units.share),
-        "max error": known(row["max_error"], units.error),
+        "of peak": "" if computes else or_dash(row["peak_share"], units.share),
+        "of reference": or_dash(row.get("relative_speed"), units.share),
+        "max error": or_dash(row["max_error"], units.error),
         **metrics(row),
     }
 
@@ -168,7 +169,7 @@ def named(row: Row) -> str:
 def metrics(row: Row) -> dict[str, str]:
     """What a case tells of itself beside its time."""
     own = {name.removeprefix("metric_"): value for name, value in row.items() if name.startswith("metric_")}
-    return {name: known(value, partial(metric, name)) for name, value in own.items() if name not in UNJUDGED}
+    return {name: or_dash(value, partial(metric_value, name)) for name, value in own.items() if name not in UNJUDGED}
 
 
 def table(rows: Iterable[Mapping[str, str]]) -> str:

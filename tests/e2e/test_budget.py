@@ -24,8 +24,8 @@ def test_the_table_names_what_was_left_out(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     out = perfsvc.fake(*ROOM_FOR_ONE, code=0).out
     for case in CASES[1:]:
-        assert f"– left out: {case}: 2 replicas of about" in out
-    assert "run 1: 1 ok, 2 left out; " in out
+        assert f"– over budget: {case}: 2 replicas of about" in out
+    assert "run 1: 1 ok, 2 over budget; " in out
 
 
 def test_what_was_never_measured_comes_before_what_was(perfsvc):
@@ -48,7 +48,7 @@ def test_what_was_left_out_is_not_missing_but_still_expected_later(perfsvc):
     assert ended.json["results"] == []
     assert [one["case"] for one in ended.json["over_budget"]] == CASES
     assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
-    assert "run 3: 3 left out" in perfsvc.fake("--budget", "0.001s", code=0).out
+    assert "run 3: 3 over budget" in perfsvc.fake("--budget", "0.001s", code=0).out
     assert "3 unchanged" in perfsvc.fake(code=0).out
 
 

@@ -68,8 +68,8 @@ def test_a_run_and_its_report_show_the_ladder_in_order_with_each_share_of_the_an
         lines = text.splitlines()
         assert variants(lines) == RUNGS
         (line,) = [line for line in lines if "ladder/one_block[n=2000]" in line]
-        assert " 12 %" in line
-        assert "of reference" in text
+        assert " 0.12×" in line
+        assert "vs copy" in text
 
 
 def test_exports_have_the_share_and_the_place(scripted):
@@ -87,11 +87,11 @@ def test_exports_have_the_share_and_the_place(scripted):
 
 def test_the_page_has_the_share_too(scripted):
     page = scripted("report", "night", "--format", "html", code=0).out
-    assert '<td data-name="of reference" class="number">50 %</td>' in page
+    assert '<td data-name="vs copy" class="number">0.50×</td>' in page
 
 
 def test_a_case_shows_its_share_beside_its_history(scripted):
-    assert "of reference" in scripted("show", "ladder/blocks[n=1000]", code=0).out
+    assert "vs copy" in scripted("show", "ladder/blocks[n=1000]", code=0).out
 
 
 # --- the plot --------------------------------------------------------------------------------------------------------
@@ -114,13 +114,13 @@ def test_a_stored_run_is_drawn_rung_by_rung(scripted):
     ] * 2  # the reference variant's line is named as well
     assert "Fake H100" in texts
     assert any(text.startswith("run 1  ·  night  ·  2") for text in texts)
-    for text in ("n=1000", "n=2000", "8.00 GB/s", "16.0 GB/s", "of reference", "12 %", "skipped"):
+    for text in ("n=1000", "n=2000", "8.00 GB/s", "16.0 GB/s", "vs copy", "0.12×", "skipped"):
         assert text in texts, text
 
 
 def test_only_what_is_selected_is_drawn_and_held_against_its_anchor(scripted):
     texts = drawn(scripted, "night", "--select", "ladder/blocks", "--exclude", "*[n=1000]")
-    assert {"blocks", "n=2000", "50 %", "copy"} <= set(texts)
+    assert {"blocks", "n=2000", "0.50×", "copy"} <= set(texts)
     assert not {"one_block", "n=1000"} & set(texts)
 
 

@@ -59,9 +59,9 @@ def test_work_that_no_memory_could_have_moved_is_a_warning_and_the_time_stays(pe
     assert (row["status"], row["median_s"]) == ("ok", pytest.approx(1e-4))
     assert (doubt["case"], doubt["device"], doubt["cache"], doubt["declared_bytes"]) == (CASE, "FAKE-0", "cold", 800)
     assert doubt["bytes_per_s"] == pytest.approx(8e6)
-    assert doubt["roof_bytes_per_s"] == pytest.approx(2 * MIB / 10)
-    assert f"warning: {CASE} declares 800 bytes a launch: they would move at 8.00 MB/s" in ended.err
-    assert "cure: let work= of the benchmark say what the problem has to read and write" in ended.err
+    assert doubt["peak_bytes_per_s"] == pytest.approx(2 * MIB / 10)
+    assert f"warning: {CASE} declares 800 bytes a launch, which is 8.00 MB/s" in ended.err
+    assert "cure: declare in work= what the problem has to read and write" in ended.err
     note = "its work is declared as more than the GPU's memory can move in that time"
     assert row["notes"] == [note]
     assert f"! {CASE}: {note}" in " ".join(perfsvc("report", code=0).out.split("\n"))

@@ -37,7 +37,7 @@ from perfsvc.model import (
     Verdict,
     Work,
 )
-from perfsvc.report.pages import words
+from perfsvc.report.pages.site import series_page
 from perfsvc.service import dashboard
 from perfsvc.store import MeasurementEntry, RunState, Store
 
@@ -254,5 +254,5 @@ def visit(browser: Any) -> Iterator[Visitor]:
 def names() -> SimpleNamespace:
     """What the planted nights are made of, and where the page of a case's times is."""
     return SimpleNamespace(
-        tiled=TILED, naive=NAIVE, hostile=HOSTILE, reason=REASON, page=lambda case: words.page_of(series_of(case))
+        tiled=TILED, naive=NAIVE, hostile=HOSTILE, reason=REASON, page=lambda case: series_page(series_of(case))
     )

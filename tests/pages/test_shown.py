@@ -8,8 +8,10 @@ import pytest
 from markupsafe import Markup
 
 from perfsvc.model import Environment, Verdict
-from perfsvc.report.pages import views, words
-from perfsvc.report.pages.spark import HEIGHT, NIGHTS, spark
+from perfsvc.report import wording
+from perfsvc.report.pages import views
+from perfsvc.report.pages.site import series_page
+from perfsvc.report.pages.spark import HEIGHT, MOST_VALUES, spark
 from perfsvc.service import dashboard
 from perfsvc.service.dashboard.build import gather
 from perfsvc.store import RunState, StageRow, StageState
@@ -93,8 +95,8 @@ def test_what_moved_is_told_the_worst_first(nights, tonight, names):
 def test_one_replica_has_its_own_interval_and_several_have_theirs(nights, names):
     nights.night({names.tiled: 1e-4}, replicas=1)
     nights.night({names.tiled: 1e-4}, replicas=3)
-    (chronicle,) = gather(nights.store, 10, NOW).chronicles
-    one, three = chronicle.seen
+    (view,) = gather(nights.store, 10, NOW).series
+    one, three = view.points
     assert (one.replicas, three.replicas) == (1, 3)
     assert one.low == pytest.approx(1e-4)
     assert one.high == pytest.approx(1.004e-4)
@@ -105,7 +107,7 @@ def test_a_level_without_an_end_is_drawn_without_it(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4})
     nights.night({names.tiled: 1e-4}, replicas=1)
     site = gather(nights.store, 10, NOW)
-    data = views.Views(site).data(site.chronicles[0])
+    data = views.Views(site).data(site.series[0])
     assert json.dumps(data, allow_nan=False)
     assert views._digits(math.inf, 1.0) is None
     assert views._digits(math.nan, 1.0) is None
@@ -115,8 +117,8 @@ def test_each_change_of_the_environment_has_a_letter_and_says_what_changed(night
     for driver in ("575", "580", "590"):
         nights.night({names.tiled: 1e-4}, environment=Environment(driver, "nvcc 13", 700.0))
     site = gather(nights.store, 10, NOW)
-    switches = views.Views(site).switches(site.chronicles[0])
-    assert [(one.letter, one.run, one.told) for one in switches] == [
+    switches = views.Views(site).environment_changes(site.series[0])
+    assert [(one.letter, one.run, one.differences) for one in switches] == [
         ("A", 2, ("driver 575 → 580",)),
         ("B", 3, ("driver 580 → 590",)),
     ]
@@ -127,7 +129,7 @@ def test_a_series_through_two_levels_has_both(nights, names):
     for night in range(24):
         nights.night({names.tiled: 1e-4 * (1 + 0.001 * (night % 3)) * (1.2 if night >= 12 else 1)}, replicas=1)
     site = gather(nights.store, 100, NOW)
-    new, old = views.Views(site).levels(site.chronicles[0])
+    new, old = views.Views(site).levels(site.series[0])
     assert (old.first, old.last, new.first, new.last) == (1, 12, 13, 24)
     assert new.change == "+20.0 %"
 
@@ -140,7 +142,7 @@ def test_no_level_reaches_across_the_night_of_a_finding_or_of_its_end(nights, na
     back = nights.night({names.tiled: 1e-4})
     nights.store.findings.recover(back, [(number, nights.store.findings.get(number).moved[0].series)])
     site = gather(nights.store, 100, NOW)
-    levels = views.Views(site).levels(site.chronicles[0])
+    levels = views.Views(site).levels(site.series[0])
     assert [(one.first, one.last, one.change) for one in levels] == [(4, 4, "-16.7 %"), (2, 3, "+20.0 %"), (1, 1, "")]
 
 
@@ -157,9 +159,9 @@ def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
         replace(series, case=replace(names.tiled, version=2)),
         replace(series, case=names.hostile),
     ]
-    pages = {words.page_of(one) for one in (series, *others)}
+    pages = {series_page(one) for one in (series, *others)}
     assert len(pages) == 6
-    assert words.page_of(series).startswith("series/transpose-tiled-n-4096-")
+    assert series_page(series).startswith("series/transpose-tiled-n-4096-")
     assert all(set(page) <= set("abcdefghijklmnopqrstuvwxyz0123456789-./") for page in pages)
 
 
@@ -176,7 +178,7 @@ def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
     ],
 )
 def test_durations_are_told_as_people_say_them(seconds, told):
-    assert words.took(seconds) == told
+    assert wording.wall_time(seconds) == told
 
 
 def test_a_line_is_drawn_around_gaps_with_a_rule_where_it_changed():
@@ -185,7 +187,7 @@ def test_a_line_is_drawn_around_gaps_with_a_rule_where_it_changed():
     assert line.count("<line ") == 1
     assert 'aria-label="a &#34;name&#34; &lt;b&gt;"' in line
     assert spark([None, None]) == Markup("")
-    assert "<line " not in spark([1.0] * (NIGHTS + 5), 2)
+    assert "<line " not in spark([1.0] * (MOST_VALUES + 5), 2)
 
 
 def test_noise_is_drawn_as_noise_and_one_value_in_the_middle():

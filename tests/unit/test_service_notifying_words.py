@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from perfsvc.report.pages.words import title as title_of_finding
 
 from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
-from perfsvc.report.pages.words import title as title_of_finding
 from perfsvc.service.notify.news import Joined, News
 from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
 from perfsvc.store import NightRow, RunState, StageRow, StageState

@@ -1,19 +1,15 @@
-"""A static check for programs: JSON, Markdown for a pull request, JUnit for a CI server, annotations for GitHub."""
+"""A static check for other programs: Markdown for a pull request, JUnit's XML, annotations for GitHub."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Status, Verdict
-from perfsvc.report.checks import SHOWN, CheckShown, lines, remarkable, skipped, text_of
+from perfsvc.report.checks import REPORTED, StaticCheck, check_lines, local_memory, skipped, verdict_text
 from perfsvc.report.export.markup import cell, fail, printable, prose
-from perfsvc.report.export.objects import plain
-from perfsvc.report.tables.check import counts_of, heading, on
-from perfsvc.report.tables.layout import some
+from perfsvc.report.wording import some
 
 ERROR, NOTICE = "error", "notice"
 LEVELS = {
@@ -23,187 +19,139 @@ LEVELS = {
     Verdict.MISSING: "warning",
     Verdict.IMPROVEMENT: NOTICE,
 }
-"""GitHub's words for how bad something is."""
+"""GitHub's word for the severity of each verdict."""
 
 
 def write(text: str, destination: Path) -> None:
-    """Writes what one of these made to a file; raises ``UsageError`` where it cannot be written."""
+    """Write an export to a file; raise ``UsageError`` if that fails."""
     try:
         destination.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"{destination} cannot be written: {error.strerror or error}", cure="name a file in a folder that is there"
+            f"{destination} cannot be written: {error.strerror or error}", cure="name a file in a folder that exists"
         ) from error
 
 
-def check_json(shown: CheckShown) -> dict[str, Any]:
-    """A static check for ``--format json``: every verdict with the facts it rests on, and what was skipped."""
-    return {
-        "check": shown.check,
-        "against": shown.against,
-        "toolkit": shown.toolkit,
-        "disassembler": shown.disassembler,
-        "accepted": shown.accepted,
-        "counts": dict(Counter(one.verdict.value for one in shown.verdicts)),
-        "verdicts": [_verdict_json(one) for one in shown.verdicts],
-        "skipped": [
-            {"case": one.case.id, "architecture": one.architecture, "reason": one.reason}
-            for one in shown.checked
-            if one.status is Status.SKIPPED
-        ],
-        "problems": [
-            {"path": problem.path, "line": problem.line, "what": problem.what, "cure": problem.cure}
-            for problem in shown.problems
-        ],
-        "wrong": [
-            {"case": one.case.id, "status": one.status.value, "reason": one.reason, "cure": one.cure}
-            for one in shown.wrong
-        ],
-    }
-
-
-def _verdict_json(one: CheckVerdict) -> dict[str, Any]:
-    return {
-        "case": one.checked.case.id,
-        "architecture": one.checked.architecture,
-        "kernel": one.checked.kernel,
-        "verdict": one.verdict.value,
-        "cause": one.cause and one.cause.value,
-        "reason": one.reason,
-        "changes": [plain(change) for change in one.changes],
-        "baseline_check": one.baseline_check,
-        "baseline": _facts_json(one.baseline),
-        "found": None if one.verdict is Verdict.MISSING else _facts_json(one.checked),
-    }
-
-
-def _facts_json(checked: CheckedKernel | None) -> dict[str, Any] | None:
-    if checked is None or checked.facts is None:
-        return None
-    facts, occupancy = checked.facts, checked.occupancy
-    instructions = None if facts.instructions is None else dict(facts.instructions)
-    return {
-        **plain(facts),
-        "instructions": instructions,
-        "threads": checked.threads,
-        "dynamic_shared_bytes": checked.dynamic_shared_bytes,
-        "occupancy": occupancy and occupancy.share,
-        "limiter": occupancy and occupancy.limiter.value,
-    }
-
-
-def check_markdown(shown: CheckShown) -> str:
-    """A static check as a comment on a pull request."""
-    first, second = map(prose, heading(shown).splitlines())
-    parts = [f"### {prose(counts_of(shown))}", "", f"{first}, {second}", ""]
-    if found := lines(shown.verdicts):
+def check_markdown(check: StaticCheck) -> str:
+    """Return a static check as a comment on a pull request."""
+    first, second = map(prose, check.heading.splitlines())
+    parts = [f"### {prose(check.counts)}", "", f"{first}, {second}", ""]
+    if lines := check_lines(check.verdicts):
         parts += ["| verdict | variant | architectures | what changed | cause |", "|---|---|---|---|---|"]
-        for line in found:
-            where, what = on(line.architectures, shown), prose(line.text)
-            cells = (line.verdict.value, f"`{line.what}`", where, what, line.cause or "")
+        for line in lines:
+            where, text = check.on(line.architectures), prose(line.text)
+            cells = (line.verdict.value, f"`{line.subject}`", where, text, line.cause or "")
             parts.append(f"| {' | '.join(map(cell, cells))} |")
         parts.append("")
-    notes = [f"- local memory: `{what}` ({on(archs, shown)}): {text}" for what, archs, text in remarkable(shown)]
-    notes += [f"- {prose(str(problem))}" for problem in shown.problems]
-    notes += [f"- {one.status.value}: `{one.case.id}` on the CPU device: {prose(one.reason)}" for one in shown.wrong]
+    notes = [f"- local memory: `{name}` ({check.on(archs)}): {text}" for name, archs, text in local_memory(check)]
+    notes += [f"- {prose(str(problem))}" for problem in check.problems]
+    notes += [f"- {run.status.value}: `{run.case.id}` on the CPU device: {prose(run.reason)}" for run in check.wrong]
     notes += [
-        f"- skipped: {some(which)} ({on(archs, shown)}): {prose(why)}" for why, which, archs in skipped(shown.checked)
+        f"- skipped: {some(variants)} ({check.on(archs)}): {prose(reason)}"
+        for reason, variants, archs in skipped(check.checked)
     ]
     return "\n".join([*parts, *notes]).rstrip() + "\n"
 
 
-def check_junit(shown: CheckShown) -> str:
-    """A static check as JUnit's XML: a suite an architecture, a test a kernel of a case."""
+def check_junit(check: StaticCheck) -> str:
+    """Return a static check as JUnit's XML: a suite an architecture, a test a kernel of a case."""
     root = ET.Element("testsuites", name="perfsvc check")
-    judged = {(one.checked.case, one.checked.architecture, one.checked.kernel): one for one in shown.verdicts}
-    for architecture in shown.architectures:
-        tests = [one for one in shown.checked if one.architecture == architecture]
-        gone = [
-            one for one in shown.verdicts if one.verdict is Verdict.MISSING and one.checked.architecture == architecture
+    verdicts = {
+        (verdict.checked.case, verdict.checked.architecture, verdict.checked.kernel): verdict
+        for verdict in check.verdicts
+    }
+    for architecture in check.architectures:
+        kernels = [kernel for kernel in check.checked if kernel.architecture == architecture]
+        missing = [
+            verdict
+            for verdict in check.verdicts
+            if verdict.verdict is Verdict.MISSING and verdict.checked.architecture == architecture
         ]
         suite = ET.SubElement(root, "testsuite", name=architecture)
-        failures = [_test(suite, one, judged.get((one.case, architecture, one.kernel)), shown) for one in tests]
-        for one in gone:
-            ET.SubElement(_testcase(suite, one.checked), "skipped", message=printable(_told(one)))
+        failures = [
+            _test(suite, kernel, verdicts.get((kernel.case, architecture, kernel.kernel)), check) for kernel in kernels
+        ]
+        for verdict in missing:
+            ET.SubElement(_testcase(suite, verdict.checked), "skipped", message=printable(_in_words(verdict)))
         suite.attrib |= {
-            "tests": str(len(tests) + len(gone)),
+            "tests": str(len(kernels) + len(missing)),
             "failures": str(sum(failures)),
-            "skipped": str(len(gone) + sum(one.status is Status.SKIPPED for one in tests)),
+            "skipped": str(len(missing) + sum(kernel.status is Status.SKIPPED for kernel in kernels)),
         }
-    beside = [(f"{problem.path}:{problem.line}", str(problem)) for problem in shown.problems]
-    beside += [(one.case.id, one.reason) for one in shown.wrong]
-    if beside:
-        suite = ET.SubElement(root, "testsuite", name="suite", tests=str(len(beside)), failures=str(len(beside)))
-        for name, message in beside:
+    others = [(f"{problem.path}:{problem.line}", str(problem)) for problem in check.problems]
+    others += [(run.case.id, run.reason) for run in check.wrong]
+    if others:
+        suite = ET.SubElement(root, "testsuite", name="suite", tests=str(len(others)), failures=str(len(others)))
+        for name, message in others:
             fail(ET.SubElement(suite, "testcase", classname="perfsvc.suite", name=name), "broken", message)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _testcase(suite: ET.Element, checked: CheckedKernel) -> ET.Element:
-    name = " ".join(filter(None, [checked.case.id, checked.kernel]))
-    return ET.SubElement(suite, "testcase", classname=f"{checked.architecture}.{checked.case.benchmark}", name=name)
+def _testcase(suite: ET.Element, kernel: CheckedKernel) -> ET.Element:
+    name = " ".join(filter(None, [kernel.case.id, kernel.kernel]))
+    return ET.SubElement(suite, "testcase", classname=f"{kernel.architecture}.{kernel.case.benchmark}", name=name)
 
 
-def _test(suite: ET.Element, checked: CheckedKernel, verdict: CheckVerdict | None, shown: CheckShown) -> bool:
-    """Adds a kernel with what there is to say of it; returns whether it failed."""
-    test = _testcase(suite, checked)
+def _test(suite: ET.Element, kernel: CheckedKernel, verdict: CheckVerdict | None, check: StaticCheck) -> bool:
+    """Add a kernel to its suite, and return True if it failed."""
+    test = _testcase(suite, kernel)
     if verdict is None:
-        if checked.status is Status.SKIPPED:
-            ET.SubElement(test, "skipped", message=printable(checked.reason))
+        if kernel.status is Status.SKIPPED:
+            ET.SubElement(test, "skipped", message=printable(kernel.reason))
         return False
-    failed = _level(verdict.verdict, shown) == ERROR
+    failed = _severity(verdict.verdict, check) == ERROR
     if failed:
-        fail(test, verdict.verdict.value, text_of(verdict))
-    elif verdict.verdict in SHOWN:
-        ET.SubElement(test, "system-out").text = printable(_told(verdict))
+        fail(test, verdict.verdict.value, verdict_text(verdict))
+    elif verdict.verdict in REPORTED:
+        ET.SubElement(test, "system-out").text = printable(_in_words(verdict))
     return failed
 
 
-def _told(verdict: CheckVerdict) -> str:
-    return ": ".join(filter(None, [verdict.verdict.value, text_of(verdict)]))
+def _in_words(verdict: CheckVerdict) -> str:
+    return ": ".join(filter(None, [verdict.verdict.value, verdict_text(verdict)]))
 
 
-def _level(verdict: Verdict, shown: CheckShown) -> str:
-    """How bad a verdict is, in GitHub's words; what somebody accepted is only told."""
-    return NOTICE if shown.accepted and verdict is not Verdict.BROKEN else LEVELS.get(verdict, NOTICE)
+def _severity(verdict: Verdict, check: StaticCheck) -> str:
+    """Return GitHub's word for a verdict; in an accepted check everything but a broken kernel is a notice."""
+    return NOTICE if check.accepted and verdict is not Verdict.BROKEN else LEVELS.get(verdict, NOTICE)
 
 
-def check_github(shown: CheckShown) -> str:
-    """A static check as GitHub's workflow commands, each at the kernel that it is about."""
-    return "".join(f"{command}\n" for command in _commands(shown))
+def check_github(check: StaticCheck) -> str:
+    """Return a static check as GitHub's workflow commands, each at its kernel's source line."""
+    return "".join(f"{command}\n" for command in _commands(check))
 
 
-def _commands(shown: CheckShown) -> Iterator[str]:
-    for line in lines(shown.verdicts, SHOWN):
-        checked = line.example.checked
-        title = f"{line.verdict.value}: {line.what} ({on(line.architectures, shown)})"
+def _commands(check: StaticCheck) -> Iterator[str]:
+    for line in check_lines(check.verdicts):
+        kernel = line.example.checked
+        title = f"{line.verdict.value}: {line.subject} ({check.on(line.architectures)})"
         cause = f"cause: {line.cause}" if line.cause else ""
         message = "; ".join(filter(None, [line.text, cause])) or line.verdict.value
-        yield _command(_level(line.verdict, shown), message, **_place(shown, checked.case, checked.kernel), title=title)
-    for problem in shown.problems:
-        yield _command(
-            "error", problem.what, file=_named(Path(problem.path)), line=problem.line, title="broken benchmark"
-        )
-    for one in shown.wrong:
-        title = f"{one.status.value} on the CPU device: {one.case.id}"
-        yield _command("error", one.reason or one.status.value, **_place(shown, one.case, ""), title=title)
-    yield _command("notice", counts_of(shown), title="perfsvc check")
+        location = _location(check, kernel.case, kernel.kernel)
+        yield _command(_severity(line.verdict, check), message, **location, title=title)
+    for problem in check.problems:
+        path = _relative_path(Path(problem.path))
+        yield _command("error", problem.what, file=path, line=problem.line, title="broken benchmark")
+    for run in check.wrong:
+        title = f"{run.status.value} on the CPU device: {run.case.id}"
+        yield _command("error", run.reason or run.status.value, **_location(check, run.case, ""), title=title)
+    yield _command("notice", check.counts, title="perfsvc check")
 
 
-def _place(shown: CheckShown, case: Case, kernel: str) -> dict[str, str | int]:
-    """The file and line of a kernel, where its source is known."""
-    source = shown.sources.get((case, kernel)) or shown.sources.get((case, ""))
+def _location(check: StaticCheck, case: Case, kernel: str) -> dict[str, str | int]:
+    """Return the file and line of a kernel, or nothing if its source is unknown."""
+    source = check.sources.get((case, kernel)) or check.sources.get((case, ""))
     if source is None or not source.is_file():
         return {}
     text = source.read_text(encoding="utf-8", errors="replace")
-    symbol = kernel.rpartition(":")[2]  # without the file that tells it from another one of the same name
+    symbol = kernel.rpartition(":")[2]  # kernels of the same name in several files carry the file's name in front
     found = re.search(rf"\b{re.escape(symbol)}\s*\(", text) if symbol else None
-    return {"file": _named(source), "line": text.count("\n", 0, found.start()) + 1 if found else 1}
+    return {"file": _relative_path(source), "line": text.count("\n", 0, found.start()) + 1 if found else 1}
 
 
-def _named(path: Path) -> str:
-    """A file as the repository knows it, which is where a workflow runs."""
+def _relative_path(path: Path) -> str:
+    """Return a path relative to the current folder, which is the repository in a workflow."""
     resolved, here = path.resolve(), Path.cwd()
     return str(resolved.relative_to(here) if resolved.is_relative_to(here) else path)
 

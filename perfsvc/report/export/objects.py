@@ -1,4 +1,4 @@
-"""Rows as plain values for JSON: numbers, text, lists and objects."""
+"""Reports as plain values for JSON: numbers, text, lists and objects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,49 +7,71 @@ from datetime import UTC, datetime
 from enum import Enum
 from math import isfinite
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from perfsvc.model import Case, CaseExplanation, Finding, FindingEvent, Judgement, ProfileResult
-from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, Shown
+from perfsvc.errors import SuiteError
+from perfsvc.model import (
+    TIME,
+    Bisection,
+    Case,
+    CaseExplanation,
+    CheckedKernel,
+    CheckVerdict,
+    Confirmation,
+    Explanation,
+    Finding,
+    FindingEvent,
+    Judgement,
+    Measurement,
+    Profile,
+    ProfileResult,
+    Status,
+    Trial,
+    Verdict,
+)
+from perfsvc.report.checks import StaticCheck
+from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, RunReport
 
 
 def plain(value: Any) -> Any:
-    """A row, or anything in one, as what JSON knows.
+    """Return a row, or any value in a row, as JSON values.
 
-    Dataclasses and mappings become objects, enums their values, timestamps ISO 8601 in UTC; a number that is not finite
-    becomes null, since JSON has no other word for it.
+    Dataclasses and mappings become objects, enums their values, timestamps ISO 8601 in UTC. A number that is not finite
+    becomes null, since JSON cannot represent it.
     """
     if is_dataclass(value):
         return OBJECTS.get(type(value), _fields)(value)
     if isinstance(value, Mapping):
         return {str(plain(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, str | Enum | Path | datetime):
-        return _text(value)
+    if isinstance(value, Enum):
+        return plain(value.value)
     if isinstance(value, float):
         return value if isfinite(value) else None
+    if isinstance(value, str | Path | datetime):
+        return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
     return [plain(item) for item in value] if isinstance(value, Iterable) else value
 
 
-def run_json(shown: Shown) -> dict[str, Any]:
-    """A run for ``--format json``: its number, an object a case, cache state and device, and all that is to be known of it."""
+def run_json(report: RunReport) -> dict[str, Any]:
+    """Return a run: its results, one object a case, cache state and device, and everything else about it."""
     return {
-        "run": shown.run,
-        "results": [plain(row) for row in shown.rows],
-        "peaks": [{"device": device, **plain(peak)} for device, peak in shown.peaks.items()],
+        "run": report.run,
+        "results": [plain(row) for row in report.rows],
+        "peaks": [{"device": device, **plain(peak)} for device, peak in report.peaks.items()],
         "over_budget": [
-            {**_case(one.case), "device": one.device, "cache": plain(one.cache), "reason": one.reason}
-            for one in shown.over_budget
+            {**_case(case.case), "device": case.device, "cache": plain(case.cache), "reason": case.reason}
+            for case in report.over_budget
         ],
-        "doubts": [plain(doubt) for doubt in shown.doubts],
-        "problems": [
-            {"path": problem.path, "line": problem.line, "what": problem.what, "cure": problem.cure}
-            for problem in shown.problems
-        ],
+        "doubts": [plain(doubt) for doubt in report.doubts],
+        "problems": _problems(report.problems),
+        "confirmations": [confirmation_json(confirmation) for confirmation in report.confirmations],
+        "explained": plain(report.explanations),
     }
 
 
 def comparison_json(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> dict[str, Any]:
-    """A comparison for ``--format json``; ``base`` is null where each series has its own baseline."""
+    """Return a comparison; ``base`` is null if each series is compared with its own baseline."""
     return {
         "base": base and base.run,
         "new": new.run,
@@ -60,33 +82,94 @@ def comparison_json(base: ComparedRun | None, new: ComparedRun, judgements: Sequ
     }
 
 
-def _text(value: str | Enum | Path | datetime) -> Any:
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return str(value)
+def finding_json(finding: Finding, events: Sequence[FindingEvent]) -> dict[str, Any]:
+    """Return a finding with its history."""
+    return {**_finding(finding), "events": [plain(event) for event in events]}
+
+
+def confirmation_json(confirmation: Confirmation) -> dict[str, Any]:
+    """Return a suspect: its verdict in the run, the decision of the A/B pairs, and the result of each process."""
+    judgement = plain(confirmation.suspect.judgement)
+    series = ("case", "benchmark", "variant", "point", "device", "device_model", "metric", "cache")
+    decision = ("cause", "reason", "verdict", "ratio", "low", "high", "pairs", "looks", "drift", "same_code")
+    settings = ("threshold", "seed", "budget_s", "wall_s")
+    metric = confirmation.suspect.series.metric
+    return {
+        **{name: judgement[name] for name in (*series, "baseline_run", "candidate_run")},
+        "judged": judgement["verdict"],
+        "judged_ratio": judgement["ratio"],
+        "change": plain(confirmation.suspect.change),
+        "direction": plain(confirmation.suspect.direction),
+        **_values(confirmation, (*decision, *settings)),
+        "baseline": [_side_run(measurement, metric) for measurement in confirmation.baseline],
+        "candidate": [_side_run(measurement, metric) for measurement in confirmation.candidate],
+    }
+
+
+def bisection_json(bisection: Bisection) -> dict[str, Any]:
+    """Return the answer of a bisection: the commits, the proof, and the result of each process."""
+    facts = ("cache", "metric", "threshold", "boundary", "seed", "verdict", "reason", "proven", "changed", "files")
+    return {
+        "case": bisection.case.id,
+        "device": bisection.device.uuid,
+        "device_model": bisection.device.model,
+        **_values(bisection, facts),
+        "good": plain(bisection.good),
+        "bad": plain(bisection.bad),
+        "culprits": plain(bisection.culprits),
+        "proof": bisection.proof and _trial(bisection.proof, bisection.metric),
+        "trials": [_trial(trial, bisection.metric) for trial in bisection.trials],
+        "skipped": [{**plain(skipped.commit), "reason": skipped.reason} for skipped in bisection.skipped],
+        **_values(bisection, ("commits", "builds", "compiled", "codes", "wall_s")),
+    }
+
+
+def explanation_json(before: Profile, after: Profile, explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation with every metric of both profiles; null for a metric that was not counted."""
+    return {
+        "sentence": explanation.sentence,
+        "factor": explanation.factor,
+        "reasons": [plain(reason) for reason in explanation.reasons],
+        "before": plain(before),
+        "after": plain(after),
+    }
+
+
+def check_json(check: StaticCheck) -> dict[str, Any]:
+    """Return a static check: every verdict with the facts it rests on, and what was skipped."""
+    return {
+        "check": check.check,
+        "against": check.against,
+        "toolkit": check.toolkit,
+        "disassembler": check.disassembler,
+        "accepted": check.accepted,
+        "counts": dict(Counter(verdict.verdict.value for verdict in check.verdicts)),
+        "verdicts": [_check_verdict(verdict) for verdict in check.verdicts],
+        "skipped": [
+            {"case": kernel.case.id, "architecture": kernel.architecture, "reason": kernel.reason}
+            for kernel in check.checked
+            if kernel.status is Status.SKIPPED
+        ],
+        "problems": _problems(check.problems),
+        "wrong": [
+            {"case": result.case.id, "status": result.status.value, "reason": result.reason, "cure": result.cure}
+            for result in check.wrong
+        ],
+    }
 
 
 def _fields(value: Any) -> dict[str, Any]:
     return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
 
 
-def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
-    judged = row.judgement
-    return {
-        **(_case(row.case) if isinstance(row, ResultRow) else {}),
-        **{name: value for name, value in _fields(row).items() if name not in {"case", "judgement"}},
-        "verdict": plain(judged and judged.verdict),
-        "verdict_reason": plain(judged and judged.reason),
-        "ratio": plain(judged and judged.ratio),
-        "ratio_low": plain(judged and judged.low),
-        "ratio_high": plain(judged and judged.high),
-        "baseline_run": judged and judged.baseline_run,
-        "smallest": plain(judged and judged.smallest),
-        "baseline_replicas": judged and judged.baseline_replicas,
-        "cause": plain(judged and judged.cause),
-    }
+def _values(value: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: plain(getattr(value, name)) for name in names}
+
+
+def _problems(problems: Iterable[SuiteError]) -> list[dict[str, Any]]:
+    return [
+        {"path": problem.path, "line": problem.line, "what": problem.what, "cure": problem.cure} for problem in problems
+    ]
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -98,39 +181,102 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _of_case(row: Doubt | ProfileResult | CaseExplanation) -> dict[str, Any]:
+def _with_case(row: Doubt | ProfileResult | CaseExplanation) -> dict[str, Any]:
     return {**_case(row.case), **{name: value for name, value in _fields(row).items() if name != "case"}}
 
 
-def _judgement(judged: Judgement) -> dict[str, Any]:
-    series = judged.series
+def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
+    judgement = row.judgement
+    return {
+        **(_case(row.case) if isinstance(row, ResultRow) else {}),
+        **{name: value for name, value in _fields(row).items() if name not in {"case", "judgement"}},
+        "verdict": plain(judgement and judgement.verdict),
+        "verdict_reason": plain(judgement and judgement.reason),
+        "ratio": plain(judgement and judgement.ratio),
+        "ratio_low": plain(judgement and judgement.low),
+        "ratio_high": plain(judgement and judgement.high),
+        "baseline_run": judgement and judgement.baseline_run,
+        "smallest": plain(judgement and judgement.smallest),
+        "baseline_replicas": judgement and judgement.baseline_replicas,
+        "cause": plain(judgement and judgement.cause),
+    }
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    series = judgement.series
     return {
         **_case(series.case),
         "device": series.device,
         "device_model": series.device_model,
         "metric": series.metric,
         "cache": plain(series.cache),
-        **{name: value for name, value in _fields(judged).items() if name != "series"},
+        **{name: value for name, value in _fields(judgement).items() if name != "series"},
     }
 
 
-def finding_json(finding: Finding, events: Sequence[FindingEvent]) -> dict[str, Any]:
-    """A finding for ``--format json``, with what befell it."""
-    return {**_finding(finding), "events": [plain(one) for one in events]}
-
-
 def _finding(finding: Finding) -> dict[str, Any]:
-    told = {"direction": finding.direction, "changes": finding.changes, "devices": finding.devices}
-    return {**_fields(finding), **plain(told)}
+    return {**_fields(finding), **_values(finding, ("direction", "changes", "devices"))}
+
+
+def _side_run(measurement: Measurement, metric: str) -> dict[str, Any]:
+    """Return what one process measured for one side; ``value`` is its value of a metric other than time."""
+    samples_s = measurement.samples_s
+    return {
+        "turn": measurement.replica,
+        "status": plain(measurement.status),
+        "reason": measurement.reason,
+        "samples": len(samples_s),
+        "median_s": median(samples_s) if samples_s else None,
+        "value": None if metric == TIME else next(iter(measurement.values_of(metric)), None),
+    }
+
+
+def _trial(trial: Trial, metric: str) -> dict[str, Any]:
+    return {
+        "before": trial.before.hash,
+        "after": trial.after.hash,
+        **_values(trial, ("verdict", "reason", "ratio", "low", "high", "pairs", "looks")),
+        "baseline": [_side_run(measurement, metric) for measurement in trial.baseline],
+        "candidate": [_side_run(measurement, metric) for measurement in trial.candidate],
+    }
+
+
+def _check_verdict(verdict: CheckVerdict) -> dict[str, Any]:
+    return {
+        "case": verdict.checked.case.id,
+        "architecture": verdict.checked.architecture,
+        "kernel": verdict.checked.kernel,
+        "verdict": verdict.verdict.value,
+        "cause": verdict.cause and verdict.cause.value,
+        "reason": verdict.reason,
+        "changes": [plain(change) for change in verdict.changes],
+        "baseline_check": verdict.baseline_check,
+        "baseline": _static_facts(verdict.baseline),
+        "found": None if verdict.verdict is Verdict.MISSING else _static_facts(verdict.checked),
+    }
+
+
+def _static_facts(checked: CheckedKernel | None) -> dict[str, Any] | None:
+    if checked is None or checked.facts is None:
+        return None
+    facts, occupancy = checked.facts, checked.occupancy
+    return {
+        **plain(facts),
+        "instructions": None if facts.instructions is None else dict(facts.instructions),
+        "threads": checked.threads,
+        "dynamic_shared_bytes": checked.dynamic_shared_bytes,
+        "occupancy": occupancy and occupancy.share,
+        "limiter": occupancy and occupancy.limiter.value,
+    }
 
 
 OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     ResultRow: _result,
     MetricRow: _result,
     Judgement: _judgement,
-    Doubt: _of_case,
-    ProfileResult: _of_case,
-    CaseExplanation: _of_case,
+    Doubt: _with_case,
+    ProfileResult: _with_case,
+    CaseExplanation: _with_case,
     Finding: _finding,
 }
-"""How the rows that nest others are made flat."""
+"""Rows that nest other rows, and the functions that flatten them."""

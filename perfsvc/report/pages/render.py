@@ -1,4 +1,4 @@
-"""The pages as text, from the templates in ``dashboards/site/``."""
+"""The pages as text, from the templates in ``dashboards/`` and ``dashboards/site/``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,65 +7,105 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perfsvc import units
 from perfsvc.installation import data_folder
-from perfsvc.report.pages import views, words
-from perfsvc.report.pages.site import Chronicle, FindingShown, Site
-from perfsvc.report.tables.layout import moment
+from perfsvc.model import Explanation, Profile
+from perfsvc.report import wording
+from perfsvc.report.pages import site as paths
+from perfsvc.report.pages import views
+from perfsvc.report.pages.site import Site
+from perfsvc.report.tables import profiles
 
-NIGHTS = 30
-"""The newest nights that stand in the table of a series; all are in its chart."""
+MOST_ROWS = 30
+"""How many of the newest runs the table of a series shows; its chart shows all."""
 
 ASSETS = ("site.css", "site.js", "chart.js")
-"""What pages need beside themselves and plotly.js."""
+"""Styles and scripts of the site, beside plotly.js."""
 
 INDEX = "index.html"
 
 
+def template(name: str) -> Any:
+    """Return a template of ``dashboards/``, for a page that is a single file."""
+    environment = Environment(
+        loader=FileSystemLoader(data_folder("dashboards")), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template(name)
+
+
+def explanation_page(before: Profile, after: Profile, explanation: Explanation, roofline: str) -> str:
+    """Return an explanation as one self-contained HTML file.
+
+    Args:
+        before: the baseline's profile.
+        after: the candidate's profile.
+        explanation: what ``perfsvc.profile.explain`` made of them.
+        roofline: an SVG element.
+    """
+    rendered: str = template("explanation.html.j2").render(
+        heading=profiles.heading_lines(before, after),
+        sentence=explanation.sentence,
+        reasons=[
+            (units.share(reason.share), *profiles.reason_cells(reason), reason.follows)
+            for reason in explanation.reasons
+        ],
+        evidence=[profiles.evidence_cells(evidence) for evidence in profiles.evidence_of(explanation)],
+        rules=[profiles.rule_line(rule).plain for rule in profiles.rules_of(explanation)],
+        roofline=roofline,
+    )
+    return rendered
+
+
 def assets() -> Iterator[tuple[str, str]]:
-    """The path and the text of each style and script of ours."""
+    """Yield the path and the text of each style and script."""
     for name in ASSETS:
         yield f"assets/{name}", (data_folder("dashboards") / "site" / name).read_text(encoding="utf-8")
 
 
 def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
-    """The path and the text of each page, the first page last: what it links to is there before it.
+    """Yield the path and the text of each page; the first page comes last, after all pages that it links to.
 
     Args:
-        site: what they show.
+        site: what the pages show.
         plotly: the path of plotly.js.
     """
-    made = _Renderer(views.Views(site), plotly)
-    for chronicle in site.chronicles:
-        yield words.page_of(chronicle.series), made.series(chronicle)
+    environment = Environment(
+        loader=FileSystemLoader(data_folder("dashboards") / "site"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.globals |= {
+        "views": views.Views(site),
+        "site": site,
+        "plotly": plotly,
+        "paths": paths,
+        "wording": wording,
+        "units": units,
+        "run_facts": views.run_facts,
+        "newest_level": views.newest_level,
+        "has_failed": views.has_failed,
+        "most_rows": MOST_ROWS,
+    }
+    environment.filters |= {
+        "moment": wording.moment,
+        "change": views.change,
+        "wall_time": wording.wall_time,
+        "name": wording.series_name,
+    }
+
+    def page(name: str, title: str, *, root: str = "", **values: Any) -> str:
+        return environment.get_template(f"{name}.html.j2").render(title=title, root=root, **values)
+
+    for view in site.series:
+        path = paths.series_page(view.series)
+        yield path, page("series", wording.series_name(view.series), root="../", view=view)
     for shown in site.findings:
-        yield words.finding_page(shown.finding.id), made.finding(shown)
-    yield "series.html", made.page("series_list", "Series")
-    yield "findings.html", made.page("findings", "Findings")
-    yield INDEX, made.page("tonight", "Tonight")
-
-
-class _Renderer:
-    """The templates with all that they share."""
-
-    def __init__(self, of: views.Views, plotly: str) -> None:
-        loader = FileSystemLoader(data_folder("dashboards") / "site")
-        self._templates = Environment(
-            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        number = shown.finding.id
+        yield (
+            paths.finding_page(number),
+            page("finding", f"Finding {number}", root="../", shown=shown, finding=shown.finding),
         )
-        self._templates.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-        self._templates.globals |= {"views": of, "site": of.site, "plotly": plotly, "words": words, "units": units}
-        self._templates.globals |= {
-            "run_facts": views.run_facts,
-            "tonight_of": views.tonight_of,
-            "has_failed": views.has_failed,
-            "nights": NIGHTS,
-        }
-        self._templates.filters |= {"moment": moment, "change": words.change, "took": words.took, "named": words.named}
-
-    def page(self, template: str, title: str, *, root: str = "", **given: Any) -> str:
-        return self._templates.get_template(f"{template}.html.j2").render(title=title, root=root, **given)
-
-    def series(self, chronicle: Chronicle) -> str:
-        return self.page("series", words.named(chronicle.series), root="../", one=chronicle)
-
-    def finding(self, shown: FindingShown) -> str:
-        return self.page("finding", f"Finding {shown.finding.id}", root="../", shown=shown, finding=shown.finding)
+    yield "series.html", page("series_list", "Series")
+    yield "findings.html", page("findings", "Findings")
+    yield INDEX, page("tonight", "Tonight")

@@ -1,28 +1,30 @@
-"""The HTML report: one file with its style inside, made from ``dashboards/report.html.j2``."""
+"""The HTML report of runs: one file with its style inside, made from ``dashboards/report.html.j2``."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perfsvc import units
-from perfsvc.installation import data_folder
-from perfsvc.model import AUXILIARY, CacheState, Status, Verdict
+from perfsvc.model import AUXILIARY, CacheState, Status
+from perfsvc.report import wording
 from perfsvc.report.export.frames import details
-from perfsvc.report.facts import facts, metric
-from perfsvc.report.tables.layout import cache_words, known, spread
-
-MOVED = (Verdict.REGRESSION.value, Verdict.IMPROVEMENT.value)
+from perfsvc.report.pages.render import template
+from perfsvc.report.wording import CHANGED, or_dash
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CaseLine:
     """A case as the page shows it.
 
-    ``verdict`` is empty where nothing was judged, ``change`` where nothing moved. ``share`` is its median over the
-    slowest median at its point, from 0 to 1; ``anchored`` whether it has an reference variant, and ``relative_to`` the share of that;
-    ``metrics`` are those that it returned itself, ``facts`` what else is known.
+    Attributes:
+        bar: its median over the slowest median at its point, from 0 to 1.
+        relative_to: its reference variant; empty if there is none.
+        relative_speed: the speed relative to that variant, as text.
+        verdict: empty if the case was not judged.
+        change: empty if the case did not change.
+        metrics: the metrics that the case returned itself.
+        details: what else is known about it.
     """
 
     variant: str
@@ -32,19 +34,19 @@ class Line:
     median: str
     spread: str
     bandwidth: str
-    peak: str
-    has_relative: bool
+    peak_share: str
     relative_to: str
+    relative_speed: str
     error: str
-    share: float
+    bar: float
     verdict: str
     change: str
     metrics: list[tuple[str, str]]
-    facts: list[tuple[str, str]]
+    details: list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DeviceResults:
     """The results of one run on one device, by benchmark."""
 
     run: int
@@ -57,44 +59,42 @@ class Part:
     driver: str
     toolkit: str
     peak: str
-    benchmarks: dict[str, list[Line]]
+    benchmarks: dict[str, list[CaseLine]]
 
     @property
     def judged(self) -> bool:
-        """Whether any of its cases has a verdict."""
+        """Whether any case has a verdict."""
         return any(line.verdict for lines in self.benchmarks.values() for line in lines)
 
     @property
     def failures(self) -> int:
-        """How many of its cases failed or gave a wrong result."""
+        """How many cases failed or gave a wrong result."""
         bad = {Status.FAILED.value, Status.WRONG.value}
         return sum(line.status in bad for lines in self.benchmarks.values() for line in lines)
 
 
 def page(summary: pd.DataFrame) -> str:
-    """The report as one self-contained HTML file, the latest run first.
+    """Return the report as one self-contained HTML file, the latest run first.
 
     Args:
-        summary: what ``perfsvc.report.export.frames.summary`` returns.
+        summary: what ``frames.summary`` returns.
     """
-    environment = Environment(
-        loader=FileSystemLoader(data_folder("dashboards")), autoescape=True, undefined=StrictUndefined
-    )
     groups = summary.sort_values("run", ascending=False, kind="stable").groupby(["run", "device"], sort=False)
-    return environment.get_template("report.html.j2").render(parts=[_part(rows) for _, rows in groups])
+    rendered: str = template("report.html.j2").render(parts=[_device_results(rows) for _, rows in groups])
+    return rendered
 
 
-def _part(rows: pd.DataFrame) -> Part:
+def _device_results(rows: pd.DataFrame) -> DeviceResults:
     slowest = rows.groupby(["benchmark", "point", "cache"])["median_s"].transform("max")
-    records = rows.assign(share=rows["median_s"] / slowest).to_dict("records")
+    records = rows.assign(bar=rows["median_s"] / slowest).to_dict("records")
     first = records[0]
-    caches = cache_words((one["device"], one["case"], CacheState(one["cache"])) for one in records)
-    benchmarks: dict[str, list[Line]] = {}
-    for record in records:
-        benchmarks.setdefault(record["benchmark"], []).append(
-            _line(record, caches[record["device"], record["case"], record["cache"]])
-        )
-    return Part(
+    keys = [(record["device"], record["case"], CacheState(record["cache"])) for record in records]
+    caches = wording.cache_words(keys)
+    benchmarks: dict[str, list[CaseLine]] = {}
+    for record, key in zip(records, keys, strict=True):
+        benchmarks.setdefault(record["benchmark"], []).append(_line(record, caches[key]))
+    copied, read = first["copy_bytes_per_s"], first["read_bytes_per_s"]
+    return DeviceResults(
         run=first["run"],
         label=first["label"],
         commit=first["commit"][:9],
@@ -104,38 +104,36 @@ def _part(rows: pd.DataFrame) -> Part:
         device_kind=first["device_kind"],
         driver=first["driver"],
         toolkit=first["toolkit"],
-        peak=_peak(first),
+        peak="" if pd.isna(copied) else f"copies {units.rate(copied)}, reads {units.rate(read)}",
         benchmarks=benchmarks,
     )
 
 
-def _peak(record: dict[Any, Any]) -> str:
-    copied, read = record["copy_bytes_per_s"], record["read_bytes_per_s"]
-    return "" if pd.isna(copied) else f"copies {units.rate(copied)}, reads {units.rate(read)}"
-
-
-def _line(record: dict[Any, Any], cache: str) -> Line:
-    of = details(record)
-    own = {name: value for name, value in of.metrics.items() if name not in AUXILIARY}
-    explaining = {name: value for name, value in of.metrics.items() if name in AUXILIARY}
-    beside = replace(of, metrics=explaining, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None)
-    known_values = {name: None if pd.isna(value) else value for name, value in record.items()}
-    median_s, low_s, high_s = (known_values[name] for name in ("median_s", "low_s", "high_s"))
-    return Line(
+def _line(record: dict[Any, Any], cache: str) -> CaseLine:
+    of_case = details(record)
+    own = {name: value for name, value in of_case.metrics.items() if name not in AUXILIARY}
+    auxiliary = {name: value for name, value in of_case.metrics.items() if name in AUXILIARY}
+    without_columns = replace(
+        of_case, metrics=auxiliary, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None
+    )
+    known = {name: None if pd.isna(value) else value for name, value in record.items()}
+    median_s, low_s, high_s = (known[name] for name in ("median_s", "low_s", "high_s"))
+    verdict = known.get("verdict") or ""
+    return CaseLine(
         variant=f"{record['variant']} {cache}".rstrip(),
         point=record["point"],
         status=record["status"],
         reason=record["reason"],
-        median=known(median_s, units.seconds),
-        spread=spread(median_s, low_s, high_s),
-        bandwidth=known(known_values["bandwidth_bytes_per_s"], units.rate),
-        peak=known(of.peak_share, units.share) if of.peak_share else "",
-        has_relative=bool(record.get("relative_to")),
-        relative_to=units.share(of.relative_speed) if of.relative_speed else "",
-        error=known(known_values["max_error"], units.error),
-        share=known_values["share"] or 0.0,
-        verdict=known_values.get("verdict") or "",
-        change=units.percent(known_values["ratio"] or 1.0) if known_values.get("verdict") in MOVED else "",
-        metrics=[(name, metric(name, value)) for name, value in sorted(own.items())],
-        facts=facts(beside),
+        median=or_dash(median_s, units.seconds),
+        spread=wording.spread(median_s, low_s, high_s),
+        bandwidth=or_dash(known["bandwidth_bytes_per_s"], units.rate),
+        peak_share=units.share(of_case.peak_share) if of_case.peak_share else "",
+        relative_to=of_case.relative_to,
+        relative_speed=wording.speed(of_case.relative_speed) if of_case.relative_speed else "",
+        error=or_dash(known["max_error"], units.error),
+        bar=known["bar"] or 0.0,
+        verdict=verdict,
+        change=units.percent(known["ratio"] or 1.0) if verdict in CHANGED else "",
+        metrics=[(name, wording.metric_value(name, value)) for name, value in sorted(own.items())],
+        details=wording.details(without_columns),
     )

@@ -1,14 +1,30 @@
-"""What the dashboard shows, before anybody has put it into words: frozen values, made by the service."""
+"""What the dashboard shows, as frozen values that ``service`` reads from the store, and where each page lies."""
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from perfsvc.model import Environment, EventKind, Finding, FindingEvent, Judgement, Peak, Series, Status, Verdict
+from perfsvc.model import (
+    Environment,
+    EventKind,
+    Finding,
+    FindingEvent,
+    Judgement,
+    Peak,
+    Series,
+    Status,
+    Verdict,
+)
+from perfsvc.report.wording import series_name
+
+LONGEST_NAME = 60
+"""Characters of the readable part of a page's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunShown:
+class RunView:
     """A run as the pages name it."""
 
     run: int
@@ -24,14 +40,14 @@ class RunShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A series as one run saw it: its level with the interval of that, or why there is none.
+class RunPoint:
+    """A series in one run: its level with the interval, or why there is none.
 
     Attributes:
         segment: the id of its environment.
         level: in seconds, or in the metric's own unit.
-        replicas: how many it rests on.
-        verdict: what was judged of it where that tells of an event; None where it was as before.
+        replicas: how many the level rests on.
+        verdict: if it marks an event; None if the series was as before.
     """
 
     run: int
@@ -46,8 +62,8 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Runs in a row on one level: the first and the last of them, and their median."""
+class LevelRange:
+    """Consecutive runs on one level: the first run, the last run and their median."""
 
     first: int
     last: int
@@ -55,25 +71,25 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Chronicle:
+class SeriesView:
     """A series through the runs, oldest first.
 
     Attributes:
-        stretches: its levels, as its change points part them; runs with uncommitted changes have no part in them.
-        samples: of the newest runs, a tuple a replica, in seconds; none of a metric other than time.
-        tonight: the verdict of tonight's run on it; None where that has none.
+        levels: separated by the change points; runs with uncommitted changes are ignored.
+        samples: of the newest runs, a tuple a replica, in seconds; only for times.
+        tonight: the verdict of tonight's run; None without one.
     """
 
     series: Series
-    seen: tuple[Seen, ...]
-    stretches: tuple[Stretch, ...]
+    points: tuple[RunPoint, ...]
+    levels: tuple[LevelRange, ...]
     samples: Mapping[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
     tonight: Judgement | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class BoardShown:
-    """A GPU in tonight's run, and its measured peaks in this and the runs before, oldest first; None where it cannot say."""
+class DeviceView:
+    """A device in tonight's run; ``peaks`` are its measured peaks up to this run, oldest first. None is unknown."""
 
     device: str
     device_model: str
@@ -87,19 +103,19 @@ class BoardShown:
 
 
 @dataclass(frozen=True, slots=True)
-class StageShown:
-    """A stage of the night: how it ended, how long it took, what it said, and what to do about it."""
+class StageView:
+    """A stage of the night: how it ended, how long it took, its message, and a cure."""
 
     name: str
     state: str
     wall_s: float | None
-    said: str
+    text: str
     cure: str
 
 
 @dataclass(frozen=True, slots=True)
-class FindingShown:
-    """A finding with what befell it, oldest first; ``news`` is what tonight's run did to it, None where nothing."""
+class FindingView:
+    """A finding with its events, oldest first; ``news`` is tonight's last event, None without one."""
 
     finding: Finding
     news: EventKind | None = None
@@ -108,27 +124,42 @@ class FindingShown:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """All that the pages show.
+    """Everything that the pages show.
 
     Attributes:
         made: when, in UTC.
-        runs: by their numbers, oldest first.
-        tonight: the newest run that has ended; None where there is none.
-        findings: every one, newest first.
+        runs: by number, oldest first.
+        tonight: the newest run that has ended; None if there is none.
+        series: all of them.
+        findings: all of them, newest first.
         verdicts: tonight's.
-        environments: by the ids that segments are.
-        night: the number of the night that tonight's run is of; None where it is no night's.
-        idle: the number of the newest night, where that came to no run.
+        devices: tonight's.
+        environments: by the ids that segments have.
+        stages: of the night.
+        night: the number of the night of tonight's run; None if the run belongs to no night.
+        idle: the number of the newest night, if that night made no run.
     """
 
     made: datetime
-    runs: Mapping[int, RunShown]
-    tonight: RunShown | None
-    chronicles: tuple[Chronicle, ...]
-    findings: tuple[FindingShown, ...]
+    runs: Mapping[int, RunView]
+    tonight: RunView | None
+    series: tuple[SeriesView, ...]
+    findings: tuple[FindingView, ...]
     verdicts: tuple[Judgement, ...]
-    boards: tuple[BoardShown, ...]
+    devices: tuple[DeviceView, ...]
     environments: Mapping[int, Environment]
-    stages: tuple[StageShown, ...] = ()
+    stages: tuple[StageView, ...] = ()
     night: int | None = None
     idle: int | None = None
+
+
+def series_page(series: Series) -> str:
+    """Return the path of a series' page: a readable part, and a digest of everything that identifies the series."""
+    identity = "\n".join((series.case.id, str(series.case.version), series.device, series.metric, series.cache.value))
+    readable = re.sub(r"[^a-z0-9]+", "-", series_name(series).lower()).strip("-")[:LONGEST_NAME].rstrip("-")
+    return f"series/{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
+
+
+def finding_page(number: int) -> str:
+    """Return the path of a finding's page."""
+    return f"findings/{number}.html"

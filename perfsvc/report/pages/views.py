@@ -1,4 +1,4 @@
-"""What each page shows, worked out of the site: lists in their order, links where there is a page to go to."""
+"""What each page shows, computed from the site: lists in their order, and links to pages that exist."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,50 +6,67 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
+from statistics import median
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from perfsvc import units
-from perfsvc.model import Environment, EventKind, Finding, FindingState, Judgement, MovedSeries, Series, Status, Verdict
-from perfsvc.report.pages import words
+from perfsvc.model import (
+    ENERGY,
+    TIME,
+    Environment,
+    EventKind,
+    Finding,
+    FindingState,
+    Judgement,
+    MovedSeries,
+    Series,
+    Status,
+    Verdict,
+)
+from perfsvc.report import wording
 from perfsvc.report.pages.site import (
-    BoardShown,
-    Chronicle,
-    FindingShown,
-    RunShown,
-    Seen,
+    DeviceView,
+    FindingView,
+    LevelRange,
+    RunPoint,
+    RunView,
+    SeriesView,
     Site,
-    StageShown,
-    Stretch,
+    StageView,
+    series_page,
 )
 from perfsvc.report.pages.spark import spark
 
 FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.REOPENED})
-"""What a run does to a finding that somebody has to hear of."""
+"""Events of a finding that a user has to see."""
 
 OVER = frozenset({FindingState.ACCEPTED, FindingState.RESOLVED})
-"""The states of findings that nobody needs to look at any more."""
+"""States of findings that need no attention any more."""
 
 COUNTED = (
-    (Verdict.REGRESSION, "regressions"),
-    (Verdict.BROKEN, "broken"),
-    (Verdict.MISSING, "missing"),
-    (Verdict.IMPROVEMENT, "improvements"),
-    (Verdict.INCONCLUSIVE, "inconclusive"),
-    (Verdict.NEW, "new"),
-    (Verdict.UNCHANGED, "unchanged"),
+    Verdict.REGRESSION,
+    Verdict.BROKEN,
+    Verdict.MISSING,
+    Verdict.IMPROVEMENT,
+    Verdict.INCONCLUSIVE,
+    Verdict.NEW,
+    Verdict.UNCHANGED,
 )
-"""The verdicts in the order of their weight, and what several are called."""
+"""The verdicts by importance."""
 
 MOVED = (Verdict.REGRESSION, Verdict.MISSING, Verdict.IMPROVEMENT)
 BAD = frozenset({Status.WRONG, Status.FAILED})
 
+MOST_SAMPLES = 200
+"""How many samples of a replica are drawn."""
+
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A stretch of a series for people, with what its level changes the one before by."""
+class LevelRow:
+    """A level of a series as text, and its change from the level before."""
 
     first: int
     last: int
@@ -58,28 +75,28 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
-    """A change of the environment: the letter that the chart knows it by, its first run, and what changed."""
+class EnvironmentChange:
+    """A change of the environment: its letter in the chart, its first run, and what changed."""
 
     letter: str
     run: int
-    told: tuple[str, ...]
+    differences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Views:
-    """The site with everything found that one page needs of another."""
+    """The site, with everything that one page looks up about another."""
 
     site: Site
 
     @cached_property
-    def chronicles(self) -> Mapping[Series, Chronicle]:
-        """The series that have a page."""
-        return {one.series: one for one in self.site.chronicles}
+    def by_series(self) -> Mapping[Series, SeriesView]:
+        """Each series through the runs."""
+        return {view.series: view for view in self.site.series}
 
     @cached_property
     def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, MovedSeries]]]:
-        """The findings that tell of each series, newest first."""
+        """The findings of each series, newest first, and how the series moved."""
         found: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
         for shown in self.site.findings:
             for moved in shown.finding.moved:
@@ -87,182 +104,178 @@ class Views:
         return found
 
     @cached_property
-    def of_case(self) -> Mapping[str, Sequence[Chronicle]]:
+    def of_case(self) -> Mapping[str, Sequence[SeriesView]]:
         """All series of each case."""
-        found: dict[str, list[Chronicle]] = defaultdict(list)
-        for one in self.site.chronicles:
-            found[one.series.case.id].append(one)
+        found: dict[str, list[SeriesView]] = defaultdict(list)
+        for view in self.site.series:
+            found[view.series.case.id].append(view)
         return found
 
     def link(self, series: Series) -> str:
-        """The path of a series' page; empty where it has none, since none of the runs shown measured it."""
-        return words.page_of(series) if series in self.chronicles else ""
+        """Return the path of a series' page, or nothing if no shown run measured the series."""
+        return series_page(series) if series in self.by_series else ""
 
     # --- tonight ---------------------------------------------------------------------------------------------------
 
     @property
-    def fresh(self) -> list[FindingShown]:
-        """The findings that tonight raised, or opened again."""
-        return [one for one in self.site.findings if one.news in FRESH and one.finding.state not in OVER]
+    def fresh(self) -> list[FindingView]:
+        """The findings that tonight raised or reopened."""
+        return [view for view in self.site.findings if view.news in FRESH and view.finding.state not in OVER]
 
     @property
-    def standing(self) -> list[FindingShown]:
-        """Those of earlier nights that somebody has to look at still."""
-        fresh = {one.finding.id for one in self.fresh}
-        return [one for one in self.site.findings if one.finding.state not in OVER and one.finding.id not in fresh]
+    def standing(self) -> list[FindingView]:
+        """The findings of earlier nights that still need attention."""
+        fresh = {view.finding.id for view in self.fresh}
+        return [view for view in self.site.findings if view.finding.state not in OVER and view.finding.id not in fresh]
 
     @property
-    def resolved(self) -> list[FindingShown]:
-        """Those that tonight resolved."""
+    def resolved(self) -> list[FindingView]:
+        """The findings that tonight resolved."""
         return [
-            one
-            for one in self.site.findings
-            if one.news is EventKind.RESOLVED and one.finding.state is FindingState.RESOLVED
+            view
+            for view in self.site.findings
+            if view.news is EventKind.RESOLVED and view.finding.state is FindingState.RESOLVED
         ]
 
     @property
     def counts(self) -> list[tuple[Verdict, str, int]]:
-        """How many series have each verdict tonight."""
+        """Each verdict with its noun and the number of series that have it tonight."""
         found = Counter(judgement.verdict for judgement in self.site.verdicts)
-        return [
-            (verdict, verdict.value if found[verdict] == 1 else plural, found[verdict]) for verdict, plural in COUNTED
-        ]
+        nouns = wording.VERDICT_NOUNS
+        return [(verdict, nouns[verdict][found[verdict] != 1], found[verdict]) for verdict in COUNTED]
 
     @property
     def moved(self) -> list[Judgement]:
-        """What moved tonight or went missing, the worst first."""
+        """What moved or went missing tonight, the worst first."""
 
-        def weight(one: Judgement) -> tuple[int, float]:
-            return MOVED.index(one.verdict), -abs((one.ratio or 1.0) - 1)
+        def weight(judgement: Judgement) -> tuple[int, float]:
+            return MOVED.index(judgement.verdict), -abs((judgement.ratio or 1.0) - 1)
 
-        return sorted((one for one in self.site.verdicts if one.verdict in MOVED), key=weight)
-
-    @property
-    def failed(self) -> list[tuple[Chronicle, Seen]]:
-        """The cases that tonight's run has no right result of."""
-        return [(one, seen) for one, seen in self._tonight if seen.status in BAD]
+        return sorted((judgement for judgement in self.site.verdicts if judgement.verdict in MOVED), key=weight)
 
     @property
-    def failed_stages(self) -> list[StageShown]:
+    def failed(self) -> list[tuple[SeriesView, RunPoint]]:
+        """The series without a correct result in tonight's run."""
+        return [(view, point) for view, point in self._tonight if point.status in BAD]
+
+    @property
+    def failed_stages(self) -> list[StageView]:
         """The stages of the night that failed."""
         return [stage for stage in self.site.stages if stage.state == "failed"]
 
     @property
     def skipped(self) -> int:
-        """How many cases a GPU cannot run."""
-        return sum(seen.status is Status.SKIPPED for _, seen in self._tonight)
+        """How many series a GPU cannot run."""
+        return sum(point.status is Status.SKIPPED for _, point in self._tonight)
 
     @property
-    def _tonight(self) -> Iterable[tuple[Chronicle, Seen]]:
+    def _tonight(self) -> Iterable[tuple[SeriesView, RunPoint]]:
         run = self.site.tonight.run if self.site.tonight else None
-        return ((one, one.seen[-1]) for one in self.site.chronicles if one.seen[-1].run == run)
+        return ((view, view.points[-1]) for view in self.site.series if view.points[-1].run == run)
 
     @property
-    def unsure(self) -> int:
-        """Of how many series nobody can tell whether they moved."""
-        return sum(number for verdict, _, number in self.counts if verdict is Verdict.INCONCLUSIVE)
+    def inconclusive(self) -> int:
+        """How many series are inconclusive tonight."""
+        return sum(judgement.verdict is Verdict.INCONCLUSIVE for judgement in self.site.verdicts)
 
     @property
     def headline(self) -> str:
-        """The first thing to know in the morning, in a few words."""
+        """The most important news in a few words."""
         if self.site.tonight is None:
             return "Nothing was measured yet"
         failed = len(self.failed) + len(self.failed_stages)
-        told = (
+        parts = (
             (units.count(len(self.fresh), "new finding") if self.fresh else "Nothing new", True),
             (f"{units.count(len(self.standing), 'finding')} standing", self.standing and not self.fresh),
             (f"{failed} failed", failed),
             (f"{units.count(len(self.resolved), 'finding')} resolved", self.resolved),
         )
-        return ", ".join(words for words, is_so in told if is_so)
+        return ", ".join(text for text, applies in parts if applies)
 
-    def peak(self, board: BoardShown) -> tuple[str, str, Markup]:
-        """A GPU's measured peak tonight, what it changes the usual one by, and its history."""
-        best = [peak.best_bytes_per_s for peak in board.peaks]
+    def peak(self, device: DeviceView) -> tuple[str, str, Markup]:
+        """Return a GPU's measured peak tonight, its change from the usual peak, and its history."""
+        best = [peak.best_bytes_per_s for peak in device.peaks]
         if not best:
             return "", "", Markup("")
         usual = sorted(best)[len(best) // 2]
         line = spark(best, label=f"its measured peak in {units.count(len(best), 'run')}")
-        return units.rate(best[-1]), words.change(best[-1] / usual) if len(best) > 1 else "", line
+        return units.rate(best[-1]), change(best[-1] / usual) if len(best) > 1 else "", line
 
     # --- series ----------------------------------------------------------------------------------------------------
 
     def spark(self, series: Series, since: int | None = None) -> Markup:
-        """A series as a line, with a rule at the first run from ``since`` on."""
-        chronicle = self.chronicles.get(series)
-        if chronicle is None:
+        """Return a series as a line, with a rule at the first run from ``since`` on."""
+        view = self.by_series.get(series)
+        if view is None:
             return Markup("")
-        place = next((at for at, one in enumerate(chronicle.seen) if since is not None and one.run >= since), None)
-        label = f"{words.named(series)} in {units.count(len(chronicle.seen), 'run')}"
-        return spark([one.level for one in chronicle.seen], place, label=label)
+        rule = next((at for at, point in enumerate(view.points) if since is not None and point.run >= since), None)
+        label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
+        return spark([point.level for point in view.points], rule, label=label)
 
-    def levels(self, chronicle: Chronicle) -> list[Level]:
-        """The levels of a series, newest first; none where it never had a right result."""
+    def levels(self, view: SeriesView) -> list[LevelRow]:
+        """Return the levels of a series, newest first; none if it never had a correct result."""
 
-        def level(old: Stretch | None, new: Stretch) -> Level:
-            changed = words.change(new.level / old.level) if old and old.level else ""
-            return Level(new.first, new.last, words.value(new.level, chronicle.series.metric), changed)
+        def row(old: LevelRange | None, new: LevelRange) -> LevelRow:
+            changed = change(new.level / old.level) if old and old.level else ""
+            return LevelRow(new.first, new.last, wording.level(new.level, view.series.metric), changed)
 
-        parts = chronicle.stretches
-        return [level(old, new) for old, new in zip([None, *parts], parts, strict=False)][::-1]
+        return [row(old, new) for old, new in zip([None, *view.levels], view.levels, strict=False)][::-1]
 
-    def switches(self, chronicle: Chronicle) -> list[Switch]:
-        """The changes of a series' environment, oldest first."""
-        found = [(old, new) for old, new in pairwise(chronicle.seen) if old.segment != new.segment]
+    def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
+        """Return the changes of a series' environment, oldest first."""
+        changes = [(old, new) for old, new in pairwise(view.points) if old.segment != new.segment]
         known = self.site.environments
         return [
-            Switch(_letter(place), new.run, differences(known[old.segment], known[new.segment]))
-            for place, (old, new) in enumerate(found)
+            EnvironmentChange(_letter(index), new.run, differences(known[old.segment], known[new.segment]))
+            for index, (old, new) in enumerate(changes)
         ]
 
-    def data(self, chronicle: Chronicle) -> dict[str, Any]:
-        """What the charts of a series draw, as JSON knows it: columns by night, in the unit that they are shown in."""
-        factor, unit = words.scale(chronicle)
-        place = {one.run: at for at, one in enumerate(chronicle.seen)}
-        runs = [self.site.runs[one.run] for one in chronicle.seen]
-        drawn = {name: [_digits(getattr(one, name), factor) for one in chronicle.seen] for name in _ENDS}
+    def data(self, view: SeriesView) -> dict[str, Any]:
+        """Return what the charts of a series draw, as JSON values: columns by run, in the unit that is shown."""
+        factor, unit = _scale(view)
+        index = {point.run: at for at, point in enumerate(view.points)}
+        runs = [self.site.runs[point.run] for point in view.points]
+        texts = {at: text for at, point in enumerate(view.points) if (text := _event(point))}
         return {
-            "metric": chronicle.series.metric,
+            "metric": view.series.metric,
             "unit": unit,
             "runs": [run.run for run in runs],
             "started": [f"{run.started:%Y-%m-%d %H:%M:%S}" for run in runs],
-            "commits": [words.commit(run) for run in runs],
+            "commits": [wording.commit_text(run.commit, dirty=run.dirty) if run.commit else "" for run in runs],
             "dirty": [at for at, run in enumerate(runs) if run.dirty],
-            **drawn,
-            "told": {at: _told(one) for at, one in enumerate(chronicle.seen) if _told(one)},
-            "failed": [at for at, one in enumerate(chronicle.seen) if one.status in BAD],
-            "levels": [
-                [place[part.first], place[part.last], _digits(part.level, factor)] for part in chronicle.stretches
+            "level": [_digits(point.level, factor) for point in view.points],
+            "low": [_digits(point.low, factor) for point in view.points],
+            "high": [_digits(point.high, factor) for point in view.points],
+            "texts": texts,
+            "failed": [at for at, point in enumerate(view.points) if point.status in BAD],
+            "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
+            "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
+            "findings": [
+                [index[finding.first_run], finding.id, moved.direction.value]
+                for finding, moved in self.findings_of.get(view.series, ())
+                if finding.first_run in index
             ],
-            "switches": [[place[one.run], one.letter] for one in self.switches(chronicle)],
-            "findings": self._marks(chronicle, place),
             "samples": {
-                place[run]: [_column(thinned(times), factor) for times in replicas]
-                for run, replicas in chronicle.samples.items()
-                if run in place
+                index[run]: [_column(thinned(times), factor) for times in replicas]
+                for run, replicas in view.samples.items()
+                if run in index
             },
         }
 
-    def _marks(self, chronicle: Chronicle, place: Mapping[int, int]) -> list[list[Any]]:
-        """The nights that raised a finding of a series, with its number and where it moved."""
-        told = self.findings_of.get(chronicle.series, ())
-        return [[place[one.first_run], one.id, moved.direction.value] for one, moved in told if one.first_run in place]
 
-
-_ENDS = ("level", "low", "high")
-
-MOST_SAMPLES = 200
-"""The samples of a replica that are drawn at most."""
+def change(ratio: float | None) -> str:
+    """Return the change of a ratio, or a dash for None."""
+    return wording.or_dash(ratio, units.percent)
 
 
 def thinned(times: Sequence[float]) -> Sequence[float]:
-    """At most ``MOST_SAMPLES``, evenly taken from all."""
+    """Return at most ``MOST_SAMPLES`` of the times, evenly spaced."""
     step = -(-len(times) // MOST_SAMPLES)
     return times[:: step or 1]
 
 
 def differences(old: Environment, new: Environment) -> tuple[str, ...]:
-    """What two environments differ in: ``driver 575.57 → 580.95``."""
+    """Return what differs between two environments: ``driver 575.57 → 580.95``."""
     parts = (
         ("driver", old.driver, new.driver),
         ("toolkit", old.toolkit, new.toolkit),
@@ -271,53 +284,67 @@ def differences(old: Environment, new: Environment) -> tuple[str, ...]:
     return tuple(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in parts if before != after)
 
 
-def run_facts(run: RunShown) -> list[tuple[str, str]]:
-    """Where a run comes from, in the order in which a person asks for it."""
-    wall = None if run.finished is None else (run.finished - run.started).total_seconds()
+def run_facts(run: RunView) -> list[tuple[str, str]]:
+    """Return where a run comes from: label, commit, wall time, host, suite, cases, and how it ended early."""
+    wall_s = None if run.finished is None else (run.finished - run.started).total_seconds()
     facts = (
         ("label", run.label),
-        ("commit", words.commit(run)),
-        ("took", "" if wall is None or wall < 0 else words.took(wall)),
+        ("commit", wording.commit_text(run.commit, dirty=run.dirty) if run.commit else ""),
+        ("took", "" if wall_s is None or wall_s < 0 else wording.wall_time(wall_s)),
         ("host", run.host),
         ("suite", run.suite),
         ("cases", str(run.cases)),
         ("ended", "" if run.state == "finished" else run.state),
     )
-    return [(name, told) for name, told in facts if told]
+    return [(name, value) for name, value in facts if value]
 
 
-def tonight_of(chronicle: Chronicle) -> str:
-    """The newest level of a series as a list shows it."""
-    seen = chronicle.seen[-1]
-    return words.value(seen.level, chronicle.series.metric) if seen.status is Status.OK else seen.status.value
+def newest_level(view: SeriesView) -> str:
+    """Return the newest level of a series, or its status if that is not ok."""
+    point = view.points[-1]
+    return wording.level(point.level, view.series.metric) if point.status is Status.OK else point.status.value
 
 
-def has_failed(chronicle: Chronicle) -> bool:
-    """Whether any run got a series wrong."""
-    return any(one.status in BAD for one in chronicle.seen)
+def has_failed(view: SeriesView) -> bool:
+    """Return True if a run failed or got a wrong result."""
+    return any(point.status in BAD for point in view.points)
 
 
-def _told(seen: Seen) -> str:
-    """What a night tells beside its level."""
-    if seen.status is not Status.OK:
-        return f"{seen.status.value}: {seen.reason}" if seen.reason else seen.status.value
-    return seen.verdict.value if seen.verdict else ""
+def _event(point: RunPoint) -> str:
+    """Return the status and reason of a run that is not ok, else the verdict that marks an event."""
+    if point.status is not Status.OK:
+        return f"{point.status.value}: {point.reason}" if point.reason else point.status.value
+    return point.verdict.value if point.verdict else ""
+
+
+def _scale(view: SeriesView) -> tuple[float, str]:
+    """Return the factor and the unit in which the levels of a series are drawn.
+
+    The unit has the largest prefix that leaves the usual level at 1 or above.
+    """
+    levels = [abs(point.level) for point in view.points if point.level]
+    unit = {TIME: "s", ENERGY: "J"}.get(view.series.metric)
+    if unit is None or not levels:
+        return 1.0, unit or view.series.metric
+    usual = median(levels)
+    power = next((power for power in sorted(units.SMALL, reverse=True) if usual >= 10.0**power), min(units.SMALL))
+    return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
 def _digits(number: float | None, factor: float) -> float | None:
-    """Six digits, which is more than a chart resolves; nothing of what has no end, for which JSON has no word."""
+    """Return six digits of a number, more than a chart resolves; None if it is not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
 def _column(times: Sequence[float], factor: float) -> list[float]:
-    """``_digits`` of times, which lie close together, all at once."""
+    """Return six digits of times of similar size, like ``_digits``, all at once."""
     scaled = np.asarray(times) * factor
     decimals = 5 - int(np.floor(np.log10(scaled.max()))) if scaled.size and scaled.max() > 0 else 0
     column: list[float] = np.round(scaled, decimals).tolist()
     return column
 
 
-def _letter(place: int) -> str:
-    """A, B, … Z, then A2, B2 and on."""
-    turn, at = divmod(place, 26)
-    return chr(ord("A") + at) + (str(turn + 1) if turn else "")
+def _letter(index: int) -> str:
+    """Return A, B, … Z, then A2, B2 and so on."""
+    round_, letter = divmod(index, 26)
+    return chr(ord("A") + letter) + (str(round_ + 1) if round_ else "")

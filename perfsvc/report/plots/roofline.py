@@ -1,4 +1,4 @@
-"""The roofline of two launches: what each did for a byte of DRAM, and what the device would let it do.
+"""The roofline of two launches: the operations of each for a byte of DRAM, under the ceilings of the device.
 
 Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
 architectures", Communications of the ACM 52 (4), 2009. Work and ceilings are Nsight Compute's.
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perfsvc import units
 from perfsvc.errors import ReportError
 from perfsvc.model import Profile
-from perfsvc.report.plots import variants
-from perfsvc.report.plots.variants import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL
+from perfsvc.report.plots.figure import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,15 +25,15 @@ PRECISIONS: Mapping[str, tuple[str, str]] = {
     "fp64": ("float64", "s"),
     "tensor": ("tensor cores", "^"),
 }
-"""What operations are counted by, how a picture calls it, and its mark."""
+"""Name in the picture and mark, by the prefix of the metrics that count the operations."""
 ROOM = 4.0
-"""By which factor the axes reach beyond what they show."""
+"""The factor by which the axes reach beyond what they show."""
 WIDTH, HEIGHT = 8.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A launch's operations of one kind: how many for a byte of DRAM, and how many a second."""
+class LaunchPoint:
+    """The operations of one precision in a launch: how many for a byte of DRAM, and how many a second."""
 
     name: str
     flops_per_byte: float
@@ -45,73 +44,73 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What two launches did under the ceilings of their device.
+    """Two launches under the ceilings of their device.
 
     Attributes:
         bandwidth: of DRAM, in bytes a second.
-        ceilings: operations a second, by what they are called.
-        points: of both launches; none of a launch that did no floating-point operation.
+        ceilings: operations a second, by name.
+        points: of both launches; a launch without floating-point operations has none.
     """
 
     bandwidth: float
     ceilings: Mapping[str, float]
-    points: tuple[Point, ...]
+    points: tuple[LaunchPoint, ...]
 
 
 def roofline(before: Profile, after: Profile) -> Roofline:
-    """The operations and bytes of two launches under the ceilings of the second one's device.
+    """Return both launches under the ceilings of the second launch's device.
 
     Raises:
-        ReportError: they do not say what the device could do.
+        ReportError: the profile has no ceilings.
     """
     bandwidth = after.metrics.get("dram_peak_bytes_per_s")
     peaks = {name: after.metrics.get(f"{kind}_peak_flops_per_s") for kind, (name, _) in PRECISIONS.items()}
     ceilings = {name: peak for name, peak in peaks.items() if peak}
     if not bandwidth or not ceilings:
         raise ReportError(
-            f"the profile of {after.kernel} does not say what its device could do at most",
-            cure="profile it with the section that does: ncu --section SpeedOfLight_RooflineChart",
+            f"the profile of {after.kernel} does not contain the peaks of its device",
+            cure="profile it with the section that has them: ncu --section SpeedOfLight_RooflineChart",
         )
     return Roofline(bandwidth, ceilings, (*_points(before, after=False), *_points(after, after=True)))
 
 
-def _points(profile: Profile, *, after: bool) -> Sequence[Point]:
+def _points(profile: Profile, *, after: bool) -> Sequence[LaunchPoint]:
     names = ("duration_s", "dram_read_bytes", "dram_write_bytes")
-    duration, read, written = (profile.metrics.get(name) for name in names)
-    moved = (read or 0.0) + (written or 0.0)
-    done = {look: profile.metrics.get(f"{kind}_flops") for kind, look in PRECISIONS.items()}
-    which = "after" if after else "before"
+    duration_s, read_bytes, written_bytes = (profile.metrics.get(name) for name in names)
+    moved_bytes = (read_bytes or 0.0) + (written_bytes or 0.0)
+    operations = {look: profile.metrics.get(f"{kind}_flops") for kind, look in PRECISIONS.items()}
+    side = "after" if after else "before"
     return [
-        Point(f"{which}: {profile.kernel}, {name}", flops / moved, flops / duration, after, mark)
-        for (name, mark), flops in done.items()
-        if flops and moved and duration
+        LaunchPoint(f"{side}: {profile.kernel}, {name}", flops / moved_bytes, flops / duration_s, after, mark)
+        for (name, mark), flops in operations.items()
+        if flops and moved_bytes and duration_s
     ]
 
 
-def write(found: Roofline, title: str, destination: Path) -> None:
-    """Draws a roofline into a file, which is replaced.
+def write(launches: Roofline, title: str, destination: Path) -> None:
+    """Draw a roofline into a file, which is replaced.
 
     Args:
-        found: what to draw.
+        launches: what to draw.
         title: the device.
-        destination: an SVG, PNG or PDF file, by its ending.
+        destination: an SVG, PNG or PDF file, by its suffix.
 
     Raises:
         UsageError: the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
-    variants.save(lambda: _drawn(found, title), destination)
+    save(lambda: _draw(launches, title), destination)
 
 
-def svg(found: Roofline, title: str) -> str:
-    """The picture as an SVG element, for a page; raises ``MissingPackageError`` without Matplotlib."""
+def svg(launches: Roofline, title: str) -> str:
+    """Return the picture as an SVG element for a page; raise ``MissingPackageError`` without Matplotlib."""
     file = io.BytesIO()
-    variants.save(lambda: _drawn(found, title), file, ".svg")
+    save(lambda: _draw(launches, title), file, ".svg")
     text = file.getvalue().decode()
     return text[text.index("<svg") :]
 
 
-def _drawn(found: Roofline, title: str) -> "Figure":
+def _draw(launches: Roofline, title: str) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white", layout="constrained")
@@ -123,16 +122,16 @@ def _drawn(found: Roofline, title: str) -> "Figure":
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[:].set_color(GRID)
-    _draw_ceilings(axes, found)
-    _draw_points(axes, found)
+    _draw_ceilings(axes, launches)
+    _draw_points(axes, launches)
     _draw_ticks(axes)
-    figure.draw_without_rendering()  # settles the layout, by which the slope has its angle
-    _draw_bandwidth(axes, found)
+    figure.draw_without_rendering()  # fixes the layout, which determines the angle of the slope
+    _draw_bandwidth(axes, launches)
     return figure
 
 
 def _draw_ticks(axes: "Axes") -> None:
-    """Powers of ten as numbers with an SI prefix, and nothing between them."""
+    """Label the powers of ten with an SI prefix."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
     for axis in (axes.xaxis, axes.yaxis):
@@ -142,38 +141,38 @@ def _draw_ticks(axes: "Axes") -> None:
     axes.tick_params(which="both", labelsize=SMALL, labelcolor=FAINT, color=GRID)
 
 
-def _draw_ceilings(axes: "Axes", found: Roofline) -> None:
-    """DRAM's slope up to the highest ceiling, and each ceiling from the slope on."""
-    ridges = [peak / found.bandwidth for peak in found.ceilings.values()]
-    reached = [point.flops_per_byte for point in found.points]
-    left, right = min([*reached, *ridges]) / ROOM, max([*reached, *ridges]) * ROOM
-    top = max(found.ceilings.values())
-    axes.plot([left, max(ridges)], [left * found.bandwidth, top], color=INK, linewidth=1.4)
-    for name, peak in found.ceilings.items():
-        axes.plot([peak / found.bandwidth, right], [peak, peak], color=INK, linewidth=1.4)
+def _draw_ceilings(axes: "Axes", launches: Roofline) -> None:
+    """Draw DRAM's slope up to the highest ceiling, and each ceiling from the slope on."""
+    ridges = [peak / launches.bandwidth for peak in launches.ceilings.values()]
+    intensities = [point.flops_per_byte for point in launches.points]
+    left, right = min([*intensities, *ridges]) / ROOM, max([*intensities, *ridges]) * ROOM
+    top = max(launches.ceilings.values())
+    axes.plot([left, max(ridges)], [left * launches.bandwidth, top], color=INK, linewidth=1.4)
+    for name, peak in launches.ceilings.items():
+        axes.plot([peak / launches.bandwidth, right], [peak, peak], color=INK, linewidth=1.4)
         _label(axes, f"{name} {units.flop_rate(peak)}", (right, peak), (-4, 4), ha="right", va="bottom")
-    lowest = min([left * found.bandwidth, *(point.flops_per_s for point in found.points)])
+    lowest = min([left * launches.bandwidth, *(point.flops_per_s for point in launches.points)])
     axes.set(xlim=(left, right), ylim=(lowest / 2, top * ROOM))
 
 
-def _draw_bandwidth(axes: "Axes", found: Roofline) -> None:
-    """What the slope is, along it, in the middle of what lies below the lowest ceiling."""
-    first, last = axes.get_xlim()[0], min(found.ceilings.values()) / found.bandwidth
-    ends = axes.transData.transform([(x, x * found.bandwidth) for x in (first, last)])
+def _draw_bandwidth(axes: "Axes", launches: Roofline) -> None:
+    """Label the slope along its direction, in the middle of the part below the lowest ceiling."""
+    first, last = axes.get_xlim()[0], min(launches.ceilings.values()) / launches.bandwidth
+    ends = axes.transData.transform([(x, x * launches.bandwidth) for x in (first, last)])
     angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))
     middle = sqrt(first * last)
     look = {"rotation": angle, "rotation_mode": "anchor", "ha": "center", "va": "bottom"}
-    _label(axes, f"DRAM {units.rate(found.bandwidth)}", (middle, middle * found.bandwidth), (-4, 4), **look)
+    _label(axes, f"DRAM {units.rate(launches.bandwidth)}", (middle, middle * launches.bandwidth), (-4, 4), **look)
 
 
-def _draw_points(axes: "Axes", found: Roofline) -> None:
-    for point in found.points:
+def _draw_points(axes: "Axes", launches: Roofline) -> None:
+    for point in launches.points:
         colour = ORANGE if point.after else BLUE
         label = f"{point.name}: {units.flop_rate(point.flops_per_s)}"
         axes.plot(
             [point.flops_per_byte], [point.flops_per_s], point.mark, color=colour, markersize=8, zorder=3, label=label
         )
-    if found.points:
+    if launches.points:
         legend = axes.legend(loc="lower right", fontsize=SMALL, frameon=False)
         for text in legend.get_texts():
             text.set_parse_math(False)
@@ -183,6 +182,6 @@ def _draw_points(axes: "Axes", found: Roofline) -> None:
 
 
 def _label(axes: "Axes", text: str, at: tuple[float, float], moved: tuple[float, float], **look: Any) -> None:
-    """A text at a place, moved by some points."""
+    """Write a text at a point of the axes, moved by some points."""
     style = {"xycoords": "data", "textcoords": "offset points", "size": SMALL, "color": FAINT, **look}
     axes.annotate(text, at, moved, **style)

@@ -1,51 +1,76 @@
-"""Bar charts of a run's variants."""
+"""Bar charts of a run: a panel for each benchmark and point, a bar for each variant, the numbers beside the bars."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from math import floor, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from perfsvc import units
-from perfsvc.errors import MissingPackageError, UsageError
-from perfsvc.installation import install_command
 from perfsvc.model import CacheState, Status
-from perfsvc.report.tables.layout import known
+from perfsvc.report import wording
+from perfsvc.report.plots.figure import (
+    BLUE,
+    FAINT,
+    FONT,
+    GRID,
+    HEADING,
+    INK,
+    ORANGE,
+    RED,
+    SMALL,
+    TITLE,
+    require_suffix,
+    save,
+)
 from perfsvc.report.tables.run import RIDGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 PEAK_IN_SIGHT = 0.25
-"""Of the measured peak: where no variant reaches so much, its line would only push all bars into a corner."""
+"""The measured peak is drawn if a variant reaches this share of it; otherwise its line would squeeze all bars."""
+
+INK_OF_STATUS = {Status.OK: INK, Status.SKIPPED: FAINT}
+
+POINTS = 72
+"""Points in an inch; the layout below is in inches."""
+MARGIN, TITLES, HEADINGS, ROW, TICKS, BARS, COLUMN = 0.25, 0.78, 0.52, 0.27, 0.38, 5.0, 0.95
+"""The margin, the titles, the space above a panel, a row, the space below a panel, the longest bar, a column."""
+TICK_PAD, ABOVE = 3.5, 6.0
+"""Points between the bars and the scale below them, and between the bars and the text above them."""
+BAR_SHARE = 0.68
+"""The height of a bar as a share of its row."""
+MOST_TICKS = 6
+HEADROOM = 1.02
+"""The scale ends a little beyond the highest value, so that its line is not the edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariantRate:
-    """A variant at a point: its rate, and the shares of the reference variant and the measured peak; None where they are not known."""
+    """A variant at a point: its rate, its relative speed and its share of the measured peak; None for the unknown."""
 
     variant: str
     status: Status
     rate: float | None
     relative_speed: float | None
-    of_peak: float | None
+    peak_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
-    """A benchmark at a point in a cache state, on one device: its variants in their order.
+class Panel:
+    """A benchmark at a point in a cache state, on one device.
 
     Attributes:
-        cache: what is said of it; empty where the benchmark is measured in one cache state, cold.
-        unit: of the rates: bytes a second, or operations where the work is mostly those.
-        relative_to: the variant that the others are held against; empty where there is none.
-        anchor_rate: what that reaches; None where it was not measured.
-        peak: what the GPU's memory was measured to move; None where it is not known, or out of sight.
+        cache: the cache state to show; empty if the benchmark is measured cold alone.
+        unit: of the rates: bytes a second, or operations a second if the work is mostly arithmetic.
+        variants: in the suite's order.
+        relative_to: the reference variant; empty if there is none.
+        relative_rate: its rate; None if it was not measured.
+        peak: the measured peak of the GPU's memory; None if it is unknown or far above all bars.
     """
 
     benchmark: str
@@ -59,161 +84,95 @@ class Ladder:
 
     @property
     def top(self) -> float:
-        """The highest of all that is to be seen."""
-        reached = [variant_index.rate for variant_index in self.variants if variant_index.rate]
-        return max([*reached, *filter(None, (self.relative_rate, self.peak))])
+        """The highest value in the panel."""
+        rates = [variant.rate for variant in self.variants if variant.rate]
+        return max([*rates, *filter(None, (self.relative_rate, self.peak))])
 
 
-def ladders(summary: pd.DataFrame) -> list[Ladder]:
-    """The ladders of one run on one device, but for those of which nothing has a rate.
+def panels(summary: pd.DataFrame) -> list[Panel]:
+    """Return the panels of one run on one device, without panels that have no rate.
 
     Args:
-        summary: rows of what ``perfsvc.report.export.frames.summary`` returns.
+        summary: rows of what ``frames.summary`` returns.
     """
-    keys = ["benchmark", "version", "point", "cache"]
-    groups = [rows.to_dict("records") for _, rows in summary.groupby(keys, sort=False)]
-    caches = {name: set(of_it["cache"]) for name, of_it in summary.groupby("benchmark")}
-    made = (_ladder(records, said=caches[records[0]["benchmark"]] != {CacheState.COLD.value}) for records in groups)
-    return [ladder for ladder in made if any(variant_index.rate for variant_index in ladder.variants)]
+    groups = summary.groupby(["benchmark", "version", "point", "cache"], sort=False)
+    caches = {name: set(rows["cache"]) for name, rows in summary.groupby("benchmark")}
+    every_panel = [
+        _panel(records, show_cache=caches[records[0]["benchmark"]] != {CacheState.COLD.value})
+        for records in (rows.to_dict("records") for _, rows in groups)
+    ]
+    return [panel for panel in every_panel if any(variant.rate for variant in panel.variants)]
 
 
-def _ladder(records: list[dict[Any, Any]], *, said: bool) -> Ladder:
+def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> Panel:
     known: list[dict[Any, Any]] = [
         {name: None if pd.isna(value) else value for name, value in record.items()} for record in records
     ]
-    flops = any((one["flops_per_s"] or 0) > RIDGE * (one["bandwidth_bytes_per_s"] or 0) for one in known)
-    rate = "flops_per_s" if flops else "bandwidth_bytes_per_s"
-    variants = tuple(_rung(one, rate) for one in known)
+    arithmetic = any((row["flops_per_s"] or 0) > RIDGE * (row["bandwidth_bytes_per_s"] or 0) for row in known)
+    rate = "flops_per_s" if arithmetic else "bandwidth_bytes_per_s"
+    variants = tuple(
+        VariantRate(
+            row["variant"],
+            Status(row["status"]),
+            row[rate],
+            row.get("relative_speed"),
+            None if arithmetic else row["peak_share"],
+        )
+        for row in known
+    )
     first = known[0]
-    references = [
-        variant_index.rate / variant_index.relative_speed
-        for variant_index in variants
-        if variant_index.rate and variant_index.relative_speed
-    ]
-    return Ladder(
+    reference_rates = [row.rate / row.relative_speed for row in variants if row.rate and row.relative_speed]
+    return Panel(
         benchmark=first["benchmark"],
         point=first["point"],
-        cache=first["cache"] if said else "",
-        unit="FLOP/s" if flops else "B/s",
+        cache=first["cache"] if show_cache else "",
+        unit="FLOP/s" if arithmetic else "B/s",
         variants=variants,
         relative_to=first.get("relative_to") or "",
-        relative_rate=references[0] if references else None,
-        peak=None if flops else _peak(first, variants),
+        relative_rate=reference_rates[0] if reference_rates else None,
+        peak=None if arithmetic else _peak(first, variants),
     )
 
 
-def _rung(one: Mapping[Any, Any], rate: str) -> VariantRate:
-    of_peak = one["peak_share"] if rate == "bandwidth_bytes_per_s" else None
-    return VariantRate(one["variant"], Status(one["status"]), one[rate], one.get("relative_speed"), of_peak)
-
-
-def _peak(one: Mapping[Any, Any], variants: tuple[VariantRate, ...]) -> float | None:
-    if one["copy_bytes_per_s"] is None:
+def _peak(record: Mapping[Any, Any], variants: Sequence[VariantRate]) -> float | None:
+    if record["copy_bytes_per_s"] is None or not any((row.peak_share or 0) > PEAK_IN_SIGHT for row in variants):
         return None
-    peak = float(max(one["copy_bytes_per_s"], one["read_bytes_per_s"]))
-    return peak if any((variant_index.of_peak or 0) > PEAK_IN_SIGHT for variant_index in variants) else None
+    return float(max(record["copy_bytes_per_s"], record["read_bytes_per_s"]))
 
 
-METADATA: dict[str, dict[str, Any]] = {
-    ".svg": {"Date": None, "Creator": "perfsvc"},
-    ".pdf": {"CreationDate": None, "Creator": "perfsvc"},
-    ".png": {"Software": "perfsvc"},
-}
-"""What each kind of file says of itself, by the ending of its name."""
-
-BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#B3402A"
-"""Of a variant, of the reference variant, of what went wrong. Okabe's and Ito's blue and orange: the colour-blind tell them apart."""
-INK, FAINT, GRID = "#1b1f24", "#6a737d", "#e1e4e8"
-INK_OF = {Status.OK: INK, Status.SKIPPED: FAINT}
-
-TITLE, HEADING, FONT, SMALL = 13.0, 11.0, 9.5, 8.5
-"""Sizes of letters, in points."""
-POINTS = 72
-"""In an inch, in which the layout is written."""
-MARGIN, TITLES, HEADINGS, ROW, TICKS, BARS, COLUMN = 0.25, 0.78, 0.52, 0.27, 0.38, 5.0, 0.95
-"""Around all, of the titles, above a panel, of a bar with its gap, below a panel, of the longest bar, of a number."""
-TICK_PAD, ABOVE = 3.5, 6.0
-"""Points between the bars and the scale below them, and what stands above them."""
-BREADTH = 0.68
-"""Of a bar, as a share of its row."""
-MOST_TICKS = 6
-ROOM = 1.02
-"""Of what is highest, so that its line is not the edge."""
+# --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def require_matplotlib() -> None:
-    """Raises ``MissingPackageError`` where there is nothing to draw with."""
-    try:
-        import_module("matplotlib")
-    except ImportError as error:
-        raise MissingPackageError(
-            "a plot needs the package matplotlib, which is missing", cure=install_command("plot")
-        ) from error
-
-
-def write(ladders: Sequence[Ladder], title: str, subtitle: str, destination: Path) -> None:
-    """Draws ladders one below the other into a file, which is replaced.
+def write(panels: Sequence[Panel], title: str, subtitle: str, destination: Path) -> None:
+    """Draw panels one below the other into a file, which is replaced.
 
     Args:
-        ladders: at least one.
-        title: the GPU.
+        panels: at least one.
+        title: the device.
         subtitle: the run.
-        destination: an SVG, PNG or PDF file, by its ending.
+        destination: an SVG, PNG or PDF file, by its suffix.
 
     Raises:
-        UsageError: the name has no such ending, or cannot be written.
+        UsageError: the suffix is another one, or the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
-    require_ending(destination, "ladders.svg")
-    save(lambda: _drawn(ladders, title, subtitle), destination)
+    require_suffix(destination, "variants.svg")
+    save(lambda: _draw(panels, title, subtitle), destination)
 
 
-def require_ending(destination: Path, example: str) -> None:
-    """Raises ``UsageError`` where a file's name does not say which kind of picture it is to be."""
-    if destination.suffix.lower() not in METADATA:
-        raise UsageError(
-            f"{destination.name!r} does not say what to draw", cure=f"name it like {example} ({', '.join(METADATA)})"
-        )
-
-
-def save(draw: Callable[[], "Figure"], destination: Path | BinaryIO, ending: str = "") -> None:
-    """Writes a figure that is drawn in the house's look.
-
-    Args:
-        draw: makes it.
-        destination: the file, which is replaced, or an open one.
-        ending: what kind of picture it is to be; of a file by its name.
-
-    Raises:
-        UsageError: the file cannot be written.
-        MissingPackageError: Matplotlib is not installed.
-    """
-    require_matplotlib()
-    import matplotlib as mpl
-    from matplotlib import style
-
-    kind = ending or Path(str(destination)).suffix.lower()
-    with style.context("default"), mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK}):
-        try:
-            draw().savefig(destination, dpi=200, metadata=METADATA[kind], format=kind[1:])
-        except OSError as error:
-            raise UsageError(
-                f"{destination} cannot be written: {error.strerror or error}",
-                cure="name a file in a folder that exists and may be written",
-            ) from error
-
-
-def _drawn(ladders: Sequence[Ladder], title: str, subtitle: str) -> "Figure":
+def _draw(panels: Sequence[Panel], title: str, subtitle: str) -> "Figure":
     from matplotlib.figure import Figure
 
-    columns = max(len(_columns(ladder)) for ladder in ladders)
-    names = {variant_index.variant for ladder in ladders for variant_index in ladder.variants} | {
-        f"T{ladder.unit}" for ladder in ladders
-    }
-    left = 1.5 * MARGIN + max(_width(name, FONT) for name in names)
-    wide = [left + BARS + COLUMN * columns, MARGIN + _width(title, TITLE), MARGIN + _width(subtitle, SMALL)]
-    width = max(wide) + MARGIN
-    height = TITLES + sum(HEADINGS + ROW * len(ladder.variants) + TICKS for ladder in ladders) + MARGIN / 2
+    columns = max(len(_columns(panel)) for panel in panels)
+    names = {variant.variant for panel in panels for variant in panel.variants} | {f"T{panel.unit}" for panel in panels}
+    left = 1.5 * MARGIN + max(_text_width(name, FONT) for name in names)
+    contents = (
+        left + BARS + COLUMN * columns,
+        MARGIN + _text_width(title, TITLE),
+        MARGIN + _text_width(subtitle, SMALL),
+    )
+    width = max(contents) + MARGIN
+    height = TITLES + sum(HEADINGS + ROW * len(panel.variants) + TICKS for panel in panels) + MARGIN / 2
     figure = Figure(figsize=(width, height), facecolor="white")
     for text, below, size, weight, colour in (
         (title, 0.38, TITLE, "bold", INK),
@@ -221,48 +180,42 @@ def _drawn(ladders: Sequence[Ladder], title: str, subtitle: str) -> "Figure":
     ):
         figure.text(MARGIN / width, 1 - below / height, text, size=size, weight=weight, color=colour, parse_math=False)
     top = height - TITLES
-    for ladder in ladders:
-        rows = ROW * len(ladder.variants)
+    for panel in panels:
+        rows = ROW * len(panel.variants)
         bottom = top - HEADINGS - rows
         axes = figure.add_axes((left / width, bottom / height, BARS / width, rows / height))
-        _draw_bars(axes, ladder)
-        _draw_ticks(axes, ladder)
-        _draw_lines(axes, ladder)
-        _draw_heading(axes, ladder, left - MARGIN)
-        _draw_numbers(axes, ladder)
+        _draw_bars(axes, panel)
+        _draw_ticks(axes, panel)
+        _draw_lines(axes, panel)
+        _draw_heading(axes, panel, left - MARGIN)
+        _draw_numbers(axes, panel)
         top = bottom - TICKS
     return figure
 
 
-def _draw_bars(axes: "Axes", ladder: Ladder) -> None:
-    places = range(len(ladder.variants))
-    colours = [ORANGE if variant_index.variant == ladder.relative_to else BLUE for variant_index in ladder.variants]
-    axes.barh(
-        places,
-        [variant_index.rate or 0.0 for variant_index in ladder.variants],
-        height=BREADTH,
-        color=colours,
-        zorder=2,
-    )
-    axes.set_yticks(places, [variant_index.variant for variant_index in ladder.variants], parse_math=False)
-    axes.set_ylim(len(ladder.variants) - 0.5, -0.5)
-    axes.set_xlim(0, ROOM * ladder.top)
+def _draw_bars(axes: "Axes", panel: Panel) -> None:
+    rows = range(len(panel.variants))
+    colours = [ORANGE if variant.variant == panel.relative_to else BLUE for variant in panel.variants]
+    axes.barh(rows, [variant.rate or 0.0 for variant in panel.variants], height=BAR_SHARE, color=colours, zorder=2)
+    axes.set_yticks(rows, [variant.variant for variant in panel.variants], parse_math=False)
+    axes.set_ylim(len(panel.variants) - 0.5, -0.5)
+    axes.set_xlim(0, HEADROOM * panel.top)
     axes.tick_params(length=0, labelsize=FONT, labelcolor=INK)
     axes.spines[:].set_visible(False)
     axes.spines["left"].set(visible=True, color=FAINT, linewidth=0.8)
 
 
-def _draw_ticks(axes: "Axes", ladder: Ladder) -> None:
-    """The scale below the bars, in round numbers, the unit before them."""
+def _draw_ticks(axes: "Axes", panel: Panel) -> None:
+    """Draw the scale below the bars in round numbers, with the unit in front."""
     from matplotlib.ticker import MaxNLocator
 
-    power = min(max(3 * floor(log10(ladder.top) / 3), min(units.LARGE)), max(units.LARGE))
-    scaled = MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ladder.top / 10.0**power)
-    ticks = [tick for tick in scaled if tick * 10.0**power <= ladder.top]
+    power = min(max(3 * floor(log10(panel.top) / 3), min(units.LARGE)), max(units.LARGE))
+    scaled = MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(0, panel.top / 10.0**power)
+    ticks = [tick for tick in scaled if tick * 10.0**power <= panel.top]
     axes.set_xticks([tick * 10.0**power for tick in ticks], [f"{tick:g}" for tick in ticks])
     axes.tick_params(axis="x", labelsize=SMALL, labelcolor=FAINT, pad=TICK_PAD)
     axes.annotate(
-        f"{units.LARGE[power]}{ladder.unit}",
+        f"{units.LARGE[power]}{panel.unit}",
         (0, 0),
         (-SMALL, -TICK_PAD),
         xycoords="axes fraction",
@@ -276,16 +229,14 @@ def _draw_ticks(axes: "Axes", ladder: Ladder) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw_lines(axes: "Axes", ladder: Ladder) -> None:
-    """The reference variant and the measured peak, each as a line through all bars, and what they are above them."""
+def _draw_lines(axes: "Axes", panel: Panel) -> None:
+    """Draw the reference variant and the measured peak as lines through all bars, with a legend above."""
     lines = []
-    if ladder.relative_rate:
-        lines.append(
-            axes.axvline(ladder.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=ladder.relative_to)
-        )
-    if ladder.peak:
-        label = f"peak, {units.rate(ladder.peak)}"
-        lines.append(axes.axvline(ladder.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
+    if panel.relative_rate:
+        lines.append(axes.axvline(panel.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=panel.relative_to))
+    if panel.peak:
+        label = f"peak, {units.rate(panel.peak)}"
+        lines.append(axes.axvline(panel.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
     if lines:
         axes.legend(
             handles=lines,
@@ -301,64 +252,65 @@ def _draw_lines(axes: "Axes", ladder: Ladder) -> None:
         )
 
 
-def _draw_heading(axes: "Axes", ladder: Ladder, indent: float) -> None:
-    """The benchmark and the point above its bars, as far to the left as the title."""
-    after = _width(ladder.benchmark, HEADING, "bold") * POINTS + HEADING - indent * POINTS
-    point = f"{ladder.point.replace(',', ', ')} {ladder.cache}".strip()
-    _above(axes, 0, ladder.benchmark, size=HEADING, weight="bold", start=-indent * POINTS)
-    _above(axes, 0, point, size=FONT, color=FAINT, start=after)
+def _draw_heading(axes: "Axes", panel: Panel, indent: float) -> None:
+    """Write the benchmark and the point above the bars, aligned with the title.
+
+    Args:
+        axes: of the panel.
+        panel: the panel.
+        indent: inches from the title to the bars.
+    """
+    after = _text_width(panel.benchmark, HEADING, "bold") * POINTS + HEADING - indent * POINTS
+    point = f"{panel.point.replace(',', ', ')} {panel.cache}".strip()
+    _write_above(axes, 0, panel.benchmark, size=HEADING, weight="bold", start=-indent * POINTS)
+    _write_above(axes, 0, point, size=FONT, color=FAINT, start=after)
 
 
-def _draw_numbers(axes: "Axes", ladder: Ladder) -> None:
-    """What the bars say, in columns beside them."""
-    for number, (name, cells) in enumerate(_columns(ladder).items(), 1):
+def _draw_numbers(axes: "Axes", panel: Panel) -> None:
+    """Write the numbers of the bars in columns beside them."""
+    for number, (name, cells) in enumerate(_columns(panel).items(), 1):
         right = 1 + number * COLUMN / BARS
-        _above(axes, right, name, size=SMALL, color=FAINT, ha="right")
-        for place, (cell, variant_index) in enumerate(zip(cells, ladder.variants, strict=True)):
+        _write_above(axes, right, name, size=SMALL, color=FAINT, ha="right")
+        for row, (cell, variant) in enumerate(zip(cells, panel.variants, strict=True)):
             axes.text(
                 right,
-                place,
+                row,
                 cell,
                 transform=axes.get_yaxis_transform(),
                 size=FONT,
-                color=INK_OF.get(variant_index.status, RED),
+                color=INK_OF_STATUS.get(variant.status, RED),
                 ha="right",
                 va="center_baseline",
             )
 
 
-def _above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **look: Any) -> None:
-    """A text above the bars, by the share of their breadth that it stands at and the points that it is moved."""
+def _write_above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **look: Any) -> None:
+    """Write a text above the bars, at a share of their width and moved by some points."""
     axes.annotate(
         text, (at, 1), (start, ABOVE), xycoords="axes fraction", textcoords="offset points", parse_math=False, **look
     )
 
 
-def _columns(ladder: Ladder) -> dict[str, list[str]]:
-    """The numbers beside a ladder by what is said above them: its rates, and the shares that any variant has."""
-    shares = {
-        "of peak": [variant_index.of_peak for variant_index in ladder.variants],
-        "of reference": [variant_index.relative_speed for variant_index in ladder.variants],
-    }
-    return {
-        "": [_rate(variant_index, ladder) for variant_index in ladder.variants],
-        **{
-            name: ["" if share is None else units.share(share) for share in of_rungs]
-            for name, of_rungs in shares.items()
-            if any(share is not None for share in of_rungs)
-        },
-    }
+def _columns(panel: Panel) -> dict[str, list[str]]:
+    """Return the numbers beside the bars by heading: the rates, and the shares if a variant has any."""
+    columns = {"": [_rate(variant, panel) for variant in panel.variants]}
+    if any(variant.peak_share is not None for variant in panel.variants):
+        shares = (variant.peak_share for variant in panel.variants)
+        columns["% of peak"] = ["" if share is None else units.share(share) for share in shares]
+    if any(variant.relative_speed is not None for variant in panel.variants):
+        speeds = (variant.relative_speed for variant in panel.variants)
+        columns[f"vs {panel.relative_to}"] = ["" if speed is None else wording.speed(speed) for speed in speeds]
+    return columns
 
 
-def _rate(variant_index: VariantRate, ladder: Ladder) -> str:
-    """What a variant reaches, or how it ended."""
-    if variant_index.status is not Status.OK:
-        return variant_index.status.value
-    return known(variant_index.rate, units.rate if ladder.unit == "B/s" else units.flop_rate)
+def _rate(variant: VariantRate, panel: Panel) -> str:
+    if variant.status is not Status.OK:
+        return variant.status.value
+    return wording.or_dash(variant.rate, units.rate if panel.unit == "B/s" else units.flop_rate)
 
 
-def _width(text: str, size: float, weight: str = "normal") -> float:
-    """How wide a text is, in inches."""
+def _text_width(text: str, size: float, weight: str = "normal") -> float:
+    """Return the width of a text in inches."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 

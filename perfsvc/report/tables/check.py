@@ -1,4 +1,4 @@
-"""A static check for people: what changed and what is worth a look, or all there is."""
+"""The table of a static check: what changed and what deserves a look, or all facts."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -8,20 +8,21 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import CheckedKernel, CheckVerdict, StaticFacts, Verdict
+from perfsvc.model import CheckedKernel, StaticFacts, Verdict
 from perfsvc.report.checks import (
-    SHOWN,
-    CheckShown,
-    Line,
-    limiter_of,
-    lines,
-    names_of,
-    number_of,
-    remarkable,
+    REPORTED,
+    CheckLine,
+    StaticCheck,
+    architecture_number,
+    check_lines,
+    kernel_names,
+    limiter_text,
+    local_memory,
     skipped,
     variant_of,
 )
-from perfsvc.report.tables.layout import DASH, Responsive, counts, grid, some, verdict_word
+from perfsvc.report.tables.layout import Responsive, grid
+from perfsvc.report.wording import DASH, some, verdict_word
 
 LAYOUTS = (
     ("registers", "spills", "stack", "shared", "dynamic", "barriers", "threads", "occupancy", "instructions"),
@@ -29,57 +30,43 @@ LAYOUTS = (
     ("registers", "spills", "shared", "occupancy"),
     ("registers", "spills"),
 )
-"""The columns of all facts, for ever narrower terminals; sizes are bytes."""
-WIDEST = 20
-"""Characters of a row for its architectures; more of them go to the next line."""
+"""The columns of all facts, from the widest terminal to the narrowest; sizes are bytes."""
+ARCHITECTURES_WIDTH = 20
+"""Characters of a row for its architectures; longer lists wrap."""
 INDENT = 2
 
 
-def check_table(shown: CheckShown, *, everything: bool = False) -> RenderableType:
-    """A static check: a heading, what changed, what uses local memory, what was skipped, and how many there are.
+def check_table(check: StaticCheck, *, everything: bool = False) -> RenderableType:
+    """Return a heading, what changed, what uses local memory, what was skipped, and the number of each verdict.
 
     Args:
-        shown: the check.
+        check: the check.
         everything: show every kernel for every architecture with all its facts.
     """
-    found = [
-        line for line in lines(shown.verdicts, tuple(Verdict) if everything and shown.against else SHOWN) if _says(line)
+    reported = tuple(Verdict) if everything and check.against else REPORTED
+    lines = [
+        line
+        for line in check_lines(check.verdicts, reported)
+        if line.verdict is not Verdict.UNCHANGED or line.text  # an unchanged kernel without any change needs no line
     ]
-    parts: list[RenderableType] = [Text(heading(shown), "bold"), Text()]
+    parts: list[RenderableType] = [Text(check.heading, "bold"), Text()]
     if everything:
-        parts += [_facts(shown), Text()]
-    if found:
-        parts += [_changes(found, shown), Text()]
-    notes = [*_remarkable(shown), *_skipped(shown), *_failures(shown), *_moved_within(shown, everything=everything)]
-    parts += [*notes, *([Text()] if notes else []), Text(counts_of(shown))]
+        parts += [_all_facts(check), Text()]
+    if lines:
+        parts += [_changes(lines, check), Text()]
+    notes = [*_notes(check), *([] if everything else _irrelevant_changes(check))]
+    parts += [*notes, *([Text()] if notes else []), Text(check.counts)]
     return Group(*parts)
 
 
-def heading(shown: CheckShown) -> str:
-    """What was looked at, by which compiler, and what it was compared with."""
-    number = "" if shown.check is None else f"check {shown.check}: "
-    what = f"{units.count(shown.variants, 'variant')} for {', '.join(shown.architectures)}"
-    against = f"against {shown.against}" if shown.against else "with nothing to compare with yet"
-    return f"{number}{what}\nmade by {shown.toolkit}, {against}"
-
-
-def counts_of(shown: CheckShown) -> str:
-    """``1 regression, 0 improvements, 503 unchanged``."""
-    return counts(shown.verdicts) + (f"; accepted: {shown.accepted}" if shown.accepted else "")
-
-
-def on(architectures: Sequence[str], shown: CheckShown) -> str:
-    """Architectures, or ``all`` where it is all of several."""
-    return "all" if 1 < len(shown.architectures) == len(architectures) else ", ".join(architectures)
-
-
-def _changes(found: Sequence[Line], shown: CheckShown) -> RenderableType:
-    """Each variant with its verdict, and below it what changed, a row for the architectures where that is the same."""
-    where = {id(line): on(line.architectures, shown) for line in found}
-    width = min(max(map(len, where.values())), WIDEST)
+def _changes(lines: Sequence[CheckLine], check: StaticCheck) -> RenderableType:
+    """Return each variant with its verdict, and below it a row for each change with its architectures."""
+    where = {id(line): check.on(line.architectures) for line in lines}
+    width = min(max(map(len, where.values())), ARCHITECTURES_WIDTH)
     parts: list[RenderableType] = []
-    for (verdict, cause, what), group in groupby(found, lambda line: (line.verdict, line.cause, line.what)):
-        parts.append(Text.assemble(verdict_word(verdict), (f" {cause}" if cause else "", "dim"), " ", (what, "bold")))
+    for (verdict, cause, subject), group in groupby(lines, lambda line: (line.verdict, line.cause, line.subject)):
+        cause_text = f" {cause}" if cause else ""
+        parts.append(Text.assemble(verdict_word(verdict), (cause_text, "dim"), " ", (subject, "bold")))
         rows = Table.grid(padding=(0, 2, 0, 0))
         rows.add_column(width=INDENT)
         rows.add_column(width=width)
@@ -90,90 +77,75 @@ def _changes(found: Sequence[Line], shown: CheckShown) -> RenderableType:
     return Group(*parts)
 
 
-def _says(line: Line) -> bool:
-    """What is unchanged in every fact needs no line."""
-    return line.verdict is not Verdict.UNCHANGED or bool(line.text)
+def _all_facts(check: StaticCheck) -> RenderableType:
+    """Return all kernels; the points of a variant that have the same facts share a row."""
+    names = kernel_names(check.checked)
+    kernels = {}
+    for kernel in check.checked:
+        if kernel.facts:
+            facts = kernel.facts, kernel.occupancy, kernel.threads, kernel.dynamic_shared_bytes
+            kernels[names[kernel.case, kernel.kernel], kernel.architecture, facts] = kernel
+    rows = [(name, architecture, kernel) for (name, architecture, _), kernel in kernels.items()]
+    rows.sort(key=lambda row: (row[0], architecture_number(row[1])))
+    return Responsive(*(_facts_table(rows, columns) for columns in LAYOUTS))
 
 
-def _facts(shown: CheckShown) -> RenderableType:
-    names = names_of(shown.checked)
-    kernels = {_key(one, names[one.case, one.kernel]): one for one in shown.checked if one.facts}
-    return Responsive(*(_facts_table(list(kernels.items()), columns) for columns in LAYOUTS))
-
-
-def _key(checked: CheckedKernel, name: str) -> tuple[object, ...]:
-    """Equal for the points of a variant that have the same facts."""
-    where = name, checked.architecture
-    return (*where, checked.facts, checked.occupancy, checked.threads, checked.dynamic_shared_bytes)
-
-
-def _facts_table(kernels: Sequence[tuple[tuple[object, ...], CheckedKernel]], columns: Sequence[str]) -> Table:
+def _facts_table(rows: Sequence[tuple[str, str, CheckedKernel]], columns: Sequence[str]) -> Table:
     table = grid()
     table.add_column("variant", overflow="fold", min_width=16)
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     before = ""
-    for (name, architecture, *_), one in sorted(
-        kernels, key=lambda pair: (str(pair[0][0]), number_of(str(pair[0][1])))
-    ):
-        cells = (Text(_written(one, one.facts, column)) for column in columns if one.facts)
-        table.add_row(Text("" if name == before else str(name)), Text(str(architecture)), *cells)
-        before = str(name)
+    for name, architecture, kernel in rows:
+        cells = (Text(_cell(kernel, kernel.facts, column)) for column in columns if kernel.facts)
+        table.add_row(Text("" if name == before else name), Text(architecture), *cells)
+        before = name
     return table
 
 
-def _written(checked: CheckedKernel, facts: StaticFacts, column: str) -> str:
-    occupancy = checked.occupancy
-    number = None if facts.instructions is None else sum(counted for _, counted in facts.instructions)
+def _cell(kernel: CheckedKernel, facts: StaticFacts, column: str) -> str:
+    occupancy = kernel.occupancy
     cells = {
         "registers": facts.registers,
         "spills": facts.spill_bytes,
         "stack": facts.stack_bytes,
         "shared": facts.shared_bytes,
-        "dynamic": checked.dynamic_shared_bytes,
+        "dynamic": kernel.dynamic_shared_bytes,
         "barriers": facts.barriers,
-        "threads": checked.threads or DASH,
-        "occupancy": f"{100 * occupancy.share:.0f} %{limiter_of(occupancy)}" if occupancy else DASH,
-        "instructions": DASH if number is None else number,
+        "threads": kernel.threads or DASH,
+        "occupancy": f"{100 * occupancy.share:.0f} %{limiter_text(occupancy)}" if occupancy else DASH,
+        "instructions": DASH if facts.instructions is None else sum(number for _, number in facts.instructions),
     }
     return str(cells[column])
 
 
-def _remarkable(shown: CheckShown) -> list[Text]:
+def _notes(check: StaticCheck) -> list[Text]:
+    """Return the kernels that use local memory, the skipped variants, and the broken and wrong ones."""
     return [
-        Text.assemble(("local memory", "yellow"), " ", (what, "bold"), f" ({on(architectures, shown)}): {text}")
-        for what, architectures, text in remarkable(shown)
-    ]
-
-
-def _skipped(shown: CheckShown) -> list[Text]:
-    return [
-        Text.assemble(("skipped", "dim"), " ", (some(variants), "bold"), f" ({on(architectures, shown)}): {reason}")
-        for reason, variants, architectures in skipped(shown.checked)
-    ]
-
-
-def _failures(shown: CheckShown) -> list[Text]:
-    return [
-        *(Text.assemble(("broken", "bold red"), f" {problem}") for problem in shown.problems),
         *(
-            Text.assemble((one.status.value, "bold red"), " ", (one.case.id, "bold"), f" on the CPU: {one.reason}")
-            for one in shown.wrong
+            Text.assemble(("local memory", "yellow"), " ", (name, "bold"), f" ({check.on(architectures)}): {text}")
+            for name, architectures, text in local_memory(check)
+        ),
+        *(
+            Text.assemble(("skipped", "dim"), " ", (some(variants), "bold"), f" ({check.on(architectures)}): {reason}")
+            for reason, variants, architectures in skipped(check.checked)
+        ),
+        *(Text.assemble(("broken", "bold red"), f" {problem}") for problem in check.problems),
+        *(
+            Text.assemble((run.status.value, "bold red"), " ", (run.case.id, "bold"), f" on the CPU: {run.reason}")
+            for run in check.wrong
         ),
     ]
 
 
-def _moved_within(shown: CheckShown, *, everything: bool) -> list[Text]:
-    """How many changes there are that no launch feels."""
-    moved = [one for one in shown.verdicts if _is_within(one)]
-    if not moved or everything:
+def _irrelevant_changes(check: StaticCheck) -> list[Text]:
+    """Return how many variants changed too little to affect a launch."""
+    changed = {
+        variant_of(verdict.checked.case)
+        for verdict in check.verdicts
+        if verdict.verdict is Verdict.UNCHANGED and verdict.changes
+    }
+    if not changed:
         return []
-    variants = {variant_of(one.checked.case) for one in moved}
-    return [
-        Text(f"{units.count(len(variants), 'variant')} changed within what no launch feels: --all shows them", "dim")
-    ]
-
-
-def _is_within(verdict: CheckVerdict) -> bool:
-    return verdict.verdict is Verdict.UNCHANGED and bool(verdict.changes)
+    return [Text(f"{units.count(len(changed), 'variant')} changed too little to matter: --all shows them", "dim")]

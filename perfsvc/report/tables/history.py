@@ -10,29 +10,30 @@ from rich.text import Text
 
 from perfsvc import units
 from perfsvc.model import CacheState
-from perfsvc.report.facts import facts
+from perfsvc.report import wording
 from perfsvc.report.rows import HistoryRow
-from perfsvc.report.tables.layout import DASH, cache_words, commit_text, grid, known, mark, moment, spread
+from perfsvc.report.tables.layout import grid, mark
+from perfsvc.report.wording import DASH, or_dash
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+GAP = " "
 
 
 def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
-    """A case's history, oldest first, device by device and cache state by cache state, each with a sparkline of its medians."""
-    caches = cache_words((row.device, case, row.cache) for row in rows)
-    series: dict[tuple[str, CacheState], list[HistoryRow]] = {}
+    """Return a case's history, oldest first, by device and cache state, each with a sparkline of its medians."""
+    caches = wording.cache_words((row.device, case, row.cache) for row in rows)
+    histories: dict[tuple[str, CacheState], list[HistoryRow]] = {}
     for row in rows:
-        series.setdefault((row.device, row.cache), []).append(row)
-    return Group(
-        *(
-            part
-            for (device, cache), history in series.items()
-            for part in _history(f"{case} {caches[device, case, cache]}".rstrip(), history)
-        )
-    )
+        histories.setdefault((row.device, row.cache), []).append(row)
+    parts: list[RenderableType] = []
+    for (device, cache), history in histories.items():
+        parts += _history(f"{case} {caches[device, case, cache]}".rstrip(), history)
+    return Group(*parts)
 
 
 def _history(name: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
-    last = rows[-1]
-    heading = Text.assemble((name, "bold"), f" on {last.device_model}", (f"  {last.device}", "dim"))
+    newest = rows[-1]
+    heading = Text.assemble((name, "bold"), f" on {newest.device_model}", (f"  {newest.device}", "dim"))
     line = Text(sparkline([row.median_s for row in rows]), "cyan", overflow="fold")
     table = grid()
     table.add_column("")
@@ -46,43 +47,39 @@ def _history(name: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
         table.add_row(
             mark(row.status),
             str(row.run),
-            moment(row.started),
-            Text(commit_text(row.commit, dirty=row.dirty)),
+            wording.moment(row.started),
+            Text(wording.commit_text(row.commit, dirty=row.dirty)),
             Text(row.label or DASH),
             Text(row.status.value if row.median_s is None else units.seconds(row.median_s)),
-            Text(spread(row.median_s, row.low_s, row.high_s), "dim"),
+            Text(wording.spread(row.median_s, row.low_s, row.high_s), "dim"),
             Text(change),
         )
     reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
     why = [Text.assemble((f"why in run {row.run}", "bold"), f": {row.why}") for row in rows if row.why][-1:]
-    return [heading, line, table, Text(), *reasons, *_details(last), *why, *([Text()] if why else [])]
+    return [heading, line, table, Text(), *reasons, *_details(newest), *why, *([Text()] if why else [])]
 
 
 def _changes(rows: Sequence[HistoryRow]) -> list[str]:
-    """What each median changes the one before it by."""
+    """Return the change of each median from the one before it."""
     ratios = [
         after.median_s / before.median_s if before.median_s and after.median_s else None
         for before, after in pairwise(rows)
     ]
-    return [DASH, *(known(ratio, units.percent) for ratio in ratios)]
+    return [DASH, *(or_dash(ratio, units.percent) for ratio in ratios)]
 
 
 def _details(row: HistoryRow) -> list[RenderableType]:
-    """What else the newest run tells, one below the other; what it cannot tell is left out."""
-    if row.details is None or not (told := facts(row.details)):
+    """Return what else the newest run knows about the case, one value a line."""
+    if row.details is None or not (values := wording.details(row.details)):
         return []
     table = Table.grid(padding=(0, 2))
-    for name, value in told:
+    for name, value in values:
         table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
     return [Text(f"run {row.run}", "bold"), table, Text()]
 
 
-BLOCKS = "▁▂▃▄▅▆▇█"
-GAP = " "
-
-
 def sparkline(values: Sequence[float | None]) -> str:
-    """One block a value, the lowest the shortest and the highest the tallest; a space where there is no finite value.
+    """Return a block for each value, from the lowest to the highest; a space for a value that is None or not finite.
 
     Equal values all get the shortest block.
     """

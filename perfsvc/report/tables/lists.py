@@ -2,39 +2,52 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import TIME, DeviceInfo, Status
+from perfsvc.model import DeviceInfo, Status
+from perfsvc.report import wording
 from perfsvc.report.rows import CheckRow, PinLike, RunLike
-from perfsvc.report.tables.layout import DASH, cache_words, commit_text, grid, moment
+from perfsvc.report.tables.layout import grid
+from perfsvc.report.wording import DASH, moment
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
 
+STAGE_MARKS: Mapping[str, tuple[str, str]] = {
+    "done": ("✓", "green"),
+    "failed": ("✗", "bold red"),
+    "skipped": ("–", "dim"),
+    "running": ("…", "yellow"),
+}
+"""Mark and style of a stage's state. The state is also written as a word unless the mark is ✓."""
+
+DEFAULT = "default"
+"""The origin of a setting that is not set anywhere."""
+
 
 def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """The cases of a suite, from objects with ``case``, ``kind``, ``caches`` and ``requires``."""
+    """Return the cases of a suite, from objects with ``case``, ``kind``, ``caches`` and ``requires``."""
     table = grid()
     table.add_column("case", overflow="fold")
     table.add_column("kind")
     table.add_column("caches")
     table.add_column("requires", overflow="fold")
     for row in rows:
-        words = (str(row["kind"]), ", ".join(row["caches"]), ", ".join(row["requires"]))
-        table.add_row(Text(row["case"]), *map(Text, words))
+        cells = (str(row["kind"]), ", ".join(row["caches"]), ", ".join(row["requires"]))
+        table.add_row(Text(row["case"]), *map(Text, cells))
     return Group(table, Text(), Text(units.count(len(rows), "case")))
 
 
 def devices_table(devices: Sequence[DeviceInfo], toolkits: Mapping[str, str]) -> RenderableType:
-    """What each device says of itself, one below the other; what it cannot say is left out.
+    """Return the known properties of each device.
 
     Args:
-        devices: those of this machine.
-        toolkits: the versions of what binaries are built with, by device UUID.
+        devices: the devices of this machine.
+        toolkits: the version of the compiler for each device, by UUID.
     """
     parts: list[RenderableType] = []
     for device in devices:
@@ -46,7 +59,7 @@ def devices_table(devices: Sequence[DeviceInfo], toolkits: Mapping[str, str]) ->
 
 
 def _properties(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
-    written = {
+    properties = {
         "uuid": device.uuid,
         "compute capability": device.compute_capability,
         "target": device.target,
@@ -62,11 +75,11 @@ def _properties(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
         "driver": device.driver,
         "toolkit": toolkit,
     }
-    return [(name, str(value)) for name, value in written.items() if value]
+    return [(name, str(value)) for name, value in properties.items() if value]
 
 
 def runs_table(runs: Sequence[RunLike]) -> RenderableType:
-    """The runs as they are given, a line each."""
+    """Return a row for each run, in the given order."""
     table = grid()
     table.add_column("run", justify="right")
     table.add_column("started (UTC)", no_wrap=True)
@@ -77,12 +90,12 @@ def runs_table(runs: Sequence[RunLike]) -> RenderableType:
     table.add_column("measurements")
     table.add_column("devices", justify="right")
     for run in runs:
-        root_cause = run.provenance
+        provenance = run.provenance
         table.add_row(
             str(run.id),
-            moment(root_cause.started),
-            Text(root_cause.label or DASH),
-            Text(commit_text(root_cause.commit, dirty=root_cause.dirty)),
+            moment(provenance.started),
+            Text(provenance.label or DASH),
+            Text(wording.commit_text(provenance.commit, dirty=provenance.dirty)),
             Text(str(run.state)),
             str(run.cases),
             Text(", ".join(f"{run.counts[status]} {status.value}" for status in Status if run.counts.get(status))),
@@ -92,7 +105,7 @@ def runs_table(runs: Sequence[RunLike]) -> RenderableType:
 
 
 def pins_table(pins: Sequence[PinLike]) -> RenderableType:
-    """The baselines that people fixed, a line each."""
+    """Return a row for each pinned baseline."""
     table = grid()
     table.add_column("case", overflow="fold", min_width=16)
     table.add_column("device", overflow="fold")
@@ -100,18 +113,14 @@ def pins_table(pins: Sequence[PinLike]) -> RenderableType:
     table.add_column("pinned (UTC)", no_wrap=True)
     table.add_column("by", overflow="fold")
     table.add_column("comment")
-    caches = cache_words((pin.series.device, pin.series.case.id, pin.series.cache) for pin in pins)
-    for pin in pins:
-        of = pin.series
-        words = [of.case.id, caches[of.device, of.case.id, of.cache], "" if of.metric == TIME else of.metric]
-        name = " ".join(filter(None, words))
-        device = Text(pin.series.device)
-        table.add_row(Text(name), device, str(pin.run), moment(pin.set_at), Text(pin.set_by), Text(pin.comment))
+    for pin, name in zip(pins, wording.series_names([pin.series for pin in pins]), strict=True):
+        device, comment = Text(pin.series.device), Text(pin.comment)
+        table.add_row(Text(name), device, str(pin.run), moment(pin.set_at), Text(pin.set_by), comment)
     return Group(table, Text(), Text(units.count(len(pins), "pin")))
 
 
 def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
-    """The doctor's checks, and below them the cure of each that is not ok."""
+    """Return the checks of ``perfsvc doctor``, then the cure of each check that is not ok."""
     table = grid()
     table.add_column("")
     table.add_column("check")
@@ -122,64 +131,70 @@ def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
     return Group(table, Text(), *cures)
 
 
-DEFAULT = "default"
+class SettingLike(Protocol):
+    """A setting with its key, its value and its source, as ``perfsvc.config`` shows it."""
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        ...
+
+    @property
+    def value(self) -> str:
+        """The value as written in the file."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """Where the value comes from."""
+        ...
 
 
-def settings_table(settings: Iterable[tuple[str, str, str]], path: str) -> RenderableType:
-    """Return all settings in the order of the file; those that are not set are dim.
+def settings_table(rows: Iterable[SettingLike], path: str) -> RenderableType:
+    """Return all settings in the order of the file; defaults are dim.
 
     Args:
-        settings: key, value and origin of each.
-        path: the file in force; empty without a file.
+        rows: the settings.
+        path: the configuration file that is in force; empty without a file.
     """
     table = grid()
     table.add_column("key", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("from", overflow="fold")
-    for key, value, origin in settings:
-        style = "dim" if origin == DEFAULT else ""
-        table.add_row(*(Text(cell or DASH, style) for cell in (key, value, origin)))
+    for row in rows:
+        style = "dim" if row.origin == DEFAULT else ""
+        table.add_row(*(Text(cell or DASH, style) for cell in (row.key, row.value, row.origin)))
     file = f"in force: {path}" if path else "there is no perfsvc.toml here or in a parent: perfsvc init writes one"
     return Group(table, Text(), Text(file))
 
 
-MARKS: Mapping[str, tuple[str, str]] = {
-    "done": ("✓", "green"),
-    "failed": ("✗", "bold red"),
-    "skipped": ("–", "dim"),
-    "running": ("…", "yellow"),
-}
-"""Mark and style of a stage's state; the word stands beside it wherever the mark is not ✓."""
-
-
 @dataclass(frozen=True, slots=True)
 class StageLine:
-    """A stage as it is shown; ``wall_s`` is None where it was not done to its end."""
+    """A stage of a night; ``wall_s`` is None if the stage has not ended."""
 
     name: str
     state: str
     wall_s: float | None
-    said: str
+    text: str
     cure: str = ""
 
 
 def night_table(number: int, state: str, run: int | None, stages: Iterable[StageLine]) -> RenderableType:
-    """The stages of a night below its number and state."""
+    """Return a night's number and state, then each stage with its state, duration and message."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("mark", "stage", "took"):
-        table.add_column(column, no_wrap=True, justify="right" if column == "took" else "left")
-    table.add_column("said", overflow="fold")
+    table.add_column("mark", no_wrap=True)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("wall time", no_wrap=True, justify="right")
+    table.add_column("text", overflow="fold")
     for stage in stages:
-        mark, style = MARKS[stage.state]
-        took = "" if stage.wall_s is None or stage.state == "skipped" else f"{stage.wall_s:.1f} s"
-        table.add_row(Text(mark, style), Text(stage.name), Text(took, "dim"), _said(stage, style))
+        mark, style = STAGE_MARKS[stage.state]
+        wall_time = "" if stage.wall_s is None or stage.state == "skipped" else f"{stage.wall_s:.1f} s"
+        table.add_row(Text(mark, style), Text(stage.name), Text(wall_time, "dim"), _stage_text(stage, style))
     heading = Text.assemble((f"night {number}", "bold"), f"  {state}", ("" if run is None else f"  run {run}", "dim"))
     return Group(heading, table)
 
 
-def _said(stage: StageLine, style: str) -> Text:
-    words = stage.said if stage.state == "done" else ": ".join(filter(None, [stage.state, stage.said]))
-    text = Text(words, "" if stage.state == "done" else style)
-    if stage.cure:
-        text.append(f"\ncure: {stage.cure}", "default")
-    return text
+def _stage_text(stage: StageLine, style: str) -> Text:
+    done = stage.state == "done"
+    text = Text(stage.text if done else ": ".join(filter(None, [stage.state, stage.text])), "" if done else style)
+    return text.append(f"\ncure: {stage.cure}", "default") if stage.cure else text

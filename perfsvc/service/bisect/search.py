@@ -9,7 +9,7 @@ from perfsvc import judge, units
 from perfsvc.errors import CaseError
 from perfsvc.judge import Comparison
 from perfsvc.model import Bisection, Commit, SkippedCommit, Trial, Verdict
-from perfsvc.report.turns import moved_word
+from perfsvc.report.wording import direction_word
 from perfsvc.service.bisect.builds import BuildFailure, Builds, Code, CommitBuild
 from perfsvc.service.bisect.halving import CommitState, Remaining, narrow
 from perfsvc.service.confirm.pairs import PairResults
@@ -218,7 +218,7 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
     if proof.verdict is not total.verdict:
         alone = f"beside {proof.before.short} below it, it moves the case by {units.percent(proof.ratio)} alone"
         return f"the first that is like the bad commit, but {alone}: the change may have come in several small ones"
-    change = f"{units.change(abs(proof.ratio - 1))} {moved_word(metric, proof.ratio)}"
+    change = f"{units.change(abs(proof.ratio - 1))} {direction_word(metric, proof.ratio)}"
     reason = f"beside the commit below it, {proof.before.short}, it is {change}"
     return (
         f"{reason}; there is more to the change: look for the rest from here on" if _is_part(proof, total) else reason

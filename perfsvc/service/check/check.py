@@ -223,8 +223,8 @@ def _run(
             samples=1,
         )
         try:
-            measurements = run(run_request, progress).measurements
+            bad = run(run_request, progress).bad
         except PerfsvcError as error:  # what was found without running still counts
             what = f"nothing could be run on the CPU device: {error.what}"
             return (), (SuiteError(what, path=str(request.suite), cure=error.cure),)
-    return tuple(result for result in measurements if result.status in {Status.FAILED, Status.WRONG}), ()
+    return bad, ()

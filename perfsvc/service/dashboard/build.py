@@ -10,7 +10,7 @@ from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import BoardShown, Chronicle, FindingShown, RunShown, Site, StageShown
+from perfsvc.report.pages.site import DeviceView, FindingView, RunView, SeriesView, Site, StageView
 from perfsvc.service.dashboard import folder as folders
 from perfsvc.service.dashboard.chronicles import chronicles
 from perfsvc.store import DeviceConditions, NightRow, RunRow, RunState, StageState, Store
@@ -30,10 +30,10 @@ def gather(store: Store, last: int, now: datetime) -> Site:
         made=now,
         runs={row.id: _shown(row) for row in reversed(rows)},
         tonight=_shown(tonight) if tonight else None,
-        chronicles=_chronicles(store, rows, verdicts, findings),
+        series=_series(store, rows, verdicts, findings),
         findings=_findings(store, findings, tonight.id if tonight else None),
         verdicts=tuple(verdicts),
-        boards=_boards(store, tonight, [row.id for row in rows]),
+        devices=_devices(store, tonight, [row.id for row in rows]),
         environments=store.devices.environments(),
         stages=_stages(night),
         night=night.id if night and tonight and night.run == tonight.id else None,
@@ -55,9 +55,9 @@ def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
     return next(clean, next(iter(rows), None))
 
 
-def _shown(row: RunRow) -> RunShown:
+def _shown(row: RunRow) -> RunView:
     where = row.provenance
-    return RunShown(
+    return RunView(
         run=row.id,
         started=where.started,
         finished=row.finished,
@@ -71,9 +71,9 @@ def _shown(row: RunRow) -> RunShown:
     )
 
 
-def _chronicles(
+def _series(
     store: Store, rows: Sequence[RunRow], verdicts: Sequence[Judgement], findings: Sequence[Finding]
-) -> tuple[Chronicle, ...]:
+) -> tuple[SeriesView, ...]:
     """Every series; one of errors only where a finding or a verdict told of it."""
     runs = [row.id for row in rows]
     told = store.verdicts.events(runs)
@@ -95,24 +95,24 @@ def _turns(findings: Sequence[Finding]) -> dict[Series, set[int]]:
     return found
 
 
-def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) -> tuple[FindingShown, ...]:
+def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) -> tuple[FindingView, ...]:
     """Each finding with what befell it; the last thing that tonight's run did to it is its news."""
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
     return tuple(
-        FindingShown(one, next((event.kind for event in reversed(told) if event.run == tonight), None), tuple(told))
+        FindingView(one, next((event.kind for event in reversed(told) if event.run == tonight), None), tuple(told))
         for one in findings
         for told in [events[one.id]]
     )
 
 
-def _boards(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[BoardShown, ...]:
+def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[DeviceView, ...]:
     if tonight is None:
         return ()
     peaks = store.devices.peaks_of([run for run in runs if run <= tonight.id])
     return tuple(
-        BoardShown(
+        DeviceView(
             device=board.device,
             device_model=board.device_model,
             measured=board.measured,
@@ -139,10 +139,10 @@ def _troubles(board: DeviceConditions) -> tuple[str, ...]:
     return tuple(words for words, is_so in told if is_so)
 
 
-def _stages(night: NightRow | None) -> tuple[StageShown, ...]:
+def _stages(night: NightRow | None) -> tuple[StageView, ...]:
     """The stages that are over: the one that builds these pages is not, and those after it have not begun."""
     stages = [one for one in night.stages if one.state is not StageState.RUNNING] if night else []
-    return tuple(StageShown(one.name, one.state.value, one.wall_s, one.message, one.cure) for one in stages)
+    return tuple(StageView(one.name, one.state.value, one.wall_s, one.message, one.cure) for one in stages)
 
 
 LAST = 400

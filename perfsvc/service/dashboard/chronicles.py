@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfsvc import judge
 from perfsvc.model import Judgement, Series, Verdict
-from perfsvc.report.pages.site import Chronicle, Seen, Stretch
+from perfsvc.report.pages.site import LevelRange, RunPoint, SeriesView
 from perfsvc.store import SeriesInRun, VerdictEvent
 
 Samples = Mapping[int, tuple[tuple[float, ...], ...]]
@@ -23,7 +23,7 @@ def chronicles(
     *,
     dirty: Collection[int],
     turns: Mapping[Series, Collection[int]],
-) -> tuple[Chronicle, ...]:
+) -> tuple[SeriesView, ...]:
     """The chronicle of each series, by case, GPU, metric and cache state.
 
     Args:
@@ -39,7 +39,7 @@ def chronicles(
         held, key=lambda one: (one.case.id, one.device_model, one.device, one.metric != "time", one.metric)
     )
     return tuple(
-        Chronicle(
+        SeriesView(
             series,
             seen := _seen(held[series], {one.run: one.verdict for one in told.get(series, ())}),
             _stretches(seen, dirty, turns.get(series, ())),
@@ -50,10 +50,10 @@ def chronicles(
     )
 
 
-def _seen(held: Sequence[SeriesInRun], verdicts: Mapping[int, Verdict]) -> tuple[Seen, ...]:
+def _seen(held: Sequence[SeriesInRun], verdicts: Mapping[int, Verdict]) -> tuple[RunPoint, ...]:
     centers, lows, highs = (ends.tolist() for ends in judge.levels_of(_replicas(held)))
     return tuple(
-        Seen(
+        RunPoint(
             run=one.run,
             segment=one.segment,
             status=one.status,
@@ -82,13 +82,13 @@ def _replicas(held: Sequence[SeriesInRun]) -> NDArray[np.float64]:
     return matrix
 
 
-def _stretches(seen: Sequence[Seen], dirty: Collection[int], turns: Collection[int]) -> tuple[Stretch, ...]:
+def _stretches(seen: Sequence[RunPoint], dirty: Collection[int], turns: Collection[int]) -> tuple[LevelRange, ...]:
     clean = [one for one in seen if one.run not in dirty]
     edges = [0, *(at for at, one in enumerate(clean) if at and one.run in turns), len(clean)]
     return tuple(one for begin, end in pairwise(edges) for one in _levels_in(clean[begin:end]))
 
 
-def _levels_in(clean: Sequence[Seen]) -> Iterator[Stretch]:
+def _levels_in(clean: Sequence[RunPoint]) -> Iterator[LevelRange]:
     levels = np.array([np.nan if one.level is None else one.level for one in clean])
     for part in judge.split_into_levels(levels):
-        yield Stretch(clean[part.first].run, clean[part.last].run, part.median)
+        yield LevelRange(clean[part.first].run, clean[part.last].run, part.median)

@@ -252,12 +252,12 @@ def findings(tonight: Tonight) -> Said:
 
 def report(tonight: Tonight) -> Said:
     """Writes what was measured as a page of its own."""
-    from perfsvc.report.export import frames
+    from perfsvc.report.export import files, frames
 
     destination = tonight.folder / REPORT
     destination.parent.mkdir(parents=True, exist_ok=True)
     aside = destination.with_name(f".{REPORT}.new")
-    frames.write(frames.frame(tonight.store.measurements.columns([tonight.run])), "html", aside)
+    files.write(frames.frame(tonight.store.measurements.columns([tonight.run])), "html", aside)
     aside.replace(destination)
     return Said(str(destination))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perfsvc import units
 from perfsvc.model import TIME, Cause, Direction, Finding, Judgement, MovedSeries
-from perfsvc.report.pages.words import finding_page, named
-from perfsvc.report.pages.words import title as title_of_finding
+from perfsvc.report.pages.site import finding_page
+from perfsvc.report.wording import finding_title, series_name
 from perfsvc.service.notify.news import News
 from perfsvc.store import StageRow
 
@@ -35,7 +35,7 @@ def title(news: News) -> str:
         ([_moved_words(one) for one in findings], "new finding", "new findings"),
         ([f"stage {stage.name} failed" for stage in news.stages], "failed stage", "failed stages"),
         ([_moved_words(one.finding) for one in news.joined], "finding with more cases", "findings with more cases"),
-        ([f"{title_of_finding(one)} is back" for one in news.resolved], "resolved finding", "resolved findings"),
+        ([f"{finding_title(one)} is back" for one in news.resolved], "resolved finding", "resolved findings"),
     ]
     first, *others = [group for group in groups if group[0]]
     parts = [first[0][0], *_left(first), *(units.count(len(each), noun, nouns) for each, noun, nouns in others)]
@@ -90,7 +90,7 @@ def _paragraph(finding: Finding, what: str, site: str) -> str:
     cases = sorted(finding.standing, key=_badness, reverse=True)
     lines = [
         f"Finding {finding.id} ({what}): {_cause(finding)}",
-        *(f"- {_change(one)} {named(one.series)}" for one in cases[:WORST]),
+        *(f"- {_change(one)} {series_name(one.series)}" for one in cases[:WORST]),
         *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
         f"on {_boards(finding)}",
         *([finding.evidence] if finding.evidence else []),
@@ -134,7 +134,7 @@ def _stage(stage: StageRow) -> str:
 
 
 def _resolved(finding: Finding) -> str:
-    return _line(f"finding {finding.id}, {title_of_finding(finding)}: {finding.reason}")
+    return _line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}")
 
 
 def _failure(judgement: Judgement) -> str:
@@ -153,7 +153,7 @@ def _moved_words(finding: Finding) -> str:
     """``transpose/tiled[n=4096] slower by 5.3 %``, ``38 cases up to 5.3 % slower``."""
     cases = sorted(finding.standing or finding.moved, key=_badness, reverse=True)
     worst, several = cases[0], len(cases) > 1
-    name = title_of_finding(finding) if several else named(worst.series)
+    name = finding_title(finding) if several else series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved"
     how = finding.direction.value if worst.series.metric == TIME else _higher(worst.ratio)

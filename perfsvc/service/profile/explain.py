@@ -12,8 +12,8 @@ from perfsvc.errors import UsageError
 from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read_isolated
-from perfsvc.report.plots import roofline, variants
-from perfsvc.report.tables.profiles import explanation_page
+from perfsvc.report.pages.render import explanation_page
+from perfsvc.report.plots import figure, roofline
 from perfsvc.service.profile.profile import CaseProfiler, ProfileSettings, Subject, profile_of, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
@@ -94,8 +94,8 @@ def require_drawable(destination: Path) -> None:
         MissingPackageError: Matplotlib is not installed.
     """
     if destination.suffix.lower() != PAGE:
-        variants.require_ending(destination, "roofline.svg")
-    variants.require_matplotlib()
+        figure.require_suffix(destination, "roofline.svg")
+    figure.require_matplotlib()
 
 
 def draw(explained: ExplainedProfiles, destination: Path) -> None:

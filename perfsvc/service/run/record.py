@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import isfinite
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from perfsvc import judge
 from perfsvc.build import Binary
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, OverBudget, Task
-from perfsvc.model import TIME, CacheState, Case, Estimate, Measurement, Noise, Status
+from perfsvc.model import CacheState, Case, Estimate, Measurement, Noise, Status
 from perfsvc.report.rows import Doubt, Key
 from perfsvc.service.run import peaks
 from perfsvc.service.run.peaks import PeakCollector
@@ -23,8 +22,6 @@ from perfsvc.service.run.provenance import OpenRun
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 from perfsvc.suite import CaseSpec
 
-Levels = dict[tuple[str, str, CacheState, str], Estimate]
-"""By device UUID, case id, cache state and metric."""
 Noises = dict[tuple[str, Case, CacheState], Noise]
 """By device UUID, case and cache state."""
 
@@ -154,26 +151,6 @@ def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
         # The names are labels, not paths of this machine.
         sources |= {os.path.normpath(os.path.join(way, name)): text for name, text in module.sources.items()}  # noqa: PTH118
     return sources
-
-
-def levels(measurements: Iterable[Measurement]) -> Levels:
-    """Return the level of each case's time, in seconds, and of each of its named metrics, in the metric's own unit.
-
-    A case has no level if any replica is not ok: a wrong result is never fast. A metric has none unless all its values
-    are finite.
-    """
-    levels: Levels = {}
-    for (device, case, cache), replicas in _replicas(measurements).items():
-        if any(replica.status is not Status.OK for replica in replicas):
-            continue
-        key = device, case.id, cache
-        if times := [replica.samples_s for replica in replicas if replica.samples_s]:
-            levels[*key, TIME] = judge.level_of([judge.estimate(samples) for samples in times])
-        for metric in {name for replica in replicas for name in replica.metrics}:
-            values = [replica.metrics[metric] for replica in replicas if metric in replica.metrics]
-            if all(map(isfinite, values)):
-                levels[*key, metric] = judge.level_of_metric(values)
-    return levels
 
 
 def noises(measurements: Iterable[Measurement]) -> Noises:

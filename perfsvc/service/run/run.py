@@ -1,7 +1,7 @@
 """One run: resolve the suite, compile, measure, store, judge."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -9,18 +9,14 @@ from perfsvc.errors import SuiteError
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan.order import OverBudget
 from perfsvc.model import (
-    CaseExplanation,
     Confirmation,
-    DeviceInfo,
     Direction,
     Judgement,
     Measurement,
-    Noise,
-    Peak,
     Series,
     Status,
 )
-from perfsvc.report.rows import Doubt, Key
+from perfsvc.report.rows import Doubt
 from perfsvc.service.confirm.confirm import with_causes
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
@@ -36,63 +32,41 @@ from perfsvc.service.run.judge import (
 from perfsvc.service.run.measure import measure
 from perfsvc.service.run.prepare import ResolvedRun, compile_units, helper_kernels_of, resolve
 from perfsvc.service.run.provenance import begin
-from perfsvc.service.run.record import Levels, Recorder, levels
+from perfsvc.service.run.record import Recorder
 from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What came of it.
+    """What the store does not hold about a run that has just ended, and its exit code.
 
     Attributes:
         run: its number.
-        devices: those it measured on.
-        measurements: all of them, as they came.
-        noises: of times.
-        peaks: by device UUID.
-        over_budget: what there was no time for.
+        over_budget: cases that the budget had no time for, with the reasons.
         doubts: declared work that cannot be right.
+        problems: what is wrong with selected benchmarks.
+        warnings: what is wrong with other benchmarks.
+        bad: the measurements that failed or gave a wrong result.
         judgements: the verdicts.
-        confirmations: what came of the suspects that were measured again.
-        explained: why those take longer that are confirmed to.
-        problems: what is wrong with benchmarks that the selection reaches.
-        warnings: what is wrong with the others.
-        specs: the cases.
-        unheard: the series that may move so, by findings that are ignored.
+        confirmations: of the suspects that were measured again.
+        unheard: the series and directions of ignored findings, which do not count as regressions.
     """
 
     run: int
-    devices: tuple[DeviceInfo, ...]
-    measurements: tuple[Measurement, ...]
-    noises: Mapping[Key, Noise]
-    peaks: Mapping[str, Peak]
     over_budget: tuple[OverBudget, ...]
     doubts: tuple[Doubt, ...]
-    judgements: tuple[Judgement, ...]
-    confirmations: tuple[Confirmation, ...]
-    explained: tuple[CaseExplanation, ...]
     problems: tuple[SuiteError, ...]
     warnings: tuple[SuiteError, ...]
-    specs: Mapping[Key, CaseSpec]
+    bad: tuple[Measurement, ...]
+    judgements: tuple[Judgement, ...]
+    confirmations: tuple[Confirmation, ...]
     unheard: AbstractSet[tuple[Series, Direction]] = frozenset()
 
-    @property
-    def levels(self) -> Levels:
-        """Of times and named metrics: worked out for whoever shows them, which a night does not."""
-        return levels(self.measurements)
-
-    @property
-    def failed(self) -> bool:
-        """A benchmark that was selected could not be used, or a case failed or gave a wrong result."""
-        return bool(self.problems) or any(m.status in {Status.FAILED, Status.WRONG} for m in self.measurements)
-
     def exit_code(self, *, strict: bool) -> int:
-        """The command's exit code."""
-        return exit_code_of(
-            self.judgements, self.confirmations, unheard=self.unheard, failed=self.failed, strict=strict
-        )
+        """Return the command's exit code."""
+        failed = bool(self.problems or self.bad)
+        return exit_code_of(self.judgements, self.confirmations, unheard=self.unheard, failed=failed, strict=strict)
 
 
 def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
@@ -118,7 +92,6 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         helper_kernels = helper_kernels_of(resolved.targets, binaries)
         judgements = judge_measured(store, opened.run, request)
         confirmations: list[Confirmation] = []
-        explanations: list[CaseExplanation] = []
         if request.confirm:
             settings = pair_settings(
                 request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, say=progress.say
@@ -129,34 +102,29 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         unheard = ignored(store.findings.list())
         if request.profile:
             profiling = ProfileSettings(resolved.devices, helper_kernels, say=progress.say)
-            explanations = explain_regressed(store, opened.run, profiling, progress)
-    return _outcome(resolved, recorder, (judgements, confirmations, explanations), unheard)
+            explain_regressed(store, opened.run, profiling, progress)
+    return _outcome(resolved, recorder, judgements, confirmations, unheard)
 
 
 def _outcome(
     resolved: ResolvedRun,
     recorder: Recorder,
-    judged: tuple[Sequence[Judgement], Sequence[Confirmation], Sequence[CaseExplanation]],
+    judgements: Sequence[Judgement],
+    confirmations: Sequence[Confirmation],
     unheard: AbstractSet[tuple[Series, Direction]],
 ) -> RunOutcome:
-    judgements, confirmations, explained = judged
     problems, warnings = resolved.suite.split_problems(resolved.request.selection)
-    targets = resolved.targets
-    specs = {(target.device.uuid, spec.case.id, spec.cache): spec for target in targets for spec in target.specs}
-    place = {key: number for number, key in enumerate(specs)}
+    specs = ((target.device.uuid, spec) for target in resolved.targets for spec in target.specs)
+    order = {(device, spec.case.id, spec.cache): index for index, (device, spec) in enumerate(specs)}
+    bad = {Status.FAILED, Status.WRONG}
     return RunOutcome(
         run=recorder.run,
-        devices=tuple(target.device for target in targets),
-        measurements=tuple(recorder.measurements),
-        noises={(device, case.id, cache): one for (device, case, cache), one in recorder.noises.items()},
-        peaks=recorder.peaks.peaks,
-        over_budget=tuple(sorted(recorder.over_budget, key=lambda one: place[one.device, one.case.id, one.cache])),
+        over_budget=tuple(sorted(recorder.over_budget, key=lambda case: order[case.device, case.case.id, case.cache])),
         doubts=tuple(recorder.doubts.values()),
+        problems=problems,
+        warnings=warnings,
+        bad=tuple(measurement for measurement in recorder.measurements if measurement.status in bad),
         judgements=tuple(judgements),
         confirmations=tuple(confirmations),
         unheard=unheard,
-        explained=tuple(explained),
-        problems=problems,
-        warnings=warnings,
-        specs=specs,
     )

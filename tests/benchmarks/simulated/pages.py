@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.model import MAX_ERROR
-from perfsvc.report.pages import words
+from perfsvc.report.pages.site import finding_page, series_page
 from perfsvc.service import dashboard
 from perfsvc.store import Store
 
@@ -33,9 +33,9 @@ def build(store: Store, folder: Path, last_night: int) -> Built:
     began, used = time.perf_counter(), time.process_time()
     written = {page.relative_to(folder).as_posix(): page for page in dashboard.build(store, folder)}
     wall_s, cpu_s = time.perf_counter() - began, time.process_time() - used
-    findings = {words.finding_page(one.id) for one in store.findings.list(every=True)}
+    findings = {finding_page(one.id) for one in store.findings.list(every=True)}
     # A series of errors has a page where something was told of it, and of these nothing is.
-    series = {words.page_of(one) for one in store.series.levels(last_night) if one.metric != MAX_ERROR}
+    series = {series_page(one) for one in store.series.levels(last_night) if one.metric != MAX_ERROR}
     there = {name for name, page in written.items() if page.stat().st_size}
     size = sum(page.stat().st_size for page in written.values())
     missing = tuple(sorted((findings | series) - there))

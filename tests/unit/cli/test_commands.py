@@ -18,8 +18,8 @@ from perfsvc.service.run import provenance
 from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 
-SUITE = Path(__file__).parents[1] / "e2e" / "suites"
-GOOD = Path(__file__).parents[1] / "data" / "suites" / "good"
+SUITE = Path(__file__).parents[2] / "e2e" / "suites"
+GOOD = Path(__file__).parents[2] / "data" / "suites" / "good"
 
 
 def leaves(group, name=""):

@@ -20,7 +20,8 @@ from perfsvc.model import (
     Trial,
     Verdict,
 )
-from perfsvc.report.tables.bisection import bisection_json, bisection_text, counts
+from perfsvc.report.export.objects import bisection_json
+from perfsvc.report.tables.bisection import bisection_text, counts
 
 CASE = Case("dot", "tree", (("n", 1000),))
 DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")

@@ -21,8 +21,9 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.report.checks import CheckShown, lines, remarkable, skipped
-from perfsvc.report.export.check_formats import check_github, check_json, check_junit, check_markdown, write
+from perfsvc.report.checks import StaticCheck, check_lines, local_memory, skipped
+from perfsvc.report.export.check_formats import check_github, check_junit, check_markdown, write
+from perfsvc.report.export.objects import check_json
 from perfsvc.report.tables.check import check_table
 
 NVCC = "nvcc 13.0.88"
@@ -47,7 +48,7 @@ def kernels(variant="tiled", kernel="transpose_tiled", **given):
 
 def shown(before, after, **given):
     verdicts = check_verdicts([StaticBaseline(one, NVCC) for one in before], after, NVCC)
-    return CheckShown(None, "main" if before else "", NVCC, "nvdisasm 13.5.37", after, verdicts, **given)
+    return StaticCheck(None, "main" if before else "", NVCC, "nvdisasm 13.5.37", after, verdicts, **given)
 
 
 def slower(one):
@@ -70,30 +71,30 @@ CHANGED = "occupancy 100 % → 50 % (registers), registers 32 → 64"
 
 
 def test_what_changed_alike_everywhere_is_one_line(everywhere):
-    (line,) = lines(everywhere.verdicts)
-    assert (line.verdict, line.what, line.architectures) == (Verdict.REGRESSION, "transpose/tiled", ARCHITECTURES)
+    (line,) = check_lines(everywhere.verdicts)
+    assert (line.verdict, line.subject, line.architectures) == (Verdict.REGRESSION, "transpose/tiled", ARCHITECTURES)
     assert line.text == CHANGED
     assert f"\nregression kernel transpose/tiled\n    all  {CHANGED}" in text(check_table(everywhere))
 
 
 def test_a_point_or_an_architecture_of_its_own_is_named():
     after = [slower(one) if one.case.point == POINTS[1] and one.architecture == "sm_90" else one for one in kernels()]
-    (line,) = lines(shown(kernels(), after).verdicts)
-    assert (line.what, line.architectures) == ("transpose/tiled[n=8192]", ("sm_90",))
+    (line,) = check_lines(shown(kernels(), after).verdicts)
+    assert (line.subject, line.architectures) == ("transpose/tiled[n=8192]", ("sm_90",))
 
 
 def test_of_several_kernels_of_a_variant_each_is_named():
     both = [*kernels(kernel="first"), *kernels(kernel="second")]
     after = [slower(one) if one.kernel == "second" else one for one in both]
-    (line,) = lines(shown(both, after).verdicts)
-    assert line.what == "transpose/tiled second"
+    (line,) = check_lines(shown(both, after).verdicts)
+    assert line.subject == "transpose/tiled second"
 
 
 def test_what_no_launch_feels_is_counted_and_shown_on_demand():
     after = [replace(one, facts=replace(FACTS, registers=34)) for one in kernels()]
     quiet = shown(kernels(), after)
     assert "registers 32 → 34" not in text(check_table(quiet))
-    assert "1 variant changed within what no launch feels: --all shows them" in text(check_table(quiet))
+    assert "1 variant changed too little to matter: --all shows them" in text(check_table(quiet))
     assert "registers 32 → 34" in text(check_table(quiet, everything=True))
 
 
@@ -103,14 +104,14 @@ def test_what_is_the_same_in_every_fact_has_no_line():
 
 def test_local_memory_is_always_told():
     spilling = kernels(facts=replace(FACTS, spill_store_bytes=40, spill_load_bytes=44, stack_bytes=24))
-    assert remarkable(shown([], spilling)) == [("transpose/tiled", ARCHITECTURES, "spills 84 B, stack 24 B")]
+    assert local_memory(shown([], spilling)) == [("transpose/tiled", ARCHITECTURES, "spills 84 B, stack 24 B")]
     assert "local memory transpose/tiled (all): spills 84 B, stack 24 B" in text(check_table(shown([], spilling)))
-    assert remarkable(shown([], kernels())) == []
+    assert local_memory(shown([], kernels())) == []
 
 
 def test_local_memory_that_is_new_is_told_once():
     spilling = kernels(facts=replace(FACTS, spill_store_bytes=40))
-    assert remarkable(shown(kernels(), spilling)) == []
+    assert local_memory(shown(kernels(), spilling)) == []
     assert text(check_table(shown(kernels(), spilling))).count("spills") == 1
 
 

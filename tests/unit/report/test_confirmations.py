@@ -20,7 +20,8 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.report.tables.confirmations import confirmation_json, confirmations_table, counts
+from perfsvc.report.export.objects import confirmation_json
+from perfsvc.report.tables.confirmations import confirmations_table, counts
 
 CASE = Case("dot", "tree", (("n", 1000),))
 

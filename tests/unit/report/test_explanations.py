@@ -10,8 +10,10 @@ from rich.console import Console
 
 from perfsvc.errors import ReportError
 from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason, ReasonKind
+from perfsvc.report.export.objects import explanation_json
+from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import roofline
-from perfsvc.report.tables.profiles import explanation_json, explanation_page, explanation_table
+from perfsvc.report.tables.profiles import explanation_table
 
 PEAKS = {
     "dram_peak_bytes_per_s": 3e12,
@@ -153,13 +155,13 @@ def texts_of(figure):
 
 
 def test_the_picture_names_its_ceilings_and_its_points():
-    texts = texts_of(roofline._drawn(roofline.roofline(BEFORE, AFTER), "H100"))
+    texts = texts_of(roofline._draw(roofline.roofline(BEFORE, AFTER), "H100"))
     assert {"DRAM 3.00 TB/s", "float32 60.0 TFLOP/s", "float64 30.0 TFLOP/s"} <= texts
     assert {"before: scale, float32: 6.00 TFLOP/s", "after: scale, float32: 3.00 TFLOP/s"} <= texts
 
 
 def test_everything_drawn_lies_within_the_axes():
-    figure = roofline._drawn(roofline.roofline(BEFORE, AFTER), "H100")
+    figure = roofline._draw(roofline.roofline(BEFORE, AFTER), "H100")
     FigureCanvasAgg(figure).draw()
     (axes,) = figure.axes
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()

@@ -20,7 +20,8 @@ from perfsvc.model import (
     MovedSeries,
     Series,
 )
-from perfsvc.report.tables import comparison
+from perfsvc.report.export.objects import finding_json
+from perfsvc.report.tables.findings import finding_table, findings_table
 
 AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 GPU = "GPU-5e0f3c52-1111-2222-3333-444455556666"
@@ -36,7 +37,7 @@ def drawn(renderable, width=120):
 
 
 def test_every_number_says_which_runs_it_is_of():
-    lines = drawn(comparison.findings_table([FOUND]))
+    lines = drawn(findings_table([FOUND]))
     assert lines[:4] == [
         "7 open  kernel, regression, slower, runs 5 to 9",
         "  1a2b3c4d5..6e7f8a9b0",
@@ -53,7 +54,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost(width):
     long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
     found = replace(FOUND, moved=(MOVED, long), evidence="measured again in turn, " * 6, owner="ann")
     events = [FindingEvent(1, 7, EventKind.COMMENTED, None, "ann", AT, "the new tiling spills " * 5)]
-    for shown in (comparison.findings_table([found]), comparison.finding_table(found, events)):
+    for shown in (findings_table([found]), finding_table(found, events)):
         lines = drawn(shown, width)
         assert max(map(len, lines)) <= width
         assert sum("+20.0 %" in line for line in lines) == 2
@@ -64,18 +65,18 @@ def test_the_list_shows_what_moved_furthest_and_says_where_the_rest_is():
         replace(MOVED, series=replace(TILED, case=Case("dot", f"v{place}")), ratio=1 + place / 100)
         for place in range(1, 13)
     ]
-    text = "\n".join(drawn(comparison.findings_table([replace(FOUND, moved=tuple(many))])))
+    text = "\n".join(drawn(findings_table([replace(FOUND, moved=tuple(many))])))
     assert "and 2 more: perfsvc findings show 7" in text
     assert "dot/v12" in text
     assert "dot/v2\n" not in text
-    assert "more:" not in "\n".join(drawn(comparison.finding_table(replace(FOUND, moved=tuple(many)), [])))
+    assert "more:" not in "\n".join(drawn(finding_table(replace(FOUND, moved=tuple(many)), [])))
 
 
 def test_a_board_is_not_said_twice_and_each_of_several_is_named():
-    one = drawn(comparison.findings_table([replace(FOUND, root_cause=f"GPU {GPU}")]))
+    one = drawn(findings_table([replace(FOUND, root_cause=f"GPU {GPU}")]))
     assert [GPU in line for line in one].count(True) == 1
     other = replace(MOVED, series=replace(TILED, device="GPU-2"))
-    several = drawn(comparison.findings_table([replace(FOUND, moved=(MOVED, other))]))
+    several = drawn(findings_table([replace(FOUND, moved=(MOVED, other))]))
     assert sum("(GPU-2)" in line for line in several) == 1
 
 
@@ -89,7 +90,7 @@ def test_a_board_is_not_said_twice_and_each_of_several_is_named():
 )
 def test_a_state_says_who_why_and_for_how_long(*, state, by, reason, until, said):
     found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
-    assert any(line.strip().startswith(said) for line in drawn(comparison.findings_table([found])))
+    assert any(line.strip().startswith(said) for line in drawn(findings_table([found])))
 
 
 def test_the_history_says_who_did_what_when():
@@ -97,7 +98,7 @@ def test_the_history_says_who_did_what_when():
         FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed"),
         FindingEvent(2, 7, EventKind.COMMENTED, None, "ann", AT, "[bold]spills[/bold] <b>"),
     ]
-    lines = drawn(comparison.finding_table(FOUND, events))
+    lines = drawn(finding_table(FOUND, events))
     assert lines[-2].split() == ["2026-01-02", "03:04", "run", "5", "raised", "it", "stayed"]
     assert lines[-1].endswith("ann    commented  [bold]spills[/bold] <b>")
 
@@ -105,7 +106,7 @@ def test_the_history_says_who_did_what_when():
 def test_json_says_all_of_it():
     faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
     event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
-    told = comparison.finding_json(replace(FOUND, moved=(faster,)), [event])
+    told = finding_json(replace(FOUND, moved=(faster,)), [event])
     assert (told["direction"], told["changes"], told["devices"]) == ("faster", ["step"], {GPU: "NVIDIA H100 80GB HBM3"})
     assert told["events"] == [
         {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "text": "it stayed"}

@@ -14,8 +14,9 @@ import pytest
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.installation import install_command
-from perfsvc.judge import level_of_metric
-from perfsvc.report.export.frames import FORMATS, details, frame, parse_point, summary, write
+from perfsvc.judge import estimate, level_of
+from perfsvc.report.export.files import BINARY, TEXT, write
+from perfsvc.report.export.frames import details, frame, parse_point, summary
 
 EXACT = 1.2345678901234567e-05
 
@@ -119,7 +120,7 @@ def test_the_summary_has_a_row_a_case_with_the_level_that_verdicts_compare() -> 
     medians = [EXACT, 2e-5, 1.5e-5]
     right = {"status": ["ok"] * 3 + ["skipped"], "median_s": [*medians, None], "samples": [100, 100, 100, 0]}
     tree = summary(frame(columns(**right))).to_dict("records")[0]
-    level = level_of_metric(medians)
+    level = level_of([estimate([median]) for median in medians])
     assert tree["median_s"] == pytest.approx(level.median_s, rel=1e-12)
     assert (tree["low_s"], tree["high_s"]) == (pytest.approx(level.low_s), pytest.approx(level.high_s))
     assert (tree["replicas"], tree["samples"], tree["status"], tree["reason"]) == (3, 300, "ok", "")
@@ -206,7 +207,7 @@ def test_html_warns_of_the_cpu_device(capsys: pytest.CaptureFixture[str]) -> Non
     assert warning not in text_of("html", frame(columns()), capsys)
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", [*TEXT, *BINARY])
 @pytest.mark.parametrize("rows", ["measurements", "summary", "none"])
 def test_every_format_writes_every_frame_to_a_file(fmt: str, rows: str, tmp_path: Path) -> None:
     table = frame(columns() if rows != "none" else {name: [] for name in columns()})
@@ -252,7 +253,7 @@ def test_a_missing_package_is_named_with_its_cure(
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    for fmt in FORMATS:
+    for fmt in (*TEXT, *BINARY):
         with pytest.raises(UsageError, match="cannot be written"):
             write(frame(columns()), fmt, tmp_path / "missing" / "report")
 
@@ -342,10 +343,10 @@ def test_without_an_anchor_there_are_no_columns_for_it() -> None:
 
 def test_the_page_has_a_column_for_the_anchor_where_a_benchmark_has_one(capsys: pytest.CaptureFixture[str]) -> None:
     bare = text_of("html", frame(columns()), capsys)
-    assert 'data-name="of reference"' not in bare
+    assert 'data-name="vs ' not in bare
     held = columns(relative_to=["tree"] * 4, version=[1] * 4, status=["ok"] * 3 + ["skipped"])
     page = text_of("html", frame(held), capsys)
-    assert '<td data-name="of reference" class="number">100 %</td>' in page
+    assert '<td data-name="vs tree" class="number">1.00×</td>' in page
     assert "<dt>of reference variant</dt>" not in page
 
 
@@ -378,12 +379,12 @@ def test_the_page_has_shares_metrics_and_what_else_is_known(capsys: pytest.Captu
     metrics = [{"latency_ms": 2.5, "sm_cycles": 1000.0}] * 3 + [{}]
     page = text_of("html", frame(columns(status=["ok"] * 3 + ["skipped"], metrics=metrics)), capsys)
     assert "copies 4.00 TB/s, reads 3.00 TB/s" in page
-    assert 'data-name="of peak"' in page
+    assert 'data-name="% of peak"' in page
     assert 'data-name="latency_ms"' in page
     assert "<dt>sm_cycles</dt><dd>1 000</dd>" in page
     assert "<dt>temperature</dt><dd>54 °C</dd>" in page
     bare = text_of("html", frame(columns(copy_bytes_per_s=[None] * 4, peak_share=[None] * 4)), capsys)
-    assert "of peak" not in bare
+    assert 'data-name="% of peak"' not in bare
 
 
 def test_a_case_in_both_modes_has_two_marked_lines_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ from perfsvc.installation import install_command
 from perfsvc.model import Status
 from perfsvc.report.export.frames import frame, summary
 from perfsvc.report.plots import variants
-from perfsvc.report.plots.variants import Ladder, VariantRate, ladders
+from perfsvc.report.plots.figure import TITLE
+from perfsvc.report.plots.variants import Panel, VariantRate, panels
 
 COPIED, READ = 2.9e12, 3.0e12
 
@@ -46,75 +47,75 @@ def row(variant, variant_index, median_s, **changed):
     } | changed
 
 
-def ladders_of(*rows):
+def panels_of(*rows):
     columns = {name: [one[name] for one in rows] for name in rows[0]}
-    return ladders(summary(frame(columns)))
+    return panels(summary(frame(columns)))
 
 
-def test_a_ladder_has_its_rungs_in_order_with_their_rates_and_shares():
-    (ladder,) = ladders_of(row("copy", 2, 2.5e-6), row("tiled", 1, 5e-6), row("naive", 0, 2e-5), row("cupy", 3, None))
-    assert (ladder.benchmark, ladder.point, ladder.cache, ladder.unit) == ("transpose", "n=2", "", "B/s")
-    assert ladder.variants == (
+def test_a_panel_has_its_rungs_in_order_with_their_rates_and_shares():
+    (panel,) = panels_of(row("copy", 2, 2.5e-6), row("tiled", 1, 5e-6), row("naive", 0, 2e-5), row("cupy", 3, None))
+    assert (panel.benchmark, panel.point, panel.cache, panel.unit) == ("transpose", "n=2", "", "B/s")
+    assert panel.variants == (
         VariantRate("naive", Status.OK, pytest.approx(3e11), pytest.approx(0.125), pytest.approx(0.1)),
         VariantRate("tiled", Status.OK, pytest.approx(1.2e12), pytest.approx(0.5), pytest.approx(0.4)),
         VariantRate("copy", Status.OK, pytest.approx(2.4e12), pytest.approx(1.0), pytest.approx(0.8)),
         VariantRate("cupy", Status.SKIPPED, None, None, None),
     )
-    assert (ladder.relative_to, ladder.relative_rate) == ("copy", pytest.approx(2.4e12))
-    assert (ladder.peak, ladder.top) == (READ, READ)
+    assert (panel.relative_to, panel.relative_rate) == ("copy", pytest.approx(2.4e12))
+    assert (panel.peak, panel.top) == (READ, READ)
 
 
 def test_an_anchor_that_is_not_among_the_rungs_has_its_line_all_the_same():
     table = [row("tiled", 1, 5e-6), row("copy", 2, 2.5e-6)]
     columns = {name: [one[name] for one in table] for name in table[0]}
     whole = summary(frame(columns))
-    (ladder,) = ladders(whole[whole["variant"] == "tiled"])
-    assert [variant_index.variant for variant_index in ladder.variants] == ["tiled"]
-    assert (ladder.relative_to, ladder.relative_rate) == ("copy", pytest.approx(2.4e12))
+    (panel,) = panels(whole[whole["variant"] == "tiled"])
+    assert [variant_index.variant for variant_index in panel.variants] == ["tiled"]
+    assert (panel.relative_to, panel.relative_rate) == ("copy", pytest.approx(2.4e12))
 
 
 def test_without_anchor_and_roof_there_are_no_lines():
-    (ladder,) = ladders_of(
+    (panel,) = panels_of(
         row("naive", 0, 2e-5, relative_to="", peak_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
     )
-    assert (ladder.relative_to, ladder.relative_rate, ladder.peak) == ("", None, None)
-    assert ladder.variants[0].relative_speed is None
-    assert ladder.top == pytest.approx(3e11)
+    assert (panel.relative_to, panel.relative_rate, panel.peak) == ("", None, None)
+    assert panel.variants[0].relative_speed is None
+    assert panel.top == pytest.approx(3e11)
 
 
 def test_a_roof_far_above_all_bars_is_out_of_sight():
-    (ladder,) = ladders_of(row("naive", 0, 8e-6))
-    assert ladder.peak is None
-    assert ladder.variants[0].of_peak == 0.25
+    (panel,) = panels_of(row("naive", 0, 8e-6))
+    assert panel.peak is None
+    assert panel.variants[0].peak_share == 0.25
 
 
 def test_what_does_many_operations_a_byte_is_drawn_in_operations_and_has_no_roof():
-    (ladder,) = ladders_of(row("naive", 0, 2.5e-6, flops_per_s=1e14), row("copy", 1, None, flops_per_s=None))
-    assert (ladder.unit, ladder.variants[0].rate, ladder.peak, ladder.variants[0].of_peak) == (
+    (panel,) = panels_of(row("naive", 0, 2.5e-6, flops_per_s=1e14), row("copy", 1, None, flops_per_s=None))
+    assert (panel.unit, panel.variants[0].rate, panel.peak, panel.variants[0].peak_share) == (
         "FLOP/s",
         pytest.approx(1e14),
         None,
         None,
     )
-    (ladder,) = ladders_of(row("naive", 0, 2.5e-6, flops_per_s=2e13))
-    assert ladder.unit == "B/s"
+    (panel,) = panels_of(row("naive", 0, 2.5e-6, flops_per_s=2e13))
+    assert panel.unit == "B/s"
 
 
-def test_points_and_modes_are_ladders_of_their_own_and_a_mode_is_said_where_there_are_two():
-    found = ladders_of(
+def test_points_and_modes_are_panels_of_their_own_and_a_mode_is_said_where_there_are_two():
+    found = panels_of(
         row("a", 0, 1e-5), row("a", 0, 1e-5, case="transpose/a[n=3]", point="n=3"), row("a", 0, 1e-5, cache="warm")
     )
-    assert [(ladder.point, ladder.cache) for ladder in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
+    assert [(panel.point, panel.cache) for panel in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
 
 
-def test_what_has_no_rate_is_no_ladder():
-    assert ladders_of(row("a", 0, None)) == []
-    assert ladders_of(row("a", 0, 1e-5, bandwidth_bytes_per_s=None)) == []
+def test_what_has_no_rate_is_no_panel():
+    assert panels_of(row("a", 0, None)) == []
+    assert panels_of(row("a", 0, 1e-5, bandwidth_bytes_per_s=None)) == []
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
 
-MATMUL = Ladder(
+MATMUL = Panel(
     benchmark="matmul",
     point="m=4096,n=4096,k=4096",
     cache="",
@@ -127,7 +128,7 @@ MATMUL = Ladder(
     relative_to="cublas",
     relative_rate=51.1e12,
 )
-COPY = Ladder(
+COPY = Panel(
     benchmark="constant_memory",
     point="n=67108864,index=divergent",
     cache="warm",
@@ -142,12 +143,12 @@ COPY = Ladder(
     relative_rate=2.83e12,
     peak=2.97e12,
 )
-TINY = Ladder("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
+TINY = Panel("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
 TITLES = ("NVIDIA H100 80GB HBM3", "run 7  ·  nightly  ·  2026-11-21")
 
 
 def texts_of(*drawn):
-    figure = variants._drawn(drawn, *TITLES)
+    figure = variants._draw(drawn, *TITLES)
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
@@ -159,9 +160,9 @@ def test_every_rung_and_what_it_reaches_is_written():
     written = [text.get_text() for text in places]
     for text in (
         *TITLES,
-        *("matmul", "m=4096, n=4096, k=4096", "naive", "6.54 TFLOP/s", "13 %", "wrong", "51.1 TFLOP/s", "TFLOP/s"),
-        *("constant_memory", "n=67108864, index=divergent warm", "44.0 MB/s", "<1 %", "2.75 TB/s", "97 %", "93 %"),
-        *("of peak", "of reference", "peak, 2.97 TB/s", "copy", "cublas", "skipped", "$x_1$", "12.0 B/s"),
+        *("matmul", "m=4096, n=4096, k=4096", "naive", "6.54 TFLOP/s", "0.13×", "wrong", "51.1 TFLOP/s", "TFLOP/s"),
+        *("constant_memory", "n=67108864, index=divergent warm", "44.0 MB/s", "<1 %", "2.75 TB/s", "0.97×", "93 %"),
+        *("% of peak", "vs copy", "vs cublas", "peak, 2.97 TB/s", "copy", "cublas", "skipped", "$x_1$", "12.0 B/s"),
     ):
         assert text in written, text
 
@@ -178,13 +179,13 @@ def test_no_text_is_cut_off_and_none_lies_on_another(drawn):
 
 
 def test_a_long_board_name_fits():
-    figure = variants._drawn([TINY], "A" * 200, "run 1")
-    assert figure.get_figwidth() > variants._width("A" * 200, variants.TITLE)
+    figure = variants._draw([TINY], "A" * 200, "run 1")
+    assert figure.get_figwidth() > variants._text_width("A" * 200, TITLE)
 
 
 def test_bars_are_as_long_as_their_rates_and_the_anchor_has_its_colour():
-    (axes,) = variants._drawn([COPY], *TITLES).axes
-    assert [bar.get_width() for bar in axes.patches] == [variant_index.rate or 0 for variant_index in COPY.variants]
+    (axes,) = variants._draw([COPY], *TITLES).axes
+    assert [bar.get_width() for bar in axes.patches] == [variant.rate or 0 for variant in COPY.variants]
     colours = {bar.get_facecolor() for bar in axes.patches[:3]}
     assert len(colours) == 1
     assert axes.patches[3].get_facecolor() not in colours
@@ -193,7 +194,7 @@ def test_bars_are_as_long_as_their_rates_and_the_anchor_has_its_colour():
 
 
 @pytest.mark.parametrize(("name", "begins"), [("x.svg", b"<?xml"), ("x.PNG", b"\x89PNG"), ("x.pdf", b"%PDF")])
-def test_the_same_ladders_give_the_same_file(tmp_path, name, begins, monkeypatch):
+def test_the_same_panels_give_the_same_file(tmp_path, name, begins, monkeypatch):
     first, second = tmp_path / "1" / name, tmp_path / "2" / name
     for path in (first, second):
         path.parent.mkdir()

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from perfsvc.model import Case, CaseExplanation, Profile, ProfileResult, ProfilerRule
 from perfsvc.report.export.objects import plain
-from perfsvc.report.tables.profiles import explained_lines, metric_text, profile_table
+from perfsvc.report.tables.profiles import explanation_lines, profile_table, profiled_value
 
 CASE = Case("transpose", "tiled", (("n", 4096),))
 METRICS = {"duration_s": 8.611e-5, "sm_clock_hz": 1.992e9, "shared_bank_conflicts": 16420551.0, "tensor_active": None}
@@ -55,7 +55,7 @@ def show(renderable, width=100):
     ],
 )
 def test_a_metric_is_written_in_the_unit_of_its_name_and_what_was_not_counted_is_no_zero(name, value, text):
-    assert metric_text(name, value) == text
+    assert profiled_value(name, value) == text
 
 
 def test_a_profile_shows_what_it_is_of_every_metric_and_every_rule():
@@ -63,7 +63,7 @@ def test_a_profile_shows_what_it_is_of_every_metric_and_every_rule():
     assert lines[0] == "transpose/tiled[n=4096] of run 3: kernel transpose_tiled"
     assert lines[2] == "ncu 2025.3, set full, 7.000 s"
     assert {line.split()[0] for line in lines if line} >= METRICS.keys()
-    assert lines[-1] == "SharedMemoryConflicts (84 %): 32-way"
+    assert lines[-1] == "SharedMemoryConflicts (up to 84 %): 32-way"
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -77,20 +77,22 @@ def test_what_was_not_profiled_says_why():
 
 
 def test_an_explanation_is_its_sentence_and_below_it_what_that_rests_on():
-    assert show(explained_lines([EXPLAINED])).splitlines() == [
+    assert show(explanation_lines([EXPLAINED])).splitlines() == [
         "why transpose/tiled[n=4096]: 2.0 × slower: bank conflicts.",
         "  bank conflicts 100 %: 1 → 32",
     ]
 
 
 def test_several_devices_are_told_apart():
-    out = show(explained_lines([EXPLAINED, replace(EXPLAINED, device="GPU-2")]), 160)
+    out = show(explanation_lines([EXPLAINED, replace(EXPLAINED, device="GPU-2")]), 160)
     assert "on NVIDIA H100 (GPU-2)" in out
 
 
 def test_what_is_not_explained_says_why():
     blind = replace(EXPLAINED, sentence="", evidence=(), reason="ncu is missing; install it")
-    assert show(explained_lines([blind])) == "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
+    assert (
+        show(explanation_lines([blind])) == "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
+    )
 
 
 def test_programs_get_the_case_in_its_parts():

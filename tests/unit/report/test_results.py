@@ -1,149 +1,289 @@
+"""Stored measurements become the rows of a run's table."""
+
+import io
+import re
 from dataclasses import replace
-from pathlib import Path
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from perfsvc import judge
-from perfsvc.model import (
-    CacheState,
-    Case,
-    DeviceInfo,
-    Judgement,
-    Kind,
-    Level,
-    Measurement,
-    Series,
-    Status,
-    Tolerance,
-    Verdict,
-    Work,
-)
-from perfsvc.report.results import rows
-from perfsvc.report.rows import ResultRow
-from perfsvc.service.run.record import levels
-from perfsvc.suite import CaseSpec
+from perfsvc import judge, units
+from perfsvc.model import CacheState, Case, Judgement, Level, Peak, Series, Status, Verdict
+from perfsvc.report.export.frames import frame
+from perfsvc.report.results import run_report
+from perfsvc.report.rows import ResultRow, RunReport
+from perfsvc.report.tables.run import run_table, run_tables
+from perfsvc.report.wording import spread
 
-DEVICE = DeviceInfo("fake", "fake:script.json", "FAKE-1", "Fake GPU", "fake")
-CASE = Case("dot", "tree", (("n", 1024),))
-SPEC = CaseSpec(
-    case=CASE,
-    kind=Kind.KERNEL,
-    cache=CacheState.COLD,
-    requires=(),
-    units=(),
-    buffers=(),
-    steps=(),
-    work=Work(read_bytes=8192, written_bytes=4, flops=2048),
-    tolerance=Tolerance(1e-5, 1e-6),
-    bench=Path("bench.py"),
-    bench_text="",
-    seed=0,
-)
+MEDIANS = (1e-5, 2e-5, 4e-5)
+CASE = Case("dot", "tree", (("n", 4096),))
+SERIES = Series(CASE, "GPU-1", "NVIDIA H100")
+KEY = ("GPU-1", CASE.id, CacheState.COLD)
 
 
-def measured(replica: int, *samples: float, status: Status = Status.OK, reason: str = "") -> Measurement:
-    return Measurement(CASE, "FAKE-1", replica, status, reason=reason, samples_s=samples, max_error=replica * 1e-7)
+def columns(**changed: list[Any]) -> dict[str, list[Any]]:
+    """Return three replicas of a case that also returns a metric."""
+    same = {
+        "run": 7,
+        "label": "nightly",
+        "commit": "0123456789abcdef",
+        "host": "box",
+        "started_at": datetime(2026, 11, 21, 9, 30, tzinfo=UTC),
+        "device": "GPU-1",
+        "device_kind": "cuda",
+        "device_model": "NVIDIA H100",
+        "case": "dot/tree[n=4096]",
+        "benchmark": "dot",
+        "variant": "tree",
+        "point": "n=4096",
+        "version": 1,
+        "cache": "cold",
+        "status": "ok",
+        "reason": "",
+        "cure": "",
+        "low_s": 1e-5,
+        "high_s": 4e-5,
+        "samples": 100,
+        "flops_per_s": None,
+        "max_error": 1e-7,
+        "mean_error": 1e-8,
+        "metrics": {"hops": 3.0},
+        "warmup": 11,
+        "note": "",
+        "stopped": "precision",
+        "slowdowns": "",
+        "rejected_batches": 0,
+        "sm_clock_hz": 1.98e9,
+        "temperature_c": 54.0,
+        "power_w": 412.0,
+        "noise_within": 0.004,
+        "noise_between": 0.001,
+        "copy_bytes_per_s": 4e12,
+        "read_bytes_per_s": 3e12,
+    }
+    own = {
+        "replica": [0, 1, 2],
+        "median_s": list(MEDIANS),
+        "bandwidth_bytes_per_s": [6e7 / median for median in MEDIANS],
+        "peak_share": [6e7 / median / 4e12 for median in MEDIANS],
+    }
+    return {name: [value] * 3 for name, value in same.items()} | own | changed
 
 
-def made(measurements: list[Measurement], **others: object) -> list[ResultRow]:
-    return rows([DEVICE], {("FAKE-1", CASE.id, CacheState.COLD): SPEC}, measurements, levels(measurements), **others)  # type: ignore[arg-type]
+def together(*parts: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the measurements of all parts."""
+    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+
+def report(of: dict[str, list[Any]], *judgements: Judgement, batches: dict[Any, Any] | None = None) -> RunReport:
+    return run_report(7, frame(of), judgements, batches or {})
+
+
+def only_row(of: dict[str, list[Any]], *judgements: Judgement) -> ResultRow:
+    (row,) = report(of, *judgements).rows
+    return row
+
+
+def show(shown: RunReport, width: int = 120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False, _environ={}).print(run_table(shown))
+    return out.getvalue()
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
 
 
 def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None:
-    times = (1.0, 4.0, 2.0)
-    [row] = made([measured(i, t, t, 9.0) for i, t in enumerate(times)])
-    level = judge.level_of_metric(times)
-    assert row.median_s == pytest.approx(2.0)
-    assert (row.median_s, row.low_s, row.high_s) == (level.median_s, level.low_s, level.high_s)
-    assert (row.bandwidth_bytes_per_s, row.flops_per_s) == (pytest.approx(4098.0), pytest.approx(1024.0))
-    assert row.max_error == pytest.approx(2e-7)
-    assert (row.device_model, row.device_kind, row.status, row.replicas) == ("Fake GPU", "fake", Status.OK, 3)
-
-
-def test_a_row_has_its_share_of_the_anchor_at_its_point_and_in_its_mode() -> None:
-    relative_to, point = replace(CASE, variant="copy"), replace(CASE, point=(("n", 8),))
-    spec = replace(SPEC, relative_to="copy")
-    places = [
-        (CASE, CacheState.COLD),
-        (CASE, CacheState.WARM),
-        (relative_to, CacheState.COLD),
-        (point, CacheState.COLD),
-    ]
-    specs = {("FAKE-1", case.id, cache): replace(spec, case=case, cache=cache) for case, cache in places}
-    times = dict(zip(places, (4.0, 2.0, 1.0, 1.0), strict=True))
-    measurements = [replace(measured(0, times[place]), case=place[0], cache=place[1]) for place in places]
-    found = rows([DEVICE], specs, measurements, levels(measurements))
-    assert [(row.relative_to, row.relative_speed) for row in found] == [
-        ("copy", 0.25),
-        ("copy", None),
-        ("copy", 1.0),
-        ("copy", None),
-    ]
-
-
-def test_a_wrong_anchor_is_nothing_to_be_held_against() -> None:
-    relative_to = replace(CASE, variant="copy")
-    specs = {
-        ("FAKE-1", case.id, CacheState.COLD): replace(SPEC, case=case, relative_to="copy")
-        for case in (CASE, relative_to)
-    }
-    measurements = [measured(0, 4.0), replace(measured(0, 1.0, status=Status.WRONG), case=relative_to)]
-    row, _ = rows([DEVICE], specs, measurements, levels(measurements))
-    assert (row.relative_to, row.relative_speed) == ("copy", None)
+    row = only_row(columns(max_error=[1e-7, 3e-7, 2e-7], flops_per_s=[4e9, 2e9, 1e9]))
+    level = judge.level_of([judge.estimate([median]) for median in MEDIANS])
+    assert (row.median_s, row.low_s, row.high_s) == pytest.approx((level.median_s, level.low_s, level.high_s))
+    assert row.bandwidth_bytes_per_s == pytest.approx(3e12)
+    assert row.flops_per_s == pytest.approx(2e9)
+    assert row.peak_share == pytest.approx(0.75)
+    assert row.max_error == 3e-7
+    assert (row.device_model, row.device_kind, row.status, row.replicas) == ("NVIDIA H100", "cuda", Status.OK, 3)
+    assert (row.noise_within, row.noise_between) == (0.004, 0.001)
 
 
 def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
     before, after = [(1.0,), (1.1,), (1.5,)], [(1.0,), (1.2,), (1.2,)]
-    series = Series(CASE, "FAKE-1", "Fake GPU")
     [verdict] = judge.verdicts(
-        {series: Level(1, Status.OK, replicas=tuple(before))},
-        {series: Level(2, Status.OK, replicas=tuple(after))},
+        {SERIES: Level(1, Status.OK, replicas=tuple(before))},
+        {SERIES: Level(7, Status.OK, replicas=tuple(after))},
         threshold=0.03,
     )
-    [row] = made([measured(i, *times) for i, times in enumerate(after)], judgements=[verdict])
+    row = only_row(columns(median_s=[1.0, 1.2, 1.2]), verdict)
     assert row.judgement is verdict
-    assert row.median_s == verdict.candidate_s
+    assert row.median_s == pytest.approx(verdict.candidate_s)
     assert row.median_s == pytest.approx(verdict.baseline_s * verdict.ratio)
 
 
-def test_one_sample_tells_no_spread_and_one_replica_its_own() -> None:
-    [row] = made([measured(0, 1.0)])
-    assert (row.median_s, row.low_s, row.high_s) == (1.0, None, None)
-    [row] = made([measured(0, 1.0, 2.0, 3.0)])
-    assert (row.median_s, row.low_s, row.high_s) == (2.0, 1.0, 3.0)
+def test_a_row_has_its_speed_relative_to_the_reference_variant_at_its_point_and_in_its_cache_state() -> None:
+    def variant(name: str, point: str, cache: str, seconds: float) -> dict[str, list[Any]]:
+        case = f"dot/{name}[{point}]"
+        changed = {"variant": name, "point": point, "case": case, "cache": cache, "relative_to": "copy"}
+        return columns(**{key: [value] * 3 for key, value in changed.items()}, median_s=[seconds] * 3)
+
+    found = report(
+        together(
+            variant("tree", "n=4", "cold", 4.0),
+            variant("tree", "n=4", "warm", 2.0),
+            variant("copy", "n=4", "cold", 1.0),
+            variant("tree", "n=8", "cold", 1.0),
+        )
+    )
+    speeds = {(row.case.id, row.cache.value): (row.relative_to, row.relative_speed) for row in found.rows}
+    assert speeds == {
+        ("dot/tree[n=4]", "cold"): ("copy", 0.25),
+        ("dot/tree[n=4]", "warm"): ("copy", None),
+        ("dot/copy[n=4]", "cold"): ("copy", 1.0),
+        ("dot/tree[n=8]", "cold"): ("copy", None),
+    }
 
 
-def test_the_worst_replica_gives_status_and_reason_and_no_time() -> None:
-    wrong = measured(1, 0.1, status=Status.WRONG, reason="out differs")
-    failed = measured(3, status=Status.FAILED, reason="gone")
-    [row] = made([measured(0, 1.0), failed, wrong, measured(2, 1.0)])
-    assert (row.status, row.reason, row.median_s, row.replicas) == (Status.WRONG, "out differs", None, 2)
-    assert row.bandwidth_bytes_per_s is None
+def test_nothing_is_compared_with_a_wrong_reference_variant() -> None:
+    tree = columns(relative_to=["copy"] * 3)
+    copy = tree | {name: [value] * 3 for name, value in {"variant": "copy", "case": "dot/copy[n=4096]"}.items()}
+    rows = report(together(tree, copy | {"status": ["ok", "wrong", "ok"]})).rows
+    assert {(row.case.variant, row.relative_to, row.relative_speed) for row in rows} == {
+        ("tree", "copy", None),
+        ("copy", "copy", None),
+    }
 
 
-def test_judgements_stand_beside_their_case_and_metric() -> None:
-    series = Series(CASE, "FAKE-1", "Fake GPU")
-    of_time = Judgement(series, Verdict.REGRESSION)
-    of_hops = Judgement(replace(series, metric="hops"), Verdict.UNCHANGED)
-    gone = Judgement(replace(series, metric="overlap"), Verdict.MISSING)
-    found = [replace(measured(i, 1.0), metrics={"hops": hops}) for i, hops in enumerate((0.0, 2.0))]
-    [row] = made(found, judgements=[of_hops, of_time, gone])
+@pytest.mark.parametrize("samples", [1, 0])
+def test_one_sample_has_no_interval_and_one_replica_has_its_own(samples: int) -> None:
+    single = {name: values[:1] for name, values in columns(samples=[samples] * 3).items()}
+    row = only_row(single)
+    assert (row.median_s, row.low_s, row.high_s) == (pytest.approx(1e-5), None, None)
+    assert "±" not in show(report(single))
+    row = only_row({name: values[:1] for name, values in columns().items()})
+    assert (row.median_s, row.low_s, row.high_s) == pytest.approx((1e-5, 1e-5, 4e-5))
+
+
+def test_the_worst_replica_gives_status_reason_and_cure_and_no_time() -> None:
+    row = only_row(
+        columns(
+            status=["ok", "failed", "wrong"], reason=["", "gone", "out differs"], cure=["", "restart", "fix the kernel"]
+        )
+    )
+    assert (row.status, row.reason, row.cure) == (Status.WRONG, "out differs", "fix the kernel")
+    assert (row.median_s, row.replicas, row.bandwidth_bytes_per_s) == (None, 1, None)
+
+
+def test_metrics_have_their_level_and_its_interval() -> None:
+    row = only_row(
+        columns(metrics=[{"hops": 1.0, "gain": -1.0}, {"hops": 2.0, "gain": 0.0}, {"hops": 4.0, "gain": 1.0}])
+    )
+    gain, hops = row.metrics
+    for metric, values in ((gain, [-1.0, 0.0, 1.0]), (hops, [1.0, 2.0, 4.0])):
+        level = judge.level_of_metric(values)
+        assert (metric.value, metric.low, metric.high) == pytest.approx((level.median_s, level.low_s, level.high_s))
+    row = only_row(columns(metrics=[{"hops": 1.0}, {"hops": 2.0}, {}], status=["ok", "ok", "wrong"]))
+    assert row.metrics == ()
+
+
+def test_judgements_belong_to_their_case_and_metric() -> None:
+    of_time = Judgement(SERIES, Verdict.REGRESSION)
+    of_hops = Judgement(replace(SERIES, metric="hops"), Verdict.UNCHANGED)
+    gone = Judgement(replace(SERIES, metric="overlap"), Verdict.MISSING)
+    row = only_row(columns(), of_hops, of_time, gone)
     assert row.judgement is of_time
     hops, overlap = row.metrics
-    assert (hops.metric, hops.value, hops.judgement) == ("hops", 1.0, of_hops)
+    assert (hops.metric, hops.value, hops.judgement) == ("hops", pytest.approx(3.0), of_hops)
     assert (overlap.metric, overlap.value, overlap.judgement) == ("overlap", None, gone)
 
 
 def test_a_missing_case_has_a_row_of_its_own() -> None:
-    gone = Judgement(Series(replace(CASE, variant="gone"), "FAKE-1", "Fake GPU"), Verdict.MISSING, "run 1 has it")
-    row, missing = made([measured(0, 1.0)], judgements=[gone])
+    gone = Judgement(replace(SERIES, case=replace(CASE, variant="gone")), Verdict.MISSING, "run 1 has it")
+    renamed = Judgement(replace(SERIES, case=replace(CASE, variant="renamed")), Verdict.UNCHANGED)
+    row, missing = report(columns(), gone, renamed).rows
     assert (row.case, row.judgement) == (CASE, None)
     assert (missing.case.variant, missing.status, missing.reason) == ("gone", None, "run 1 has it")
-    assert (missing.judgement, missing.median_s, missing.replicas) == (gone, None, 0)
+    assert (missing.judgement, missing.median_s, missing.replicas, missing.device_kind) == (gone, None, 0, "cuda")
 
 
 def test_rows_come_in_the_order_of_the_suite() -> None:
-    other = replace(CASE, variant="atomic")
-    specs = {("FAKE-1", case.id, CacheState.COLD): replace(SPEC, case=case) for case in (CASE, other)}
-    found = rows([DEVICE], specs, [replace(measured(0, 1.0), case=other), measured(0, 1.0)], {})
-    assert [row.case for row in found] == [CASE, other]
+    tree = columns(variant_index=[0] * 3)
+    atomic = columns(variant_index=[1] * 3, variant=["atomic"] * 3, case=["dot/atomic[n=4096]"] * 3)
+    assert [row.case.variant for row in report(together(atomic, tree)).rows] == ["tree", "atomic"]
+
+
+def test_each_cache_state_has_a_row_with_its_own_noise_and_level() -> None:
+    warm = columns(cache=["warm"] * 3, median_s=[1.0] * 3, noise_within=[None] * 3, noise_between=[None] * 3)
+    rows = {row.cache: row for row in report(together(columns(), warm)).rows}
+    assert rows[CacheState.COLD].median_s == pytest.approx(2e-5)
+    assert (rows[CacheState.COLD].noise_within, rows[CacheState.COLD].noise_between) == (0.004, 0.001)
+    assert (rows[CacheState.WARM].median_s, rows[CacheState.WARM].noise_within) == (1.0, None)
+
+
+def test_rejected_batches_are_counted_over_all_replicas_with_their_reasons() -> None:
+    batches = {KEY: {"": 2, "thermal slowdown": 2, "in use by 7": 1}}
+    (row,) = report(columns(), batches=batches).rows
+    assert row.notes == ("3 of 5 batches rejected: thermal slowdown, in use by 7",)
+    (row,) = report(columns(), batches={KEY: {"": 4}}).rows
+    assert row.notes == ()
+
+
+def test_notes_and_reasons_to_stop_are_sentences_each_once() -> None:
+    row = only_row(
+        columns(note=["not blocked; waited", "waited", ""], stopped=["precision", "sample cap", "precision"])
+    )
+    assert row.notes == ("not blocked", "waited")
+    assert row.stopped == ("precision", "sample cap")
+
+
+def test_the_measured_peaks_are_those_of_each_gpu() -> None:
+    assert report(columns()).peaks == {"GPU-1": Peak(4e12, 3e12)}
+    assert report(columns(copy_bytes_per_s=[None] * 3, read_bytes_per_s=[None] * 3)).peaks == {}
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_shows_the_relative_speed_if_there_is_a_reference_variant() -> None:
+    assert "vs " not in show(report(columns()))
+    text = show(report(columns(relative_to=["tree"] * 3)))
+    assert "vs tree" in text
+    assert "1.00×" in text
+
+
+def test_a_run_is_shown_with_its_heading_and_the_level_that_verdicts_compare() -> None:
+    level = judge.level_of([judge.estimate([median]) for median in MEDIANS])
+    text = show(report(columns()))
+    assert text.startswith("run 7  2026-11-21 09:30 UTC  nightly  012345678  box\n")
+    shown = (
+        units.seconds(level.median_s),
+        spread(level.median_s, level.low_s, level.high_s),
+        "3.00 TB/s",
+        "75 %",
+        "1.0e-07",
+    )
+    assert re.search(rf"^✓  dot/tree\[n=4096\] +{' +'.join(map(re.escape, shown))}", text, re.MULTILINE)
+    assert re.search(r"^ +hops +3 ", text, re.MULTILINE)
+    assert text.rstrip().endswith("run 7: 1 ok")
+
+
+def test_a_run_is_shown_with_the_verdicts_on_its_time_and_on_its_metric() -> None:
+    time = Judgement(SERIES, Verdict.REGRESSION, ratio=1.25, baseline_run=3, candidate_run=7)
+    hops = replace(time, series=replace(SERIES, metric="hops"), verdict=Verdict.IMPROVEMENT, ratio=0.5)
+    text = show(report(columns(), time, hops), 140)
+    assert re.search(r"^✓  dot/tree\[n=4096\] .* \+25\.0 % regression", text, re.MULTILINE)
+    assert re.search(r"^ +hops .* -50\.0 % improvement", text, re.MULTILINE)
+    assert text.rstrip().endswith("run 7: 1 ok; 1 regression, 1 improvement, 0 unchanged")
+
+
+def test_a_case_that_is_not_ok_is_shown_with_its_reason_and_without_a_time() -> None:
+    text = show(report(columns(status=["ok", "wrong", "ok"], reason=["", "out differs", ""])))
+    assert "✗ dot/tree[n=4096] wrong: out differs" in text
+    assert "µs" not in text
+
+
+def test_a_run_without_measurements_says_so() -> None:
+    nothing = report({name: [] for name in columns()})
+    assert show(nothing) == "run 7: nothing measured\n"
+    out = io.StringIO()
+    Console(file=out, width=120, _environ={}).print(run_tables([]))
+    assert out.getvalue() == "nothing measured\n"

@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 
 from perfsvc import units
-from perfsvc.model import Batch, CacheState, Case, DeviceInfo, Estimate, Measurement, Noise, Peak, Status
-from perfsvc.report import results
-from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, Shown
-from perfsvc.report.tables.comparison import history_table, run_json, run_table
-from perfsvc.report.tables.layout import cache_words, some
+from perfsvc.model import CacheState, Case, Peak, Status
+from perfsvc.report.export.objects import run_json
+from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, RunReport
+from perfsvc.report.tables.history import history_table
+from perfsvc.report.tables.run import run_table
+from perfsvc.report.wording import cache_words, some
 
 H200 = "NVIDIA H200"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192),))
@@ -30,7 +31,7 @@ class OverBudget:
     reason: str = "no time"
 
 
-def show(shown: Shown, width: int = 120) -> str:
+def show(shown: RunReport, width: int = 120) -> str:
     out = io.StringIO()
     Console(file=out, width=width, highlight=False, _environ={}).print(run_table(shown))
     return out.getvalue()
@@ -40,27 +41,27 @@ def show(shown: Shown, width: int = 120) -> str:
 
 
 def test_the_roof_stands_in_the_heading_and_each_share_in_its_row() -> None:
-    text = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}))
+    text = show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}))
     assert "measured peak: copies 4.01 TB/s, reads 3.90 TB/s" in text
     (line,) = [line for line in text.splitlines() if line.startswith("✓")]
     assert " 65 % " in line
-    assert "of peak" in text
+    assert "% of peak" in text
 
 
 def test_without_a_roof_there_is_no_column_for_it() -> None:
-    text = show(Shown(1, [replace(ROW, peak_share=None)]))
+    text = show(RunReport(1, [replace(ROW, peak_share=None)]))
     assert "peak" not in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_share_fits_every_terminal(width: int) -> None:
-    text = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}), width)
+    text = show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}), width)
     assert "65 %" in text
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_where_it_would_break_a_line_the_share_is_spared() -> None:
-    lines = show(Shown(1, [ROW], peaks={"GPU-1": ROOF}), 60).splitlines()
+    lines = show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}), 60).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
     assert CASE.id in line
     assert "2.60 TB/s" in line
@@ -80,22 +81,22 @@ def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not
         replace(ROW, relative_to="copy", relative_speed=0.964),
         replace(ROW, case=OTHER, relative_to="copy", relative_speed=None, peak_share=None),
     ]
-    lines = show(Shown(1, rows)).splitlines()
-    (heading,) = [line for line in lines if "of reference" in line]
+    lines = show(RunReport(1, rows)).splitlines()
+    (heading,) = [line for line in lines if "vs copy" in line]
     first, second = [line for line in lines if line.startswith("✓")]
-    at = heading.index("of reference")
-    assert first[at : at + len("of reference")] == "        96 %"
-    assert not second[at : at + len("of reference")].strip()
+    at = heading.index("vs copy")
+    assert first[at : at + len("vs copy")] == "  0.96×"
+    assert not second[at : at + len("vs copy")].strip()
 
 
 def test_without_an_anchor_there_is_no_column_for_it() -> None:
-    assert "relative_to" not in show(Shown(1, [ROW], peaks={"GPU-1": ROOF}))
+    assert "vs " not in show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_share_of_the_anchor_fits_every_terminal(width: int) -> None:
-    text = show(Shown(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": ROOF}), width)
-    assert "103 %" in text
+    text = show(RunReport(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": ROOF}), width)
+    assert "1.03×" in text
     assert max(map(len, text.splitlines())) <= width
 
 
@@ -105,11 +106,11 @@ def test_a_share_of_the_anchor_fits_every_terminal(width: int) -> None:
 def test_cold_is_said_only_of_a_case_that_is_there_in_both_modes() -> None:
     warm = replace(ROW, cache=CacheState.WARM)
     alone = replace(ROW, case=OTHER)
-    text = show(Shown(1, [ROW, warm, alone]))
+    text = show(RunReport(1, [ROW, warm, alone]))
     assert f"{CASE.id} cold " in text
     assert f"{CASE.id} warm " in text
     assert f"{OTHER.id} cold" not in text
-    assert f"{CASE.id} warm " in show(Shown(1, [warm]))
+    assert f"{CASE.id} warm " in show(RunReport(1, [warm]))
 
 
 def test_the_same_case_on_two_devices_is_not_there_in_both_modes() -> None:
@@ -122,18 +123,18 @@ def test_the_same_case_on_two_devices_is_not_there_in_both_modes() -> None:
 
 def test_a_note_that_cases_share_is_said_once_with_their_names() -> None:
     rows = [replace(ROW, notes=("not gated", "waited")), replace(ROW, case=OTHER, notes=("not gated",))]
-    lines = show(Shown(1, rows)).splitlines()
+    lines = show(RunReport(1, rows)).splitlines()
     assert f"! {CASE.id}, {OTHER.id}: not gated" in lines
     assert f"! {CASE.id}: waited" in lines
 
 
 def test_what_only_explains_a_time_is_for_programs_and_not_in_the_table() -> None:
     row = replace(ROW, metrics=(MetricRow("sm_cycles", 4e5), MetricRow("energy_j", 0.1), MetricRow("hops", 3.0)))
-    text = show(Shown(1, [row]))
+    text = show(RunReport(1, [row]))
     assert "hops" in text
     assert "sm_cycles" not in text
     assert "energy_j" not in text
-    assert [one["metric"] for one in run_json(Shown(1, [row]))["results"][0]["metrics"]] == [
+    assert [one["metric"] for one in run_json(RunReport(1, [row]))["results"][0]["metrics"]] == [
         "sm_cycles",
         "energy_j",
         "hops",
@@ -141,20 +142,20 @@ def test_what_only_explains_a_time_is_for_programs_and_not_in_the_table() -> Non
 
 
 def test_what_there_was_no_time_for_is_named_with_why() -> None:
-    text = show(Shown(1, [ROW], over_budget=[OverBudget(OTHER)]))
-    assert f"– left out: {OTHER.id}: no time" in text
-    assert text.rstrip().endswith("run 1: 1 ok, 1 left out")
+    text = show(RunReport(1, [ROW], over_budget=[OverBudget(OTHER)]))
+    assert f"– over budget: {OTHER.id}: no time" in text
+    assert text.rstrip().endswith("run 1: 1 ok, 1 over budget")
 
 
 def test_of_much_that_was_left_out_the_first_are_named() -> None:
     many = [OverBudget(replace(CASE, variant=f"v{number}")) for number in range(5)]
-    text = " ".join(show(Shown(1, [], over_budget=many), 200).split())
-    assert "left out: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
-    assert "run 1: 5 left out" in text
+    text = " ".join(show(RunReport(1, [], over_budget=many), 200).split())
+    assert "over budget: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
+    assert "run 1: 5 over budget" in text
 
 
 def test_a_device_is_named_where_several_left_something_out() -> None:
-    text = show(Shown(1, [], over_budget=[OverBudget(), OverBudget(device="GPU-2")]))
+    text = show(RunReport(1, [], over_budget=[OverBudget(), OverBudget(device="GPU-2")]))
     assert f"{CASE.id} on GPU-1: no time" in text
     assert f"{CASE.id} on GPU-2: no time" in text
     assert some(["a", "b", "c"]) == "a, b, c"
@@ -162,7 +163,7 @@ def test_a_device_is_named_where_several_left_something_out() -> None:
 
 def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
     doubt = Doubt(CASE, "GPU-1", CacheState.WARM, 1000, 9e12, 4e12)
-    found = run_json(Shown(1, [ROW], peaks={"GPU-1": ROOF}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
+    found = run_json(RunReport(1, [ROW], peaks={"GPU-1": ROOF}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
     found = json.loads(json.dumps(found, allow_nan=False))
     assert found["peaks"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
     (over_budget,) = found["over_budget"]
@@ -170,51 +171,6 @@ def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
     (doubted,) = found["doubts"]
     assert (doubted["case"], doubted["cache"], doubted["declared_bytes"]) == (CASE.id, "warm", 1000)
     assert (found["results"][0]["cache"], found["results"][0]["peak_share"]) == ("cold", 0.648)
-
-
-# --- from measurements to rows ---------------------------------------------------------------------------------------
-
-DEVICE = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H200, "sm_90")
-
-
-def measured(
-    replica: int, *batches: Batch, cache: CacheState = CacheState.COLD, note: str = "", stopped: str = ""
-) -> Measurement:
-    return Measurement(
-        CASE, "GPU-1", replica, Status.OK, cache, samples_s=(1e-4,) * 9, batches=batches, note=note, stopped=stopped
-    )
-
-
-def rows_of(*measurements: Measurement, noises: dict | None = None) -> list[ResultRow]:
-    return results.rows([DEVICE], {}, measurements, {}, noises=noises or {})
-
-
-def test_rejected_batches_are_counted_over_all_replicas_with_their_reasons() -> None:
-    good, hot, foreign = Batch((1e-4,)), Batch((2e-4,), rejected="thermal slowdown"), Batch((), rejected="in use by 7")
-    (row,) = rows_of(measured(0, good, hot, hot), measured(1, good, foreign))
-    assert row.notes == ("3 of 5 batches rejected: thermal slowdown, in use by 7",)
-    (row,) = rows_of(measured(0, good))
-    assert row.notes == ()
-
-
-def test_notes_and_reasons_to_stop_are_sentences_each_once() -> None:
-    (row,) = rows_of(
-        measured(0, note="not gated; waited", stopped="precision"), measured(1, note="waited", stopped="sample cap")
-    )
-    assert row.notes == ("not gated", "waited")
-    assert row.stopped == ("precision", "sample cap")
-
-
-def test_each_mode_has_a_row_with_its_own_noise_and_level() -> None:
-    levels = {
-        ("GPU-1", CASE.id, cache, "time"): Estimate(s, s, s, 9)
-        for cache, s in ((CacheState.COLD, 2.0), (CacheState.WARM, 1.0))
-    }
-    noises = {("GPU-1", CASE.id, CacheState.COLD): Noise(0.01, None)}
-    found = [measured(0), measured(0, cache=CacheState.WARM)]
-    cold, warm = results.rows([DEVICE], {}, found, levels, noises=noises)
-    assert (cold.cache, cold.median_s, cold.noise_within, cold.noise_between) == (CacheState.COLD, 2.0, 0.01, None)
-    assert (warm.cache, warm.median_s, warm.noise_within) == (CacheState.WARM, 1.0, None)
 
 
 # --- a history -------------------------------------------------------------------------------------------------------
@@ -246,7 +202,7 @@ def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
         "stopped": "precision",
         "noise": "0.41 % within replicas, 0.12 % between them",
         "bandwidth": "2.60 TB/s",
-        "of peak": "65 %",
+        "% of peak": "65 %",
         "SM clock": "1.980 GHz",
         "temperature": "54 °C",
         "power": "412 W",

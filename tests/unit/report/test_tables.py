@@ -10,8 +10,13 @@ from rich.console import Console, RenderableType
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import CacheState, Case, DeviceInfo, Judgement, Provenance, Series, Status, Verdict
-from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow, Shown
-from perfsvc.report.tables import comparison
+from perfsvc.report import wording
+from perfsvc.report.export.objects import comparison_json, plain, run_json
+from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow, RunReport
+from perfsvc.report.tables.comparison import comparison_table
+from perfsvc.report.tables.history import history_table
+from perfsvc.report.tables.lists import cases_table, devices_table, doctor_table, pins_table, runs_table
+from perfsvc.report.tables.run import run_table
 
 H100 = "NVIDIA H100 80GB HBM3"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192), ("dtype", "f32")))
@@ -51,7 +56,7 @@ def row(
 
 
 def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
-    text = show(comparison.run_table(Shown(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 120)
+    text = show(run_table(RunReport(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 120)
     assert CASE.id in text
     for part in ("✓", "210.0 µs", "±0.5 %", "2.56 TB/s", "1.2e-07", "+5.0 % regression", "against run 11", H100):
         assert part in text
@@ -61,7 +66,7 @@ def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
 @pytest.mark.parametrize("width", [80, 95, 100, 160])
 def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> None:
     rows = [row(judgement(verdict, 1.05)) for verdict in Verdict]
-    text = show(comparison.run_table(Shown(12, rows)), width)
+    text = show(run_table(RunReport(12, rows)), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     assert "transpose/tiled-TILE32-PAD1" in text
@@ -69,13 +74,13 @@ def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> No
 
 
 def test_even_sixty_columns_keep_every_letter() -> None:
-    text = show(comparison.run_table(Shown(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))])), 60)
+    text = show(run_table(RunReport(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))])), 60)
     assert max(map(len, text.splitlines())) <= 60
     assert "…" not in text
 
 
 def test_eighty_columns_break_a_long_case_before_its_point() -> None:
-    text = show(comparison.run_table(Shown(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 80)
+    text = show(run_table(RunReport(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 80)
     assert "transpose/tiled-TILE32-PAD1 " in text
     assert "[n=8192,dtype=f32]" in text
 
@@ -83,7 +88,7 @@ def test_eighty_columns_break_a_long_case_before_its_point() -> None:
 @pytest.mark.parametrize("width", [80, 88, 95])
 def test_a_usual_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
     usual = row(judgement(Verdict.REGRESSION, 1.05), case=Case("matmul", "shared_tile-TILE16", (("n", 64),)))
-    lines = show(comparison.run_table(Shown(12, [usual])), width).splitlines()
+    lines = show(run_table(RunReport(12, [usual])), width).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
     for part in ("matmul/shared_tile-TILE16[n=64]", "210.0 µs", "2.56 TB/s", "+5.0 % regression"):
         assert part in line
@@ -91,7 +96,7 @@ def test_a_usual_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
 
 def test_a_missing_case_has_a_line_and_its_reason() -> None:
     gone = ResultRow(CASE, "GPU-1", H100, "cuda", None, "run 11 has it", judgement=judgement(Verdict.MISSING))
-    text = show(comparison.run_table(Shown(12, [row(judgement(Verdict.UNCHANGED, 1.0)), gone])), 120)
+    text = show(run_table(RunReport(12, [row(judgement(Verdict.UNCHANGED, 1.0)), gone])), 120)
     assert re.search(r"^– +transpose/tiled-TILE32-PAD1\[.* – +– +missing", text, re.MULTILINE)
     assert f"– {CASE.id} missing: run 11 has it" in text
     assert "run 12: 1 ok; 0 regressions, 0 improvements, 1 unchanged, 1 missing" in text
@@ -100,53 +105,53 @@ def test_a_missing_case_has_a_line_and_its_reason() -> None:
 def test_a_metric_has_a_line_with_its_level_and_verdict() -> None:
     latency = MetricRow("latency_ms", 4.0, 3.9, 4.1, judgement(Verdict.REGRESSION, 2.0))
     gone = MetricRow("hops", None, judgement=judgement(Verdict.MISSING))
-    text = show(comparison.run_table(Shown(12, [row(median_s=None, metrics=(latency, gone))])), 120)
+    text = show(run_table(RunReport(12, [row(median_s=None, metrics=(latency, gone))])), 120)
     assert re.search(r"^ +latency_ms +4 +±2.5 % .*\+100.0 % regression", text, re.MULTILINE)
     assert re.search(r"^ +hops +– .*missing", text, re.MULTILINE)
 
 
 def test_without_judgements_there_is_no_column_for_them() -> None:
-    text = show(comparison.run_table(Shown(1, [row()])))
+    text = show(run_table(RunReport(1, [row()])))
     assert "against" not in text
     assert text.rstrip().endswith("run 1: 1 ok")
 
 
 def test_a_wide_terminal_shows_flops_where_they_say_more_than_bandwidth() -> None:
     bound = row(flops_per_s=5.5e13)
-    assert "55.0 T" in show(comparison.run_table(Shown(1, [bound])), 140)
-    assert "55.0 T" not in show(comparison.run_table(Shown(1, [bound])), 80)
-    assert "FLOP/s" not in show(comparison.run_table(Shown(1, [row(flops_per_s=1e11)])), 140)
+    assert "55.0 T" in show(run_table(RunReport(1, [bound])), 140)
+    assert "55.0 T" not in show(run_table(RunReport(1, [bound])), 80)
+    assert "FLOP/s" not in show(run_table(RunReport(1, [row(flops_per_s=1e11)])), 140)
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.WRONG, Status.SKIPPED])
 def test_what_is_not_ok_is_told_in_words_with_its_reason_in_full_and_its_cure(status: Status) -> None:
-    text = show(comparison.run_table(Shown(1, [row(status=status)])))
+    text = show(run_table(RunReport(1, [row(status=status)])))
     assert f"{CASE.id} {status}: the reason\nin full" in text
     assert "cure: the cure" in text
     assert "✓" not in text
 
 
 def test_the_time_of_a_wrong_result_is_not_shown() -> None:
-    assert "210.0" not in show(comparison.run_table(Shown(1, [row(status=Status.WRONG, median_s=2.1e-4)])))
+    assert "210.0" not in show(run_table(RunReport(1, [row(status=Status.WRONG, median_s=2.1e-4)])))
 
 
 def test_each_device_has_its_table_and_the_cpu_device_its_warning() -> None:
     cpu = replace(row(), device="cpu-1", device_model="AMD EPYC", device_kind="cpu")
-    text = show(comparison.run_table(Shown(1, [row(), cpu])))
+    text = show(run_table(RunReport(1, [row(), cpu])))
     assert text.index(H100) < text.index("AMD EPYC") < text.index("say nothing about a GPU")
-    assert "say nothing" not in show(comparison.run_table(Shown(1, [row()])))
+    assert "say nothing" not in show(run_table(RunReport(1, [row()])))
 
 
 def test_broken_benchmark_files_are_named_with_their_line() -> None:
     problem = SuiteError("axis n is empty", path="kernels/x/bench.py", line=3, cure="give it a point")
-    text = show(comparison.run_table(Shown(1, [], [problem])))
+    text = show(run_table(RunReport(1, [], problems=[problem])))
     assert "kernels/x/bench.py:3: axis n is empty" in text
     assert "cure: give it a point" in text
     assert "nothing measured" in text
 
 
 def test_colour_is_for_terminals_alone_and_never_the_only_sign() -> None:
-    table = comparison.run_table(Shown(1, [row(judgement(verdict, 1.05)) for verdict in Verdict]))
+    table = run_table(RunReport(1, [row(judgement(verdict, 1.05)) for verdict in Verdict]))
     assert "\x1b[" in show(table, colour=True)
     text = show(table)
     assert "\x1b[" not in text
@@ -157,7 +162,7 @@ def test_colour_is_for_terminals_alone_and_never_the_only_sign() -> None:
 
 
 def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
-    text = show(comparison.comparison_table(OLD, NEW, [judgement(Verdict.REGRESSION, 1.05)]), 120)
+    text = show(comparison_table(OLD, NEW, [judgement(Verdict.REGRESSION, 1.05)]), 120)
     for part in ("run 12\nagainst run 11\n", "regression", "10.00 µs", "10.50 µs", "+5.0 %", "+4.0 % to +6.0 %"):
         assert part in text
     assert "why it is so" in text
@@ -167,34 +172,34 @@ def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
 def test_a_comparison_says_what_its_names_stand_for() -> None:
     base = ComparedRun("main", 7, "nightly", "0123456789abcdef")
     new = ComparedRun("HEAD", 8, "", "fedcba9876543210", dirty=True)
-    text = show(comparison.comparison_table(base, new, []))
+    text = show(comparison_table(base, new, []))
     assert text.startswith(
         "HEAD = run 8, fedcba987 with uncommitted changes\nagainst main = run 7, “nightly”, 012345678\n"
     )
-    found = comparison.comparison_json(base, new, [])
+    found = comparison_json(base, new, [])
     assert (found["base"], found["new"]) == (7, 8)
     assert found["new_run"] == {"asked": "HEAD", "run": 8, "label": "", "commit": "fedcba9876543210", "dirty": True}
 
 
 def test_a_reason_that_many_cases_share_is_said_once() -> None:
     new = [judgement(Verdict.NEW, case=replace(CASE, variant=f"v{number}")) for number in range(5)]
-    text = show(comparison.comparison_table(OLD, NEW, new), 160)
+    text = show(comparison_table(OLD, NEW, new), 160)
     assert text.count("why it is so") == 1
     assert "new transpose/v0[n=8192,dtype=f32], " in text
     assert "and 2 more: why it is so" in text
 
 
 def test_what_is_unchanged_needs_no_reason_and_what_has_no_ratio_a_dash() -> None:
-    assert "why it is so" not in show(comparison.comparison_table(None, NEW, [judgement(Verdict.UNCHANGED, 1.0)]))
-    text = show(comparison.comparison_table(None, NEW, [judgement(Verdict.MISSING)]))
+    assert "why it is so" not in show(comparison_table(None, NEW, [judgement(Verdict.UNCHANGED, 1.0)]))
+    text = show(comparison_table(None, NEW, [judgement(Verdict.MISSING)]))
     assert "–" in text
     assert "against the baseline of each series" in text
 
 
 def test_devices_are_named_only_where_there_are_several() -> None:
     one, other = judgement(Verdict.UNCHANGED, 1.0), judgement(Verdict.UNCHANGED, 1.0, device="GPU-2")
-    assert "GPU-1" not in show(comparison.comparison_table(OLD, NEW, [one]))
-    text = show(comparison.comparison_table(OLD, NEW, [one, other]))
+    assert "GPU-1" not in show(comparison_table(OLD, NEW, [one]))
+    text = show(comparison_table(OLD, NEW, [one, other]))
     assert f"on {H100} (GPU-1)" in text
     assert f"on {H100} (GPU-2)" in text
 
@@ -202,7 +207,7 @@ def test_devices_are_named_only_where_there_are_several() -> None:
 def test_another_metric_is_named_and_has_no_seconds() -> None:
     judged = judgement(Verdict.REGRESSION, 2.0)
     text = show(
-        comparison.comparison_table(OLD, NEW, [replace(judged, series=replace(judged.series, metric="max_error"))]),
+        comparison_table(OLD, NEW, [replace(judged, series=replace(judged.series, metric="max_error"))]),
         140,
     )
     assert f"{CASE.id} max_error" in text
@@ -211,7 +216,7 @@ def test_another_metric_is_named_and_has_no_seconds() -> None:
 
 def test_counts_name_the_other_verdicts_only_where_there_are_any() -> None:
     found = [judgement(Verdict.UNCHANGED)] * 8 + [judgement(Verdict.REGRESSION), judgement(Verdict.NEW)]
-    assert comparison.counts(found) == "1 regression, 0 improvements, 8 unchanged, 1 new"
+    assert wording.counts(found) == "1 regression, 0 improvements, 8 unchanged, 1 new"
 
 
 # --- for programs ----------------------------------------------------------------------------------------------------
@@ -220,7 +225,7 @@ def test_counts_name_the_other_verdicts_only_where_there_are_any() -> None:
 def test_json_of_a_run_is_flat_and_strictly_json() -> None:
     rows = [row(judgement(Verdict.REGRESSION, 1.05), max_error=float("inf")), row(status=Status.FAILED)]
     problem = SuiteError("axis n is empty", path="bench.py", line=3, cure="give it a point")
-    found = json.loads(json.dumps(comparison.run_json(Shown(12, rows, [problem])), allow_nan=False))
+    found = json.loads(json.dumps(run_json(RunReport(12, rows, problems=[problem])), allow_nan=False))
     assert found["run"] == 12
     first, second = found["results"]
     assert first["case"] == CASE.id
@@ -234,7 +239,7 @@ def test_json_of_a_run_is_flat_and_strictly_json() -> None:
 
 
 def test_json_of_a_comparison_counts_and_lists() -> None:
-    found = json.loads(json.dumps(comparison.comparison_json(None, NEW, [judgement(Verdict.REGRESSION, 1.05)])))
+    found = json.loads(json.dumps(comparison_json(None, NEW, [judgement(Verdict.REGRESSION, 1.05)])))
     assert (found["base"], found["new"], found["counts"]) == (None, 12, {"regression": 1})
     [only] = found["verdicts"]
     assert only["case"] == CASE.id
@@ -243,7 +248,7 @@ def test_json_of_a_comparison_counts_and_lists() -> None:
 
 
 def test_timestamps_are_iso_in_utc() -> None:
-    assert comparison.plain(datetime(2026, 11, 21, 9, tzinfo=UTC)) == "2026-11-21T09:00:00+00:00"
+    assert plain(datetime(2026, 11, 21, 9, tzinfo=UTC)) == "2026-11-21T09:00:00+00:00"
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -272,7 +277,7 @@ def history(run: int, median_s: float | None, status: Status = Status.OK, reason
 def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
     failed = history(2, None, Status.FAILED, "did not compile")
     rows = [history(1, 1e-5), failed, history(3, 1e-5), history(4, 1.05e-5)]
-    text = show(comparison.history_table(CASE.id, rows))
+    text = show(history_table(CASE.id, rows))
     for part in (
         CASE.id,
         H100,
@@ -287,7 +292,7 @@ def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
 
 
 def test_each_device_has_its_own_history() -> None:
-    text = show(comparison.history_table(CASE.id, [history(1, 1e-5), replace(history(1, 2e-5), device="GPU-2")]))
+    text = show(history_table(CASE.id, [history(1, 1e-5), replace(history(1, 2e-5), device="GPU-2")]))
     assert text.count(CASE.id) == 2
 
 
@@ -304,7 +309,7 @@ class Run:
 
 
 def test_runs_are_listed_with_what_they_hold() -> None:
-    text = show(comparison.runs_table([Run()]))
+    text = show(runs_table([Run()]))
     for part in ("night", "finished", "12 ok, 1 failed", "2026-11-21 00:00", "1 run"):
         assert part in text
 
@@ -319,14 +324,14 @@ class Pin:
 
 
 def test_pins_are_listed_with_who_and_why() -> None:
-    text = show(comparison.pins_table([Pin(Series(CASE, "GPU-1", H100))]), 120)
+    text = show(pins_table([Pin(Series(CASE, "GPU-1", H100))]), 120)
     for part in (CASE.id, "GPU-1", "7", "ada", "accepted [sic]", "1 pin"):
         assert part in text
 
 
 def test_devices_say_what_they_know_and_leave_out_what_they_do_not() -> None:
     device = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H100, "sm_90", multiprocessors=132, clock_hz=1.98e9)
-    text = show(comparison.devices_table([device], {"GPU-1": "13.0"}))
+    text = show(devices_table([device], {"GPU-1": "13.0"}))
     for part in (H100, "--device cuda:GPU-1", "132", "1.980 GHz", "13.0", "1 device"):
         assert part in text
     assert "memory" not in text
@@ -338,7 +343,7 @@ def test_the_doctor_names_the_cure_of_what_is_not_ok() -> None:
         CheckRow("driver", None, "none", "install the driver"),
         CheckRow("database", False, "a newer schema", "upgrade perfsvc"),
     ]
-    text = show(comparison.doctor_table(checks))
+    text = show(doctor_table(checks))
     for part in ("✓ ok", "! optional", "✗ missing", "driver: install the driver", "database: upgrade perfsvc"):
         assert part in text
     assert "never shown" not in text
@@ -348,7 +353,7 @@ def test_cases_are_listed_without_mistaking_their_points_for_styles() -> None:
     rows: Sequence[Mapping[str, object]] = [
         {"case": "dot/tree[red]", "kind": "kernel", "caches": ["cold", "warm"], "requires": ["cuda", "sm_90"]}
     ]
-    text = show(comparison.cases_table(rows))
+    text = show(cases_table(rows))
     assert "dot/tree[red]" in text
     assert re.search(r"kernel +cold, warm +cuda, sm_90", text)
     assert "1 case" in text

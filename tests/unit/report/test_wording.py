@@ -8,9 +8,11 @@ import pytest
 from rich.console import Console
 
 from perfsvc.model import CacheState, Case, Cause, Judgement, Series, Status, Verdict
-from perfsvc.report.rows import ComparedRun, ResultRow, Shown
-from perfsvc.report.tables.comparison import comparison_table, plain, run_json, run_table
-from perfsvc.report.wording import moved_lines, reason_lines
+from perfsvc.report.export.objects import plain, run_json
+from perfsvc.report.rows import ComparedRun, ResultRow, RunReport
+from perfsvc.report.tables.comparison import comparison_table
+from perfsvc.report.tables.run import run_table
+from perfsvc.report.wording import changed_lines, reason_lines
 
 SERIES = Series(Case("transpose", "tiled", (("n", 64),)), "GPU-1", "NVIDIA H200")
 SLOWER = Judgement(
@@ -43,9 +45,9 @@ def compared(*judgements: Judgement, width: int = 120) -> str:
     return show(comparison_table(None, ComparedRun("2", 2), judgements), width)
 
 
-def ran(*judgements: Judgement) -> Shown:
+def ran(*judgements: Judgement) -> RunReport:
     rows = [ResultRow(one.series.case, "GPU-1", "NVIDIA H200", "cuda", Status.OK, judgement=one) for one in judgements]
-    return Shown(2, rows)
+    return RunReport(2, rows)
 
 
 def test_a_comparison_shows_what_would_have_shown_how_many_replicas_and_the_cause() -> None:
@@ -67,7 +69,7 @@ def test_below_a_run_stands_all_that_a_change_rests_on() -> None:
 
 def test_what_is_inconclusive_is_said_in_one_short_line() -> None:
     doubtful = [of("a"), of("b", low=0.9), of("c"), of("d"), of("e")]
-    for lines in (reason_lines(doubtful), moved_lines(doubtful)):
+    for lines in (reason_lines(doubtful), changed_lines(doubtful)):
         (line,) = lines
         assert line.plain == (
             "inconclusive, nothing above 3 to 11 %: transpose/a[n=64], transpose/b[n=64], transpose/c[n=64] and 2 more"

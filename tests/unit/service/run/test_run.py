@@ -28,18 +28,13 @@ def outcome(night, cause, found, status=Status.OK):
     again = Confirmation(suspect, cause, "", threshold=0.03, seed=1, budget_s=20.0, verdict=found)
     return RunOutcome(
         run=2,
-        devices=(),
-        measurements=(Measurement(CASE, "GPU-1", 0, status),),
-        noises={},
-        peaks={},
         over_budget=(),
         doubts=(),
         judgements=(judged,),
         confirmations=(again,) if cause else (),
-        explained=(),
         problems=(),
         warnings=(),
-        specs={},
+        bad=(Measurement(CASE, "GPU-1", 0, status),) if status is not Status.OK else (),
     )
 
 

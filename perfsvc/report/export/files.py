@@ -1,0 +1,117 @@
+"""Frames as files: CSV, JSON, Markdown, HTML, Parquet and Excel."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.installation import install_command
+from perfsvc.report.export.frames import TIMESTAMPS, summary
+from perfsvc.report.export.objects import plain
+
+
+def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
+    """Write a frame as ``csv``, ``json``, ``markdown``, ``html``, ``parquet`` or ``xlsx``, at full precision.
+
+    Timestamps are ISO 8601 in text formats. Excel keeps 16 digits of a number and has no time zones: it gets UTC
+    timestamps in columns named ``…_utc``.
+
+    Args:
+        table: what ``frames.frame`` or ``frames.summary`` returns.
+        fmt: the format.
+        destination: a file, which is replaced; None for standard output, which takes only text formats.
+
+    Raises:
+        UsageError: the format is unknown, or binary for standard output, or the file cannot be written.
+        MissingPackageError: the format's package is not installed.
+    """
+    if fmt not in (*TEXT, *BINARY):
+        raise UsageError(f"no format is named {fmt}", cure=f"use one of {', '.join([*TEXT, *BINARY])}")
+    if destination is None:
+        if fmt in BINARY:
+            raise UsageError(f"{fmt} is a binary format and would garble a terminal", cure=f"--output report.{fmt}")
+        sys.stdout.write(TEXT[fmt](table))
+        return
+    try:
+        if fmt in TEXT:
+            destination.write_text(TEXT[fmt](table), encoding="utf-8")
+        else:
+            _write_binary(table, fmt, destination)
+    except OSError as error:
+        raise UsageError(
+            f"{destination} cannot be written: {error.strerror or error}",
+            cure="name a file in a folder that exists and may be written",
+        ) from error
+
+
+def _write_binary(table: pd.DataFrame, fmt: str, destination: Path) -> None:
+    package, writer = BINARY[fmt]
+    try:
+        import_module(package)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{fmt} needs the package {package}, which is not installed", cure=install_command("export")
+        ) from error
+    writer(table, destination)
+
+
+def _csv(table: pd.DataFrame) -> str:
+    zoned = set(TIMESTAMPS) & set(table)
+    iso = table.assign(**{name: table[name].map(pd.Timestamp.isoformat, na_action="ignore") for name in zoned})
+    return iso.to_csv(index=False, lineterminator="\n")
+
+
+def _json(table: pd.DataFrame) -> str:
+    return json.dumps(_records(table), indent=2, ensure_ascii=False) + "\n"
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {str(name): None if pd.isna(value) else plain(value) for name, value in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    names = [str(name) for name in table.columns]
+    lines = [names, ["---"] * len(names), *(map(_cell, row.values()) for row in _records(table))]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>")
+
+
+def _html(table: pd.DataFrame) -> str:
+    from perfsvc.report.pages.report import page
+
+    return page(table if "between_cv" in table else summary(table))
+
+
+def _parquet(table: pd.DataFrame, destination: Path) -> None:
+    table.to_parquet(destination, engine="pyarrow", index=False)
+
+
+def _xlsx(table: pd.DataFrame, destination: Path) -> None:
+    zoned = set(TIMESTAMPS) & set(table)
+    without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in zoned})
+    renamed = without_zones.rename(columns={name: f"{name}_utc" for name in zoned})
+    renamed.to_excel(destination, index=False, sheet_name="measurements", freeze_panes=(1, 0), engine="openpyxl")
+
+
+TEXT: Mapping[str, Callable[[pd.DataFrame], str]] = {
+    "csv": _csv,
+    "json": _json,
+    "markdown": _markdown,
+    "html": _html,
+}
+BINARY: Mapping[str, tuple[str, Callable[[pd.DataFrame, Path], None]]] = {
+    "parquet": ("pyarrow", _parquet),
+    "xlsx": ("openpyxl", _xlsx),
+}

@@ -1,0 +1,75 @@
+"""The look of all pictures, and how they are written.
+
+The same data gives the same file, byte for byte: the layout is computed from the font that Matplotlib brings, and no
+file contains the date.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.installation import install_command
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METADATA: dict[str, dict[str, Any]] = {
+    ".svg": {"Date": None, "Creator": "perfsvc"},
+    ".pdf": {"CreationDate": None, "Creator": "perfsvc"},
+    ".png": {"Software": "perfsvc"},
+}
+"""The metadata of each kind of file, by the suffix of its name."""
+
+BLUE, ORANGE, RED = "#0072B2", "#E69F00", "#B3402A"
+"""Results, reference and failures. Blue and orange by Okabe and Ito: colour-blind readers can tell them apart."""
+INK, FAINT, GRID = "#1b1f24", "#6a737d", "#e1e4e8"
+
+TITLE, HEADING, FONT, SMALL = 13.0, 11.0, 9.5, 8.5
+"""Font sizes in points."""
+
+
+def require_matplotlib() -> None:
+    """Raise ``MissingPackageError`` if Matplotlib is not installed."""
+    try:
+        import_module("matplotlib")
+    except ImportError as error:
+        raise MissingPackageError(
+            "a plot needs the package matplotlib, which is missing", cure=install_command("plot")
+        ) from error
+
+
+def require_suffix(destination: Path, example: str) -> None:
+    """Raise ``UsageError`` if the name of a file does not end like a kind of picture."""
+    if destination.suffix.lower() not in METADATA:
+        raise UsageError(
+            f"{destination.name!r} does not say what to draw", cure=f"name it like {example} ({', '.join(METADATA)})"
+        )
+
+
+def save(draw: Callable[[], "Figure"], destination: Path | BinaryIO, suffix: str = "") -> None:
+    """Write a figure.
+
+    Args:
+        draw: makes the figure.
+        destination: the file, which is replaced, or an open file.
+        suffix: the kind of picture, for an open file.
+
+    Raises:
+        UsageError: the file cannot be written.
+        MissingPackageError: Matplotlib is not installed.
+    """
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib import style
+
+    kind = suffix or Path(str(destination)).suffix.lower()
+    with style.context("default"), mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK}):
+        try:
+            draw().savefig(destination, dpi=200, metadata=METADATA[kind], format=kind[1:])
+        except OSError as error:
+            raise UsageError(
+                f"{destination} cannot be written: {error.strerror or error}",
+                cure="name a file in a folder that exists and may be written",
+            ) from error
