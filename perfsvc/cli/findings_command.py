@@ -87,7 +87,7 @@ def list_(every: bool, database: str, output_format: str) -> None:
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        found = store.findings.list(every=every)
+        found = store.findings.all() if every else store.findings.active()
     if output_format == "json":
         output.show_json(plain(found))
     elif found:

@@ -1,374 +1,377 @@
-"""What a verdict compares against: a pin if there is one, else the last accepted level of the series."""
+"""Baselines: the run that each series is compared with, and the pins with which a person fixes it."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
+    Executable,
+    Select,
     and_,
+    bindparam,
     delete,
     func,
     insert,
     literal,
     or_,
     select,
+    union_all,
 )
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import CacheState, Series, Status
-from perfsvc.store import segments
-from perfsvc.store.cases import CaseIds, case_of, lineages_of, own_name
-from perfsvc.store.level_queries import (
-    AMONG_RUNS,
-    BETWEEN_RUNS,
-    IS_ACCEPTED,
-    PASSING,
-    accepted_ever,
-    first_ok_of,
-    former_names,
-)
+from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Series, Status
+from perfsvc.store.cases import CaseIds, SeriesKey, lineage_keys, own_name, series_keys, series_of
+from perfsvc.store.expected import correct_series, expected
 from perfsvc.store.rows import Pin
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database
-from perfsvc.store.schema.judging_tables import Pins, Verdicts
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, Runs
-from perfsvc.store.series import levels_in
+from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Pins, Verdicts
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
-Key = tuple[int, int, str, CacheState]
-"""A series in the database: lineage, device, metric, cache state."""
-_Line = tuple[int, int]
-"""Whose levels a series has: its lineage and, of a former name that was given anew, ``cases.own_name``, else 0."""
-_Held = tuple[_Line, int, str, CacheState]
-"""A series in the database, apart from others of its lineage that one run measured beside it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Board:
-    """A device, as stored."""
-
-    id: int
-    uuid: str
-
-
-FIRST_RUNS = 8
-"""How many runs are looked through at first for the first level of a series."""
+_NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
+"""Improvements with these causes set no level: a lucky run would be the bar for all later ones."""
+_ACCEPTING = (
+    # The verdicts stand in the statement itself: SQLite uses the partial index on them only without parameters.
+    Verdicts.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True)),
+    or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_NOT_THE_CODE)),
+    Runs.git_dirty.is_(False),
+)
+"""The conditions under which a verdict accepts the level of its run."""
 
 
 class BaselineStore:
-    """Baselines and pins; each method is one transaction."""
+    """Baselines; each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def accepted(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-        """The run that holds the last accepted level of each series, among earlier ones.
-
-        That is the newest whose stored verdict was new, or an improvement that the code may have brought: of the same
-        code a faster night is the environment's or noise. A regression moves nothing until a person accepts it, and
-        unchanged or inconclusive keep the level: else a slow drift would walk it away. A run with uncommitted changes
-        never accepts a level, whatever its verdict: an experiment that is thrown away would be a bar for every night
-        after it.
-
-        Where no verdict took a level, it is that of the earliest run with a right result: of those without uncommitted
-        changes, or of all where each has some. A series that has neither is absent.
-
-        A level that a person accepted with a finding counts like one that a verdict took. A segment has levels of its
-        own: those of earlier ones count only for the night that begins it.
-        """
-        with self._database.reading() as connection:
-            return accepted_levels(connection, series, before_run)
-
     def get(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-        """The run that each series is compared with: its pin, else its last accepted level.
+        """Return the run that each series is compared with: its pin, else its last accepted level.
 
-        A series that has neither borrows: in its place stand the same series on the other GPUs of its model, each
-        with that GPU's pin or last accepted level. A series that finds none to borrow is absent.
+        The last accepted level is that of the newest earlier run whose verdict is new or an improvement, or whose
+        finding a person accepted. A regression does not move the level until a person accepts it. Unchanged and
+        inconclusive verdicts keep it: otherwise a slow drift would carry it along. These runs never set a level by
+        their verdict:
+
+        - a run with uncommitted changes: a discarded experiment would be the bar for all later runs;
+        - an improvement of unchanged code, which comes from the environment or from noise.
+
+        If no run set a level, it is that of the earliest run with a correct result, and one without uncommitted
+        changes goes first. A new environment begins a segment: levels of earlier segments count only for the first run
+        of a segment.
+
+        A series with neither gets a cross-device baseline: the result holds the same series on other devices of its
+        model instead, each with that device's pin or level. A series without any of these is absent.
         """
         with self._database.reading() as connection:
-            return baselines(connection, series, before_run)
+            keys = series_keys(connection, series, before_run)
+            runs = _accepted_runs(connection, set(keys.values()), before_run)
+            runs |= _pinned_runs(connection, set(keys.values()))
+            devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
+        other_devices = {
+            replace(series, device=device.uuid): runs[other]
+            for series, key in keys.items()
+            if key not in runs
+            for device in devices
+            if device.model == series.device_model and (other := key._replace(device=device.id)) in runs
+        }
+        return other_devices | {series: runs[key] for series, key in keys.items() if key in runs}
+
+    def expected(self, run: int) -> dict[Series, int]:
+        """Return the series that a run should have measured on its devices, each with the run that has it.
+
+        These are the series of which the previous run has a correct result. The previous run is the newest earlier run
+        of the same scope that finished and measured on the device; one without uncommitted changes goes first. A case
+        that was over budget there comes from the newest run before it that measured it. A case that was over budget in
+        ``run`` itself is not expected. Nothing is expected if the scope is unknown.
+        """
+        with self._database.reading() as connection:
+            return expected(connection, run)
 
     def pins(self) -> list[Pin]:
-        """All pins, under the present names of their cases."""
+        """Return all pins, under the present names of their cases."""
+        names = (Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
+        query = (
+            select(Pins, *names)
+            .join(Cases, and_(Cases.lineage_id == Pins.lineage_id, Cases.former.is_(False)))
+            .join(Devices, Devices.id == Pins.device_id)
+            .order_by(Cases.id, Devices.id, Pins.metric, Pins.cache)
+        )
         with self._database.reading() as connection:
-            return pins(connection)
+            return [
+                Pin(series_of(row), row.run_id, row.set_at, row.set_by, row.comment)
+                for row in connection.execute(query)
+            ]
 
     def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
-        """Makes a run the baseline of each series until it is unpinned or pinned anew.
+        """Make a run the baseline of each series until it is unpinned or pinned to another run.
 
-        Raises ``NotMeasuredError``, and pins none, where the run holds no right result of one of them.
+        Raises ``NotMeasuredError``, and pins nothing, if the run has no correct result of one of them.
         """
+        wanted = list(dict.fromkeys(series))
         with self._database.writing() as connection:
-            pin(connection, run, series, by=by, comment=comment)
+            keys = lineage_keys(connection, wanted)
+            measured = set(correct_series(connection, run).values())
+            missing = [series.case.id for series in wanted if keys.get(series) not in measured]
+            if missing:
+                raise NotMeasuredError(
+                    f"run {run} has no correct result of {', '.join(missing)}", cure="pin a run that measured them"
+                )
+            _remove_pins(connection, keys.values())
+            now = datetime.now(UTC)
+            rows = [
+                {
+                    "lineage_id": key.lineage,
+                    "device_id": key.device,
+                    "metric": key.metric,
+                    "cache": key.cache,
+                    "run_id": run,
+                    "set_at": now,
+                    "set_by": by,
+                    "comment": comment,
+                }
+                for key in set(keys.values())
+            ]
+            if rows:
+                connection.execute(insert(Pins), rows)
 
     def unpin(self, series: Iterable[Series] | None = None) -> int:
-        """Takes the pins of some series, or all, away; returns how many there were."""
+        """Remove the pins of some series, or all pins, and return how many there were."""
         with self._database.writing() as connection:
-            return unpin(connection, series)
+            if series is None:
+                return connection.execute(delete(Pins)).rowcount
+            return _remove_pins(connection, lineage_keys(connection, series).values())
 
 
-def baselines(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-    """The run that each series is compared with, under the series that lend it; see ``Store.baselines``."""
-    boards = _boards(connection)
-    devices = {board.uuid: board.id for of_model in boards.values() for board in of_model}
-    keys = _held(connection, series, before_run, devices)
-    found = _accepted(connection, keys.values(), before_run) | _pinned(connection, keys.values())
-    lent = {
-        replace(one, device=board.uuid): found[_on(board, key)]
-        for one, key in keys.items()
-        if key not in found
-        for board in boards[one.device_model]
-        if _on(board, key) in found
-    }
-    return lent | {one: found[key] for one, key in keys.items() if key in found}
+def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
+    """Return the runs, each with a lineage, that a later run may be compared with.
 
-
-def accepted_levels(connection: Connection, series: Iterable[Series], before_run: int) -> dict[Series, int]:
-    """The run that holds the last accepted level of each series; see ``Store.accepted_levels``."""
-    keys = _held(connection, series, before_run, _devices(connection))
-    found = _accepted(connection, keys.values(), before_run)
-    return {one: found[key] for one, key in keys.items() if key in found}
-
-
-def every_level(connection: Connection) -> set[tuple[int, int]]:
-    """The runs, each with a lineage, that hold what any run to come may be compared with: pins, levels, their likes.
-
-    That is every pin and every level that was ever accepted, for a newer one may be answered away again; and of each
-    series the first right result, of all and of the segment that it is in now.
+    These are all pins; all levels that were ever accepted, since a newer one may be revoked; and the first correct
+    result of each series, in its whole history and in its present segment.
     """
     accepted = (
         select(Verdicts.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(IS_ACCEPTED, Runs.git_dirty.is_(False))
-        .where(or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(PASSING)))
+        .where(*_ACCEPTING)
         .distinct()
     )
-    held = {(run, lineage) for run, lineage in connection.execute(accepted)}
-    held |= {(run, lineage) for run, lineage in connection.execute(select(Pins.run_id, Pins.lineage_id))}
+    kept = {(run, lineage) for run, lineage in connection.execute(accepted)}
+    kept |= {(run, lineage) for run, lineage in connection.execute(select(Pins.run_id, Pins.lineage_id))}
     lineages = set(connection.scalars(select(Cases.lineage_id)))
-    to_come = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
-    first = _first_ok_after(connection, lineages, 0, to_come)
-    starts = segments.present(connection)
-    within = _first_ok(connection, {key for key in first if _start(starts, key)}, to_come, starts)
-    return held | {(run, key[0][0]) for found in (first, within) for key, run in found.items()}
+    first = _first_correct_runs(connection, lineages, Runs.state.in_(ENDED))
+    starts = present_segment_starts(connection)
+    first_in_segment = _first_runs_in_segments(
+        connection, first.keys(), starts, 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
+    )
+    return kept | {(run, key.lineage) for runs in (first, first_in_segment) for key, run in runs.items()}
 
 
-def _boards(connection: Connection) -> dict[str, list[_Board]]:
-    boards: dict[str, list[_Board]] = defaultdict(list)
-    for number, uuid, model in connection.execute(select(Devices.id, Devices.uuid, Devices.model)):
-        boards[model].append(_Board(number, uuid))
-    return boards
-
-
-def _on(board: _Board, key: _Held) -> _Held:
-    line, _, metric, cache = key
-    return line, board.id, metric, cache
-
-
-def pin(connection: Connection, run: int, series: Iterable[Series], *, by: str, comment: str) -> None:
-    """Pins each series to a run; raises ``NotMeasuredError`` where the run holds no right result of one."""
-    wanted = list(dict.fromkeys(series))
-    keys = keys_of(connection, wanted)
-    right = [one for one, level in levels_in(connection, run).items() if level.status is Status.OK]
-    held = set(keys_of(connection, right).values())
-    lacking = [one.case.id for one in wanted if keys.get(one) not in held]
-    if lacking:
-        raise NotMeasuredError(
-            f"run {run} holds no right result of {', '.join(lacking)}", cure="pin a run that measured them"
-        )
-    _remove(connection, keys.values())
-    now = datetime.now(UTC)
-    rows = [
-        {
-            "lineage_id": lineage,
-            "device_id": device,
-            "metric": metric,
-            "cache": cache,
-            "run_id": run,
-            "set_at": now,
-            "set_by": by,
-            "comment": comment,
-        }
-        for lineage, device, metric, cache in dict.fromkeys(keys.values())
-    ]
-    if rows:
-        connection.execute(insert(Pins), rows)
-
-
-def unpin(connection: Connection, series: Iterable[Series] | None) -> int:
-    """Takes the pins of some series, or all, away and returns how many there were."""
-    if series is None:
-        return connection.execute(delete(Pins)).rowcount
-    return _remove(connection, keys_of(connection, series).values())
-
-
-def _remove(connection: Connection, keys: Iterable[Key]) -> int:
+def _remove_pins(connection: Connection, keys: Iterable[SeriesKey]) -> int:
     removed = 0
-    for lineage, device, metric, cache in dict.fromkeys(keys):
-        one = delete(Pins).filter_by(lineage_id=lineage, device_id=device, metric=metric, cache=cache)
-        removed += connection.execute(one).rowcount
+    for key in set(keys):
+        pin = {"lineage_id": key.lineage, "device_id": key.device, "metric": key.metric, "cache": key.cache}
+        removed += connection.execute(delete(Pins).filter_by(**pin)).rowcount
     return removed
 
 
-def pins(connection: Connection) -> list[Pin]:
-    """All pins, under the present names of their cases."""
-    query = (
-        select(Pins, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
-        .join(Cases, and_(Cases.lineage_id == Pins.lineage_id, Cases.former.is_(False)))
-        .join(Devices, Devices.id == Pins.device_id)
-        .order_by(Cases.id, Devices.id, Pins.metric, Pins.cache)
+def _lineages(keys: Iterable[SeriesKey]) -> set[int]:
+    return {key.lineage for key in keys}
+
+
+def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
+    """Return the pinned runs of the lineages of some series.
+
+    A pin belongs to a lineage. A series with an own name has it too if the pinned run measured both names.
+    """
+    query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
+    pinned = _by_key(connection, query.where(Pins.lineage_id.in_(_lineages(keys))))
+    own_names = {key.own_name for key in keys if key.own_name}
+    if not own_names:
+        return pinned
+    both_measured = (
+        select(own_name(Measurements.run_id), Measurements.run_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(Measurements.case_id.in_(own_names), Measurements.run_id.in_(set(pinned.values())))
     )
-    return [
-        Pin(
-            Series(
-                case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model, row.metric, row.cache
-            ),
-            row.run_id,
-            row.set_at,
-            row.set_by,
-            row.comment,
-        )
-        for row in connection.execute(query)
-    ]
+    apart = {(name, run) for name, run in connection.execute(both_measured)}
+    heirs = {key: key._replace(own_name=0) for key in keys if key.own_name}
+    return pinned | {key: pinned[heir] for key, heir in heirs.items() if (key.own_name, pinned.get(heir)) in apart}
 
 
-def spots_of(connection: Connection, series: Iterable[Series], run: int) -> dict[Series, _Held]:
-    """Where the levels of each series of a run lie: like ``keys_of``, with a former name that was given anew apart."""
-    return _held(connection, series, run, _devices(connection))
+def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_run: int) -> dict[SeriesKey, int]:
+    """Return the run with the last accepted level of each series, and of the same series on other devices."""
+    starts = segment_starts(connection, _lineages(keys), before_run)
+    accepted = _last_accepted_runs(connection, _lineages(keys), before_run)
+    # The first run of a segment is compared with the segment before it; the next ones with that first run.
+    old = {key for key in keys if accepted.get(key, 0) <= starts.get(key.case_ids, 0)}
+    in_segment = _first_runs_in_segments(connection, old, starts, before_run)
+    first = _first_runs(connection, keys - accepted.keys() - in_segment.keys(), 0, before_run)
+    return first | accepted | in_segment
 
 
-def keys_of(connection: Connection, series: Iterable[Series]) -> dict[Series, Key]:
-    """Where each series lies in the database; one whose case or device was never stored is absent."""
-    return _keys(connection, list(series), _devices(connection))
+def _last_accepted_runs(connection: Connection, lineages: Collection[int], before_run: int) -> dict[SeriesKey, int]:
+    """Return the newest earlier run whose level a verdict or a person accepted, by series."""
+    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+    by_verdict = (
+        select(*series, func.max(Verdicts.run_id))
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .join(Runs, Runs.id == Verdicts.run_id)
+        .where(Cases.lineage_id.in_(lineages), Verdicts.run_id < before_run, *_ACCEPTING)
+        .group_by(*series)
+    )
+    own = own_name(FindingCases.last_run_id)
+    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.cache)
+    by_person = (  # a series that had recovered kept its old level
+        select(*series, func.max(FindingCases.last_run_id))
+        .join(Findings, Findings.id == FindingCases.finding_id)
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .where(Cases.lineage_id.in_(lineages), FindingCases.last_run_id < before_run)
+        .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
+        .group_by(*series)
+    )
+    accepted = _by_key(connection, by_verdict)
+    for key, run in _by_key(connection, by_person).items():
+        accepted[key] = max(run, accepted.get(key, 0))
+    return accepted
 
 
-def _devices(connection: Connection) -> dict[str, int]:
-    """All devices by their UUIDs."""
-    return dict(connection.execute(select(Devices.uuid, Devices.id)).all())
-
-
-def _keys(connection: Connection, wanted: Sequence[Series], devices: Mapping[str, int]) -> dict[Series, Key]:
-    cases = {(one.case, one.case.formerly): one.case for one in wanted}  # a case has several series
-    lineages = lineages_of(connection, cases.values())
-    keys: dict[Series, Key] = {}
-    for one in wanted:
-        lineage, device = lineages.get(one.case), devices.get(one.device)
-        if lineage is not None and device is not None:
-            keys[one] = (lineage, device, one.metric, one.cache)
-    return keys
-
-
-def _held(
-    connection: Connection, series: Iterable[Series], run: int, devices: Mapping[str, int]
-) -> dict[Series, _Held]:
-    """Where the levels of each series of a run lie, under the names that the run has."""
-    rows = connection.execute(former_names(), {"run": run})
-    names = {case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in rows}
-    keys = _keys(connection, list(series), devices).items()
+def _first_runs_in_segments(
+    connection: Connection,
+    keys: Iterable[SeriesKey],
+    starts: Mapping[CaseIds, int],
+    before_run: int,
+) -> dict[SeriesKey, int]:
+    """Return the first run with a correct result of each series in its segment; only series with a segment start."""
+    by_start: dict[int, set[SeriesKey]] = defaultdict(set)
+    for key in keys:
+        if key.case_ids in starts:
+            by_start[starts[key.case_ids]].add(key)
     return {
-        one: ((lineage, names.get(one.case, 0)), device, metric, cache)
-        for one, (lineage, device, metric, cache) in keys
+        key: run
+        for start, of_start in by_start.items()
+        for key, run in _first_runs(connection, of_start, start, before_run).items()
+        if key in of_start
     }
 
 
-def _lineages(keys: Iterable[_Held]) -> set[int]:
-    return {lineage for (lineage, _), *_ in keys}
+def _first_runs(
+    connection: Connection, keys: Collection[SeriesKey], after: int, before_run: int
+) -> dict[SeriesKey, int]:
+    """Return the first run between two runs with a correct result of each series; see ``_first_correct_runs``.
+
+    Nearly all series have one in the first run, so the other runs are searched only for the rest.
+    """
+    between = (Runs.state.in_(ENDED), Runs.id > after, Runs.id < before_run)
+    first_run = connection.scalar(select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1))
+    if not keys or first_run is None:
+        return {}
+    found = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
+    if missing := keys - found.keys():
+        found = _first_correct_runs(connection, _lineages(missing), *between) | found
+    return found
 
 
-def _pinned(connection: Connection, keys: Iterable[_Held]) -> dict[_Held, int]:
-    """The pins, which are a lineage's: of one on a run that measured two of its names each has its own level."""
-    wanted = set(keys)
-    series = (Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache)
-    pinned = _by_key(connection.execute(select(*series, Pins.run_id).where(Pins.lineage_id.in_(_lineages(wanted)))))
-    names = {name for (_, name), *_ in wanted if name}
-    apart = _measured_apart(connection, names, pinned.values()) if names else set()
-    heirs = {key: ((key[0][0], 0), *key[1:]) for key in wanted}
-    return pinned | {key: pinned[heir] for key, heir in heirs.items() if (key[0][1], pinned.get(heir)) in apart}
+def _first_correct_runs(
+    connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]
+) -> dict[SeriesKey, int]:
+    """Return the first of some runs with a correct result of each series of some lineages.
 
-
-def _measured_apart(connection: Connection, names: Iterable[int], runs: Iterable[int]) -> set[tuple[int, int]]:
-    """Which former names were measured in which runs beside another name of their lineage."""
-    own = own_name(Measurements.run_id)
-    query = (
-        select(own, Measurements.run_id)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(Measurements.case_id.in_(set(names)), Measurements.run_id.in_(set(runs)))
+    A run without uncommitted changes goes first. A result is correct if all replicas are ok.
+    """
+    names = ("run_id", "case_id", "device_id", "cache")
+    measured = [getattr(Measurements, name) for name in names]
+    correct = (
+        select(
+            *measured,
+            func.max(Measurements.sample_count).label("samples"),
+            func.max(Measurements.max_error).label("max_error"),
+        )
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(*runs)
+        .group_by(*measured)
+        .having(func.count().filter(Measurements.status != Status.OK) == 0)
+        .cte("correct")
     )
-    return {(name, run) for name, run in connection.execute(query)}
+
+    def first(metric: Any) -> Select[Any]:
+        own = own_name(correct.c.run_id)
+        clean = func.min(correct.c.run_id).filter(Runs.git_dirty.is_(False))
+        run = func.coalesce(clean, func.min(correct.c.run_id))
+        return (
+            select(Cases.lineage_id, own, correct.c.device_id, metric, correct.c.cache, run)
+            .join(Cases, Cases.id == correct.c.case_id)
+            .join(Runs, Runs.id == correct.c.run_id)
+            .where(Cases.lineage_id.in_(lineages))
+            .group_by(Cases.lineage_id, own, correct.c.device_id, correct.c.cache)
+        )
+
+    named = (
+        first(Metrics.name)
+        .join(Measurements, and_(*(getattr(Measurements, name) == correct.c[name] for name in names)))
+        .join(Metrics, Metrics.measurement_id == Measurements.id)
+        .where(Metrics.value.is_not(None))
+        .group_by(Metrics.name)
+    )
+    timed = first(literal(TIME)).where(correct.c.samples > 0)
+    with_error = first(literal(MAX_ERROR)).where(correct.c.max_error.is_not(None))
+    return _by_key(connection, union_all(timed, with_error, named))
 
 
-def _accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
-    """What each series is compared with unless it is pinned; of one without a level also what other GPUs have."""
-    wanted = set(keys)
-    starts = segments.starts(connection, _lineages(wanted), before_run)
-    judged = _last_accepted(connection, wanted, before_run)
-    own = {key: run for key, run in judged.items() if run > _start(starts, key)}
-    # A new segment has a level of its own from its first night on; that night itself is compared across its start.
-    within = _first_ok(connection, {key for key in wanted if _start(starts, key)} - own.keys(), before_run, starts)
-    return _first_ok(connection, wanted - judged.keys() - within.keys(), before_run) | judged | within
+def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:
+    """Run a query of lineage, own name, device, metric, cache state and run."""
+    return {SeriesKey(*key): run for *key, run in connection.execute(query)}
 
 
-def _start(starts: Mapping[CaseIds, int], key: _Held) -> int:
-    """The last run of the segment before the one that a series is in; 0 where it has but one."""
-    (lineage, _), device, _, cache = key
-    return starts.get((lineage, device, cache), 0)
+# --- segments ---------------------------------------------------------------------------------------------------------
 
 
-def _last_accepted(connection: Connection, keys: Iterable[_Held], before_run: int) -> dict[_Held, int]:
-    """The newest earlier run that holds a level to keep: its verdict took it, or a person accepted a finding of it."""
-    found: dict[_Held, int] = {}
-    rows = connection.execute(accepted_ever(), {"lineages": list(_lineages(keys)), "before_run": before_run})
-    for lineage, own, device, metric, cache, run in rows:
-        key = ((lineage, own), device, metric, cache)
-        found[key] = max(run, found.get(key, 0))
-    return found
+def segment_starts(connection: Connection, lineages: Collection[int], run: int) -> dict[CaseIds, int]:
+    """Return the last run before the segment that a run is in, by lineage, device and cache state.
 
-
-def _first_ok(
-    connection: Connection, keys: Iterable[_Held], before_run: int, starts: Mapping[CaseIds, int] = MappingProxyType({})
-) -> dict[_Held, int]:
-    """The earliest run that measured a series with every replica ok, of a clean tree if there is any.
-
-    Of a series that is among ``starts`` only what came after that run counts.
+    That is the newest earlier run that measured the case in another environment. A run with uncommitted changes ends no
+    segment: trying another compiler on it changes nothing for later runs. A case that was always measured in the
+    environment of the run, or that the run did not measure, is absent.
     """
-    wanted = set(keys)
-    found: dict[_Held, int] = {}
-    for start in {_start(starts, key) for key in wanted}:
-        of_start = {key for key in wanted if _start(starts, key) == start}
-        first = _first_ok_sought(connection, of_start, start, before_run)
-        found |= {key: run for key, run in first.items() if not starts or key in of_start}
-    return found
+    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    measured = select(*key, Measurements.environment_id).join(Cases, Cases.id == Measurements.case_id)
+    environments: dict[int, set[CaseIds]] = defaultdict(set)
+    of_run = measured.where(Cases.lineage_id.in_(lineages), Measurements.run_id == run).distinct()
+    for lineage, device, cache, environment in connection.execute(of_run):
+        environments[environment].add((lineage, device, cache))
+    starts: dict[CaseIds, int] = {}
+    known = set(connection.scalars(select(Environments.id)))
+    for environment, keys in environments.items():
+        elsewhere = (
+            select(*key, func.max(Measurements.run_id))
+            .join(Cases, Cases.id == Measurements.case_id)
+            .join(Runs, Runs.id == Measurements.run_id)
+            .where(Measurements.environment_id.in_(known - {environment}), Measurements.run_id < run)
+            .where(Cases.lineage_id.in_({lineage for lineage, *_ in keys}))
+            .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+            .group_by(*key)
+        )
+        for lineage, device, cache, last in connection.execute(elsewhere):
+            if (lineage, device, cache) in keys:
+                starts[lineage, device, cache] = max(last, starts.get((lineage, device, cache), 0))
+    return starts
 
 
-def _first_ok_sought(connection: Connection, wanted: set[_Held], after: int, before_run: int) -> dict[_Held, int]:
-    """What ``_first_ok_after`` says of some series; also of others of their metrics, as long as one of them is sought.
-
-    Runs are looked through some at a time: nearly every series has its first level in one of the very first.
-    """
-    between = select(Runs.id, Runs.git_dirty).where(Runs.id > after, Runs.id < before_run, Runs.state.in_(ENDED))
-    runs = connection.execute(between.order_by(Runs.git_dirty, Runs.id)).all()
-    query = first_ok_of(AMONG_RUNS, frozenset(metric for _, _, metric, _ in wanted))
-    found: dict[_Held, int] = {}
-    for dirty in (False, True):
-        left = [run for run, is_dirty in runs if is_dirty is dirty]
-        size = FIRST_RUNS
-        while left and not wanted <= found.keys():
-            some = {"lineages": list(_lineages(wanted)), "runs": left[:size]}
-            found = _by_key(connection.execute(query, some)) | found
-            left, size = left[size:], 4 * size
-    return found
-
-
-def _first_ok_after(connection: Connection, lineages: Collection[int], after: int, before_run: int) -> dict[_Held, int]:
-    """The first run between two with a right result of each series, of a clean tree if there is any."""
-    between = {"lineages": list(lineages), "after": after, "before_run": before_run}
-    return _by_key(connection.execute(first_ok_of(BETWEEN_RUNS), between))
-
-
-def _by_key(rows: Iterable[Any]) -> dict[_Held, int]:
-    """What is said of each series, of rows of its lineage, own name, device, metric and cache state."""
-    return {((lineage, own), device, metric, cache): said for lineage, own, device, metric, cache, said in rows}
+def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
+    """Return the same for every case as of the newest run that ended without uncommitted changes."""
+    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    query = (
+        select(*key, func.max(Measurements.run_id))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .group_by(*key, Measurements.environment_id)
+    )
+    last: dict[CaseIds, list[int]] = defaultdict(list)
+    for lineage, device, cache, run in connection.execute(query):
+        last[lineage, device, cache].append(run)
+    return {case_ids: sorted(runs)[-2] for case_ids, runs in last.items() if len(runs) > 1}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -23,6 +23,7 @@ from sqlalchemy import (
     exists,
     insert,
     literal_column,
+    or_,
     select,
     text,
     update,
@@ -37,6 +38,7 @@ from perfsvc.model import CacheState, Case, Environment, Series
 from perfsvc.store.schema.engine import POSTGRESQL, insert_new, new_id
 from perfsvc.store.schema.judging_tables import Pins
 from perfsvc.store.schema.tables import (
+    Base,
     Cases,
     Devices,
     Environments,
@@ -322,3 +324,74 @@ class PresentNames:
         """Return a series by the ids of its lineage, its ``own_name`` and its device."""
         case = self._cases[own] if own else self._present[lineage]
         return Series(case, *self._devices[device], metric, cache)
+
+
+def with_series(table: type[Base], run: Any) -> Select[Any]:
+    """Return a query of a table's rows with the columns that ``series_of`` needs, under the present names of cases.
+
+    Args:
+        table: a table whose rows have a case and a device.
+        run: the column of the run that decides whether a former name stands alone (``own_name``).
+    """
+    rows: Any = table
+    present, own = aliased(Cases), own_name(run)
+    named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
+    return (
+        select(rows, present.benchmark, present.variant, present.point, present.version, Devices.uuid, Devices.model)
+        .join(Cases, Cases.id == rows.case_id)
+        .join(Devices, Devices.id == rows.device_id)
+        .join(present, and_(present.lineage_id == Cases.lineage_id, named))
+    )
+
+
+# --- keys of series ---------------------------------------------------------------------------------------------------
+
+
+class SeriesKey(NamedTuple):
+    """A series in the database.
+
+    Attributes:
+        lineage: the lineage of its case.
+        own_name: the id of its case if its former name stands alone in the run (``own_name``);
+            otherwise 0.
+        device: the id of its device.
+    """
+
+    lineage: int
+    own_name: int
+    device: int
+    metric: str
+    cache: CacheState
+
+    @property
+    def case_ids(self) -> CaseIds:
+        """The ids of lineage and device, and the cache state."""
+        return self.lineage, self.device, self.cache
+
+
+def lineage_keys(connection: Connection, series: Iterable[Series]) -> dict[Series, SeriesKey]:
+    """Return the key of each series without an own name. A series whose case or device is not stored is absent."""
+    wanted = list(series)
+    cases = {(series.case, series.case.formerly): series.case for series in wanted}  # a case has several series
+    lineages = lineages_of(connection, cases.values())
+    devices = dict(connection.execute(select(Devices.uuid, Devices.id)).all())
+    return {
+        series: SeriesKey(lineages[series.case], 0, devices[series.device], series.metric, series.cache)
+        for series in wanted
+        if series.case in lineages and series.device in devices
+    }
+
+
+def series_keys(connection: Connection, series: Iterable[Series], run: int) -> dict[Series, SeriesKey]:
+    """Return the key of each series as a run has it. A series whose case or device is not stored is absent."""
+    query = (
+        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, own_name(Measurements.run_id))
+        .join(Measurements, Measurements.case_id == Cases.id)
+        .where(Measurements.run_id == run, Cases.former)
+        .distinct()
+    )
+    own_names = {
+        case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in connection.execute(query)
+    }
+    keys = lineage_keys(connection, series)
+    return {series: key._replace(own_name=own_names.get(series.case, 0)) for series, key in keys.items()}

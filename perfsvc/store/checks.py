@@ -1,10 +1,10 @@
-"""Static checks: the facts of kernels, what was judged of them, and what later ones are compared with."""
+"""Static checks: the facts of kernels, the verdicts on them, and the baselines of later checks."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, delete, func, insert, select
 
@@ -25,19 +25,13 @@ from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, insert_new, new_id
 from perfsvc.store.schema.tables import Cases
 
-Place = tuple[int, str, str]
-"""A lineage, an architecture and a kernel."""
 
-_LEVELS = (Verdict.NEW, Verdict.IMPROVEMENT)
-_NOW = "now called "
-_SPOT = 2
-"""The parts of a place that are not the kernel."""
-_NEVER = 0
-"""Before the first check."""
+class _KernelKey(NamedTuple):
+    """What a kernel is compared by."""
 
-
-_WENT = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
-_WAITS = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
+    lineage: int
+    architecture: str
+    kernel: str
 
 
 class CheckStore:
@@ -48,7 +42,7 @@ class CheckStore:
 
     def put(
         self,
-        root_cause: Provenance,
+        provenance: Provenance,
         verdicts: Sequence[CheckVerdict],
         others: Iterable[CheckedKernel] = (),
         *,
@@ -56,112 +50,102 @@ class CheckStore:
         disassembler: str = "",
         accepted: str = "",
     ) -> int:
-        """Stores a check with all its verdicts and returns its number.
+        """Store a check with its verdicts and return its number.
 
-        A kernel that is new or better, that another compiler made, or that a person accepted is what later ones are
-        compared with, unless there were uncommitted changes.
+        A kernel becomes the baseline of later checks if it is new or improved, if its baseline is of another compiler,
+        or if a person accepted it. It never does if there were uncommitted changes or if it cannot run.
 
         Args:
-            root_cause: where it comes from.
-            verdicts: on every kernel that there is one on.
-            others: what was looked at in vain.
+            provenance: where the check comes from.
+            verdicts: the verdicts on kernels.
+            others: kernels without a verdict: they failed to compile or were skipped.
             toolkit: the compiler.
-            disassembler: what counted instructions; empty where nothing did.
-            accepted: why a person wants all of it for a baseline; empty where nobody does.
+            disassembler: the program that counted instructions; empty if none did.
+            accepted: why a person accepts all of it as the baseline; empty if nobody does.
         """
+        check = {
+            "checked_at": provenance.started,
+            "suite": provenance.suite,
+            "scope": provenance.scope,
+            "command_line": provenance.command_line,
+            "git_commit": provenance.commit,
+            "git_dirty": provenance.dirty,
+            "git_branch": provenance.branch,
+            "host": provenance.host,
+            "perfsvc_version": provenance.perfsvc_version,
+            "toolkit": toolkit,
+            "disassembler": disassembler,
+            "accepted": accepted,
+        }
         with self._database.writing() as connection:
-            return _put(connection, root_cause, verdicts, others, (toolkit, disassembler, accepted))
+            number = new_id(connection, Checks, check)
+            rows = [_row(connection, number, kernel) for kernel in others]
+            used = {verdict.baseline_check for verdict in verdicts}
+            toolkits = dict(connection.execute(select(Checks.id, Checks.toolkit).where(Checks.id.in_(used))).all())
+            for verdict in verdicts:
+                other_compiler = verdict.baseline_check is not None and toolkits[verdict.baseline_check] != toolkit
+                is_accepted = verdict.verdict in {Verdict.NEW, Verdict.IMPROVEMENT} or bool(accepted) or other_compiler
+                rows += _verdict_rows(connection, number, verdict, is_accepted=is_accepted and not provenance.dirty)
+            if rows:
+                connection.execute(insert(CheckedKernels), rows)
+        return number
 
-    def baselines(self, checked: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
-        """What kernels are compared with: their newest level by a compiler, else by any.
+    def baselines(self, kernels: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
+        """Return the baseline of each kernel: its newest level by this compiler, else by any.
 
-        Also that of each kernel which the newest check of the scope had and which is not among them. And of a case
-        with a kernel that has no level, those of the kernels that it had before and that no check has told to be
-        gone, for one of them may be that kernel by a former name. All under the present names of their cases, those
-        of ``checked`` where it has the case.
+        The result also holds:
+
+        - each kernel that the newest check of the scope had and that is not among ``kernels``;
+        - if a kernel of a case has no level, the levels of the earlier kernels of the case that no check has reported
+          as gone: one of them may be the same kernel under a former name.
+
+        All have the present names of their cases, those of ``kernels`` if they have the case.
         """
         with self._database.reading() as connection:
-            return _held(connection, list(checked), scope, toolkit)
+            return _baselines(connection, list(kernels), scope, toolkit)
 
-    def forget(self, host: str, command_line: str, since: datetime) -> None:
-        """Delete the checks that a command stored on a host since a moment: a resumed stage repeats its check."""
-        own = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
+    def remove(self, host: str, command_line: str, since: datetime) -> None:
+        """Remove the checks that a command stored on a host, so that a repeated check finds the same baselines."""
+        of_command = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
         with self._database.writing() as connection:
-            connection.execute(delete(Checks).where(*own))
+            connection.execute(delete(Checks).where(*of_command))
 
 
-def _put(
-    connection: Connection,
-    root_cause: Provenance,
-    verdicts: Sequence[CheckVerdict],
-    others: Iterable[CheckedKernel],
-    by: tuple[str, str, str],
-) -> int:
-    toolkit, disassembler, accepted = by
-    check = {
-        "checked_at": root_cause.started,
-        "suite": root_cause.suite,
-        "scope": root_cause.scope,
-        "command_line": root_cause.command_line,
-        "git_commit": root_cause.commit,
-        "git_dirty": root_cause.dirty,
-        "git_branch": root_cause.branch,
-        "host": root_cause.host,
-        "perfsvc_version": root_cause.perfsvc_version,
-        "toolkit": toolkit,
-        "disassembler": disassembler,
-        "accepted": accepted,
+def _verdict_rows(
+    connection: Connection, check: int, verdict: CheckVerdict, *, is_accepted: bool
+) -> list[dict[str, Any]]:
+    """Return the row of a verdict and, if a kernel with another name becomes its baseline, that of the former name."""
+    kernel = verdict.checked
+    row = _row(connection, check, kernel, gone=verdict.verdict is Verdict.MISSING) | {
+        "verdict": verdict.verdict,
+        "verdict_reason": verdict.reason,
+        "cause": verdict.cause,
+        "baseline_check_id": verdict.baseline_check,
     }
-    number = new_id(connection, Checks, check)
-    toolkits = _toolkits(connection, verdicts)
-    rows = [_row(connection, number, one) for one in others]
-    for verdict in verdicts:
-        other_compiler = verdict.baseline_check is not None and toolkits[verdict.baseline_check] != toolkit
-        good = verdict.verdict in _LEVELS or bool(accepted) or other_compiler
-        judged = {
-            "verdict": verdict.verdict,
-            "verdict_reason": verdict.reason,
-            "cause": verdict.cause,
-            "baseline_check_id": verdict.baseline_check,
-        }
-        row = _row(connection, number, verdict.checked, gone=verdict.verdict is Verdict.MISSING) | judged
-        level = good and row["facts_id"] is not None and not root_cause.dirty and _can_run(verdict)
-        rows.append(row | {"level": level})
-        if level and verdict.baseline and verdict.baseline.kernel != verdict.checked.kernel:
-            former = replace(verdict.checked, kernel=verdict.baseline.kernel, reason=_NOW + verdict.checked.kernel)
-            rows.append(_row(connection, number, former, gone=True))
-    if rows:
-        connection.execute(insert(CheckedKernels), rows)
-    return number
+    row["level"] = is_accepted and row["facts_id"] is not None and verdict.verdict is not Verdict.BROKEN
+    if not row["level"] or verdict.baseline is None or verdict.baseline.kernel == kernel.kernel:
+        return [row]
+    former = replace(kernel, kernel=verdict.baseline.kernel, reason=f"now called {kernel.kernel}")
+    return [row, _row(connection, check, former, gone=True)]
 
 
-def _can_run(verdict: CheckVerdict) -> bool:
-    return verdict.verdict is not Verdict.BROKEN
-
-
-def _toolkits(connection: Connection, verdicts: Iterable[CheckVerdict]) -> dict[int, str]:
-    wanted = {verdict.baseline_check for verdict in verdicts} - {None}
-    query = select(Checks.id, Checks.toolkit).where(Checks.id.in_(wanted))
-    return {row.id: row.toolkit for row in connection.execute(query)}
-
-
-def _row(connection: Connection, check: int, checked: CheckedKernel, *, gone: bool = False) -> dict[str, Any]:
-    """A row without a verdict; of a kernel that is gone without its facts, too."""
-    facts, occupancy = (None, None) if gone else (checked.facts, checked.occupancy)
+def _row(connection: Connection, check: int, kernel: CheckedKernel, *, gone: bool = False) -> dict[str, Any]:
+    """Return the row of a kernel without a verdict. A kernel that is gone has no facts either."""
+    facts, occupancy = (None, None) if gone else (kernel.facts, kernel.occupancy)
     return {
         "check_id": check,
-        "case_id": case_id(connection, checked.case),
-        "architecture": checked.architecture,
-        "kernel": checked.kernel,
-        "status": Status.SKIPPED if gone else checked.status,
-        "reason": checked.reason,
+        "case_id": case_id(connection, kernel.case),
+        "architecture": kernel.architecture,
+        "kernel": kernel.kernel,
+        "status": Status.SKIPPED if gone else kernel.status,
+        "reason": kernel.reason,
         "facts_id": _facts_id(connection, facts) if facts else None,
-        "threads": checked.threads,
-        "dynamic_shared_bytes": checked.dynamic_shared_bytes,
+        "threads": kernel.threads,
+        "dynamic_shared_bytes": kernel.dynamic_shared_bytes,
         "warps": occupancy.warps if occupancy else None,
         "most_warps": occupancy.most_warps if occupancy else None,
         "limiter": occupancy.limiter if occupancy else None,
-        "source": checked.source,
+        "source": kernel.source,
         "verdict": None,
         "verdict_reason": "",
         "cause": None,
@@ -171,100 +155,117 @@ def _row(connection: Connection, check: int, checked: CheckedKernel, *, gone: bo
 
 
 def _facts_id(connection: Connection, facts: StaticFacts) -> int:
+    """Return the id of facts; store them if they are not stored yet."""
     instructions = None if facts.instructions is None else json.dumps(dict(facts.instructions), separators=(",", ":"))
     row = asdict(facts) | {"instructions": instructions}
-    known = digest(json.dumps(row, sort_keys=True).encode())
-    query = select(KernelFacts.id).where(KernelFacts.digest == known)
-    found = connection.scalar(query)
-    if found is None:
-        insert_new(connection, KernelFacts, row | {"digest": known})
-        found = connection.execute(query).scalar_one()
-    return found
+    row["digest"] = digest(json.dumps(row, sort_keys=True).encode())
+    query = select(KernelFacts.id).where(KernelFacts.digest == row["digest"])
+    if connection.scalar(query) is None:
+        insert_new(connection, KernelFacts, row)
+    return connection.execute(query).scalar_one()
 
 
-def _held(connection: Connection, checked: Sequence[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
-    lineages = lineages_of(connection, [one.case for one in checked])
-    present = {lineage: case for case, lineage in lineages.items()}
-    expected = _of_previous(connection, scope)
-    found: dict[Place, Any] = {}
-    rows = _levels(connection, {*present, *(lineage for lineage, _, _ in expected)})
-    for row in rows:
-        place = (row.lineage_id, row.architecture, row.kernel)
-        before = found.get(place)
+def _baselines(
+    connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
+) -> list[StaticBaseline]:
+    lineages = lineages_of(connection, [kernel.case for kernel in kernels])
+    cases = {lineage: case for case, lineage in lineages.items()}
+    expected = _newest_check(connection, scope)
+    levels = _levels(connection, {*cases, *(key.lineage for key in expected)})
+    newest: dict[_KernelKey, Any] = {}
+    for row in levels:
+        before = newest.get(_key(row))
         if before is None or row.toolkit == toolkit or before.toolkit != toolkit:
-            found[place] = row
-    named = {
-        (lineages[one.case], one.architecture, one.kernel) for one in checked if one.case in lineages and one.kernel
+            newest[_key(row)] = row
+    asked = {
+        _KernelKey(lineages[kernel.case], kernel.architecture, kernel.kernel)
+        for kernel in kernels
+        if kernel.case in lineages and kernel.kernel
     }
-    unknown = {(lineage, architecture) for lineage, architecture, _ in named - found.keys()}
-    gone = _gone(connection, {lineage for lineage, _ in unknown})
-    registers = _registers(rows)
+    without_level = {(key.lineage, key.architecture) for key in asked - newest.keys()}
+    gone = _reported_gone(connection, {lineage for lineage, _ in without_level})
+    registers = _registers(levels)
     return [
         StaticBaseline(
-            _checked(row, present.get(row.lineage_id), registers[place, row.check_id]), row.toolkit, row.check_id
+            _checked_kernel(row, cases.get(key.lineage), registers[key, row.check_id]), row.toolkit, row.check_id
         )
-        for place, row in found.items()
-        if place in expected or place in named or (place[:_SPOT] in unknown and gone.get(place, _NEVER) < row.check_id)
+        for key, row in newest.items()
+        if key in expected
+        or key in asked
+        or ((key.lineage, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
     ]
 
 
-def _registers(levels: Iterable[Any]) -> dict[tuple[Place, int], int]:
-    """The registers that later kernels are held against, of each level, the oldest first, by its place and its check.
+def _key(row: Any) -> _KernelKey:
+    return _KernelKey(row.lineage_id, row.architecture, row.kernel)
 
-    An improvement may take some registers more, too few to count. They are not forgiven with it: a trade in two steps
-    would else pass where the same in one would not.
+
+def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
+    """Return the registers that later kernels are compared with, for each level and its check.
+
+    A judged improvement may use a few registers more, too few to count. They do not raise the baseline: otherwise a
+    trade of registers for another fact would pass in two steps and fail in one.
+
+    Args:
+        levels: oldest first.
     """
-    found: dict[tuple[Place, int], int] = {}
+    registers: dict[tuple[_KernelKey, int], int] = {}
     toolkits: dict[int, str] = {}
     for row in levels:
-        place, number = (row.lineage_id, row.architecture, row.kernel), row.registers
-        before = found.get((place, row.baseline_check_id), number)
-        same_compiler = toolkits.get(row.baseline_check_id) == row.toolkit
-        forgiven = row.verdict is not Verdict.IMPROVEMENT or row.accepted or not same_compiler
-        found[place, row.check_id] = number if forgiven else min(number, before)
+        keeps_lower = (
+            row.verdict is Verdict.IMPROVEMENT
+            and not row.accepted
+            and toolkits.get(row.baseline_check_id) == row.toolkit
+        )
+        before = registers.get((_key(row), row.baseline_check_id), row.registers)
+        registers[_key(row), row.check_id] = min(row.registers, before) if keeps_lower else row.registers
         toolkits[row.check_id] = row.toolkit
-    return found
+    return registers
 
 
-def _gone(connection: Connection, lineages: Iterable[int]) -> dict[Place, int]:
-    """The newest check that told a kernel of some lineages to be gone, or to have another name.
+def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
+    """Return the newest check that reported each kernel of some lineages as gone or renamed.
 
-    It tells so in vain where another kernel of the case waits to be accepted, for that may be the one.
+    A report does not count while another kernel of the case waits for a person to accept it: that one may be the same
+    kernel.
     """
-    newer = (Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel, CheckedKernels.check_id)
+    is_gone = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
+    is_waiting = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
     query = (
-        select(*newer, CheckedKernels.verdict)
+        select(
+            Cases.lineage_id,
+            CheckedKernels.architecture,
+            CheckedKernels.kernel,
+            CheckedKernels.check_id,
+            CheckedKernels.verdict,
+        )
         .join(Cases, Cases.id == CheckedKernels.case_id)
         .join(Checks, Checks.id == CheckedKernels.check_id)
         .where(Cases.lineage_id.in_(set(lineages)), Checks.git_dirty.is_(False), ~CheckedKernels.level)
-        .where(_WENT | _WAITS)
+        .where(is_gone | is_waiting)
         .order_by(CheckedKernels.check_id)
     )
     rows = connection.execute(query).all()
     waiting = {(row.lineage_id, row.architecture, row.check_id) for row in rows if row.verdict is Verdict.INCONCLUSIVE}
-    return {
-        (row.lineage_id, row.architecture, row.kernel): row.check_id
-        for row in rows
-        if (row.lineage_id, row.architecture, row.check_id) not in waiting
-    }
+    return {_key(row): row.check_id for row in rows if (row.lineage_id, row.architecture, row.check_id) not in waiting}
 
 
-def _of_previous(connection: Connection, scope: str) -> set[Place]:
-    """What the newest check of a scope had, one without uncommitted changes."""
-    clean = select(func.max(Checks.id)).where(Checks.scope == scope, Checks.git_dirty.is_(False))
+def _newest_check(connection: Connection, scope: str) -> set[_KernelKey]:
+    """Return the kernels with facts of the newest check of a scope without uncommitted changes."""
+    newest = select(func.max(Checks.id)).where(Checks.scope == scope, Checks.git_dirty.is_(False)).scalar_subquery()
     query = (
         select(Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel)
         .join(Cases, Cases.id == CheckedKernels.case_id)
-        .where(CheckedKernels.check_id == clean.scalar_subquery(), CheckedKernels.facts_id.is_not(None))
+        .where(CheckedKernels.check_id == newest, CheckedKernels.facts_id.is_not(None))
     )
-    return {(lineage, architecture, kernel) for lineage, architecture, kernel in connection.execute(query)}
+    return {_key(row) for row in connection.execute(query)}
 
 
 def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
-    """The kernels of some lineages that later ones are compared with, the oldest first, as columns."""
+    """Return the kernels of some lineages that are or were baselines, with their facts, oldest first."""
     query = (
         select(
-            *(column for column in CheckedKernels.__table__.columns),
+            *CheckedKernels.__table__.columns,
             *(column for column in KernelFacts.__table__.columns if column.name not in {"id", "digest"}),
             Checks.toolkit,
             Checks.accepted,
@@ -283,30 +284,26 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
     return connection.execute(query).all()
 
 
-def _checked(row: Any, present: Case | None, registers: int) -> CheckedKernel:
+def _checked_kernel(row: Any, case: Case | None, registers: int) -> CheckedKernel:
+    instructions = row.instructions
     return CheckedKernel(
-        present or case_of(row.benchmark, row.variant, row.point, row.version),
+        case or case_of(row.benchmark, row.variant, row.point, row.version),
         row.architecture,
         row.kernel,
         row.status,
         row.reason,
-        replace(_facts(row._mapping), registers=registers),  # noqa: SLF001 - SQLAlchemy's name for a row as a mapping
+        StaticFacts(
+            registers,
+            row.stack_bytes,
+            row.spill_store_bytes,
+            row.spill_load_bytes,
+            row.shared_bytes,
+            row.barriers,
+            None if instructions is None else tuple(json.loads(instructions).items()),
+            row.sass,
+        ),
         None if row.warps is None else Occupancy(row.warps, row.most_warps, row.limiter),
         row.threads,
         row.dynamic_shared_bytes,
         row.source,
-    )
-
-
-def _facts(row: Mapping[Any, Any]) -> StaticFacts:
-    instructions = row["instructions"]
-    return StaticFacts(
-        row["registers"],
-        row["stack_bytes"],
-        row["spill_store_bytes"],
-        row["spill_load_bytes"],
-        row["shared_bytes"],
-        row["barriers"],
-        None if instructions is None else tuple(json.loads(instructions).items()),
-        row["sass"],
     )

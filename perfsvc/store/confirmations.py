@@ -1,101 +1,94 @@
-"""What came of measuring suspects again: the decision, and what both sides were measured to take."""
+"""Confirmations: suspects that were measured again in A/B pairs."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import Select, insert, select
 
-from perfsvc.model import (
-    MAX_ERROR,
-    TIME,
-    Confirmation,
-    Judgement,
-    Measurement,
-    Series,
-    Suspect,
-)
-from perfsvc.store.cases import case_id, case_of, device_id, own_name
+from perfsvc.model import MAX_ERROR, TIME, Confirmation, Judgement, Measurement, Series, Suspect
+from perfsvc.store.cases import case_id, device_id, series_of, with_series
 from perfsvc.store.measurements import batch_summary, pack, unpack
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
-from perfsvc.store.schema.tables import Cases, Devices
 
-SIDES = ("baseline", "candidate")
+_SIDES = ("baseline", "candidate")
 
 
 class ConfirmationStore:
-    """Suspects that were measured again; each method is one transaction."""
+    """Confirmations; each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, confirmation: Confirmation) -> None:
-        """Stores what came of a suspect, beside what was stored of it before; its run and device must be there."""
+        """Add a confirmation; earlier ones of the same suspect stay. Its run and device must be stored."""
+        judgement, series = confirmation.suspect.judgement, confirmation.suspect.series
         with self._database.writing() as connection:
-            _put(connection, confirmation)
+            row = {
+                "run_id": judgement.candidate_run,
+                "case_id": case_id(connection, series.case),
+                "device_id": device_id(connection, series.device),
+                "metric": series.metric,
+                "cache": series.cache,
+                "baseline_run_id": judgement.baseline_run,
+                "judged": judgement.verdict,
+                "judged_ratio": number(judgement.ratio),
+                "judged_baseline_s": number(judgement.baseline_s),
+                "judged_candidate_s": number(judgement.candidate_s),
+                "change": confirmation.suspect.change,
+                "direction": confirmation.suspect.direction,
+                "cause": confirmation.cause,
+                "reason": confirmation.reason,
+                "verdict": confirmation.verdict,
+                "ratio": number(confirmation.ratio),
+                "low": number(confirmation.low),
+                "high": number(confirmation.high),
+                "looks": confirmation.looks,
+                "drift": number(confirmation.drift),
+                "same_code": confirmation.same_code,
+                "threshold": confirmation.threshold,
+                "seed": confirmation.seed,
+                "budget_s": confirmation.budget_s,
+                "wall_s": confirmation.wall_s,
+                "confirmed_at": datetime.now(UTC),
+            }
+            stored = new_id(connection, Confirmations, row)
+            runs = [
+                {"confirmation_id": stored, "side": side, **_run_row(measurement, series.metric)}
+                for side in _SIDES
+                for measurement in getattr(confirmation, side)
+            ]
+            if runs:
+                connection.execute(insert(ConfirmationRuns), runs)
 
     def of_run(self, run: int) -> list[Confirmation]:
-        """What came of the suspects of a run, in the order they were measured again, cleared ones included.
+        """Return the confirmations of a run's suspects in the order in which they were measured, cleared ones included.
 
-        Of each process there are samples (rounded to float32), what it had of another metric that was in doubt, status
-        and reason; of the suspect, under the present name of its case, its runs, verdict, levels and ratio.
+        The measurements of both sides have samples (rounded to float32), the value of the metric if it is not time,
+        status and reason. The suspect has the present name of its case, its runs, verdict, levels and ratio.
         """
         with self._database.reading() as connection:
-            return _of_run(connection, run)
+            rows = connection.execute(_of_runs([run])).all()
+            sides: dict[tuple[int, str], list[Any]] = defaultdict(list)
+            runs = select(ConfirmationRuns).where(ConfirmationRuns.confirmation_id.in_([row.id for row in rows]))
+            for side_run in connection.execute(runs.order_by(ConfirmationRuns.number)):
+                sides[side_run.confirmation_id, side_run.side].append(side_run)
+        return [_confirmation(row, sides[row.id, "baseline"], sides[row.id, "candidate"]) for row in rows]
 
     def series(self, runs: Collection[int]) -> set[Series]:
-        """The suspects of some runs that were measured again, under the present names of their cases."""
+        """Return the suspects of some runs that have a confirmation, under the present names of their cases."""
         with self._database.reading() as connection:
-            return {_series(row) for row in connection.execute(_named(), {"runs": list(runs)})}
+            return {series_of(row) for row in connection.execute(_of_runs(runs))}
 
 
-def _put(connection: Connection, confirmation: Confirmation) -> None:
-    judged, series = confirmation.suspect.judgement, confirmation.suspect.series
-    row = {
-        "run_id": judged.candidate_run,
-        "case_id": case_id(connection, series.case),
-        "device_id": device_id(connection, series.device),
-        "metric": series.metric,
-        "cache": series.cache,
-        "baseline_run_id": judged.baseline_run,
-        "judged": judged.verdict,
-        "judged_ratio": number(judged.ratio),
-        "judged_baseline_s": number(judged.baseline_s),
-        "judged_candidate_s": number(judged.candidate_s),
-        "change": confirmation.suspect.change,
-        "direction": confirmation.suspect.direction,
-        "cause": confirmation.cause,
-        "reason": confirmation.reason,
-        "verdict": confirmation.verdict,
-        "ratio": number(confirmation.ratio),
-        "low": number(confirmation.low),
-        "high": number(confirmation.high),
-        "looks": confirmation.looks,
-        "drift": number(confirmation.drift),
-        "same_code": confirmation.same_code,
-        "threshold": confirmation.threshold,
-        "seed": confirmation.seed,
-        "budget_s": confirmation.budget_s,
-        "wall_s": confirmation.wall_s,
-        "confirmed_at": datetime.now(UTC),
-    }
-    stored = new_id(connection, Confirmations, row)
-    turns = [_turn(stored, side, one, series.metric) for side in SIDES for one in getattr(confirmation, side)]
-    if turns:
-        connection.execute(insert(ConfirmationRuns), turns)
-
-
-def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -> dict[str, Any]:
+def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
+    """Return the row of one process that measured one side."""
     value = None if metric == TIME else next(iter(measurement.values_of(metric)), None)
     return {
-        "confirmation_id": confirmation,
         "number": measurement.replica,
-        "side": side,
         "status": measurement.status,
         "reason": measurement.reason,
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
@@ -106,48 +99,14 @@ def _turn(confirmation: int, side: str, measurement: Measurement, metric: str) -
     }
 
 
-def _of_run(connection: Connection, run: int) -> list[Confirmation]:
-    rows = connection.execute(_named(), {"runs": [run]}).all()
-    turns = _turns(connection, [row.id for row in rows]) if rows else {}
-    return [_confirmation(row, turns[row.id]) for row in rows]
+def _of_runs(runs: Collection[int]) -> Select[Any]:
+    query = with_series(Confirmations, Confirmations.run_id)
+    return query.where(Confirmations.run_id.in_(runs)).order_by(Confirmations.id)
 
 
-@cache
-def _named() -> Any:
-    """The confirmations of some runs, each with the name under which its case is handed out (``naming.own_name``)."""
-    present, own = aliased(Cases), own_name(Confirmations.run_id)
-    named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
-    names = (present.benchmark, present.variant, present.point, present.version, Devices.uuid, Devices.model)
-    return (
-        select(Confirmations, *names)
-        .join(Cases, Cases.id == Confirmations.case_id)
-        .join(Devices, Devices.id == Confirmations.device_id)
-        .join(present, and_(present.lineage_id == Cases.lineage_id, named))
-        .where(Confirmations.run_id.in_(bindparam("runs", expanding=True)))
-        .order_by(Confirmations.id)
-    )
-
-
-def _series(row: Any) -> Series:
-    case = case_of(row.benchmark, row.variant, row.point, row.version)
-    return Series(case, row.uuid, row.model, row.metric, row.cache)
-
-
-def _turns(connection: Connection, confirmations: Sequence[int]) -> Mapping[int, Sequence[Any]]:
-    query = (
-        select(ConfirmationRuns)
-        .where(ConfirmationRuns.confirmation_id.in_(confirmations))
-        .order_by(ConfirmationRuns.number)
-    )
-    found: dict[int, list[Any]] = defaultdict(list)
-    for turn in connection.execute(query):
-        found[turn.confirmation_id].append(turn)
-    return found
-
-
-def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
-    series = _series(row)
-    judged = Judgement(
+def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any]) -> Confirmation:
+    series = series_of(row)
+    judgement = Judgement(
         series,
         row.judged,
         ratio=row.judged_ratio,
@@ -156,9 +115,8 @@ def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
         baseline_s=row.judged_baseline_s,
         candidate_s=row.judged_candidate_s,
     )
-    sides = {side: tuple(_measured(one, series) for one in turns if one.side == side) for side in SIDES}
     return Confirmation(
-        Suspect(judged, row.change, row.direction),
+        Suspect(judgement, row.change, row.direction),
         row.cause,
         row.reason,
         threshold=row.threshold,
@@ -172,22 +130,22 @@ def _confirmation(row: Any, turns: Sequence[Any]) -> Confirmation:
         drift=row.drift,
         same_code=row.same_code,
         wall_s=row.wall_s,
-        **sides,
+        baseline=tuple(_measurement(side_run, series) for side_run in baseline),
+        candidate=tuple(_measurement(side_run, series) for side_run in candidate),
     )
 
 
-def _measured(turn: Any, series: Series) -> Measurement:
-    samples = () if turn.samples is None else unpack(turn.samples)
-    named = turn.value is not None and series.metric != MAX_ERROR
+def _measurement(side_run: Any, series: Series) -> Measurement:
+    has_metric = side_run.value is not None and series.metric != MAX_ERROR
     return Measurement(
         series.case,
         series.device,
-        turn.number,
-        turn.status,
+        side_run.number,
+        side_run.status,
         series.cache,
-        reason=turn.reason,
-        samples_s=samples,
-        max_error=None if named else turn.value,
-        metrics={series.metric: turn.value} if named else {},
-        wall_s=turn.wall_s,
+        reason=side_run.reason,
+        samples_s=() if side_run.samples is None else unpack(side_run.samples),
+        max_error=None if has_metric else side_run.value,
+        metrics={series.metric: side_run.value} if has_metric else {},
+        wall_s=side_run.wall_s,
     )

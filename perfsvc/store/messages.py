@@ -1,4 +1,4 @@
-"""The outbox: what people are told of each night, and to whom it was delivered."""
+"""Messages: one for each night, with its delivery to each target."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -13,91 +13,97 @@ from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 
 ABANDONED = timedelta(days=1)
-"""After so long nobody is at a night any more, whatever is stored of it: its host may be gone for good."""
+"""A night that began so long before another one has died, even if it is stored as running: its host may be gone."""
 
 
 class MessageStore:
-    """Messages about nights and their deliveries; each method is one transaction."""
+    """Messages; each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, night: int, *, title: str, body: str, targets: Collection[str]) -> Message:
-        """Stores what people are told of a night, and returns it with its key.
+        """Store the message about a night and return it with its key.
 
-        A night is told of once and for all: where there is a message already, that one is returned.
+        A night has one message: if it has one already, that one is returned and nothing is stored.
 
         Args:
-            night: of which night.
+            night: the night.
             title: one line.
             body: plain text.
-            targets: whom it is for, by the names of the settings.
+            targets: the names of the targets in the settings.
         """
         with self._database.writing() as connection:
-            found = connection.execute(_messages().where(Messages.night_id == night)).one_or_none()
-            if found is not None:
-                return _message(found)
+            stored = _message_of(connection, night)
+            if stored is not None:
+                return stored
             message = Message(f"perfsvc-{uuid4().hex}", title, body)
             row = {"night_id": night, "key": message.key, "title": title, "body": body, "created_at": datetime.now(UTC)}
             number = new_id(connection, Messages, row)
-            new = {"message_id": number, "attempts": 0, "error": ""}
-            if targets:
-                connection.execute(insert(Deliveries), [new | {"target": target} for target in sorted(set(targets))])
+            rows = [
+                {"message_id": number, "target": target, "attempts": 0, "error": ""} for target in sorted(set(targets))
+            ]
+            if rows:
+                connection.execute(insert(Deliveries), rows)
             return message
 
     def get(self, night: int) -> Message | None:
-        """What people are told of a night; None where nothing was composed."""
+        """Return the message about a night; None if there is none."""
         with self._database.reading() as connection:
-            found = connection.execute(_messages().where(Messages.night_id == night)).one_or_none()
-        return None if found is None else _message(found)
+            return _message_of(connection, night)
 
     def undelivered(self, night: int) -> list[DeliveryRow]:
-        """What has not arrived yet, the oldest first: of a night and of the earlier ones of its suite.
+        """Return the undelivered messages of a night and of the earlier nights of its suite, oldest first.
 
-        A night that is still under way elsewhere sees to its own.
+        A night that is still running elsewhere delivers its own message.
         """
         with self._database.reading() as connection:
             own = connection.execute(select(Nights.suite, Nights.started_at).where(Nights.id == night)).one()
-            over = or_(
+            is_over = or_(
                 Nights.id == night, Nights.state != RunState.RUNNING, Nights.started_at < own.started_at - ABANDONED
             )
-            return _deliveries(connection, Deliveries.sent_at.is_(None), Nights.suite == own.suite, over)
+            return _deliveries(connection, Deliveries.sent_at.is_(None), Nights.suite == own.suite, is_over)
 
     def deliveries(self, night: int) -> list[DeliveryRow]:
-        """A night's message to each of its targets."""
+        """Return the message of a night for each of its targets."""
         with self._database.reading() as connection:
             return _deliveries(connection, Messages.night_id == night)
 
     def put_attempt(self, key: str, target: str, *, error: str = "") -> None:
-        """Stores that a message was sent to a target now: that it arrived, or why it did not."""
+        """Store that the message with a key was sent to a target now, or why that failed."""
         now = datetime.now(UTC)
         number = select(Messages.id).where(Messages.key == key).scalar_subquery()
-        this = update(Deliveries).where(Deliveries.message_id == number, Deliveries.target == target)
-        came = {"attempts": Deliveries.attempts + 1, "error": error, "tried_at": now}
+        delivery = update(Deliveries).where(Deliveries.message_id == number, Deliveries.target == target)
+        attempt = {"attempts": Deliveries.attempts + 1, "error": error, "tried_at": now}
         with self._database.writing() as connection:
-            connection.execute(this.values(**came, sent_at=None if error else now))
+            connection.execute(delivery.values(**attempt, sent_at=None if error else now))
 
 
-def _messages() -> Any:
-    return select(Messages.key, Messages.title, Messages.body)
-
-
-def _message(row: Any) -> Message:
-    return Message(row.key, row.title, row.body)
+def _message_of(connection: Connection, night: int) -> Message | None:
+    query = select(Messages.key, Messages.title, Messages.body).where(Messages.night_id == night)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else Message(row.key, row.title, row.body)
 
 
 def _deliveries(connection: Connection, *where: ColumnElement[bool]) -> list[DeliveryRow]:
-    tried = (Deliveries.target, Deliveries.attempts, Deliveries.error, Deliveries.tried_at, Deliveries.sent_at)
+    columns: list[Any] = [Messages.key, Messages.title, Messages.body, Messages.night_id]
+    columns += [Deliveries.target, Deliveries.attempts, Deliveries.error, Deliveries.tried_at, Deliveries.sent_at]
     query = (
-        _messages()
-        .add_columns(Messages.night_id, *tried)
-        .select_from(Deliveries)
+        select(*columns)
         .join(Messages, Messages.id == Deliveries.message_id)
         .join(Nights, Nights.id == Messages.night_id)
         .where(*where)
         .order_by(Messages.id, Deliveries.target)
     )
     return [
-        DeliveryRow(_message(row), row.night_id, row.target, row.attempts, row.error, row.tried_at, row.sent_at)
+        DeliveryRow(
+            Message(row.key, row.title, row.body),
+            row.night_id,
+            row.target,
+            row.attempts,
+            row.error,
+            row.tried_at,
+            row.sent_at,
+        )
         for row in connection.execute(query)
     ]

@@ -1,7 +1,7 @@
-"""Nights as the store keeps them: begun, gone on with, ended, and each of their stages; and runs gone on with."""
+"""Nights: one execution of ``perfsvc nightly`` each, with its stages."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,20 +15,20 @@ from perfsvc.store.schema.night_tables import Nights, Stages
 
 
 class NightStore:
-    """Executions of ``perfsvc nightly``; each method is one transaction."""
+    """Nights; each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, *, host: str, started: datetime, suite: str, command_line: str, settings: Mapping[str, Any]) -> int:
-        """Stores a night as running and returns its number; first ends those of the host whose process died.
+        """Store a running night and return its number; first mark the host's nights whose process died as interrupted.
 
         Args:
             host: this machine.
             started: now.
             suite: the folder of benchmarks.
-            command_line: what was typed.
-            settings: what is in force, as JSON can hold it, and nothing secret.
+            command_line: the command as typed.
+            settings: the settings in force as JSON values, without secrets.
         """
         row = {
             "state": RunState.RUNNING,
@@ -43,27 +43,31 @@ class NightStore:
             **this_process(),
         }
         with self._database.writing() as connection:
-            _mark_interrupted(connection, host)
+            for night in _load(connection, Nights.host == host, Nights.state == RunState.RUNNING):
+                if _has_died(night):
+                    values = {"state": RunState.INTERRUPTED, "finished_at": datetime.now(UTC)}
+                    _update(connection, night.id, values)
             return new_id(connection, Nights, row)
 
     def resume(self, number: int) -> None:
-        """Has this process go on with a night."""
+        """Store that this process resumes a night."""
+        values = {"state": RunState.RUNNING, "finished_at": None, **this_process()}
         with self._database.writing() as connection:
-            _change(connection, number, {"state": RunState.RUNNING, "finished_at": None, **this_process()})
+            _update(connection, number, values)
 
     def end(self, number: int, state: RunState, exit_code: int | None) -> None:
-        """Stores how a night ended, and that it did so now; without an exit code it may be gone on with."""
-        ended = {"state": state, "exit_code": exit_code, "finished_at": datetime.now(UTC)}
+        """Store how a night ended, now. A night without an exit code may be resumed."""
+        values = {"state": state, "exit_code": exit_code, "finished_at": datetime.now(UTC)}
         with self._database.writing() as connection:
-            _change(connection, number, ended)
+            _update(connection, number, values)
 
     def put_revision(self, number: int, *, commit: str, dirty: bool, digest: str) -> None:
-        """Stores which suite a night measures: its revision, empty outside a repository, and a digest of its files."""
+        """Store which suite a night measures: its commit (empty outside a repository) and a digest of its files."""
         with self._database.writing() as connection:
-            _change(connection, number, {"git_commit": commit, "git_dirty": dirty, "suite_digest": digest})
+            _update(connection, number, {"git_commit": commit, "git_dirty": dirty, "suite_digest": digest})
 
     def put_stage(self, night: int, stage: StageRow) -> None:
-        """Stores a stage of a night, in place of what was stored of it before."""
+        """Store a stage of a night; it replaces the earlier one of that name."""
         row = {
             "night_id": night,
             "name": stage.name,
@@ -80,56 +84,55 @@ class NightStore:
             connection.execute(insert(Stages).values(row))
 
     def get(self, number: int) -> NightRow:
-        """One night; raises ``NotMeasuredError`` where there is none."""
+        """Return a night; raises ``NotMeasuredError`` if it does not exist."""
         with self._database.reading() as connection:
-            found = _rows(connection, Nights.id == number, limit=1)
-        if not found:
+            nights = _load(connection, Nights.id == number)
+        if not nights:
             raise _unknown(number)
-        return found[0]
+        return nights[0]
 
     def running(self, host: str) -> NightRow | None:
-        """The night that is under way on a host, which must be this machine."""
+        """Return the night that is running on a host, which must be this machine."""
         with self._database.reading() as connection:
-            rows = _rows(connection, Nights.host == host, Nights.state == RunState.RUNNING)
-        return next((row for row in rows if alive(row.pid, row.process_start)), None)
+            nights = _load(connection, Nights.host == host, Nights.state == RunState.RUNNING)
+        return next((night for night in nights if not _has_died(night)), None)
 
     def unfinished(self, host: str) -> NightRow | None:
-        """The newest night of a host (this machine), if it was stopped before its end and nobody goes on with it."""
+        """Return the newest night of a host (this machine) if it was interrupted and no process has resumed it."""
         with self._database.reading() as connection:
-            rows = _rows(connection, Nights.host == host, limit=1)
-        stopped = (row for row in rows if row.state is RunState.INTERRUPTED or _is_dead(row))
-        return next(stopped, None)
+            nights = _load(connection, Nights.host == host, limit=1)
+        return next((night for night in nights if night.state is RunState.INTERRUPTED or _has_died(night)), None)
 
     def list(self, limit: int | None = None) -> list[NightRow]:
-        """All nights, or the last ``limit``, newest first; what a series was like in them is ``nights``."""
+        """Return all nights, or the last ``limit``, newest first."""
         with self._database.reading() as connection:
-            return _rows(connection, limit=limit)
+            return _load(connection, limit=limit)
 
 
-def _is_dead(row: NightRow) -> bool:
-    return row.state is RunState.RUNNING and not alive(row.pid, row.process_start)
-
-
-def _mark_interrupted(connection: Connection, host: str) -> None:
-    for row in _rows(connection, Nights.host == host, Nights.state == RunState.RUNNING):
-        if _is_dead(row):
-            _change(connection, row.id, {"state": RunState.INTERRUPTED, "finished_at": datetime.now(UTC)})
-
-
-def _change(connection: Connection, number: int, values: Mapping[str, Any]) -> None:
+def _update(connection: Connection, number: int, values: Mapping[str, Any]) -> None:
+    """Change columns of a night; raises ``NotMeasuredError`` if it does not exist."""
     if connection.execute(update(Nights).where(Nights.id == number).values(values)).rowcount == 0:
         raise _unknown(number)
+
+
+def _has_died(night: NightRow) -> bool:
+    return night.state is RunState.RUNNING and not alive(night.pid, night.process_start)
 
 
 def _unknown(number: int) -> NotMeasuredError:
     return NotMeasuredError(f"there is no night {number}", cure="perfsvc nightly makes one")
 
 
-def _rows(connection: Connection, *where: ColumnElement[bool], limit: int | None = None) -> list[NightRow]:
-    """Newest first, with their stages."""
+def _load(connection: Connection, *where: ColumnElement[bool], limit: int | None = None) -> list[NightRow]:
+    """Return nights with their stages, newest first."""
     query = select(Nights).where(*where).order_by(Nights.id.desc()).limit(limit)
-    found = connection.execute(query).all()
-    stages = _stages(connection, [row.id for row in found])
+    nights = connection.execute(query).all()
+    stages: dict[int, list[StageRow]] = defaultdict(list)
+    of_nights = select(Stages).where(Stages.night_id.in_([night.id for night in nights]))
+    for row in connection.execute(of_nights.order_by(Stages.night_id, Stages.number)):
+        stages[row.night_id].append(
+            StageRow(row.name, row.number, row.state, row.started_at, row.wall_s, row.message, row.cure, row.exit_code)
+        )
     return [
         NightRow(
             id=row.id,
@@ -149,15 +152,5 @@ def _rows(connection: Connection, *where: ColumnElement[bool], limit: int | None
             exit_code=row.exit_code,
             stages=tuple(stages[row.id]),
         )
-        for row in found
+        for row in nights
     ]
-
-
-def _stages(connection: Connection, numbers: Iterable[int]) -> dict[int, list[StageRow]]:
-    query = select(Stages).where(Stages.night_id.in_(list(numbers))).order_by(Stages.night_id, Stages.number)
-    found: dict[int, list[StageRow]] = defaultdict(list)
-    for row in connection.execute(query):
-        found[row.night_id].append(
-            StageRow(row.name, row.number, row.state, row.started_at, row.wall_s, row.message, row.cure, row.exit_code)
-        )
-    return found

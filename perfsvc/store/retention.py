@@ -10,8 +10,8 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, exists, func, or_, select, text, update
 
 from perfsvc.model import FindingState
-from perfsvc.store.baselines import every_level
-from perfsvc.store.expected import newest_clean, owed
+from perfsvc.store.baselines import levels_to_keep
+from perfsvc.store.expected import measured_before_budget_ran_out, newest_clean
 from perfsvc.store.rows import RunState
 from perfsvc.store.runs import ENDED, newest_of_scopes
 from perfsvc.store.schema.code_tables import Profiles
@@ -171,15 +171,15 @@ class Retention:
 def needed(connection: Connection, keep: Collection[int]) -> Needed:
     """Return what later commands may still ask for, and the runs of ``keep`` as a whole.
 
-    That is: levels that later runs may be compared with (``baselines.every_level``); both sides of every finding that
-    is not resolved; the last run of each scope on each device, which shows the next run what is missing, and, for what
-    was over budget there, the last run that measured it; runs that have not ended, and that of the last night of each
-    host, which may be resumed.
+    That is: levels that later runs may be compared with (``levels_to_keep``); both sides of every finding that is not
+    resolved; the last run of each scope on each device, which shows the next run what is missing, and, for what was
+    over budget there, the last run that measured it; runs that have not ended, and that of the last night of each host,
+    which may be resumed.
     """
     last, owed_levels = _expected(connection)
     return Needed(
         frozenset({*keep, *last, *_resumable(connection)}),
-        frozenset(every_level(connection) | owed_levels | _in_findings(connection)),
+        frozenset(levels_to_keep(connection) | owed_levels | _in_findings(connection)),
     )
 
 
@@ -205,7 +205,11 @@ def _expected(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
     last: dict[str, dict[int, int]] = {}
     for scope, device, run in connection.execute(query):
         last.setdefault(scope, {})[device] = run
-    levels = {(run, lineage) for of_scope in last.values() for (lineage, *_), run in owed(connection, of_scope).items()}
+    levels = {
+        (run, lineage)
+        for runs in last.values()
+        for (lineage, *_), run in measured_before_budget_ran_out(connection, runs).items()
+    }
     return {run for of_scope in last.values() for run in of_scope.values()}, levels
 
 

@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate, Level, Series, Status
 from perfsvc.store.binaries import damaged
 from perfsvc.store.cases import PresentNames, lineage_of, namesakes_of, of_cases, own_name, present_cases
-from perfsvc.store.expected import expected
 from perfsvc.store.measurements import unpack
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
@@ -55,17 +54,6 @@ class SeriesStore:
                 names = {number for series in of_run for number in ids.get(series.case, ())}
                 levels |= levels_in(connection, run, Measurements.case_id.in_(names), wanted=of_run)
         return {series: levels[series] for series in runs if series in levels}
-
-    def expected(self, run: int) -> dict[Series, int]:
-        """Return what a run should have measured on its devices, each series with the run that has a right result.
-
-        That is everything that the run before it has a right result of. The run before is the newest earlier one of
-        the same scope that finished and measured on the device: one without uncommitted changes, unless all have some.
-        If a case was over budget there, the run before that one that measured it counts; what was over budget in
-        ``run`` itself is not expected. Nothing is expected if the scope is unknown.
-        """
-        with self._database.reading() as connection:
-            return expected(connection, run)
 
     def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
         """Return a case in every run, oldest first, by its present or a former name, on one or all devices.

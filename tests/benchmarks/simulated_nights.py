@@ -45,7 +45,7 @@ def main() -> int:
         with Store.open(workplace.database) as store:
             built = pages.build(store, folder / "site", plan.nights)
             told, of_nothing = found.read(store, plan)
-            everything = store.findings.list(every=True)
+            everything = store.findings.all()
     print(table(FINDINGS, rows_of(everything)), end="\n\n")
     print(table(found.OUTCOMES, found.rows_of(plan, told)), end="\n\n")
     print(table(GROWTH, growth_of(plan, lived)), end="\n\n")

@@ -31,6 +31,7 @@ from perfsvc.model import (
     Measurement,
     Peak,
     Provenance,
+    RootCause,
     Series,
     Status,
     Suspect,
@@ -133,7 +134,7 @@ class Nights:
             )
             for case in cases
         ]
-        (number,) = self.store.findings.raise_finding(run, suspects, evidence)
+        (number,) = self.store.findings.update(run, [], [RootCause("", evidence, tuple(suspects))]).raised
         return number
 
 

@@ -53,7 +53,7 @@ def test_a_finding_of_an_earlier_night_stands_and_one_that_tonight_resolves_is_t
     assert "Nothing new, 1 finding standing" in first.read_text()
     back = nights.night({names.tiled: 1e-4})
     (moved,) = nights.store.findings.get(number).moved
-    assert nights.store.findings.recover(back, [(number, moved.series)]) == [number]
+    assert nights.store.findings.update(back, [(number, moved.series)], []).resolved == (number,)
     (first, *_) = dashboard.build(nights.store, tmp_path / "site")
     assert "Resolved tonight" in first.read_text()
     assert "Standing findings" not in first.read_text()

@@ -22,6 +22,7 @@ from perfsvc.model import (
     Judgement,
     Measurement,
     Provenance,
+    RootCause,
     Series,
     Status,
     Suspect,
@@ -78,9 +79,8 @@ class Nights:
         judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
         self.store.verdicts.put(run, [judged])
         if finding:
-            self.store.findings.raise_finding(
-                run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "it is slower"
-            )
+            suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
+            self.store.findings.update(run, [], [RootCause("", "it is slower", (suspect,))])
         self.store.runs.end(run, RunState.FINISHED)
 
     def tell(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):

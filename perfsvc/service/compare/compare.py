@@ -88,7 +88,7 @@ def judge_run(
             and series.metric != MAX_ERROR
         }
     thresholds = _threshold_of(store, threshold)
-    expected = {series: earlier for series, earlier in store.series.expected(run).items() if series not in baselines}
+    expected = {series: earlier for series, earlier in store.baselines.expected(run).items() if series not in baselines}
     judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
     return _with_causes(store, judgements, thresholds)
 

@@ -206,7 +206,7 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
     """
     last_run = {
         (moved.series, moved.direction): moved.last_run
-        for finding in store.findings.list()
+        for finding in store.findings.active()
         if finding.state in STANDING
         for moved in finding.moved
         if moved.recovered_run is None

@@ -25,7 +25,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
     night = _night(store)
     tonight = _tonight(rows, night)
     verdicts = store.verdicts.of_run(tonight.id) if tonight else []
-    findings = store.findings.list(every=True)
+    findings = store.findings.all()
     return Site(
         made=now,
         runs={row.id: _shown(row) for row in reversed(rows)},

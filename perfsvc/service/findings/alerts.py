@@ -113,7 +113,7 @@ def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Int
 def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
     """Return the runs in which a finding saw each series moved, or back."""
     runs: dict[Series, set[int | None]] = defaultdict(set)
-    for finding in store.findings.list(every=True):
+    for finding in store.findings.all():
         for moved in finding.moved:
             runs[moved.series] |= {moved.last_run, moved.recovered_run}
     return runs

@@ -41,7 +41,7 @@ def recovered_series(
         alerted: the series with an alert.
         threshold: the smallest relevant change, or rules; None for the default of each kind of device.
     """
-    standing = store.findings.list()
+    standing = store.findings.active()
     left = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
     if not left:
         return []
@@ -116,7 +116,7 @@ def without_recoveries(
         recovered: the series that the run shows at their old level, which is not stored yet.
     """
     recovered_in: dict[tuple[Series, Direction], int] = {}
-    for finding in reversed(store.findings.list(every=True)):
+    for finding in reversed(store.findings.all()):
         for moved in finding.moved:
             recovered_run = run if (finding.id, moved.series) in recovered else moved.recovered_run
             if recovered_run is not None:

@@ -31,7 +31,7 @@ class RootCauses:
         self._store = store
         self._run = run
         self._commits = store.runs.commits(run)
-        self._standing = store.findings.list()
+        self._standing = store.findings.active()
         self._built = cache(store.binaries.of_run)
         self._known: dict[tuple[Series, Direction, Cause | None], str] = {
             (moved.series, moved.direction, finding.cause): finding.root_cause

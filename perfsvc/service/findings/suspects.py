@@ -44,7 +44,7 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
     changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
     if not changes.to_confirm:
         return []
-    confirmed, unwanted = store.confirmations.series([run]), ignored(store.findings.list())
+    confirmed, unwanted = store.confirmations.series([run]), ignored(store.findings.active())
     suspects = [
         suspect
         for suspect in changes.to_confirm

@@ -154,7 +154,7 @@ def check(tonight: Tonight) -> Said:
     if not architectures:
         return Said("no device here runs what nvcc makes", skipped=True)
     row, request = tonight.row, tonight.request
-    tonight.store.checks.forget(row.host, row.command_line, row.started)
+    tonight.store.checks.remove(row.host, row.command_line, row.started)
     outcome = checks.check(
         CheckRequest(
             tonight.settings.database,
@@ -312,7 +312,7 @@ def _measured(tonight: Tonight, resolved: ResolvedRun) -> Said:
 
 
 def _exit_code(tonight: Tonight, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
-    unheard = ignored(tonight.store.findings.list())
+    unheard = ignored(tonight.store.findings.active())
     return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(tonight))
 
 

@@ -64,7 +64,7 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     night = store.nights.get(number)
     told, untold = _before(store, night)
     befell = _befell(store, [one.run for one in (*untold, night) if one.run is not None])
-    known = {one.id: one for one in store.findings.list(every=True)} if befell else {}
+    known = {one.id: one for one in store.findings.all()} if befell else {}
     of_kind = {
         kind: [known[number] for number in befell if _news(known[number], befell[number]) is kind]
         for kind in (EventKind.RAISED, EventKind.REOPENED, EventKind.JOINED, EventKind.RESOLVED)

@@ -99,7 +99,7 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
             confirmations = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
         update_findings(store, opened.run, threshold=request.threshold)
-        unheard = ignored(store.findings.list())
+        unheard = ignored(store.findings.active())
         if request.profile:
             profiling = ProfileSettings(resolved.devices, helper_kernels, say=progress.say)
             explain_regressed(store, opened.run, profiling, progress)

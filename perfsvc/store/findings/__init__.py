@@ -1,66 +1,82 @@
-"""What the store remembers of findings: what they moved, and what befell them."""
+"""Findings: which series changed for which root cause, and what people decided about it.
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does, and ``events``
+keeps the record of both.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, text
 
-from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series, Suspect
-from perfsvc.store.findings import actions, events, read, update
-from perfsvc.store.findings.actions import Deed
+from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series
+from perfsvc.store.findings import actions, events, read
+from perfsvc.store.findings.actions import Action
+from perfsvc.store.findings.update import update_findings
 from perfsvc.store.schema.engine import POSTGRESQL, Database
 
 
 class FindingStore:
-    """Findings: what runs and people change, and what there is; each method is one transaction."""
+    """Findings; each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    # --- what runs do ----------------------------------------------------------------------------------------------
+    def get(self, number: int) -> Finding:
+        """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
+        with self._database.reading() as connection:
+            return read.get(connection, number)
+
+    def active(self) -> list[Finding]:
+        """Return the active findings (open, acknowledged or ignored), newest first."""
+        with self._database.reading() as connection:
+            return read.active(connection)
+
+    def all(self) -> list[Finding]:
+        """Return all findings, newest first."""
+        with self._database.reading() as connection:
+            return read.load(connection)
+
+    def events(self, *, run: int | None = None, finding: int | None = None) -> list[FindingEvent]:
+        """Return the events of a run, of a finding, or all events, oldest first."""
+        with self._database.reading() as connection:
+            return events.load(connection, run=run, finding=finding)
 
     def update(
-        self, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[RootCause], *, now: datetime | None = None
+        self,
+        run: int,
+        recovered: Iterable[tuple[int, Series]],
+        causes: Iterable[RootCause],
+        *,
+        now: datetime | None = None,
     ) -> FindingUpdates:
-        """Does at once all that a run changes of findings: ``recover``, then ``raise_finding`` of each blame.
+        """Apply everything that a run shows to the findings, in one transaction.
 
-        Those that were ignored until now are open again. Each change is an event of the run. Doing it again changes
-        nothing, whatever a person did meanwhile.
-        """
-        with _alone(self._database) as connection:
-            return update.update_findings(connection, run, back, blames, now or datetime.now(UTC))
+        1. Recovered series are marked. An active finding is resolved when all its series have recovered. A series does
+           not recover in a run that is older than the newest run that shows the change.
+        2. Each suspect goes to the first of these findings:
 
-    def raise_finding(self, run: int, suspects: Sequence[Suspect], evidence: str, root_cause: str = "") -> list[int]:
-        """Puts suspects of one cause into findings, and returns the numbers of those that tell of them.
+           - the active finding that holds its series in this direction;
+           - the resolved finding that held it with the same cause and the same baseline run: that finding is reopened;
+           - the newest open or acknowledged finding with the same cause and root cause;
+           - a new finding.
 
-        A series that is in a finding which stands (open, acknowledged, ignored) goes there, and so does one that
-        recovered from a finding and lost again against the very same baseline: that finding is open again. So a series
-        has never two findings of one direction that stand. What is left joins the newest open or acknowledged finding
-        of the same cause and origin, or is a new one.
+           So a series never has two active findings in one direction.
+        3. Ignored findings whose time is over are reopened.
+
+        Each change is recorded as an event of the run. Updating again with the same arguments changes nothing, whatever
+        people did in between.
 
         Args:
             run: the run that shows it.
-            suspects: one at least; they share the judgement's cause.
-            evidence: why, in a sentence.
-            root_cause: what the cause is; empty where nobody knows, and then nothing is joined.
+            recovered: a finding's number and a series of it that is back at its old level.
+            causes: the suspects of the run by their root cause. If the root cause is unknown (empty), its suspects join
+                no existing finding.
+            now: the time of the update; by default the current time.
         """
-        with _alone(self._database) as connection:
-            told = update.raise_finding(
-                connection, run, RootCause(root_cause, evidence, tuple(suspects)), datetime.now(UTC)
-            )
-        return sorted({*told.raised, *told.joined, *told.reopened, *told.seen})
-
-    def recover(self, run: int, back: Iterable[tuple[int, Series]]) -> list[int]:
-        """Notes of findings (by their numbers) which series a run shows at their old levels again.
-
-        A change that a later run shows is not over. Returns the numbers of those that are
-        resolved by it: that stood, and of which no series is left.
-        """
-        with _alone(self._database) as connection:
-            return update.recover(connection, run, back, datetime.now(UTC))
-
-    # --- what persons do -------------------------------------------------------------------------------------------
+        with self._changing() as connection:
+            return update_findings(connection, run, recovered, causes, now or datetime.now(UTC))
 
     def set_state(
         self,
@@ -72,68 +88,53 @@ class FindingStore:
         until: datetime | None = None,
         series: Collection[Series] | None = None,
     ) -> Finding:
-        """Brings a finding into a state, for a person.
+        """Set the state of a finding on behalf of a person.
 
-        Accepted, the newest run of each of its series is their level, but for those that recovered. Opened again, it
-        speaks for all its series, those that were back included.
+        Accepting a finding makes the newest run of each of its series their level, except for recovered series.
+        Reopening a resolved finding includes its recovered series again.
 
         Args:
-            number: which.
-            state: into which.
+            number: the finding.
+            state: its new state.
             reason: why.
-            by: who does it.
-            until: of one that is ignored, when it is open again; None for without an end.
-            series: which of its series are meant: they are split off first; None for all.
+            by: the person.
+            until: when an ignored finding is reopened; None for never.
+            series: the series that are meant; if the finding has others too, these are split off first. None for all.
 
         Returns:
-            The finding of these series, which is a new one where they were split off.
+            The finding that holds exactly these series: a new one if they were split off.
 
         Raises:
-            NotMeasuredError: there is no such finding.
-            UsageError: it cannot come into that state from its own, has none of these series, or, to be opened again,
-                moved what another one tells of by now.
+            NotMeasuredError: the finding does not exist.
+            UsageError: the finding cannot change from its present state to this one, it has none of the series, or it
+                cannot be reopened because another active finding holds one of its series.
         """
-        with _alone(self._database) as connection:
-            return actions.put_state(connection, number, state, Deed.done(by, series), reason=reason, until=until)
+        with self._changing() as connection:
+            return actions.set_state(connection, number, state, Action(by, series), reason=reason, until=until)
 
     def assign(self, number: int, owner: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
-        """Gives a finding, or some of its series, to an owner, or with an empty one to nobody.
+        """Set the owner of a finding, or of some of its series; an empty owner removes it.
 
-        Raises as ``put_finding_state`` does where there is none.
+        Splits and raises as ``set_state`` does.
         """
-        with _alone(self._database) as connection:
-            return actions.assign(connection, number, owner, Deed.done(by, series))
+        with self._changing() as connection:
+            return actions.assign(connection, number, owner, Action(by, series))
 
     def comment(self, number: int, text: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
-        """Notes what somebody has to say of a finding, or of some of its series.
+        """Record a person's comment on a finding, or on some of its series.
 
-        Raises as ``put_finding_state`` does where there is none.
+        Splits and raises as ``set_state`` does.
         """
-        with _alone(self._database) as connection:
-            return actions.comment(connection, number, text, Deed.done(by, series))
+        with self._changing() as connection:
+            return actions.comment(connection, number, text, Action(by, series))
 
-    # --- what there is ---------------------------------------------------------------------------------------------
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """One transaction that changes findings; no other such transaction runs at the same time.
 
-    def get(self, number: int) -> Finding:
-        """One finding; raises ``NotMeasuredError`` where there is none."""
-        with self._database.reading() as connection:
-            return read.get(connection, number)
-
-    def events(self, *, run: int | None = None, finding: int | None = None) -> list[FindingEvent]:
-        """What befell a finding, or what a run did to findings, or all that there is, in its order."""
-        with self._database.reading() as connection:
-            return events.events(connection, run=run, finding=finding)
-
-    def list(self, *, every: bool = False) -> list[Finding]:
-        """The findings that stand (open, acknowledged, ignored), or every one, newest first."""
-        with self._database.reading() as connection:
-            return read.findings(connection) if every else read.standing(connection)
-
-
-@contextmanager
-def _alone(database: Database) -> Iterator[Connection]:
-    """A transaction that changes findings, one at a time: nights of two hosts must not raise one cause each."""
-    with database.writing() as connection:
-        if connection.dialect.name == POSTGRESQL:  # SQLite's writers are alone anyway
-            connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
-        yield connection
+        Otherwise runs on two hosts could each raise a finding for the same root cause.
+        """
+        with self._database.writing() as connection:
+            if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time anyway
+                connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
+            yield connection

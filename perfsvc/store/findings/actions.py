@@ -1,23 +1,23 @@
-"""Findings as persons change them: looked at, accepted, resolved, ignored, opened again; given to somebody, commented.
+"""What a person does to a finding: change its state, assign it, comment on it.
 
-Each may be meant of some of a finding's series alone: they become a finding of their own first.
+An action may mean only some of a finding's series: they are split off into a finding of their own first.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from sqlalchemy import Connection, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import EventKind, Finding, FindingState, Series
 from perfsvc.store.findings import events
-from perfsvc.store.findings.read import STANDING, get, places, standing
-from perfsvc.store.findings.update import same_place
+from perfsvc.store.findings.read import ACTIVE, active, get, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 
-KINDS: Mapping[FindingState, EventKind] = {
+_EVENTS: Mapping[FindingState, EventKind] = {
     FindingState.OPEN: EventKind.REOPENED,
     FindingState.ACKNOWLEDGED: EventKind.ACKNOWLEDGED,
     FindingState.ACCEPTED: EventKind.ACCEPTED,
@@ -25,104 +25,105 @@ KINDS: Mapping[FindingState, EventKind] = {
     FindingState.IGNORED: EventKind.IGNORED,
 }
 
-FROM: Mapping[FindingState, Collection[FindingState]] = {
+_FROM: Mapping[FindingState, Collection[FindingState]] = {
     FindingState.OPEN: frozenset(FindingState) - {FindingState.OPEN},
     FindingState.ACKNOWLEDGED: {FindingState.OPEN, FindingState.IGNORED},
-    FindingState.ACCEPTED: STANDING,
-    FindingState.RESOLVED: STANDING,
-    FindingState.IGNORED: STANDING,
+    FindingState.ACCEPTED: ACTIVE,
+    FindingState.RESOLVED: ACTIVE,
+    FindingState.IGNORED: ACTIVE,
 }
-"""From which states a person may bring a finding into each; one that is ignored may be ignored for longer."""
+"""The states from which a person may set each state. An ignored finding may be ignored again, for longer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """What a person does to a finding.
+class Action:
+    """Who acts on which part of a finding.
 
     Attributes:
-        by: who does it.
-        series: of which of its series; None for all.
-        now: when.
+        by: the person.
+        series: the series of the finding that are meant; None for all.
+        at: when.
     """
 
     by: str
     series: Collection[Series] | None
-    now: datetime
-
-    @classmethod
-    def done(cls, by: str, series: Collection[Series] | None = None) -> "Deed":
-        """One that is done now."""
-        return cls(by, series, datetime.now(UTC))
+    at: datetime = field(default_factory=partial(datetime.now, UTC))
 
 
-def put_state(
-    connection: Connection, number: int, state: FindingState, deed: Deed, *, reason: str, until: datetime | None
+def set_state(
+    connection: Connection, number: int, state: FindingState, action: Action, *, reason: str, until: datetime | None
 ) -> Finding:
-    """Brings a finding, or some of its series, into a state; see ``Store.put_finding_state``."""
-    found = get(connection, number)
-    if found.state not in FROM[state]:
-        why = f": {found.reason}" if found.reason else ""
-        cure = f"perfsvc findings reopen {number}" if found.state not in STANDING else f"perfsvc findings show {number}"
-        raise UsageError(f"finding {number} is {found.state.value} already{why}", cure=cure)
-    finding = _split(connection, found, deed)
+    """Set the state of a finding, or of some of its series; see ``FindingStore.set_state``."""
+    finding = get(connection, number)
+    if finding.state not in _FROM[state]:
+        why = f": {finding.reason}" if finding.reason else ""
+        cure = f"perfsvc findings {'show' if finding.state in ACTIVE else 'reopen'} {number}"
+        raise UsageError(f"finding {number} is {finding.state.value} already{why}", cure=cure)
+    finding = _split(connection, finding, action)
     if state is FindingState.OPEN:
-        _open(connection, finding)
-    values = {"state": state, "reason": reason, "set_by": deed.by, "set_at": deed.now, "ignored_until": until}
+        _prepare_reopening(connection, finding)
+    values = {"state": state, "reason": reason, "set_by": action.by, "set_at": action.at, "ignored_until": until}
     connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
-    said = "; ".join(filter(None, [reason, f"until {until:%Y-%m-%d}" if until else ""]))
-    _note(connection, finding.id, KINDS[state], said, deed)
+    text = "; ".join(filter(None, [reason, f"until {until:%Y-%m-%d}" if until else ""]))
+    _record(connection, finding.id, _EVENTS[state], text, action)
     return get(connection, finding.id)
 
 
-def assign(connection: Connection, number: int, owner: str, deed: Deed) -> Finding:
-    """Gives a finding, or some of its series, to somebody; see ``Store.assign_finding``."""
-    finding = _split(connection, get(connection, number), deed)
+def assign(connection: Connection, number: int, owner: str, action: Action) -> Finding:
+    """Set the owner of a finding, or of some of its series; see ``FindingStore.assign``."""
+    finding = _split(connection, get(connection, number), action)
     connection.execute(update(Findings).where(Findings.id == finding.id).values(owner=owner))
-    _note(connection, finding.id, EventKind.ASSIGNED, owner or "nobody", deed)
+    _record(connection, finding.id, EventKind.ASSIGNED, owner or "no owner", action)
     return get(connection, finding.id)
 
 
-def comment(connection: Connection, number: int, text: str, deed: Deed) -> Finding:
-    """Notes what somebody has to say of a finding, or of some of its series; see ``Store.comment_finding``."""
-    finding = _split(connection, get(connection, number), deed)
-    _note(connection, finding.id, EventKind.COMMENTED, text, deed)
+def comment(connection: Connection, number: int, text: str, action: Action) -> Finding:
+    """Record a comment on a finding, or on some of its series; see ``FindingStore.comment``."""
+    finding = _split(connection, get(connection, number), action)
+    _record(connection, finding.id, EventKind.COMMENTED, text, action)
     return finding
 
 
-def _note(connection: Connection, finding: int, kind: EventKind, said: str, deed: Deed) -> None:
-    events.put(connection, [finding], kind, said, by=deed.by, at=deed.now)
+def _record(connection: Connection, finding: int, kind: EventKind, text: str, action: Action) -> None:
+    events.put(connection, finding, kind, text, by=action.by, at=action.at)
 
 
-def _open(connection: Connection, finding: Finding) -> None:
-    """Lets a finding speak for its series again, those that were back included; another one must not by now."""
-    told = {(one.series, one.direction) for one in finding.moved}
-    for other in standing(connection):
-        shared = [one.series.case.id for one in other.moved if (one.series, one.direction) in told]
+def _prepare_reopening(connection: Connection, finding: Finding) -> None:
+    """Take the recovered series of a finding in again.
+
+    Raises ``UsageError`` if another active finding holds one of its series by now.
+    """
+    held = {(moved.series, moved.direction) for moved in finding.moved}
+    for other in active(connection):
+        shared = [moved.series.case.id for moved in other.moved if (moved.series, moved.direction) in held]
         if other.id != finding.id and shared:
-            raise UsageError(
-                f"finding {other.id} tells of {shared[0]} by now", cure=f"perfsvc findings show {other.id}"
-            )
+            raise UsageError(f"finding {other.id} holds {shared[0]} by now", cure=f"perfsvc findings show {other.id}")
     if finding.state is FindingState.RESOLVED:
-        back = update(FindingCases).where(FindingCases.finding_id == finding.id)
-        connection.execute(back.values(recovered_run_id=None))
+        cases = update(FindingCases).where(FindingCases.finding_id == finding.id)
+        connection.execute(cases.values(recovered_run_id=None))
 
 
-def _split(connection: Connection, finding: Finding, deed: Deed) -> Finding:
-    """The finding of the series that are meant: a new one, like that which they were in, unless they are all of it."""
-    chosen = {one.series for one in finding.moved} if deed.series is None else set(deed.series)
-    rows = [row for row, series in places(connection, [finding.id]) if series in chosen]
+def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
+    """Return the finding that holds exactly the series of an action; split it off if the finding has others too.
+
+    Raises ``UsageError`` if the finding holds none of them.
+    """
+    if action.series is None:
+        return finding
+    chosen = set(action.series)
+    rows = [row for row, series in series_rows(connection, [finding.id]) if series in chosen]
     if len(rows) == len(finding.moved):
         return finding
     if not rows:
-        raise UsageError(f"finding {finding.id} tells of none of these", cure=f"perfsvc findings show {finding.id}")
-    like = connection.execute(select(Findings).where(Findings.id == finding.id)).mappings().one()
-    own = {name: value for name, value in like.items() if name != "id"} | {
-        "last_run_id": max(r.last_run_id for r in rows)
-    }
-    number = new_id(connection, Findings, own)
+        raise UsageError(f"finding {finding.id} holds none of these", cure=f"perfsvc findings show {finding.id}")
+    original = connection.execute(select(Findings).where(Findings.id == finding.id)).mappings().one()
+    copy = {**original, "last_run_id": max(row.last_run_id for row in rows)}
+    del copy["id"]
+    number = new_id(connection, Findings, copy)
     for row in rows:
-        connection.execute(update(FindingCases).where(*same_place(row)).values(finding_id=number))
+        key = {name: getattr(row, name) for name in ("finding_id", "case_id", "device_id", "metric", "cache")}
+        connection.execute(update(FindingCases).filter_by(**key).values(finding_id=number))
     names = ", ".join(sorted({series.case.id for series in chosen}))
-    _note(connection, finding.id, EventKind.SPLIT, f"{names} is finding {number} from now on", deed)
-    _note(connection, number, EventKind.SPLIT, f"{names} was part of finding {finding.id}", deed)
+    _record(connection, finding.id, EventKind.SPLIT, f"{names} is finding {number} from now on", action)
+    _record(connection, number, EventKind.SPLIT, f"{names} was part of finding {finding.id}", action)
     return get(connection, number)

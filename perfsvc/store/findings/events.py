@@ -1,6 +1,5 @@
-"""What befell findings: who did what when."""
+"""The events of findings: what a run or a person changed, and when."""
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, insert, select
@@ -11,7 +10,7 @@ from perfsvc.store.schema.judging_tables import FindingEvents
 
 def put(
     connection: Connection,
-    findings: Iterable[int],
+    finding: int,
     kind: EventKind,
     text: str,
     *,
@@ -19,16 +18,13 @@ def put(
     run: int | None = None,
     by: str = "",
 ) -> None:
-    """Stores that the same befell some findings."""
-    rows = [
-        {"finding_id": one, "kind": kind, "run_id": run, "done_by": by, "done_at": at, "text": text} for one in findings
-    ]
-    if rows:
-        connection.execute(insert(FindingEvents), rows)
+    """Store an event of a finding: ``run`` or the person ``by`` caused it."""
+    row = {"finding_id": finding, "kind": kind, "run_id": run, "done_by": by, "done_at": at, "text": text}
+    connection.execute(insert(FindingEvents).values(row))
 
 
-def events(connection: Connection, *, run: int | None = None, finding: int | None = None) -> list[FindingEvent]:
-    """What befell a finding, or what a run did to findings, or all there is, in its order."""
+def load(connection: Connection, *, run: int | None, finding: int | None) -> list[FindingEvent]:
+    """Return the events of a run, of a finding, or all events, oldest first."""
     where: list[ColumnElement[bool]] = []
     if run is not None:
         where.append(FindingEvents.run_id == run)

@@ -1,142 +1,98 @@
-"""Reading findings: each with the series it moved, under the names that these are handed out by."""
+"""Load findings with the series that they hold."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Connection, and_, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Finding, FindingState, MovedSeries, Series
-from perfsvc.store.cases import case_of, own_name
+from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.schema.code_tables import Explanations
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
-from perfsvc.store.schema.tables import Cases, Devices
 
-STANDING = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
-"""The states in which a finding still speaks for its series: no other is raised of them."""
-
-_FINDINGS: Any = bindparam("findings", expanding=True)
+ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
+"""A series with a finding in one of these states gets no second finding in the same direction."""
 
 
 def get(connection: Connection, number: int) -> Finding:
-    """One finding; raises ``NotMeasuredError`` where there is none."""
-    found = findings(connection, Findings.id == number)
-    if not found:
+    """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
+    findings = load(connection, Findings.id == number)
+    if not findings:
         raise NotMeasuredError(f"there is no finding {number}", cure="perfsvc findings --all")
-    return found[0]
+    return findings[0]
 
 
-def standing(connection: Connection) -> list[Finding]:
-    """Those that still speak for their series, newest first."""
-    return findings(connection, Findings.state.in_(STANDING))
+def active(connection: Connection) -> list[Finding]:
+    """Return the active findings, newest first."""
+    return load(connection, Findings.state.in_(ACTIVE))
 
 
-def findings(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
-    """Findings, newest first, each with what it moved."""
-    rows = connection.execute(select(Findings).where(*where).order_by(Findings.id.desc())).all()
-    if not rows:
+def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
+    """Return findings with the series that they hold, newest first."""
+    findings = connection.execute(select(Findings).where(*where).order_by(Findings.id.desc())).all()
+    if not findings:
         return []
-    numbers = {row.id for row in rows}
+    numbers = {finding.id for finding in findings}
     moved: dict[int, list[MovedSeries]] = defaultdict(list)
-    for row, series in places(connection, numbers):
-        moved[row.finding_id].append(_moved(row, series))
-    why = _why(connection, numbers)
-    return [_finding(row, moved[row.id], why.get(row.id, "")) for row in rows]
-
-
-def places(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
-    """The rows of what some findings moved, each with its series as it is handed out.
-
-    That is under the case's present name; a former name that was given anew has its own (``naming.own_name``).
-    """
-    return [(row, _series(row)) for row in connection.execute(_places(), {"findings": list(numbers)})]
-
-
-@cache
-def _places() -> Any:
-    """The query behind ``places``; to build it takes longer than to run it, and a night asks often."""
-    present, own = aliased(Cases), own_name(FindingCases.last_run_id)
-    named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
-    return (
-        select(
-            FindingCases,
-            Cases.lineage_id,
-            own,
-            present.benchmark,
-            present.variant,
-            present.point,
-            present.version,
-            Devices.uuid,
-            Devices.model,
+    for row, series in series_rows(connection, numbers):
+        moved[row.finding_id].append(
+            MovedSeries(
+                series,
+                row.ratio,
+                row.low,
+                row.high,
+                baseline_run=row.baseline_run_id,
+                baseline_s=row.baseline_s,
+                candidate_s=row.candidate_s,
+                last_run=row.last_run_id,
+                recovered_run=row.recovered_run_id,
+                change=row.change,
+                direction=row.direction,
+            )
         )
-        .join(Cases, Cases.id == FindingCases.case_id)
-        .join(Devices, Devices.id == FindingCases.device_id)
-        .join(present, and_(present.lineage_id == Cases.lineage_id, named))
-        .where(FindingCases.finding_id.in_(_FINDINGS))
-        .order_by(*(getattr(FindingCases, name) for name in ("finding_id", "case_id", "device_id", "metric", "cache")))
-    )
+    sentences = _sentences(connection, numbers)
+    return [
+        Finding(
+            id=finding.id,
+            cause=finding.cause,
+            root_cause=finding.root_cause,
+            first_run=finding.first_run_id,
+            last_run=finding.last_run_id,
+            state=finding.state,
+            evidence=finding.evidence,
+            reason=finding.reason,
+            by=finding.set_by,
+            at=finding.set_at,
+            moved=tuple(moved[finding.id]),
+            owner=finding.owner,
+            ignored_until=finding.ignored_until,
+            why=sentences.get(finding.id, ""),
+        )
+        for finding in findings
+    ]
 
 
-def _series(row: Any) -> Series:
-    case = case_of(row.benchmark, row.variant, row.point, row.version)
-    return Series(case, row.uuid, row.model, row.metric, row.cache)
+def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
+    """Return the ``finding_cases`` rows of some findings, each with its series under the present name of its case."""
+    key = (getattr(FindingCases, name) for name in ("finding_id", "case_id", "device_id", "metric", "cache"))
+    query = with_series(FindingCases, FindingCases.last_run_id).where(FindingCases.finding_id.in_(numbers))
+    return [(row, series_of(row)) for row in connection.execute(query.order_by(*key))]
 
 
-def _why(connection: Connection, numbers: Collection[int]) -> Mapping[int, str]:
-    """The newest sentence on any of the cases that each finding moved."""
-    return {row.id: row.sentence for row in connection.execute(_sentences(), {"findings": list(numbers)})}
-
-
-@cache
-def _sentences() -> Any:
-    """All sentences on the cases that some findings moved, the oldest first."""
-    of_case = and_(
+def _sentences(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """Return the newest explanation of any case of each finding; a finding without one is absent."""
+    of_finding = and_(
         Explanations.case_id == FindingCases.case_id,
         Explanations.device_id == FindingCases.device_id,
         Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
     )
-    return (
+    query = (
         select(Findings.id, Explanations.sentence)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
-        .join(Explanations, of_case)
-        .where(Findings.id.in_(_FINDINGS), Explanations.sentence != "")
+        .join(Explanations, of_finding)
+        .where(Findings.id.in_(numbers), Explanations.sentence != "")
         .order_by(Explanations.id)
     )
-
-
-def _finding(row: Any, moved: Sequence[MovedSeries], why: str) -> Finding:
-    return Finding(
-        id=row.id,
-        cause=row.cause,
-        root_cause=row.root_cause,
-        first_run=row.first_run_id,
-        last_run=row.last_run_id,
-        state=row.state,
-        evidence=row.evidence,
-        reason=row.reason,
-        by=row.set_by,
-        at=row.set_at,
-        moved=tuple(moved),
-        owner=row.owner,
-        ignored_until=row.ignored_until,
-        why=why,
-    )
-
-
-def _moved(row: Any, series: Series) -> MovedSeries:
-    return MovedSeries(
-        series,
-        row.ratio,
-        row.low,
-        row.high,
-        baseline_run=row.baseline_run_id,
-        baseline_s=row.baseline_s,
-        candidate_s=row.candidate_s,
-        last_run=row.last_run_id,
-        recovered_run=row.recovered_run_id,
-        change=row.change,
-        direction=row.direction,
-    )
+    return {row.id: row.sentence for row in connection.execute(query)}

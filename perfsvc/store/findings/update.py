@@ -1,19 +1,14 @@
-"""Findings as runs change them: raised from what moved, joined, seen again, recovered from.
-
-A series is in one finding at a time: as long as that one stands, whatever moves the series the same way is more of it.
-"""
+"""Update findings with what a run shows: recovered series, suspects, and the end of ignored time."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, select, update
 
 from perfsvc.model import (
-    CacheState,
-    Cause,
     Direction,
     EventKind,
     FindingState,
@@ -23,208 +18,162 @@ from perfsvc.model import (
     Series,
     Suspect,
 )
-from perfsvc.store.baselines import spots_of
-from perfsvc.store.cases import case_id, device_id, own_name
+from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys
 from perfsvc.store.findings import events
-from perfsvc.store.findings.read import STANDING, places
+from perfsvc.store.findings.read import ACTIVE, series_rows
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases
 
-Held = tuple[tuple[int, int], int, str, CacheState]
-"""A series in the database, as ``baselines.spots_of`` tells it: lineage and own name, device, metric, cache state."""
+JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
+"""The states of findings that take in more series. A person who ignores a finding ignores the series that it has."""
 
-JOINED = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
-"""The states of findings that more series of their cause join. What is ignored are cases, and not all that may come."""
+_KEY = ("finding_id", "case_id", "device_id", "metric", "cache")
+"""The primary key of ``finding_cases``."""
 
 
 def update_findings(
-    connection: Connection, run: int, back: Iterable[tuple[int, Series]], blames: Iterable[RootCause], now: datetime
+    connection: Connection,
+    run: int,
+    recovered: Iterable[tuple[int, Series]],
+    causes: Iterable[RootCause],
+    now: datetime,
 ) -> FindingUpdates:
-    """All that a run changes of findings; see ``Store.settle_findings``."""
-    resolved = recover(connection, run, back, now)
-    told = [raise_finding(connection, run, blame, now) for blame in blames]
-    over = _end_ignoring(connection, run, now)
-    return FindingUpdates(
-        _all(one.raised for one in told),
-        _all(one.joined for one in told),
-        _all([over, *(one.reopened for one in told)]),
-        tuple(resolved),
-        _all(one.seen for one in told),
-    )
+    """Apply everything that a run shows to the findings; see ``FindingStore.update``."""
+    updates: dict[str, set[int]] = defaultdict(set)
+    updates["resolved"] = _resolve_recovered(connection, run, set(recovered), now)
+    for cause in causes:
+        _add_suspects(connection, run, cause, now, updates)
+    updates["reopened"] |= _reopen_ignored(connection, run, now)
+    return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
 
 
-def _all(numbers: Iterable[Iterable[int]]) -> tuple[int, ...]:
-    return tuple(sorted({one for some in numbers for one in some}))
+def _resolve_recovered(connection: Connection, run: int, recovered: set[tuple[int, Series]], now: datetime) -> set[int]:
+    """Mark series as recovered and return the findings that this resolves."""
+    rows = [
+        {f"key_{name}": getattr(row, name) for name in _KEY}
+        for row, series in series_rows(connection, {finding for finding, _ in recovered})
+        if (row.finding_id, series) in recovered
+    ]
+    if rows:
+        key = (getattr(FindingCases, name) == bindparam(f"key_{name}") for name in _KEY)
+        mark = update(FindingCases).where(*key, FindingCases.last_run_id <= run).values(recovered_run_id=run)
+        connection.execute(mark, rows)
+    unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
+    resolved = connection.scalars(select(Findings.id).where(~unrecovered, Findings.state.in_(ACTIVE))).all()
+    for finding in sorted(resolved):
+        _set_state(connection, finding, FindingState.RESOLVED, f"back at its old level in run {run}", run=run, now=now)
+    return set(resolved)
 
 
-# --- raising ---------------------------------------------------------------------------------------------------------
-
-
-def raise_finding(connection: Connection, run: int, blame: RootCause, now: datetime) -> FindingUpdates:
-    """Puts suspects of one cause where they belong; see ``Store.raise_finding``."""
-    spots = spots_of(connection, [suspect.series for suspect in blame.suspects], run)
-    held = _held(connection, set(spots.values()))
-    fresh: list[Suspect] = []
+def _add_suspects(
+    connection: Connection, run: int, cause: RootCause, now: datetime, updates: Mapping[str, set[int]]
+) -> None:
+    """Put the suspects of one root cause into findings, and the findings' numbers into ``updates``."""
+    keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
+    rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
+    unassigned: list[Suspect] = []
     reopened: set[int] = set()
     seen: set[int] = set()
-    for suspect in blame.suspects:
-        place = _place_of(held.get((spots.get(suspect.series), suspect.direction), ()), suspect.judgement, run)
-        if place is None:
-            fresh.append(suspect)
-        elif _see_again(connection, run, place, suspect.judgement):
-            reopened.add(place.finding_id)
+    for suspect in cause.suspects:
+        key = keys.get(suspect.series)
+        row = _row_to_update(rows[key, suspect.direction] if key else (), suspect.judgement, run)
+        if row is None:
+            unassigned.append(suspect)
+        elif _see_again(connection, run, row, suspect.judgement):
+            reopened.add(row.finding_id)
         else:
-            seen.add(place.finding_id)
+            seen.add(row.finding_id)
     for finding in sorted(reopened):
-        _set_open(connection, finding, blame.evidence, run=run, now=now)
-    updates = FindingUpdates(reopened=tuple(sorted(reopened)), seen=tuple(sorted(seen - reopened)))
-    if not fresh:
-        return updates
-    joined = _of_origin(connection, blame, fresh)
-    if joined is None:
-        return replace(updates, raised=(_insert(connection, run, replace(blame, suspects=tuple(fresh)), now),))
-    _join(connection, run, joined, replace(blame, suspects=tuple(fresh)), now)
-    return replace(updates, joined=(joined,))
+        _set_state(connection, finding, FindingState.OPEN, cause.evidence, run=run, now=now)
+    updates["reopened"].update(reopened)
+    updates["seen"].update(seen - reopened)
+    if unassigned:
+        _join_or_raise(connection, run, replace(cause, suspects=tuple(unassigned)), now, updates)
 
 
-def _held(connection: Connection, spots: set[Held]) -> Mapping[tuple[Held | None, Direction], Sequence[Any]]:
-    """The places of each series in findings, by where it moved in them, the newest finding first."""
+def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
+    """Return the ``finding_cases`` rows of some lineages by series and direction, the newest finding first."""
     query = (
         select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(Cases.lineage_id.in_({lineage for (lineage, _), *_ in spots}))
+        .where(Cases.lineage_id.in_(lineages))
         .order_by(FindingCases.finding_id.desc())
     )
-    held: dict[tuple[Held | None, Direction], list[Any]] = defaultdict(list)
+    rows: dict[tuple[SeriesKey, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
-        spot = ((row.lineage_id, row.own_name), row.device_id, row.metric, row.cache)
-        held[spot, row.direction].append(row)
-    return held
+        rows[SeriesKey(row.lineage_id, row.own_name, row.device_id, row.metric, row.cache), row.direction].append(row)
+    return rows
 
 
-def _place_of(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
-    """The place of a series in the finding that speaks for it.
+def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
+    """Return the row of the finding that a judgement of a series belongs to, if there is one.
 
-    That is one that stands, or one of the same cause that it recovered from to the very same level, or one that has
-    seen this run or later ones already, whatever became of it since.
+    That finding is active; or it already knows this run or a later one, whatever its state is now; or it was resolved
+    and has the same cause and baseline run.
     """
-    speaking = (
-        row
-        for row in rows
-        if row.state in STANDING
-        or row.last_run_id >= run
-        or (
-            row.state is FindingState.RESOLVED
-            and row.cause is judgement.cause
-            and row.baseline_run_id == judgement.baseline_run
-        )
-    )
-    return next(speaking, None)
+    for row in rows:
+        same_change = row.cause is judgement.cause and row.baseline_run_id == judgement.baseline_run
+        if row.state in ACTIVE or row.last_run_id >= run or (row.state is FindingState.RESOLVED and same_change):
+            return row
+    return None
 
 
-def _see_again(connection: Connection, run: int, place: Any, judgement: Judgement) -> bool:
-    """Notes that a run shows what a finding tells, and returns whether that opens a resolved one again."""
-    stands = place.state in STANDING
-    if place.last_run_id > run or (place.last_run_id == run and not stands):
+def _see_again(connection: Connection, run: int, row: Any, judgement: Judgement) -> bool:
+    """Store that a run shows the change of a row, and return whether this reopens its resolved finding."""
+    is_active = row.state in ACTIVE
+    if row.last_run_id > run or (row.last_run_id == run and not is_active):
         return False
     newest = {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
-    case = _case_of(connection, place, judgement.series)
-    seen = update(FindingCases).where(*same_place(place))
-    connection.execute(seen.values(case_id=case, last_run_id=run, recovered_run_id=None, **newest))
+    newest |= {"case_id": _case_id(connection, row, judgement.series), "last_run_id": run, "recovered_run_id": None}
     connection.execute(
-        update(Findings).where(Findings.id == place.finding_id, Findings.last_run_id < run).values(last_run_id=run)
+        update(FindingCases).where(*(getattr(FindingCases, n) == getattr(row, n) for n in _KEY)).values(newest)
     )
-    return not stands
+    _set_last_run(connection, row.finding_id, run)
+    return not is_active
 
 
-def _case_of(connection: Connection, place: Any, series: Series) -> int:
-    """The case under the name that the run has, by which a name that was given anew is told from its heir's."""
+def _case_id(connection: Connection, row: Any, series: Series) -> int:
+    """Return the case under the name that the run has, so that a reused name is not taken for its former owner.
+
+    If the finding has that case too, the row keeps its own.
+    """
     case = case_id(connection, series.case)
-    if case == place.case_id:
-        return case
-    names = ("finding_id", "device_id", "metric", "cache")
-    beside = exists().where(
-        FindingCases.case_id == case, *(getattr(FindingCases, n) == getattr(place, n) for n in names)
-    )
-    return int(place.case_id) if connection.scalar(select(beside)) else case
+    same_row = {name: getattr(row, name) for name in _KEY} | {"case_id": case}
+    taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))
+    return int(row.case_id) if taken is not None else case
 
 
-def same_place(place: Any) -> tuple[ColumnElement[bool], ...]:
-    """That a row is a certain one of what a finding moved."""
-    names = ("finding_id", "case_id", "device_id", "metric", "cache")
-    return tuple(getattr(FindingCases, name) == getattr(place, name) for name in names)
-
-
-def _of_origin(connection: Connection, blame: RootCause, fresh: Sequence[Suspect]) -> int | None:
-    """The newest finding of the same cause that somebody may still look at, and that tells of none of the series."""
-    if not blame.root_cause:
-        return None
-    devices = {one.series.device: device_id(connection, one.series.device) for one in fresh}
-    told = or_(
-        *(
-            and_(
-                FindingCases.case_id == case_id(connection, one.series.case),
-                FindingCases.device_id == devices[one.series.device],
-                FindingCases.metric == one.series.metric,
-                FindingCases.cache == one.series.cache,
-            )
-            for one in fresh
-        )
-    )
-    query = (
-        select(Findings.id)
-        .where(Findings.cause == _cause_of(blame), Findings.root_cause == blame.root_cause, Findings.state.in_(JOINED))
-        .where(~exists().where(FindingCases.finding_id == Findings.id, told))
-        .order_by(Findings.id.desc())
-        .limit(1)
-    )
-    return connection.scalar(query)
-
-
-def _cause_of(blame: RootCause) -> Cause | None:
-    return blame.suspects[0].judgement.cause
-
-
-def _insert(connection: Connection, run: int, blame: RootCause, now: datetime) -> int:
-    row = {
-        "cause": _cause_of(blame),
-        "root_cause": blame.root_cause,
-        "first_run_id": run,
-        "last_run_id": run,
-        "evidence": blame.evidence,
-        "state": FindingState.OPEN,
-        "reason": "",
-        "set_by": "",
-        "set_at": now,
-        "owner": "",
-        "ignored_until": None,
-    }
-    finding = new_id(connection, Findings, row)
-    _put_moved(connection, run, finding, blame.suspects)
-    events.put(connection, [finding], EventKind.RAISED, blame.evidence, run=run, at=now)
-    return finding
-
-
-def _join(connection: Connection, run: int, finding: int, blame: RootCause, now: datetime) -> None:
-    _put_moved(connection, run, finding, blame.suspects)
+def _set_last_run(connection: Connection, finding: int, run: int) -> None:
+    """Raise the newest run that shows a finding to a run."""
     newer = update(Findings).where(Findings.id == finding, Findings.last_run_id < run)
     connection.execute(newer.values(last_run_id=run))
-    names = ", ".join(sorted({suspect.series.case.id for suspect in blame.suspects}))
-    events.put(connection, [finding], EventKind.JOINED, f"{names}: {blame.evidence}", run=run, at=now)
 
 
-def _put_moved(connection: Connection, run: int, finding: int, suspects: Sequence[Suspect]) -> None:
-    rows = [_moved_row(connection, run, finding, suspect) for suspect in suspects]
-    connection.execute(insert(FindingCases), rows)
+def _join_or_raise(
+    connection: Connection, run: int, cause: RootCause, now: datetime, updates: Mapping[str, set[int]]
+) -> None:
+    """Put suspects that no finding holds into the finding of their root cause, or into a new one."""
+    rows = [_row(connection, run, suspect) for suspect in cause.suspects]
+    finding = _joinable(connection, cause, rows)
+    if finding is None:
+        finding = _insert_finding(connection, run, cause, now)
+        kind, text = EventKind.RAISED, cause.evidence
+        updates["raised"].add(finding)
+    else:
+        _set_last_run(connection, finding, run)
+        cases = ", ".join(sorted({suspect.series.case.id for suspect in cause.suspects}))
+        kind, text = EventKind.JOINED, f"{cases}: {cause.evidence}"
+        updates["joined"].add(finding)
+    connection.execute(insert(FindingCases), [row | {"finding_id": finding} for row in rows])
+    events.put(connection, finding, kind, text, run=run, at=now)
 
 
-def _moved_row(connection: Connection, run: int, finding: int, suspect: Suspect) -> dict[str, Any]:
+def _row(connection: Connection, run: int, suspect: Suspect) -> dict[str, Any]:
     judgement, series = suspect.judgement, suspect.series
     return {
-        "finding_id": finding,
         "case_id": case_id(connection, series.case),
         "device_id": device_id(connection, series.device),
         "metric": series.metric,
@@ -242,48 +191,57 @@ def _moved_row(connection: Connection, run: int, finding: int, suspect: Suspect)
     }
 
 
-# --- recovering ------------------------------------------------------------------------------------------------------
+def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the newest joinable finding of a root cause that holds none of the series, whatever their direction."""
+    if not cause.root_cause:
+        return None
+    series = ("case_id", "device_id", "metric", "cache")
+    new = {tuple(row[name] for name in series) for row in rows}
+    candidates = (
+        select(Findings.id)
+        .where(Findings.cause == cause.suspects[0].judgement.cause, Findings.root_cause == cause.root_cause)
+        .where(Findings.state.in_(JOINABLE))
+        .order_by(Findings.id.desc())
+    )
+    for finding in connection.scalars(candidates).all():
+        held = select(*(getattr(FindingCases, name) for name in series)).where(FindingCases.finding_id == finding)
+        if new.isdisjoint(tuple(row) for row in connection.execute(held)):
+            return finding
+    return None
 
 
-def recover(connection: Connection, run: int, back: Iterable[tuple[int, Series]], now: datetime) -> list[int]:
-    """Notes which series of which findings are back at their old levels; see ``Store.recover``."""
-    wanted = set(back)
-    cases: dict[tuple[int, int, str, CacheState], list[int]] = defaultdict(list)
-    for row, series in places(connection, {finding for finding, _ in wanted}):
-        if (row.finding_id, series) in wanted:
-            cases[row.finding_id, row.device_id, row.metric, row.cache].append(row.case_id)
-    for (finding, device, metric, cache), of_place in cases.items():
-        here = (
-            FindingCases.finding_id == finding,
-            FindingCases.device_id == device,
-            FindingCases.metric == metric,
-            FindingCases.cache == cache,
-            FindingCases.case_id.in_(of_place),
-            FindingCases.last_run_id <= run,
-        )
-        connection.execute(update(FindingCases).where(*here).values(recovered_run_id=run))
-    still = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
-    resolved = sorted(connection.scalars(select(Findings.id).where(~still, Findings.state.in_(STANDING))))
-    said = f"back at its old level in run {run}"
-    values = {"state": FindingState.RESOLVED, "reason": said, "set_by": "", "set_at": now, "ignored_until": None}
-    connection.execute(update(Findings).where(Findings.id.in_(resolved)).values(values))
-    events.put(connection, resolved, EventKind.RESOLVED, said, run=run, at=now)
-    return resolved
+def _insert_finding(connection: Connection, run: int, cause: RootCause, now: datetime) -> int:
+    row = {
+        "cause": cause.suspects[0].judgement.cause,
+        "root_cause": cause.root_cause,
+        "first_run_id": run,
+        "last_run_id": run,
+        "evidence": cause.evidence,
+        "state": FindingState.OPEN,
+        "reason": "",
+        "set_by": "",
+        "set_at": now,
+        "owner": "",
+        "ignored_until": None,
+    }
+    return new_id(connection, Findings, row)
 
 
-# --- ignoring --------------------------------------------------------------------------------------------------------
-
-
-def _end_ignoring(connection: Connection, run: int, now: datetime) -> list[int]:
-    """Opens the findings again whose time of being ignored is over."""
-    over = (Findings.state == FindingState.IGNORED, Findings.ignored_until <= now)
-    rows = connection.execute(select(Findings.id, Findings.ignored_until).where(*over).order_by(Findings.id)).all()
+def _reopen_ignored(connection: Connection, run: int, now: datetime) -> set[int]:
+    """Reopen the ignored findings whose time is over, and return them."""
+    is_over = (Findings.state == FindingState.IGNORED, Findings.ignored_until <= now)
+    rows = connection.execute(select(Findings.id, Findings.ignored_until).where(*is_over).order_by(Findings.id)).all()
     for finding, until in rows:
-        _set_open(connection, finding, f"it was ignored until {until:%Y-%m-%d}", run=run, now=now)
-    return [finding for finding, _ in rows]
+        text = f"it was ignored until {until:%Y-%m-%d}"
+        _set_state(connection, finding, FindingState.OPEN, text, run=run, now=now)
+    return {finding for finding, _ in rows}
 
 
-def _set_open(connection: Connection, finding: int, why: str, *, run: int, now: datetime) -> None:
-    values = {"state": FindingState.OPEN, "reason": "", "set_by": "", "set_at": now, "ignored_until": None}
+def _set_state(
+    connection: Connection, finding: int, state: FindingState, text: str, *, run: int, now: datetime
+) -> None:
+    """Resolve or reopen a finding because of a run; an open finding keeps no reason."""
+    resolved = state is FindingState.RESOLVED
+    values = {"state": state, "reason": text if resolved else "", "set_by": "", "set_at": now, "ignored_until": None}
     connection.execute(update(Findings).where(Findings.id == finding).values(values))
-    events.put(connection, [finding], EventKind.REOPENED, why, run=run, at=now)
+    events.put(connection, finding, EventKind.RESOLVED if resolved else EventKind.REOPENED, text, run=run, at=now)

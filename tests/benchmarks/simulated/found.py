@@ -64,7 +64,7 @@ class Outcome:
 
 def read(store: Store, plan: Plan) -> tuple[list[Outcome], list[Finding]]:
     """What was found of each thing planted, and what of nothing; a run's number is its night's."""
-    found = store.findings.list(every=True)
+    found = store.findings.all()
     improved = {one.night: improved_on(store, one.night) for one in plan.planted if one.improves}
     return outcomes(plan, found, improved), unplanted(plan, found)
 

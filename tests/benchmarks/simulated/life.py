@@ -71,7 +71,7 @@ def happen(workplace: Workplace, night: int) -> None:
 def accept(workplace: Workplace, planted: Planted) -> None:
     """A person takes what stands of something planted as it is."""
     with Store.open(workplace.database) as store:
-        for one in store.findings.list():
+        for one in store.findings.active():
             if answers(workplace.plan, planted, one):
                 store.findings.set_state(one.id, FindingState.ACCEPTED, reason="it is here to stay", by="a person")
 

@@ -33,7 +33,7 @@ def build(store: Store, folder: Path, last_night: int) -> Built:
     began, used = time.perf_counter(), time.process_time()
     written = {page.relative_to(folder).as_posix(): page for page in dashboard.build(store, folder)}
     wall_s, cpu_s = time.perf_counter() - began, time.process_time() - used
-    findings = {finding_page(one.id) for one in store.findings.list(every=True)}
+    findings = {finding_page(one.id) for one in store.findings.all()}
     # A series of errors has a page where something was told of it, and of these nothing is.
     series = {series_page(one) for one in store.series.levels(last_night) if one.metric != MAX_ERROR}
     there = {name for name, page in written.items() if page.stat().st_size}

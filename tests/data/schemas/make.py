@@ -42,6 +42,7 @@ from perfsvc.model import (
     ProfilerRule,
     Provenance,
     ReplayRecord,
+    RootCause,
     Series,
     Slowdown,
     StaticFacts,
@@ -109,7 +110,8 @@ def fill(store: Store) -> None:
     slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
     store.verdicts.put(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
     suspect = Suspect(slower, ChangeKind.REGRESSION, Direction.SLOWER)
-    (finding,) = store.findings.raise_finding(second, [suspect], "the old one is faster", "abc..def")
+    root_cause = RootCause("abc..def", "the old one is faster", (suspect,))
+    (finding,) = store.findings.update(second, [], [root_cause]).raised
     store.findings.assign(finding, "bob", by="ann")
     until = started.replace(year=started.year + 1)
     store.findings.set_state(finding, FindingState.IGNORED, reason="wanted", by="ann", until=until)

@@ -25,8 +25,10 @@ from perfsvc.model import (
     Measurement,
     Provenance,
     ReplayRecord,
+    RootCause,
     Series,
     Status,
+    Suspect,
     Verdict,
     Work,
 )
@@ -340,6 +342,17 @@ class Story:
 
     def judge(self, run: int, case: Case, verdict: Verdict, **given: Any) -> None:
         self.store.verdicts.put(run, [self.judgement(case, verdict, **given)])
+
+    def raise_finding(
+        self, run: int, suspects: Sequence[Suspect], evidence: str = "", root_cause: str = ""
+    ) -> list[int]:
+        """The findings that hold the suspects of one root cause after a run."""
+        updates = self.store.findings.update(run, [], [RootCause(root_cause, evidence, tuple(suspects))])
+        return sorted({*updates.raised, *updates.joined, *updates.reopened, *updates.seen})
+
+    def recover(self, run: int, recovered: Sequence[tuple[int, Series]]) -> list[int]:
+        """The findings that are resolved because series of them are back at their old levels in a run."""
+        return list(self.store.findings.update(run, recovered, []).resolved)
 
     def execute(self, statement: str, **values: Any) -> list[Any]:
         """What an administrator types, past the store."""

@@ -1,4 +1,4 @@
-"""Alerts of a series' history: what they are measured against, and for how long they stand."""
+"""Alerts from series histories: what they are compared with, and how long they are raised."""
 
 from dataclasses import replace
 
@@ -60,21 +60,21 @@ def nights(night, rng, after):
     """After 25 quiet nights."""
 
     def quiet():
-        assert [one for _ in range(25) for one in night()] == []
+        assert [suspect for _ in range(25) for suspect in night()] == []
         return rng.bit_generator.state
 
     rng.bit_generator.state = after("25 quiet nights of a case", quiet)
     return night
 
 
-def test_a_step_that_shows_a_night_late_is_a_suspect_against_the_code_before_it(nights):
+def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(nights):
     nights(1.0, OTHER)
-    suspect = next(one for _ in range(8) for one in nights(1.004, OTHER))
+    suspect = next(suspect for _ in range(8) for suspect in nights(1.004, OTHER))
     assert suspect.evidence.endswith("since run 27, a step in its history")
     assert (suspect.judgement.baseline_run, suspect.judgement.cause) == (25, Cause.UNCONFIRMED)
 
 
-def test_an_alert_stands_until_it_is_answered(story, nights):
+def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, nights):
     raised = [nights(1.007, OTHER) for _ in range(6)]
     assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]
     (suspect,) = raised[-1]
@@ -83,31 +83,31 @@ def test_an_alert_stands_until_it_is_answered(story, nights):
     assert nights(1.007, OTHER) == []
 
 
-def test_an_alert_that_nobody_answers_stands_for_no_longer_than_a_fortnight(nights):
+def test_an_unanswered_alert_ends_after_two_weeks(nights):
     raised = [len(nights(1.007, OTHER)) for _ in range(20)]
     assert (sum(raised), raised[-1]) == (15, 0)
 
 
-def test_an_alert_of_a_night_that_was_cut_short_is_heard_on_the_next(nights):
+def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one(nights):
     for _ in range(4):
         nights(1.007, OTHER, state=RunState.INTERRUPTED)
     (suspect,) = nights(1.007, OTHER)
     assert suspect.judgement.baseline_run == 25
 
 
-def test_an_alert_stands_no_longer_than_its_step(nights):
+def test_an_alert_ends_when_its_step_is_undone(nights):
     for _ in range(4):
         nights(1.007, OTHER, state=RunState.INTERRUPTED)
     assert nights(1.0, CURED) == []
 
 
-def test_a_level_that_was_accepted_raises_no_alert_of_itself(story, nights):
+def test_an_accepted_level_raises_no_alert(story, nights):
     (suspect,) = nights(1.1, OTHER)
     ratio = {"ratio": suspect.judgement.ratio}
     story.store.confirmations.put(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
     (number,) = update.update_findings(story.store, 26).raised
     actions.set_state(story.store, number, FindingState.ACCEPTED, reason="wanted")
-    assert [one for _ in range(4) for one in nights(1.1, OTHER)] == []
+    assert [suspect for _ in range(4) for suspect in nights(1.1, OTHER)] == []
 
 
 def test_a_confirmed_suspect_becomes_a_finding(story, nights):
@@ -118,40 +118,40 @@ def test_a_confirmed_suspect_becomes_a_finding(story, nights):
     assert update.update_findings(story.store, 26).raised == (1,)
 
 
-def test_an_improvement_that_the_verdict_told_of_raises_no_alert(story, nights):
+def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
     nights(0.9, OTHER)
-    assert [one.verdict for one in story.store.verdicts.of_run(26)] == [Verdict.IMPROVEMENT]
-    assert [one for _ in range(4) for one in nights(0.9, OTHER)] == []
+    assert [judgement.verdict for judgement in story.store.verdicts.of_run(26)] == [Verdict.IMPROVEMENT]
+    assert [suspect for _ in range(4) for suspect in nights(0.9, OTHER)] == []
 
 
-def test_an_improvement_that_the_verdict_told_of_raises_none_beside_inconclusive_verdicts(story, night):
+def test_an_improvement_with_a_verdict_raises_no_alert_when_later_verdicts_are_inconclusive(story, night):
     noise = {"between": (-4e-3, 0.0, 4e-3)}
-    assert [one for _ in range(25) for one in night(**noise)] == []
+    assert [suspect for _ in range(25) for suspect in night(**noise)] == []
     night(0.94, OTHER, **noise)
-    assert {one.verdict for one in story.store.verdicts.of_run(26) if one.series.metric == "time"} == {
-        Verdict.IMPROVEMENT
-    }
-    assert [one for _ in range(8) for one in night(0.94, OTHER, **noise)] == []
-    assert {one.verdict for one in story.store.verdicts.of_run(27) if one.series.metric == "time"} == {
-        Verdict.INCONCLUSIVE
-    }
+    assert {
+        judgement.verdict for judgement in story.store.verdicts.of_run(26) if judgement.series.metric == "time"
+    } == {Verdict.IMPROVEMENT}
+    assert [suspect for _ in range(8) for suspect in night(0.94, OTHER, **noise)] == []
+    assert {
+        judgement.verdict for judgement in story.store.verdicts.of_run(27) if judgement.series.metric == "time"
+    } == {Verdict.INCONCLUSIVE}
 
 
-def test_the_recovery_of_a_board_is_not_told_once_more_by_the_histories(story, night):
+def test_the_recovery_of_a_device_raises_no_alert_in_the_histories(story, night):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
     for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:
         assert night(by, cases=cases) == []
-    (found,) = story.store.findings.list(every=True)
+    (found,) = story.store.findings.all()
     assert (found.cause, found.direction, found.state) == (Cause.ENVIRONMENT, Direction.SLOWER, FindingState.RESOLVED)
-    assert {one.recovered_run for one in found.moved} == {31}
+    assert {moved.recovered_run for moved in found.moved} == {31}
 
 
-def test_alerts_of_a_few_cases_are_not_most_of_a_board(story, night, monkeypatch):
+def test_alerts_of_a_few_cases_are_not_a_move_of_the_whole_device(story, night, monkeypatch):
     every = [replace(story.tiled, variant=f"v{place}") for place in range(11)]
     for _ in range(2):
         night(cases=every)
     quiet = judge_run(story.store, 2, threshold=None)
-    moved = [replace(one, verdict=Verdict.REGRESSION, ratio=1.005) for one in quiet[:5]]
+    moved = [replace(judgement, verdict=Verdict.REGRESSION, ratio=1.005) for judgement in quiet[:5]]
     raised = {one.series: Suspect(one, ChangeKind.STEP, Direction.SLOWER) for one in moved}
     monkeypatch.setattr(suspects, "alerts", lambda *_: raised)
     changes = suspects.changes_of_run(story.store, 2, quiet)

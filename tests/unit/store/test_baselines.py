@@ -4,7 +4,7 @@ import pytest
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CacheState, Judgement, Status, Verdict
-from perfsvc.store import RunState, baselines
+from perfsvc.store import RunState
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def tiled(story):
     return story.series(story.tiled)
 
 
-def test_verdicts_come_back_as_they_were_judged(story, tiled):
+def test_verdicts_are_read_as_they_were_stored(story, tiled):
     baseline, run = story.run(), story.run()
     judged = [
         Judgement(tiled, Verdict.REGRESSION, "slower", 1.05, 1.04, 1.06, baseline, run, 1e-3, 1.05e-3),
@@ -24,23 +24,23 @@ def test_verdicts_come_back_as_they_were_judged(story, tiled):
     assert story.store.verdicts.of_run(run) == judged[:1]
 
 
-def test_without_verdicts_the_first_right_result_is_the_level(story, tiled):
+def test_without_verdicts_the_first_correct_result_is_the_level(story, tiled):
     wrong = story.begin()
     story.put(wrong, story.tiled, replica=0)
     story.put(wrong, story.tiled, replica=1, status=Status.WRONG)
     story.store.runs.end(wrong, RunState.FINISHED)
     first = story.run(state=RunState.FAILED)
     story.run()
-    assert story.store.baselines.accepted([tiled], before_run=99) == {tiled: first}
+    assert story.store.baselines.get([tiled], before_run=99) == {tiled: first}
 
 
 def test_a_series_without_an_earlier_result_has_no_level(story, tiled):
     run = story.run()
-    assert story.store.baselines.accepted([tiled, story.series(story.naive)], before_run=run) == {}
-    assert story.store.baselines.accepted([], before_run=run) == {}
+    assert story.store.baselines.get([tiled, story.series(story.naive)], before_run=run) == {}
+    assert story.store.baselines.get([], before_run=run) == {}
 
 
-def test_only_what_is_new_or_faster_moves_the_level(story, tiled):
+def test_only_new_and_improvement_move_the_level(story, tiled):
     moves = [
         (Verdict.NEW, 1),
         (Verdict.UNCHANGED, 1),
@@ -53,8 +53,8 @@ def test_only_what_is_new_or_faster_moves_the_level(story, tiled):
     for verdict, level in moves:
         run = story.run()
         story.judge(run, story.tiled, verdict)
-        assert story.store.baselines.accepted([tiled], before_run=run + 1) == {tiled: level}
-    assert story.store.baselines.accepted([tiled], before_run=6) == {tiled: 1}
+        assert story.store.baselines.get([tiled], before_run=run + 1) == {tiled: level}
+    assert story.store.baselines.get([tiled], before_run=6) == {tiled: 1}
 
 
 def test_a_run_with_uncommitted_changes_never_accepts_a_level(story, tiled):
@@ -63,20 +63,20 @@ def test_a_run_with_uncommitted_changes_never_accepts_a_level(story, tiled):
     for verdict in (Verdict.IMPROVEMENT, Verdict.NEW):
         dirty = story.run(dirty=True)
         story.judge(dirty, story.tiled, verdict)
-    assert story.store.baselines.accepted([tiled], before_run=dirty + 1) == {tiled: first}
+    assert story.store.baselines.get([tiled], before_run=dirty + 1) == {tiled: first}
 
 
 def test_uncommitted_changes_give_a_level_only_until_a_run_without_any(story, tiled):
     dirty = story.run(dirty=True)
     story.judge(dirty, story.tiled, Verdict.NEW)
     again = story.run(dirty=True)
-    assert story.store.baselines.accepted([tiled], before_run=again + 1) == {tiled: dirty}
+    assert story.store.baselines.get([tiled], before_run=again + 1) == {tiled: dirty}
     clean = story.run()
     story.judge(clean, story.tiled, Verdict.UNCHANGED)
-    assert story.store.baselines.accepted([tiled], before_run=clean + 1) == {tiled: clean}
+    assert story.store.baselines.get([tiled], before_run=clean + 1) == {tiled: clean}
 
 
-def test_a_board_without_history_borrows_the_levels_of_its_model(story, tiled):
+def test_a_new_device_gets_the_levels_of_other_devices_of_its_model(story, tiled):
     here, there, new = (story.series(story.tiled, device=name) for name in ("GPU-1", "GPU-2", "GPU-3"))
     story.run()
     second = story.begin()
@@ -88,10 +88,9 @@ def test_a_board_without_history_borrows_the_levels_of_its_model(story, tiled):
     elsewhere = story.series(story.tiled, device="GPU-4", device_model="NVIDIA H200")
     assert story.store.baselines.get([new, elsewhere], before_run=other) == {here: 1, there: second}
     assert story.store.baselines.get([here, new], before_run=other) == {here: 1, there: second}
-    assert story.store.baselines.accepted([new], before_run=other) == {}
 
 
-def test_a_pin_is_lent_like_a_level(story, tiled):
+def test_a_pin_is_a_cross_device_baseline_like_a_level(story, tiled):
     first, second = story.run(), story.run()
     story.judge(first, story.tiled, Verdict.NEW)
     story.store.baselines.pin(second, [tiled])
@@ -100,7 +99,7 @@ def test_a_pin_is_lent_like_a_level(story, tiled):
     assert story.store.baselines.get([new], before_run=9) == {tiled: second}
 
 
-def test_levels_of_metrics_and_modes_are_apart(story, tiled):
+def test_metrics_and_cache_states_have_separate_levels(story, tiled):
     overlap, warm = story.series(story.tiled, metric="overlap"), story.series(story.tiled, cache=CacheState.WARM)
     first = story.run()
     second = story.begin()
@@ -108,11 +107,11 @@ def test_levels_of_metrics_and_modes_are_apart(story, tiled):
     story.put(second, story.tiled, cache=CacheState.WARM)
     story.store.runs.end(second, RunState.FINISHED)
     story.judge(second, story.tiled, Verdict.IMPROVEMENT, cache=CacheState.WARM)
-    levels = story.store.baselines.accepted([tiled, overlap, warm], before_run=3)
+    levels = story.store.baselines.get([tiled, overlap, warm], before_run=3)
     assert levels == {tiled: first, overlap: second, warm: second}
 
 
-def test_both_modes_of_a_case_in_one_run_have_levels_verdicts_and_pins_of_their_own(story, tiled):
+def test_both_cache_states_of_a_case_have_separate_levels_verdicts_and_pins(story, tiled):
     warm = story.series(story.tiled, cache=CacheState.WARM)
     first, second = story.begin(), story.begin()
     for run, warm_status in ((first, Status.WRONG), (second, Status.OK)):
@@ -122,21 +121,20 @@ def test_both_modes_of_a_case_in_one_run_have_levels_verdicts_and_pins_of_their_
     assert story.store.baselines.get([tiled, warm], before_run=9) == {tiled: first, warm: second}
     judged = [Judgement(tiled, Verdict.UNCHANGED), Judgement(warm, Verdict.IMPROVEMENT)]
     story.store.verdicts.put(second, judged)
-    assert {one.series: one.verdict for one in story.store.verdicts.of_run(second)} == {
+    assert {judgement.series: judgement.verdict for judgement in story.store.verdicts.of_run(second)} == {
         tiled: Verdict.UNCHANGED,
         warm: Verdict.IMPROVEMENT,
     }
     story.store.baselines.pin(second, [tiled])
     assert [pin.series for pin in story.store.baselines.pins()] == [tiled]
-    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/tiled"):
+    with pytest.raises(NotMeasuredError, match="has no correct result of transpose/tiled"):
         story.store.baselines.pin(first, [warm])
 
 
-def test_a_pin_comes_before_the_accepted_level(story, tiled):
+def test_a_pin_overrides_the_accepted_level(story, tiled):
     first, second, third = story.run(), story.run(), story.run()
     story.store.baselines.pin(second, [tiled], by="ann", comment="release 1")
     assert story.store.baselines.get([tiled], before_run=third) == {tiled: second}
-    assert story.store.baselines.accepted([tiled], before_run=third) == {tiled: first}
     (pin,) = story.store.baselines.pins()
     assert (pin.series, pin.run, pin.set_by, pin.comment) == (tiled, second, "ann", "release 1")
     assert story.store.baselines.unpin([tiled]) == 1
@@ -151,31 +149,29 @@ def test_a_series_has_one_pin(story, tiled):
     assert [pin.run for pin in story.store.baselines.pins()] == [second]
 
 
-def test_all_pins_go_at_once(story, tiled):
+def test_all_pins_can_be_removed_at_once(story, tiled):
     run = story.run(story.tiled, story.naive)
     story.store.baselines.pin(run, [tiled, story.series(story.naive)])
     assert story.store.baselines.unpin() == 2
     assert story.store.baselines.pins() == []
 
 
-def test_a_run_is_pinned_only_for_what_it_got_right(story, tiled):
+def test_a_run_is_pinned_only_for_its_correct_results(story, tiled):
     run = story.begin()
     story.put(run, story.tiled)
     story.put(run, story.naive, status=Status.WRONG)
-    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/naive"):
+    with pytest.raises(NotMeasuredError, match="has no correct result of transpose/naive"):
         story.store.baselines.pin(run, [tiled, story.series(story.naive)])
     assert story.store.baselines.pins() == []
 
 
 def test_a_case_that_was_never_stored_cannot_be_pinned(story, tiled):
     run = story.run(story.naive)
-    with pytest.raises(NotMeasuredError, match="holds no right result of transpose/tiled"):
+    with pytest.raises(NotMeasuredError, match="has no correct result of transpose/tiled"):
         story.store.baselines.pin(run, [tiled])
 
 
-@pytest.mark.parametrize("many", [1, 2, 8])
-def test_the_first_level_is_found_however_many_runs_are_looked_through_at_once(story, tiled, monkeypatch, many):
-    monkeypatch.setattr(baselines, "FIRST_RUNS", many)
+def test_the_first_level_is_found_in_later_runs_too(story, tiled):
     naive, lent = story.series(story.naive), story.series(story.naive, device="GPU-2")
     experiment = story.run(story.tiled, story.naive, dirty=True)
     for _ in range(6):
@@ -186,5 +182,5 @@ def test_the_first_level_is_found_however_many_runs_are_looked_through_at_once(s
     story.put(story.run(), story.naive, device="GPU-2")
     last = story.run(story.naive)
     wanted = [tiled, naive, lent]
-    assert story.store.baselines.accepted(wanted, before_run=last) == {tiled: first, naive: experiment, lent: last - 1}
-    assert story.store.baselines.accepted(wanted, before_run=first) == {tiled: experiment, naive: experiment}
+    assert story.store.baselines.get(wanted, before_run=last) == {tiled: first, naive: experiment, lent: last - 1}
+    assert story.store.baselines.get(wanted, before_run=first) == {tiled: experiment, naive: experiment}

@@ -1,4 +1,4 @@
-"""From what the store holds of both sides to causes, suspects and findings."""
+"""From stored runs to causes, suspects and findings."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def night(story):
         story.store.verdicts.put(number, judgements)
         suspects = suspects_of(story.store, number)
         update.update_findings(story.store, number)
-        return {one.series.case.variant: one for one in judgements}, suspects
+        return {judgement.series.case.variant: judgement for judgement in judgements}, suspects
 
     return run
 
@@ -82,23 +82,23 @@ def times(cases, *slow, by=1.2):
     return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
 
 
-def test_a_loss_of_other_code_is_a_suspect_and_unconfirmed(story, night, cases):
+def test_a_regression_of_changed_code_is_an_unconfirmed_suspect(story, night, cases):
     night(times(cases))
     judged, (suspect,) = night(times(cases, "v0"), code=b"other", source=b"edited")
     assert causes(judged) == {"v0": Cause.UNCONFIRMED}
     assert (suspect.series.case.variant, suspect.direction) == ("v0", Direction.SLOWER)
     assert suspect.evidence == "+20.0 % against run 1"
-    assert [one.cause for one in story.store.verdicts.of_run(2) if one.cause] == [Cause.UNCONFIRMED]
-    assert story.store.findings.list() == []
+    assert [judgement.cause for judgement in story.store.verdicts.of_run(2) if judgement.cause] == [Cause.UNCONFIRMED]
+    assert story.store.findings.active() == []
 
 
-def test_the_same_code_is_noise_and_no_suspect(night, cases):
+def test_a_regression_of_unchanged_code_is_noise_and_no_suspect(night, cases):
     night(times(cases))
     judged, suspects = night(times(cases, "v0"))
     assert (causes(judged), suspects) == ({"v0": Cause.NOISE}, [])
 
 
-def test_an_edit_of_the_benchmark_file_is_an_edit(night, cases):
+def test_an_edit_of_the_benchmark_file_is_a_change_of_code(night, cases):
     night(times(cases))
     judged, _ = night(times(cases, "v0"), bench=b"# another bench.py")
     assert causes(judged) == {"v0": Cause.UNCONFIRMED}
@@ -111,17 +111,17 @@ def test_a_renamed_variant_runs_the_same_code(night, cases):
     assert causes(judged) == {"renamed": Cause.NOISE}
 
 
-def test_a_new_compiler_is_the_toolchain_once_and_then_its_level_is_the_segments(night, cases):
+def test_a_new_compiler_is_the_cause_once_and_then_begins_a_segment(night, cases):
     night(times(cases))
     new = {"code": b"other", "environment": {"toolkit": "nvcc 14.0"}}
     judged, (suspect,) = night(times(cases, "v0"), **new)
     assert causes(judged) == {"v0": Cause.TOOLCHAIN}
     assert suspect.judgement.cause is Cause.TOOLCHAIN
     judged, suspects = night(times(cases, "v0"), **new)
-    assert ({one.verdict for one in judged.values()}, suspects) == ({Verdict.UNCHANGED}, [])
+    assert ({judgement.verdict for judgement in judged.values()}, suspects) == ({Verdict.UNCHANGED}, [])
 
 
-def test_a_new_driver_under_the_same_code_is_the_environment(night, cases):
+def test_a_new_driver_with_unchanged_code_is_the_environment(night, cases):
     night(times(cases))
     judged, suspects = night(times(cases, "v0"), environment={"driver": "590.1"})
     assert (causes(judged), suspects) == ({"v0": Cause.ENVIRONMENT}, [])
@@ -135,22 +135,22 @@ def test_python_variants_remain_unconfirmed(night, cases):
     assert len(suspects) == 1
 
 
-def test_a_board_that_moves_at_once_is_one_finding_and_not_one_a_case(story, night, cases):
+def test_a_device_that_moves_as_a_whole_is_one_finding(story, night, cases):
     night(times(cases))
     slow = times(cases, "v0", "v1", "v2", "v3", "v4")
     _, suspects = night(slow)
     assert suspects == []
-    (found,) = story.store.findings.list()
+    (found,) = story.store.findings.active()
     assert (found.cause, found.direction, len(found.moved)) == (Cause.ENVIRONMENT, Direction.SLOWER, 5)
     assert found.evidence == "5 cases with unchanged code moved at once"
     night(slow)
-    (again,) = story.store.findings.list()
+    (again,) = story.store.findings.active()
     assert (again.id, again.first_run, again.last_run) == (found.id, 2, 3)
     night(times(cases))
-    assert story.store.findings.list() == []
+    assert story.store.findings.active() == []
 
 
-def test_a_lucky_night_of_the_same_code_is_no_bar_for_the_nights_after(night, cases):
+def test_an_improvement_of_unchanged_code_sets_no_level(night, cases):
     night(times(cases))
     judged, suspects = night(times(cases, "v0", by=0.9))
     assert (judged["v0"].verdict, judged["v0"].cause, suspects) == (Verdict.IMPROVEMENT, Cause.NOISE, [])
@@ -174,15 +174,15 @@ def answer(suspect, cause, reason):
     return Confirmation(suspect, cause, reason, threshold=0.01, seed=1, budget_s=60.0, **again)
 
 
-def test_all_that_the_code_of_one_night_moved_is_one_finding(story, night, cases):
+def test_all_series_that_the_code_of_a_night_moved_are_one_finding(story, night, cases):
     wide = replace(cases[0], point=(("n", 8192),))
     every = [*cases[:2], wide]
     night(times(every))
     _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
     assert updates(story, 2, suspects) == [1]
-    (found,) = story.store.findings.list()
+    (found,) = story.store.findings.active()
     assert (found.root_cause, found.evidence) == ("the code of run 2", "the old one is faster")
-    assert {one.series.case for one in found.moved} == {*cases[:2], wide}
+    assert {moved.series.case for moved in found.moved} == {*cases[:2], wide}
 
 
 @pytest.mark.parametrize(
@@ -196,34 +196,34 @@ def test_all_that_the_code_of_one_night_moved_is_one_finding(story, night, cases
         (Cause.KERNEL, 0.1, None, Cause.KERNEL),
     ],
 )
-def test_who_looked_for_more_clears_nothing_of_what_is_asked_now(
+def test_a_confirmation_with_a_larger_threshold_clears_no_smaller_change(
     story, night, cases, *, cause, looked_for, asked, told
 ):
     night(times(cases))
     _, (suspect,) = night(times(cases, "v0"), **EDITED)
     again = Confirmation(suspect, cause, "measured in turn", threshold=looked_for, seed=1, budget_s=60.0)
     story.store.confirmations.put(again)
-    assert [one.cause for one in judge_run(story.store, 2, threshold=asked) if one.cause] == [told]
+    assert [judgement.cause for judgement in judge_run(story.store, 2, threshold=asked) if judgement.cause] == [told]
 
 
 @pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
-def test_what_nobody_confirmed_is_no_finding(story, night, cases, cause):
+def test_an_unconfirmed_suspect_is_no_finding(story, night, cases, cause):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
     assert updates(story, 2, suspects, cause) == []
-    assert story.store.findings.list() == []
+    assert story.store.findings.active() == []
 
 
-def test_an_experiment_raises_and_resolves_nothing(story, night, cases):
+def test_a_run_with_uncommitted_changes_raises_and_resolves_nothing(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited", dirty=True)
     assert updates(story, 2, suspects) == []
     night(times(cases, "v0", "v1", "v2", "v3", "v4"), dirty=True)
-    assert story.store.findings.list() == []
+    assert story.store.findings.active() == []
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
     assert updates(story, 4, suspects) == [1]
     night(times(cases), dirty=True)
-    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
 
 
 @pytest.fixture
@@ -236,43 +236,43 @@ def found(story, night, cases):
 
 def test_a_recovery_resolves_its_finding(story, night, cases, found):
     night(times(cases), code=b"third", source=b"cured")
-    (one,) = story.store.findings.list(every=True)
+    (one,) = story.store.findings.all()
     assert (one.state, one.reason) == (FindingState.RESOLVED, "back at its old level in run 3")
 
 
-def test_a_run_that_asks_for_more_resolves_nothing_that_is_still_slow(story, night, cases):
+def test_a_run_with_a_larger_threshold_resolves_nothing_that_is_still_slow(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
     updates(story, 2, suspects)
     judged, _ = night(times(cases, "v0", by=1.03), **EDITED, threshold=0.1)
     assert judged["v0"].verdict is Verdict.UNCHANGED
-    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
     night(times(cases, "v0", by=1.004), code=b"third", source=b"cured", threshold=0.1)
-    assert story.store.findings.list() == []
+    assert story.store.findings.active() == []
 
 
-def test_a_run_that_asks_for_more_resolves_what_is_back(story, night, cases, found):
+def test_a_run_with_a_larger_threshold_resolves_a_recovered_series(story, night, cases, found):
     night(times(cases), code=b"third", source=b"cured", threshold=0.5)
-    assert story.store.findings.list() == []
+    assert story.store.findings.active() == []
 
 
-def test_nearer_is_not_back_while_the_verdict_is_that_it_is_slower(story, night, cases, found):
+def test_a_series_that_is_still_slower_has_not_recovered(story, night, cases, found):
     night(times(cases, "v0", by=1.05), code=b"third", source=b"half cured", threshold=0.1)
-    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
 
 
-def test_a_new_segment_that_begins_where_a_series_went_is_no_recovery(story, night, cases, found):
+def test_a_new_segment_at_the_slower_level_is_no_recovery(story, night, cases, found):
     elsewhere = {"environment": {"driver": "590.1"}, "code": b"other", "source": b"edited"}
     for _ in range(2):
         night(times(cases, "v0"), **elsewhere)
-    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
     night(times(cases, "v0", by=1.15), **elsewhere)
-    assert [one.state for one in story.store.findings.list()] == [FindingState.OPEN]
+    assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
     night(times(cases), **elsewhere)
-    assert story.store.findings.list() == []
+    assert story.store.findings.active() == []
 
 
-def test_an_accepted_finding_is_the_level_of_the_next_night(story, night, cases, found):
+def test_the_next_night_is_compared_with_an_accepted_level(story, night, cases, found):
     accepted = actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
     assert (accepted.state, accepted.reason, bool(accepted.by)) == (
         FindingState.ACCEPTED,
@@ -312,10 +312,10 @@ def cleared(story, suspects):
     return suspects
 
 
-def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(story, nights):
+def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     raised = [cleared(story, nights("v0", by=1.02, **edited)[1]) for _ in range(6)]
-    (suspect,) = [one for of_night in raised for one in of_night]
+    (suspect,) = [suspect for of_night in raised for suspect in of_night]
     assert (suspect.series.case.variant, suspect.change, suspect.direction) == ("v0", ChangeKind.STEP, Direction.SLOWER)
     assert (suspect.judgement.verdict, suspect.judgement.cause) == (Verdict.REGRESSION, Cause.UNCONFIRMED)
     assert suspect.judgement.baseline_run == 30
@@ -323,17 +323,17 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_night_before_it(sto
     assert suspect.evidence.endswith("since run 31, a step in its history")
 
 
-def test_a_step_below_the_threshold_that_is_taken_back_resolves_its_finding(story, nights):
+def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
         updates(story, number, nights("v0", by=1.02, **edited)[1])
-    (found,) = story.store.findings.list()
+    (found,) = story.store.findings.active()
     assert (found.cause, found.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
-    assert [one for _ in range(8) for one in nights(code=b"third", source=b"cured")[1]] == []
-    assert story.store.findings.list() == []
+    assert [suspect for _ in range(8) for suspect in nights(code=b"third", source=b"cured")[1]] == []
+    assert story.store.findings.active() == []
 
 
-def test_a_step_below_the_threshold_stays_open_beside_a_pin_of_the_night_before_it(story, night, cases):
+def test_a_step_below_the_threshold_stays_open_if_the_run_before_it_is_pinned(story, night, cases):
     rng = np.random.default_rng(7)
     case = cases[0]
 
@@ -344,15 +344,15 @@ def test_a_step_below_the_threshold_stays_open_beside_a_pin_of_the_night_before_
     story.store.baselines.pin(25, [story.series(case)])
     for number in range(26, 34):
         updates(story, number, one(1.007, **EDITED))
-    (found,) = story.store.findings.list(every=True)
+    (found,) = story.store.findings.all()
     assert (found.state, found.moved[0].baseline_run) == (FindingState.OPEN, 25)
     cured = [one(code=b"third", source=b"cured")]
-    (found,) = story.store.findings.list(every=True)
+    (found,) = story.store.findings.all()
     assert (found.state, found.moved[0].recovered_run) == (FindingState.RESOLVED, 34)
     assert [*cured, *(one(code=b"third", source=b"cured") for _ in range(5))] == [[]] * 6
 
 
-def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night, cases):
+def test_an_interval_that_contains_the_moved_level_is_no_recovery(story, night, cases):
     series = story.series(cases[0])
     tonight = Judgement(
         series, Verdict.UNCHANGED, ratio=1.002, low=0.995, high=1.009, baseline_s=1e-4, candidate_s=1.002e-4
@@ -361,18 +361,18 @@ def test_a_wide_interval_that_holds_the_moved_level_is_no_recovery(story, night,
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0"), **EDITED)
     updates(story, 2, suspects)
-    standing = [replace(one, moved=(moved,)) for one in story.store.findings.list()]
+    standing = [replace(finding, moved=(moved,)) for finding in story.store.findings.active()]
     assert recovery.recovered(standing, [tonight]) == []
     assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
 
 
 @pytest.mark.parametrize(("low", "high", "back"), [(0.9, 1.4, True), (0.9, 1.5, False), (None, None, False)])
-def test_a_noisy_night_is_a_recovery_where_all_of_it_lies_nearer_the_old_level(story, night, cases, *, low, high, back):
+def test_a_noisy_run_recovers_if_its_whole_interval_is_nearer_the_old_level(story, night, cases, *, low, high, back):
     series = story.series(cases[0])
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=2.0), **EDITED)
     updates(story, 2, suspects)
-    standing = story.store.findings.list()
+    standing = story.store.findings.active()
     tonight = Judgement(
         series, Verdict.INCONCLUSIVE, ratio=1.1, low=low, high=high, baseline_s=1e-4, candidate_s=1.1e-4
     )
@@ -380,36 +380,36 @@ def test_a_noisy_night_is_a_recovery_where_all_of_it_lies_nearer_the_old_level(s
 
 
 @pytest.mark.parametrize(("alerted", "back"), [(frozenset(), False), ("its series", True)])
-def test_one_good_night_does_not_resolve_a_change_of_the_mix_of_two_states(story, night, cases, *, alerted, back):
+def test_one_good_run_does_not_resolve_a_change_of_mixture(story, night, cases, *, alerted, back):
     series = story.series(cases[0])
     tonight = Judgement(series, Verdict.IMPROVEMENT, ratio=0.9, baseline_s=1.1e-4, candidate_s=1e-4)
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
     updates(story, 2, suspects)
-    (found,) = story.store.findings.list()
+    (found,) = story.store.findings.active()
     mixed = replace(found, moved=(replace(found.moved[0], change=ChangeKind.MIXTURE),))
     told = {series} if alerted else alerted
     assert recovery.recovered([mixed], [tonight], told) == [(1, series)] * back
     assert recovery.recovered([found], [tonight], frozenset()) == [(1, series)]
 
 
-def test_a_step_of_the_same_code_is_no_suspect(nights):
-    assert [one for _ in range(6) for one in nights("v0", by=1.02)[1]] == []
+def test_a_step_of_unchanged_code_is_no_suspect(nights):
+    assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02)[1]] == []
 
 
-def test_a_board_that_steps_at_once_is_one_finding_of_the_environment(story, nights):
+def test_a_device_that_steps_as_a_whole_is_one_finding_of_the_environment(story, nights):
     slow = [f"v{place}" for place in range(6)]
-    assert [one for _ in range(6) for one in nights(*slow, by=1.02)[1]] == []
-    (found,) = story.store.findings.list()
+    assert [suspect for _ in range(6) for suspect in nights(*slow, by=1.02)[1]] == []
+    (found,) = story.store.findings.active()
     assert (found.cause, found.changes) == (Cause.ENVIRONMENT, (ChangeKind.STEP,))
 
 
-def test_an_experiment_raises_no_alert(nights):
+def test_a_run_with_uncommitted_changes_raises_no_alert(nights):
     edited = {"code": b"other", "source": b"edited", "dirty": True}
-    assert [one for _ in range(6) for one in nights("v0", by=1.02, **edited)[1]] == []
+    assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02, **edited)[1]] == []
 
 
-def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night, cases):
+def test_binaries_of_a_run_are_read_under_the_present_names_of_its_cases(story, night, cases):
     night(times(cases[:1]))
     ((place, built),) = story.store.binaries.of_run(1).items()
     assert place == ("GPU-1", cases[0], CacheState.COLD)
@@ -419,7 +419,7 @@ def test_what_each_case_was_made_of_is_read_under_its_present_name(story, night,
     assert story.store.binaries.modules(row.record.modules) == {digest(b"code"): b"code"}
 
 
-def test_what_some_cases_were_made_of_is_read_for_each_in_a_run_of_its_own(story, night, cases):
+def test_binaries_of_cases_are_read_each_from_its_own_run(story, night, cases):
     night(times(cases[:2]))
     night(times(cases[:2]), **EDITED)
     first, second = (("GPU-1", case, CacheState.COLD) for case in cases[:2])
@@ -432,7 +432,7 @@ def test_what_some_cases_were_made_of_is_read_for_each_in_a_run_of_its_own(story
     assert story.store.binaries.of_cases([]) == {}
 
 
-def test_a_case_of_several_binaries_was_made_of_that_of_its_last_replica(story, cases):
+def test_a_case_with_several_binaries_has_that_of_its_last_replica(story, cases):
     bench = b"bench"
     run = story.begin()
     numbers = []
@@ -445,36 +445,36 @@ def test_a_case_of_several_binaries_was_made_of_that_of_its_last_replica(story, 
     assert story.store.binaries.of_cases([(run, place)]) == {(run, place): built}
 
 
-def test_energy_and_errors_that_rise_are_suspects_and_their_findings_resolve_themselves(story, night, cases):
+def test_rising_energy_and_errors_are_suspects_and_recover(story, night, cases):
     night(times(cases[:1]), joules=0.25)
     _, suspects = night(times(cases[:1]), joules=0.3, error=3e-7, **EDITED)
-    assert [(one.series.metric, one.direction) for one in suspects] == [
+    assert [(suspect.series.metric, suspect.direction) for suspect in suspects] == [
         ("max_error", Direction.SLOWER),
         ("energy_j", Direction.SLOWER),
     ]
     assert len(updates(story, 2, suspects)) == 1
     night(times(cases[:1]), joules=0.25, **EDITED)
-    (found,) = story.store.findings.list(every=True)
+    (found,) = story.store.findings.all()
     assert {moved.series.metric: moved.recovered_run for moved in found.moved} == {"energy_j": 3, "max_error": 3}
     assert found.state is FindingState.RESOLVED
 
 
-def test_the_history_of_energy_is_watched_like_that_of_times(story, night, cases):
+def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
     rng = np.random.default_rng(11)
 
     def noisy(joules, **how):
         return night(times(cases[:1]), replicas=1, joules=joules * float(np.exp(rng.normal(0, 0.002))), **how)[1]
 
-    assert [one for _ in range(30) for one in noisy(0.25)] == []
-    (suspect,) = [one for _ in range(6) for one in cleared(story, noisy(0.2575, **EDITED))]
+    assert [suspect for _ in range(30) for suspect in noisy(0.25)] == []
+    (suspect,) = [suspect for _ in range(6) for suspect in cleared(story, noisy(0.2575, **EDITED))]
     assert (suspect.series.metric, suspect.change, suspect.direction) == ("energy_j", ChangeKind.STEP, Direction.SLOWER)
     assert suspect.judgement.baseline_run == 30
     assert suspect.judgement.cause is Cause.UNCONFIRMED
 
 
 @pytest.mark.parametrize(("error", "raised"), [(1.5e-7, set()), (4e-7, {"max_error"})])
-def test_an_error_that_changes_by_less_than_a_bit_raises_nothing(night, cases, error, raised):
+def test_an_error_that_changes_by_less_than_one_bit_raises_nothing(night, cases, error, raised):
     for _ in range(24):
         night(times(cases[:1]), replicas=1)
-    found = [one for _ in range(6) for one in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
-    assert {one.series.metric for one in found} == raised
+    found = [suspect for _ in range(6) for suspect in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
+    assert {finding.series.metric for finding in found} == raised

@@ -1,4 +1,4 @@
-"""Static checks, as the store keeps them, and what the next ones are compared with."""
+"""Stored static checks, and the baselines of the next check."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def put(story):
 
     def put(*kernels, verdict=Verdict.NEW, toolkit=NVCC, accepted="", others=(), **given):
         baseline = given.pop("baseline", None)
-        verdicts = [CheckVerdict(one, verdict, baseline_check=baseline) for one in kernels]
+        verdicts = [CheckVerdict(kernel, verdict, baseline_check=baseline) for kernel in kernels]
         origin = story.provenance(**{"scope": "kernels", **given})
         return story.store.checks.put(origin, verdicts, others, toolkit=toolkit, accepted=accepted)
 
@@ -62,25 +62,25 @@ def test_a_kernel_is_read_as_it_was_stored(story, kernel, put):
 
 
 @pytest.mark.parametrize("change", [{"facts": replace(FACTS, instructions=None)}, {"occupancy": None, "threads": 0}])
-def test_what_nobody_knows_stays_unknown(story, kernel, put, change):
+def test_unknown_facts_stay_unknown(story, kernel, put, change):
     unknown = replace(kernel, **change)
     put(unknown)
-    assert [one.checked for one in held(story, kernel)] == [unknown]
+    assert [baseline.checked for baseline in held(story, kernel)] == [unknown]
 
 
 def test_a_regression_does_not_become_the_level_and_an_improvement_does(story, kernel, put):
     first = put(kernel)
     put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first)
     put(with_registers(kernel, 33), verdict=Verdict.UNCHANGED, baseline=first)
-    assert [one.check for one in held(story, kernel)] == [first]
+    assert [baseline.check for baseline in held(story, kernel)] == [first]
     better = put(with_registers(kernel, 16), verdict=Verdict.IMPROVEMENT, baseline=first)
-    assert [(one.check, one.checked.facts.registers) for one in held(story, kernel)] == [(better, 16)]
+    assert [(baseline.check, baseline.checked.facts.registers) for baseline in held(story, kernel)] == [(better, 16)]
 
 
-def test_an_improvement_forgives_no_registers_and_a_person_or_another_compiler_does(story, kernel, put):
+def test_an_improvement_does_not_raise_the_baseline_registers_but_a_person_or_another_compiler_does(story, kernel, put):
     def level(**given):
         found = held(story, kernel, **given)
-        return [(one.checked.facts.registers, one.checked.facts.stack_bytes) for one in found]
+        return [(finding.checked.facts.registers, finding.checked.facts.stack_bytes) for finding in found]
 
     def less_stack(registers, stack):
         return replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack))
@@ -98,23 +98,23 @@ def test_an_improvement_forgives_no_registers_and_a_person_or_another_compiler_d
     assert level() == [(24, 0)]
 
 
-def test_a_trade_in_two_steps_is_one(story, kernel):
+def test_a_trade_in_two_steps_is_judged_like_one_step(story, kernel):
     verdicts = []
     for registers, stack in [(32, 8), (39, 4), (46, 0)]:
         now = replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack), source=str(registers))
         found = check_verdicts(held(story, now), [now], NVCC)
         story.store.checks.put(story.provenance(scope="kernels"), found, toolkit=NVCC)
-        verdicts += [one.verdict for one in found]
+        verdicts += [finding.verdict for finding in found]
     assert verdicts == [Verdict.NEW, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE]
 
 
 def test_a_person_may_accept_a_regression(story, kernel, put):
     first = put(kernel)
     worse = put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first, accepted="it is faster")
-    assert [(one.check, one.checked.facts.registers) for one in held(story, kernel)] == [(worse, 64)]
+    assert [(baseline.check, baseline.checked.facts.registers) for baseline in held(story, kernel)] == [(worse, 64)]
 
 
-def test_nothing_with_uncommitted_changes_becomes_a_level(story, kernel, put):
+def test_a_check_with_uncommitted_changes_sets_no_level(story, kernel, put):
     put(kernel, dirty=True)
     assert held(story, kernel) == []
 
@@ -124,14 +124,14 @@ def test_a_kernel_that_cannot_run_is_no_level(story, kernel, put):
     assert held(story, kernel) == []
 
 
-def test_each_compiler_has_levels_of_its_own_and_borrows_one_for_its_first_check(story, kernel, put):
+def test_each_compiler_has_its_own_levels_after_its_first_check(story, kernel, put):
     old = put(kernel)
-    assert [(one.check, one.toolkit) for one in held(story, kernel, toolkit=NEWER)] == [(old, NVCC)]
+    assert [(baseline.check, baseline.toolkit) for baseline in held(story, kernel, toolkit=NEWER)] == [(old, NVCC)]
     slower = with_registers(kernel, 64)
     new = put(slower, verdict=Verdict.REGRESSION, baseline=old, toolkit=NEWER)
-    assert [(one.check, one.toolkit) for one in held(story, kernel, toolkit=NEWER)] == [(new, NEWER)]
-    assert [(one.check, one.toolkit) for one in held(story, kernel, toolkit=NVCC)] == [(old, NVCC)]
-    assert [one.check for one in held(story, kernel, toolkit="nvcc 14")] == [new]
+    assert [(baseline.check, baseline.toolkit) for baseline in held(story, kernel, toolkit=NEWER)] == [(new, NEWER)]
+    assert [(baseline.check, baseline.toolkit) for baseline in held(story, kernel, toolkit=NVCC)] == [(old, NVCC)]
+    assert [baseline.check for baseline in held(story, kernel, toolkit="nvcc 14")] == [new]
 
 
 def test_a_renamed_variant_keeps_its_level(story, kernel, put):
@@ -144,7 +144,7 @@ def renamed_to(kernel, name):
     return replace(kernel, kernel=name)
 
 
-def test_a_renamed_kernel_keeps_its_level_until_it_has_one_of_its_own(story, kernel, put):
+def test_a_renamed_kernel_keeps_its_level_until_it_gets_its_own(story, kernel, put):
     first = put(kernel)
     worse = renamed_to(with_registers(kernel, 64), "turned")
     compared = CheckVerdict(worse, Verdict.REGRESSION, kernel, baseline_check=first)
@@ -157,40 +157,40 @@ def test_a_renamed_kernel_keeps_its_level_until_it_has_one_of_its_own(story, ker
     assert held(story, worse, renamed_to(kernel, "added")) == [StaticBaseline(worse, NVCC, last)]
 
 
-def test_what_was_told_to_be_gone_is_nobody_by_another_name(story, kernel, put):
+def test_a_kernel_reported_as_gone_is_no_baseline_of_a_new_name(story, kernel, put):
     second = renamed_to(kernel, "second")
     first = put(kernel, second)
     gone = CheckVerdict(second, Verdict.MISSING, second, baseline_check=first)
     same = CheckVerdict(kernel, Verdict.UNCHANGED, kernel, baseline_check=first)
     story.store.checks.put(story.provenance(scope="kernels", dirty=True), [same, gone], toolkit=NVCC)
     added = renamed_to(kernel, "added")
-    assert {one.checked.kernel for one in held(story, kernel, added)} == {kernel.kernel, "second"}
+    assert {baseline.checked.kernel for baseline in held(story, kernel, added)} == {kernel.kernel, "second"}
     story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
-    assert [one.checked for one in held(story, kernel, added)] == [kernel]
+    assert [baseline.checked for baseline in held(story, kernel, added)] == [kernel]
 
 
-def test_what_may_be_a_kernel_by_another_name_stays_so_until_it_is_accepted(story, kernel, put):
+def test_a_possible_rename_stays_open_until_a_person_accepts_it(story, kernel, put):
     first = put(kernel)
     parts = [renamed_to(kernel, name) for name in ("front", "back")]
     gone = CheckVerdict(kernel, Verdict.MISSING, kernel, baseline_check=first)
-    verdicts = [*(CheckVerdict(one, Verdict.INCONCLUSIVE) for one in parts), gone]
+    verdicts = [*(CheckVerdict(kernel, Verdict.INCONCLUSIVE) for kernel in parts), gone]
     for _ in range(2):
         story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC)
-        assert [one.checked for one in held(story, *parts)] == [kernel]
+        assert [baseline.checked for baseline in held(story, *parts)] == [kernel]
     story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC, accepted="split on purpose")
     added = renamed_to(kernel, "added")
-    assert {one.checked.kernel for one in held(story, *parts, added)} == {"front", "back"}
+    assert {baseline.checked.kernel for baseline in held(story, *parts, added)} == {"front", "back"}
 
 
-def test_what_the_check_before_had_is_expected_once(story, kernel, put):
+def test_a_kernel_of_the_previous_check_is_expected_once(story, kernel, put):
     second = replace(kernel, kernel="second")
     first = put(kernel, second)
-    assert {one.checked.kernel for one in held(story, kernel)} == {"transpose_tiled", "second"}
-    assert [one.checked.kernel for one in held(story, kernel, scope="another")] == ["transpose_tiled"]
+    assert {baseline.checked.kernel for baseline in held(story, kernel)} == {"transpose_tiled", "second"}
+    assert [baseline.checked.kernel for baseline in held(story, kernel, scope="another")] == ["transpose_tiled"]
     gone = CheckVerdict(second, Verdict.MISSING, baseline_check=first)
     same = CheckVerdict(kernel, Verdict.UNCHANGED, baseline_check=first)
     story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
-    assert [one.checked.kernel for one in held(story, kernel)] == ["transpose_tiled"]
+    assert [baseline.checked.kernel for baseline in held(story, kernel)] == ["transpose_tiled"]
     rows = story.execute("SELECT status, facts_id, verdict FROM checked_kernels WHERE kernel = 'second' ORDER BY 1")
     assert [tuple(row) for row in rows] == [("ok", 1, "new"), ("skipped", None, "missing")]
 
@@ -202,15 +202,15 @@ def test_equal_facts_are_stored_once(story, kernel, put):
     assert story.execute("SELECT count(*) FROM checked_kernels")[0][0] == 3
 
 
-def test_what_was_looked_at_in_vain_is_kept_with_its_reason_and_expected_of_nobody(story, kernel, put):
+def test_a_skipped_kernel_is_stored_with_its_reason_and_never_expected(story, kernel, put):
     skipped = CheckedKernel(story.naive, "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80")
     put(kernel, others=[skipped])
     rows = story.execute("SELECT status, reason, verdict FROM checked_kernels WHERE architecture = 'sm_80'")
     assert [tuple(row) for row in rows] == [("skipped", skipped.reason, None)]
-    assert [one.checked.case for one in held(story)] == [story.tiled]
+    assert [baseline.checked.case for baseline in held(story)] == [story.tiled]
 
 
-def test_a_verdict_is_kept_with_its_cause_and_its_baseline(story, kernel, put):
+def test_a_verdict_is_stored_with_its_cause_and_baseline(story, kernel, put):
     first = put(kernel)
     worse = CheckVerdict(
         kernel, Verdict.REGRESSION, kernel, (), "another compiler", Cause.TOOLCHAIN, baseline_check=first
@@ -220,13 +220,13 @@ def test_a_verdict_is_kept_with_its_cause_and_its_baseline(story, kernel, put):
     assert [tuple(row) for row in story.execute(query)] == [("regression", "toolchain", "another compiler", first)]
 
 
-def test_kernels_go_with_their_check(story, kernel, put):
+def test_kernels_are_deleted_with_their_check(story, kernel, put):
     put(kernel)
     story.execute("DELETE FROM checks")
     assert story.execute("SELECT * FROM checked_kernels") == []
     assert put(kernel) == 2
 
 
-def test_a_checked_case_is_no_measured_one(story, kernel, put):
+def test_a_checked_case_is_not_measured(story, kernel, put):
     put(kernel)
     assert story.store.measurements.case_ids() == []

@@ -1,4 +1,4 @@
-"""Suspects that were measured again, as the store keeps them."""
+"""Stored confirmations."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_a_confirmation_is_read_as_it_was_stored(story, confirmation):
     assert story.store.confirmations.of_run(1) == []
 
 
-def test_one_that_could_not_be_measured_is_kept_as_well(story, confirmation):
+def test_a_suspect_that_could_not_be_measured_is_stored(story, confirmation):
     asked = replace(
         confirmation,
         cause=Cause.UNCONFIRMED,
@@ -69,14 +69,14 @@ def test_one_that_could_not_be_measured_is_kept_as_well(story, confirmation):
     assert story.store.confirmations.of_run(2) == [asked]
 
 
-def test_a_suspect_may_be_measured_again_twice_and_both_decisions_stay(story, confirmation):
+def test_a_second_confirmation_keeps_the_first(story, confirmation):
     cleared = replace(confirmation, cause=Cause.NOISE)
     for one in (confirmation, cleared):
         story.store.confirmations.put(one)
-    assert [one.cause for one in story.store.confirmations.of_run(2)] == [Cause.KERNEL, Cause.NOISE]
+    assert [confirmation.cause for confirmation in story.store.confirmations.of_run(2)] == [Cause.KERNEL, Cause.NOISE]
 
 
-def test_a_turn_without_a_result_says_why(story, confirmation):
+def test_a_side_run_without_a_result_has_a_reason(story, confirmation):
     crashed = Measurement(story.tiled, story.gpu.uuid, 0, Status.FAILED, reason="its worker died")
     story.store.confirmations.put(replace(confirmation, baseline=(crashed,), candidate=()))
     (found,) = story.store.confirmations.of_run(2)
@@ -84,7 +84,7 @@ def test_a_turn_without_a_result_says_why(story, confirmation):
     assert found.failed
 
 
-def test_what_the_board_was_like_is_kept_of_each_turn(story, confirmation):
+def test_the_state_of_the_device_is_stored_for_each_side_run(story, confirmation):
     hot = Conditions(sm_clock_hz=1.5e9, temperature_c=80.0, slowdowns=(Slowdown.POWER_CAP,))
     turn = replace(confirmation.baseline[0], batches=(Batch((0.5, 0.25), conditions=hot),))
     story.store.confirmations.put(replace(confirmation, baseline=(turn,)))
@@ -92,7 +92,7 @@ def test_what_the_board_was_like_is_kept_of_each_turn(story, confirmation):
     assert [tuple(row) for row in rows] == [(1.5e9, 80.0, "power cap")]
 
 
-def test_they_go_with_their_run(story, confirmation):
+def test_confirmations_are_deleted_with_their_run(story, confirmation):
     story.store.confirmations.put(confirmation)
     story.execute("DELETE FROM runs WHERE id = 2")
     assert story.execute("SELECT * FROM confirmation_runs") == []

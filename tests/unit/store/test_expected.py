@@ -1,4 +1,4 @@
-"""What a run should have measured (what is judged missing of it: test_nights.py)."""
+"""Series that a run should have measured."""
 
 from dataclasses import replace
 from math import inf, nan
@@ -36,10 +36,10 @@ def naive(story):
 
 def runs(story, number):
     """The run that each expected place is of."""
-    return {(one.device, one.case, one.cache): run for one, run in story.store.series.expected(number).items()}
+    return {(one.device, one.case, one.cache): run for one, run in story.store.baselines.expected(number).items()}
 
 
-def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(story):
+def test_the_previous_run_is_the_newest_finished_one_of_the_scope_on_each_device(story):
     first = story.run(scope="all")
     second = story.begin(scope="all")
     story.put(second, story.tiled, device="GPU-2")
@@ -50,11 +50,11 @@ def test_the_run_before_is_the_newest_finished_one_of_the_scope_on_each_device(s
     tonight = story.begin(scope="all")
     for device in ("GPU-1", "GPU-2", "GPU-3"):
         story.put(tonight, story.tiled, device=device)
-    expected = story.store.series.expected(tonight)
+    expected = story.store.baselines.expected(tonight)
     assert {series.device: run for series, run in expected.items()} == {"GPU-1": first, "GPU-2": second}
 
 
-def test_expected_is_each_series_that_the_run_before_had_right(story):
+def test_the_correct_series_of_the_previous_run_are_expected(story):
     before = story.begin(scope="all")
     for variant, given in {
         "right": {"metrics": {"energy_j": 1.0, "sm_cycles": nan}, "max_error": 0.0},
@@ -70,22 +70,22 @@ def test_expected_is_each_series_that_the_run_before_had_right(story):
     story.store.runs.end(before, RunState.FINISHED)
     right = {series for series, level in story.store.series.levels(before).items() if level.status is Status.OK}
     tonight = story.run(replace(story.tiled, variant="right"), scope="all")
-    assert story.store.series.expected(tonight) == dict.fromkeys(right, before)
+    assert story.store.baselines.expected(tonight) == dict.fromkeys(right, before)
     assert {(series.case.variant, series.metric) for series in right} > {("right", "energy_j"), ("untimed", "speed")}
 
 
-def test_where_all_runs_have_uncommitted_changes_the_newest_is_the_one_before(story, night, tiled):
+def test_if_all_runs_have_uncommitted_changes_the_newest_is_the_previous_one(story, night, tiled):
     night(tiled, dirty=True)
     second, third = night(tiled, dirty=True), night(tiled, dirty=True)
     assert runs(story, third) == {tiled: second}
 
 
-def test_of_a_run_of_unknown_scope_nothing_is_expected(story):
+def test_nothing_is_expected_of_a_run_without_a_scope(story):
     story.run()
-    assert story.store.series.expected(story.run()) == {}
+    assert story.store.baselines.expected(story.run()) == {}
 
 
-def test_what_was_not_right_is_not_expected(story, night, tiled):
+def test_an_incorrect_result_is_not_expected(story, night, tiled):
     first = story.begin(scope="all")
     story.put(first, story.tiled)
     story.put(first, story.naive, status=Status.WRONG)
@@ -93,13 +93,13 @@ def test_what_was_not_right_is_not_expected(story, night, tiled):
     assert runs(story, night(tiled)) == {tiled: first}
 
 
-def test_what_a_run_left_out_itself_is_not_expected_of_it(story, night, tiled, naive):
+def test_a_case_over_budget_is_not_expected(story, night, tiled, naive):
     warm = (*naive[:2], CacheState.WARM)
     first = night(tiled, naive, warm)
     assert runs(story, night(tiled, over_budget=[naive])) == {tiled: first, warm: first}
 
 
-def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story, night, tiled, naive):
+def test_a_case_over_budget_in_the_previous_run_is_expected_from_an_earlier_one(story, night, tiled, naive):
     warm = (*naive[:2], CacheState.WARM)
     night(tiled, naive, warm)
     second = night(tiled, naive)
@@ -113,7 +113,7 @@ def test_what_the_run_before_left_out_comes_from_the_one_that_measured_it(story,
     assert runs(story, later) == {tiled: tonight, naive: tonight}
 
 
-def test_what_was_left_out_on_one_board_alone_comes_from_that_board(story, night, tiled, naive):
+def test_a_case_over_budget_on_one_device_is_expected_from_that_device(story, night, tiled, naive):
     there = ("GPU-2", *naive[1:])
     first = night(naive, there)
     second = night(naive, ("GPU-2", *tiled[1:]), over_budget=[there])
@@ -121,12 +121,12 @@ def test_what_was_left_out_on_one_board_alone_comes_from_that_board(story, night
     assert runs(story, tonight) == {naive: second, there: first, ("GPU-2", *tiled[1:]): second}
 
 
-def test_what_was_left_out_and_never_measured_is_not_expected(story, night, tiled, naive):
+def test_a_case_that_was_always_over_budget_is_not_expected(story, night, tiled, naive):
     first = night(tiled, over_budget=[naive])
     assert runs(story, night(tiled)) == {tiled: first}
 
 
-def test_what_was_left_out_is_known_by_its_present_name(story, night, tiled, naive):
+def test_cases_over_budget_have_their_present_names(story, night, tiled, naive):
     shared = replace(story.naive, variant="shared", formerly=("naive",))
     first = night(tiled, naive)
     left = night(tiled, over_budget=[("GPU-1", shared, CacheState.COLD)])
@@ -135,7 +135,7 @@ def test_what_was_left_out_is_known_by_its_present_name(story, night, tiled, nai
     assert runs(story, night(tiled, over_budget=[naive])).keys() == {tiled}
 
 
-def test_what_a_run_left_out_comes_back_and_is_replaced(story, night, tiled, naive):
+def test_cases_over_budget_are_read_as_stored_and_replaced(story, night, tiled, naive):
     story.store.devices.put(story.gpu)
     run = night(over_budget=[naive, tiled, naive])
     assert set(story.store.runs.over_budget(run)) == {tiled, naive}

@@ -1,4 +1,4 @@
-"""The life of findings: what joins them, what persons do to them, and what a killed run leaves of that."""
+"""Findings: joining by root cause, actions of people, and updates that are killed or repeated."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -55,21 +55,19 @@ def nights(story):
 @pytest.fixture
 def found(story, nights, tiled, naive):
     """A finding of both cases, raised in run 2."""
-    assert story.store.findings.raise_finding(
-        2, [suspect(tiled), suspect(naive)], "the old one is faster", "abc..def"
-    ) == [1]
+    assert story.raise_finding(2, [suspect(tiled), suspect(naive)], "the old one is faster", "abc..def") == [1]
 
 
 def kinds(store, finding):
-    return [one.kind for one in store.findings.events(finding=finding)]
+    return [event.kind for event in store.findings.events(finding=finding)]
 
 
 # --- one finding a cause ---------------------------------------------------------------------------------------------
 
 
-def test_two_hosts_that_raise_one_cause_at_once_raise_one_finding(story, nights, tiled, naive):
+def test_two_hosts_that_raise_a_root_cause_at_once_raise_one_finding(story, nights, tiled, naive):
     """The second one begins when the first is about to put the finding in, and sees it all the same."""
-    other = Thread(target=story.store.findings.raise_finding, args=(3, [suspect(naive)], "there", "abc..def"))
+    other = Thread(target=story.raise_finding, args=(3, [suspect(naive)], "there", "abc..def"))
 
     def meanwhile(_connection, _cursor, statement, *_):
         if statement.startswith("INSERT INTO findings") and not other.ident:
@@ -77,18 +75,18 @@ def test_two_hosts_that_raise_one_cause_at_once_raise_one_finding(story, nights,
             other.join(1.0)
 
     event.listen(story.store.database.engine, "before_cursor_execute", meanwhile)
-    story.store.findings.raise_finding(2, [suspect(tiled)], "here", "abc..def")
+    story.raise_finding(2, [suspect(tiled)], "here", "abc..def")
     other.join()
-    (one,) = story.store.findings.list()
+    (one,) = story.store.findings.active()
     assert {moved.series for moved in one.moved} == {tiled, naive}
 
 
-def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(story, nights, tiled, naive):
+def test_a_later_run_and_another_device_join_the_finding_of_their_root_cause(story, nights, tiled, naive):
     story.put(3, story.tiled, device="GPU-2")
-    story.store.findings.raise_finding(2, [suspect(tiled)], "first", "abc..def")
+    story.raise_finding(2, [suspect(tiled)], "first", "abc..def")
     elsewhere = replace(tiled, device="GPU-2")
-    assert story.store.findings.raise_finding(3, [suspect(elsewhere), suspect(naive)], "second", "abc..def") == [1]
-    (one,) = story.store.findings.list()
+    assert story.raise_finding(3, [suspect(elsewhere), suspect(naive)], "second", "abc..def") == [1]
+    (one,) = story.store.findings.active()
     assert {moved.series for moved in one.moved} == {tiled, elsewhere, naive}
     assert (one.first_run, one.last_run, one.devices.keys()) == (2, 3, {"GPU-1", "GPU-2"})
     joined = story.store.findings.events(run=3)
@@ -100,28 +98,28 @@ def test_what_the_same_cause_moves_later_and_on_another_board_joins_its_finding(
 @pytest.mark.parametrize(
     ("cause", "root_cause"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
 )
-def test_another_cause_or_origin_is_a_finding_of_its_own(story, nights, tiled, naive, *, cause, root_cause):
-    story.store.findings.raise_finding(2, [suspect(tiled)], "", root_cause and "abc..def")
-    assert story.store.findings.raise_finding(3, [suspect(naive, cause=cause)], "", root_cause) == [2]
+def test_another_cause_or_root_cause_is_a_separate_finding(story, nights, tiled, naive, *, cause, root_cause):
+    story.raise_finding(2, [suspect(tiled)], "", root_cause and "abc..def")
+    assert story.raise_finding(3, [suspect(naive, cause=cause)], "", root_cause) == [2]
 
 
 @pytest.mark.parametrize("state", [FindingState.IGNORED, FindingState.ACCEPTED, FindingState.RESOLVED])
-def test_nothing_joins_what_is_ignored_or_over(story, nights, tiled, naive, state):
-    story.store.findings.raise_finding(2, [suspect(tiled)], "", "abc..def")
+def test_no_series_joins_an_ignored_or_closed_finding(story, nights, tiled, naive, state):
+    story.raise_finding(2, [suspect(tiled)], "", "abc..def")
     story.store.findings.set_state(1, state)
-    assert story.store.findings.raise_finding(3, [suspect(naive)], "", "abc..def") == [2]
+    assert story.raise_finding(3, [suspect(naive)], "", "abc..def") == [2]
 
 
 # --- what persons do -------------------------------------------------------------------------------------------------
 
 
-def test_every_deed_is_kept_with_who_did_it_and_why(story, found):
+def test_every_action_is_recorded_with_its_person_and_reason(story, found):
     store = story.store
     store.findings.set_state(1, FindingState.ACKNOWLEDGED, reason="looking", by="ann")
     store.findings.assign(1, "bob", by="ann")
     store.findings.comment(1, "it spills", by="bob")
     store.findings.set_state(1, FindingState.RESOLVED, reason="reverted", by="bob")
-    assert [(one.kind, one.run, one.by, one.text) for one in store.findings.events(finding=1)] == [
+    assert [(event.kind, event.run, event.by, event.text) for event in store.findings.events(finding=1)] == [
         (EventKind.RAISED, 2, "", "the old one is faster"),
         (EventKind.ACKNOWLEDGED, None, "ann", "looking"),
         (EventKind.ASSIGNED, None, "ann", "bob"),
@@ -141,7 +139,7 @@ def test_every_deed_is_kept_with_who_did_it_and_why(story, found):
         (FindingState.RESOLVED, FindingState.ACCEPTED),
     ],
 )
-def test_what_a_finding_cannot_become_is_refused_and_changes_nothing(story, found, first, then):
+def test_a_forbidden_change_of_state_is_refused_and_changes_nothing(story, found, first, then):
     before = story.store.findings.set_state(1, first, reason="so it is")
     with pytest.raises(UsageError, match=f"finding 1 is {first} already: so it is"):
         story.store.findings.set_state(1, then)
@@ -158,42 +156,42 @@ def test_some_cases_of_a_finding_are_split_off(story, found, tiled, naive):
     assert ([moved.series for moved in left.moved], left.state) == ([naive], FindingState.OPEN)
     assert kinds(story.store, 1)[-1] is EventKind.SPLIT
     assert kinds(story.store, 2) == [EventKind.SPLIT, EventKind.ACCEPTED]
-    assert story.store.baselines.accepted([tiled, naive], before_run=5) == {tiled: 2, naive: 1}
+    assert story.store.baselines.get([tiled, naive], before_run=5) == {tiled: 2, naive: 1}
 
 
-def test_a_selection_of_all_splits_nothing_and_one_of_none_is_refused(story, found):
+def test_selecting_all_cases_splits_nothing_and_selecting_none_is_refused(story, found):
     assert actions.comment(story.store, 1, "both", selection=Selection(("transpose",))).id == 1
     with pytest.raises(UsageError, match="finding 1 has no such case"):
         actions.comment(story.store, 1, "none", selection=Selection(("dot",)))
-    assert len(story.store.findings.list()) == 1
+    assert len(story.store.findings.active()) == 1
     with pytest.raises(NotMeasuredError, match="there is no finding 7"):
         actions.comment(story.store, 7, "of which", selection=Selection(("dot",)))
 
 
-def test_what_somebody_resolved_is_open_again_once_a_run_still_shows_it(story, found, tiled):
+def test_a_finding_that_a_person_resolved_reopens_if_a_run_still_shows_it(story, found, tiled):
     story.store.findings.set_state(1, FindingState.RESOLVED, by="ann")
     updates = story.store.findings.update(3, [], [RootCause("abc..def", "still slow", (suspect(tiled),))])
     assert updates == FindingUpdates(reopened=(1,))
     assert kinds(story.store, 1)[-1] is EventKind.REOPENED
 
 
-def test_an_accepted_finding_that_is_opened_again_is_no_level_any_more(story, found, tiled):
+def test_reopening_an_accepted_finding_revokes_its_level(story, found, tiled):
     story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
     story.store.findings.set_state(1, FindingState.OPEN)
-    assert story.store.baselines.accepted([tiled], before_run=5) == {tiled: 1}
+    assert story.store.baselines.get([tiled], before_run=5) == {tiled: 1}
 
 
-def test_a_resolved_finding_speaks_for_its_series_again_unless_another_does(story, nights, tiled):
-    story.store.findings.raise_finding(2, [suspect(tiled)], "")
-    story.store.findings.recover(3, [(1, tiled)])
+def test_a_resolved_finding_can_be_reopened_unless_another_has_its_series(story, nights, tiled):
+    story.raise_finding(2, [suspect(tiled)], "")
+    story.recover(3, [(1, tiled)])
     assert story.store.findings.set_state(1, FindingState.OPEN).standing
-    story.store.findings.recover(4, [(1, tiled)])
-    story.store.findings.raise_finding(5, [suspect(tiled, baseline=4)], "")
-    with pytest.raises(UsageError, match=r"finding 2 tells of transpose/tiled.* by now"):
+    story.recover(4, [(1, tiled)])
+    story.raise_finding(5, [suspect(tiled, baseline=4)], "")
+    with pytest.raises(UsageError, match=r"finding 2 holds transpose/tiled.* by now"):
         story.store.findings.set_state(1, FindingState.OPEN)
 
 
-def test_ignoring_ends_by_itself(story, found):
+def test_an_ignored_finding_reopens_when_its_time_is_over(story, found):
     until = NOW + timedelta(days=2)
     story.store.findings.set_state(1, FindingState.IGNORED, by="ann", until=until)
     assert story.store.findings.update(3, [], [], now=until - timedelta(seconds=1)) == FindingUpdates()
@@ -204,15 +202,15 @@ def test_ignoring_ends_by_itself(story, found):
     assert story.store.findings.events(run=4)[0].text == "it was ignored until 2026-01-04"
 
 
-def test_an_ignored_finding_whose_cases_are_back_is_resolved(story, found, tiled, naive):
+def test_an_ignored_finding_is_resolved_when_its_series_recover(story, found, tiled, naive):
     story.store.findings.set_state(1, FindingState.IGNORED)
     assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates(resolved=(1,))
 
 
-def test_ignored_is_what_moved_in_that_direction(story, found, tiled, naive):
-    story.store.findings.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
+def test_ignoring_a_finding_ignores_its_series_in_its_direction(story, found, tiled, naive):
+    story.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
     story.store.findings.set_state(1, FindingState.IGNORED)
-    assert ignored(story.store.findings.list()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
+    assert ignored(story.store.findings.active()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
 
 
 # --- killed, done again, done late -----------------------------------------------------------------------------------
@@ -243,15 +241,15 @@ def killed_at(store, statement, do):
 
 def told(store):
     """All there is, but for when."""
-    every = [replace(one, at=NOW) for one in store.findings.list(every=True)]
-    return every, [(one.finding, one.kind, one.run, one.text) for one in store.findings.events()]
+    every = [replace(finding, at=NOW) for finding in store.findings.all()]
+    return every, [(event.finding, event.kind, event.run, event.text) for event in store.findings.events()]
 
 
-def test_killed_at_any_statement_and_done_again_a_run_has_changed_everything_once(story, nights, tiled, naive):
+def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled, naive):
     joules = replace(tiled, metric="energy_j")
     warm = replace(tiled, cache=CacheState.WARM)
-    story.store.findings.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
-    story.store.findings.raise_finding(2, [suspect(naive)], "", "123..456")
+    story.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
+    story.raise_finding(2, [suspect(naive)], "", "123..456")
     story.store.findings.set_state(2, FindingState.IGNORED, until=NOW)
     blames = [
         RootCause("abc..def", "joins", (suspect(joules),)),
@@ -277,8 +275,8 @@ def test_killed_at_any_statement_and_done_again_a_run_has_changed_everything_onc
     assert told(story.store) == after
 
 
-def test_a_run_of_long_ago_neither_resolves_nor_opens_what_later_ones_told(story, nights, tiled, naive):
-    story.store.findings.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
+def test_an_old_run_neither_resolves_nor_reopens_newer_findings(story, nights, tiled, naive):
+    story.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
     assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates()
     story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
     after = told(story.store)
@@ -301,16 +299,16 @@ def heir(story):
     return story.series(renamed)
 
 
-def test_a_name_given_anew_and_its_heir_are_in_findings_of_their_own(story, heir, tiled):
+def test_a_reused_name_and_its_former_owner_have_separate_findings(story, heir, tiled):
     store = story.store
-    assert store.findings.raise_finding(2, [suspect(heir)], "", "abc..def") == [1]
-    assert store.findings.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
-    assert [[one.series for one in found.moved] for found in store.findings.list()] == [[tiled], [heir]]
-    assert store.findings.recover(4, [(1, heir)]) == [1]
-    assert [found.id for found in store.findings.list()] == [2]
+    assert story.raise_finding(2, [suspect(heir)], "", "abc..def") == [1]
+    assert story.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
+    assert [[moved.series for moved in found.moved] for found in store.findings.active()] == [[tiled], [heir]]
+    assert story.recover(4, [(1, heir)]) == [1]
+    assert [found.id for found in store.findings.active()] == [2]
 
 
-def test_a_confirmation_under_a_former_name_is_an_answer(story, tiled):
+def test_a_confirmation_is_found_under_the_present_name_of_its_case(story, tiled):
     first, second = story.run(), story.run()
     judged = replace(suspect(tiled).judgement, baseline_run=first, candidate_run=second)
     asked = Confirmation(

@@ -1,4 +1,4 @@
-"""The outbox: one message a night, delivered to each target, in its night or in a later one."""
+"""Messages: one per night, delivered to each target by that night or a later one."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -34,7 +34,10 @@ def tell(store):
 
 
 def left(store, night):
-    return [(one.night, one.target, one.attempts, one.error) for one in store.messages.undelivered(night)]
+    return [
+        (delivery.night, delivery.target, delivery.attempts, delivery.error)
+        for delivery in store.messages.undelivered(night)
+    ]
 
 
 def test_a_night_without_a_message_has_nothing_to_deliver(store, begin):
@@ -43,7 +46,7 @@ def test_a_night_without_a_message_has_nothing_to_deliver(store, begin):
     assert store.messages.deliveries(night) == store.messages.undelivered(night) == []
 
 
-def test_a_message_comes_back_as_it_was_stored_with_a_key_of_its_own(store, begin, tell):
+def test_a_message_is_read_as_it_was_stored_with_its_own_key(store, begin, tell):
     first, second = begin(), begin(1)
     message = tell(first)
     assert store.messages.get(first) == message
@@ -52,20 +55,20 @@ def test_a_message_comes_back_as_it_was_stored_with_a_key_of_its_own(store, begi
     assert tell(second).key != message.key
 
 
-def test_a_night_is_told_of_once_and_for_all(store, begin, tell):
+def test_a_night_has_one_message(store, begin, tell):
     night = begin()
     first = tell(night, ("team", "me"))
     assert tell(night, ("team", "others"), title="another title") == first
-    assert [one.target for one in store.messages.deliveries(night)] == ["me", "team"]
+    assert [delivery.target for delivery in store.messages.deliveries(night)] == ["me", "team"]
 
 
-def test_a_message_without_targets_is_kept(store, begin, tell):
+def test_a_message_without_targets_is_stored(store, begin, tell):
     night = begin()
     assert tell(night, ()) == store.messages.get(night)
     assert store.messages.undelivered(night) == []
 
 
-def test_each_attempt_is_counted_until_one_arrives(store, begin, tell):
+def test_attempts_are_counted_until_the_message_is_delivered(store, begin, tell):
     night = begin()
     key = tell(night, ("me", "team")).key
     store.messages.put_attempt(key, "team", error="the target answered 500")
@@ -77,37 +80,37 @@ def test_each_attempt_is_counted_until_one_arrives(store, begin, tell):
     assert delivered.sent.tzinfo is UTC
 
 
-def test_what_earlier_nights_could_not_deliver_is_left_oldest_first(store, begin, tell):
+def test_undelivered_messages_of_earlier_nights_come_oldest_first(store, begin, tell):
     nights = [begin(day) for day in range(3)]
     for night in nights[:2]:
         tell(night)
         store.nights.end(night, RunState.FINISHED, 0)
     tell(nights[2])
-    assert [one.night for one in store.messages.undelivered(nights[2])] == nights
+    assert [delivery.night for delivery in store.messages.undelivered(nights[2])] == nights
 
 
-def test_a_night_that_is_under_way_elsewhere_sees_to_its_own(store, begin, tell):
+def test_a_running_night_delivers_its_own_message(store, begin, tell):
     elsewhere, here = begin(0), begin(0)
     tell(elsewhere)
     assert store.messages.undelivered(here) == []
     store.nights.end(elsewhere, RunState.INTERRUPTED, None)
-    assert [one.night for one in store.messages.undelivered(here)] == [elsewhere]
+    assert [delivery.night for delivery in store.messages.undelivered(here)] == [elsewhere]
 
 
-def test_a_night_whose_host_never_came_back_is_seen_to_by_a_later_one(store, begin, tell):
+def test_a_later_night_delivers_for_a_night_whose_host_is_gone(store, begin, tell):
     gone = begin(0)
     tell(gone)
-    assert [one.night for one in store.messages.undelivered(begin(2))] == [gone]
+    assert [delivery.night for delivery in store.messages.undelivered(begin(2))] == [gone]
 
 
-def test_another_suite_has_targets_of_its_own(store, begin, tell):
+def test_messages_of_another_suite_are_not_delivered(store, begin, tell):
     night = begin()
     tell(night)
     store.nights.end(night, RunState.FINISHED, 0)
     assert store.messages.undelivered(begin(1, suite="others")) == []
 
 
-def test_messages_go_with_their_night(store, story, begin, tell):
+def test_messages_are_deleted_with_their_night(store, story, begin, tell):
     night = begin()
     tell(night)
     story.execute("DELETE FROM nights WHERE id = :night", night=night)

@@ -1,4 +1,4 @@
-"""Nights: begun, gone on with, ended; their stages; and the runs that are gone on with."""
+"""Nights: begun, resumed, ended; their stages; and resumed runs."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ def dies(story, night, process=NOBODY):
     story.execute("UPDATE nights SET pid = :pid, process_start = '' WHERE id = :night", pid=process, night=night)
 
 
-def test_a_night_comes_back_as_it_was_begun(store, begin):
+def test_a_night_is_read_as_it_was_begun(store, begin):
     night = store.nights.get(begin())
     assert (night.state, night.started, night.finished) == (RunState.RUNNING, STARTED, None)
     assert (night.host, night.pid, night.suite, night.command_line) == (HOST, os.getpid(), "kernels", "perfsvc nightly")
@@ -47,14 +47,14 @@ def test_the_end_of_a_night_is_stored_with_its_exit_code(store, begin):
     assert night.finished.tzinfo is UTC
 
 
-def test_a_night_remembers_the_suite_of_its_snapshot(store, begin):
+def test_a_night_stores_its_suite_revision(store, begin):
     number = begin()
     store.nights.put_revision(number, commit="abc", dirty=True, digest="aa")
     night = store.nights.get(number)
     assert (night.commit, night.dirty, night.suite_digest) == ("abc", True, "aa")
 
 
-def test_stages_stand_in_their_order_and_the_last_word_on_each_counts(store, begin):
+def test_stages_are_ordered_and_a_stage_replaces_its_earlier_state(store, begin):
     number = begin()
     doctor = StageRow("doctor", 2, StageState.FAILED, STARTED, 0.5, "no driver", "install one", 5)
     lock = StageRow("lock", 0, StageState.DONE, STARTED, 0.0, "taken")
@@ -63,7 +63,7 @@ def test_stages_stand_in_their_order_and_the_last_word_on_each_counts(store, beg
     assert store.nights.get(number).stages == (lock, doctor)
 
 
-def test_a_run_is_a_nights_from_its_first_moment(story, begin):
+def test_a_night_knows_its_run_as_soon_as_it_begins(story, begin):
     number = begin()
     run = story.store.runs.begin(story.provenance(), night=number)
     assert story.store.nights.get(number).run == run
@@ -71,13 +71,13 @@ def test_a_run_is_a_nights_from_its_first_moment(story, begin):
     assert story.store.nights.get(number).run is None
 
 
-def test_a_run_of_no_night_is_not_stored_at_all(story):
+def test_a_run_of_an_unknown_night_is_not_stored(story):
     with pytest.raises(NotMeasuredError, match="there is no night 7"):
         story.store.runs.begin(story.provenance(), night=7)
     assert story.store.runs.list() == []
 
 
-def test_a_night_whose_process_died_is_interrupted_by_the_next_one_of_its_host(story, begin):
+def test_beginning_a_night_interrupts_the_dead_nights_of_the_host(story, begin):
     dead, elsewhere, alive = begin(), begin(host="another"), begin()
     for night in (dead, elsewhere):
         dies(story, night)
@@ -86,7 +86,7 @@ def test_a_night_whose_process_died_is_interrupted_by_the_next_one_of_its_host(s
     assert states == [RunState.INTERRUPTED, RunState.RUNNING, RunState.RUNNING]
 
 
-def test_the_night_under_way_is_told_from_one_that_died(story, begin):
+def test_a_running_night_differs_from_one_that_died(story, begin):
     number = begin()
     assert story.store.nights.running(HOST).id == number
     assert story.store.nights.running("another") is None
@@ -96,7 +96,7 @@ def test_the_night_under_way_is_told_from_one_that_died(story, begin):
     assert story.store.nights.unfinished(HOST).id == number
 
 
-def test_only_the_newest_night_may_be_gone_on_with(store, begin):
+def test_only_the_newest_night_can_be_resumed(store, begin):
     store.nights.end(begin(), RunState.INTERRUPTED, None)
     number = begin()
     store.nights.end(number, RunState.INTERRUPTED, None)
@@ -106,7 +106,7 @@ def test_only_the_newest_night_may_be_gone_on_with(store, begin):
     assert store.nights.unfinished("another") is None
 
 
-def test_a_night_gone_on_with_is_this_process_s(story, begin):
+def test_a_resumed_night_belongs_to_this_process(story, begin):
     number = begin()
     dies(story, number)
     story.store.nights.end(number, RunState.INTERRUPTED, None)
@@ -115,13 +115,13 @@ def test_a_night_gone_on_with_is_this_process_s(story, begin):
     assert (night.state, night.finished, night.pid) == (RunState.RUNNING, None, os.getpid())
 
 
-def test_a_night_that_is_not_there_is_said(store):
+def test_an_unknown_night_is_an_error(store):
     for ask in (store.nights.get, store.nights.resume):
         with pytest.raises(NotMeasuredError, match="there is no night 7"):
             ask(7)
 
 
-def test_a_run_gone_on_with_is_running_again_and_knows_what_it_holds(story):
+def test_a_resumed_run_is_running_and_has_its_measurements(story):
     run = story.begin()
     story.put(run, story.tiled, samples=(0.5, 0.25))
     story.put(run, story.naive, replica=1, status=Status.WRONG, reason="off by one")
@@ -129,7 +129,7 @@ def test_a_run_gone_on_with_is_running_again_and_knows_what_it_holds(story):
     story.store.runs.resume(run)
     row = story.store.runs.get(run)
     assert (row.state, row.finished) == (RunState.RUNNING, None)
-    held = [(one.case.id, one.device, one.replica, one.status, one.reason, one.samples_s) for one in
+    held = [(measurement.case.id, measurement.device, measurement.replica, measurement.status, measurement.reason, measurement.samples_s) for measurement in
             story.store.measurements.of_run(run)]  # fmt: skip
     assert held == [
         (story.tiled.id, "GPU-1", 0, Status.OK, "", (0.5, 0.25)),

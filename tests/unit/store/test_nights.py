@@ -1,4 +1,4 @@
-"""What is judged of a run, night after night, as the store remembers them."""
+"""The verdicts of successive nights."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def night(story):
         story.store.runs.end(number, state)
         judgements = judge_run(story.store, number, threshold=None)
         story.store.verdicts.put(number, judgements)
-        return {(one.series.case.variant, one.series.metric): one for one in judgements}
+        return {(judgement.series.case.variant, judgement.series.metric): judgement for judgement in judgements}
 
     return run
 
@@ -32,7 +32,7 @@ def verdicts(judgements):
     return {variant: one.verdict for (variant, _), one in judgements.items()}
 
 
-def test_an_experiment_with_uncommitted_changes_does_not_move_the_nightlys_level(story, night):
+def test_a_run_with_uncommitted_changes_does_not_move_the_level(story, night):
     night({story.tiled: 1e-4})
     assert verdicts(night({story.tiled: 5e-5}, dirty=True)) == {"tiled": Verdict.IMPROVEMENT}
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
@@ -44,13 +44,13 @@ def test_a_committed_improvement_is_the_level_from_then_on(story, night):
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.REGRESSION}
 
 
-def test_a_case_that_is_gone_is_missing_on_the_first_night_alone(story, night):
+def test_a_removed_case_is_missing_on_the_first_night_only(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     gone = night({story.tiled: 1e-4})
     assert verdicts(gone) == {"tiled": Verdict.UNCHANGED, "naive": Verdict.MISSING}
     assert gone["naive", "time"].reason == "run 1 has it and the candidate does not"
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
-    assert [one.verdict for one in story.store.verdicts.of_run(2)] == [Verdict.UNCHANGED, Verdict.MISSING]
+    assert [judgement.verdict for judgement in story.store.verdicts.of_run(2)] == [Verdict.UNCHANGED, Verdict.MISSING]
 
 
 def test_a_case_that_comes_back_is_compared_with_its_level(story, night):
@@ -60,7 +60,7 @@ def test_a_case_that_comes_back_is_compared_with_its_level(story, night):
 
 
 @pytest.mark.parametrize("heir_first", [True, False])
-def test_a_former_name_given_anew_takes_nothing_of_its_heirs_level(story, night, heir_first):
+def test_a_reused_name_does_not_get_the_level_of_the_renamed_case(story, night, heir_first):
     renamed = replace(story.tiled, variant="shared")
     night({story.tiled: 1e-4})
     night({replace(renamed, formerly=("tiled",)): 1e-4})
@@ -73,18 +73,18 @@ def test_a_former_name_given_anew_takes_nothing_of_its_heirs_level(story, night,
     assert (later["shared", "time"].baseline_run, later["tiled", "time"].baseline_run) == (1, 3)
 
 
-def test_a_smaller_selection_misses_nothing(story, night):
+def test_a_smaller_selection_has_no_missing_case(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     assert verdicts(night({story.tiled: 1e-4}, scope="all --select=transpose/tiled")) == {"tiled": Verdict.UNCHANGED}
 
 
-def test_a_night_that_was_cut_short_hides_no_missing_case(story, night):
+def test_an_interrupted_night_hides_no_missing_case(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     night({story.tiled: 1e-4}, state=RunState.INTERRUPTED)
     assert verdicts(night({story.tiled: 1e-4}))["naive"] is Verdict.MISSING
 
 
-def test_a_night_with_a_budget_neither_misses_a_case_nor_hides_that_it_is_gone(story, night):
+def test_a_case_over_budget_is_not_missing_and_a_removed_case_is(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     assert verdicts(night({story.tiled: 1e-4}, over_budget=[story.naive])) == {"tiled": Verdict.UNCHANGED}
     gone = night({story.tiled: 1e-4})
@@ -92,19 +92,19 @@ def test_a_night_with_a_budget_neither_misses_a_case_nor_hides_that_it_is_gone(s
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
 
 
-def test_a_case_that_was_left_out_for_nights_is_compared_with_its_level(story, night):
+def test_a_case_over_budget_for_several_nights_is_compared_with_its_level(story, night):
     night({story.tiled: 1e-4, story.naive: 1e-4})
     for _ in range(2):
         night({story.tiled: 1e-4}, over_budget=[story.naive])
     assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
 
 
-def test_what_was_never_right_is_not_missed(story, night):
+def test_a_case_that_was_never_correct_is_not_missing(story, night):
     night({story.tiled: 1e-4, story.naive: Status.FAILED})
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
 
 
-def test_a_case_that_is_skipped_from_now_on_is_missing_once_with_its_reason(story, night):
+def test_a_case_that_is_skipped_from_now_on_is_missing_once(story, night):
     night({story.tiled: 1e-4})
     skipped = night({story.tiled: Status.SKIPPED})
     assert (skipped["tiled", "time"].verdict, skipped["tiled", "time"].reason) == (Verdict.MISSING, "because")
@@ -117,7 +117,7 @@ def test_a_renamed_case_is_not_missing(story, night):
     assert verdicts(night({renamed: 1e-4})) == {"shared": Verdict.UNCHANGED}
 
 
-def test_a_new_board_is_compared_with_another_of_its_model_and_then_with_itself(story, night):
+def test_a_new_device_is_compared_with_another_of_its_model_and_then_with_itself(story, night):
     night({story.tiled: 1e-4})
     borrowed = night({story.tiled: 1.2e-4}, device="GPU-2")["tiled", "time"]
     assert borrowed.verdict is Verdict.REGRESSION
@@ -125,7 +125,7 @@ def test_a_new_board_is_compared_with_another_of_its_model_and_then_with_itself(
     assert verdicts(night({story.tiled: 1.2e-4}, device="GPU-2")) == {"tiled": Verdict.UNCHANGED}
 
 
-def test_a_broken_host_case_has_one_row_and_not_one_a_metric(story, night):
+def test_a_broken_host_case_has_one_row_and_not_one_per_metric(story, night):
     metrics = {story.tiled: {"latency_ms": 2.0, "hops": 3.0}}
     night({story.tiled: 1e-4}, metrics=metrics)
     broken = night({story.tiled: Status.WRONG})
@@ -141,7 +141,7 @@ def test_a_metric_that_is_no_longer_returned_is_missing(story, night):
     }
 
 
-def test_a_pin_accepts_a_regression_until_it_is_taken_away(story, night):
+def test_a_pin_accepts_a_regression_until_it_is_removed(story, night):
     night({story.tiled: 1e-4})
     night({story.tiled: 1.2e-4})
     story.store.baselines.pin(2, [story.series(story.tiled)])
@@ -150,7 +150,7 @@ def test_a_pin_accepts_a_regression_until_it_is_taken_away(story, night):
     assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.REGRESSION}
 
 
-def test_a_comparison_says_which_runs_its_names_stand_for(story, night, tmp_path):
+def test_a_comparison_names_its_runs(story, night, tmp_path):
     night({story.tiled: 1e-4}, label="before", commit="abc1")
     night({story.tiled: 1e-4}, commit="def2", dirty=True)
     found = compare(story.store, "before", "latest", folder=tmp_path, threshold=None)
@@ -160,15 +160,15 @@ def test_a_comparison_says_which_runs_its_names_stand_for(story, night, tmp_path
 
 
 @pytest.mark.parametrize(("factor", "told"), [(1.5, []), (2.5, [Verdict.REGRESSION]), (0.3, [Verdict.IMPROVEMENT])])
-def test_a_right_result_with_twice_the_error_is_told_of_and_a_lesser_change_is_not(story, factor, told):
+def test_a_correct_result_with_twice_the_error_is_a_regression_and_a_smaller_change_is_not(story, factor, told):
     for error in (1e-6, factor * 1e-6):
         run = story.begin(scope="all")
         for replica in range(3):
             story.put(run, story.tiled, replica=replica, samples=(1e-4,) * 5, max_error=error)
         story.store.runs.end(run, RunState.FINISHED)
         judged = judge_run(story.store, run, threshold=0.01)
-    assert [one.verdict for one in judged if one.series.metric == "max_error"] == told
-    assert [one.verdict for one in judged if one.series.metric == "time"] == [Verdict.UNCHANGED]
+    assert [judgement.verdict for judgement in judged if judgement.series.metric == "max_error"] == told
+    assert [judgement.verdict for judgement in judged if judgement.series.metric == "time"] == [Verdict.UNCHANGED]
 
 
 def test_an_improved_error_is_the_level_from_then_on(story):
@@ -179,5 +179,5 @@ def test_an_improved_error_is_the_level_from_then_on(story):
         story.store.runs.end(run, RunState.FINISHED)
         judged = judge_run(story.store, run, threshold=None)
         story.store.verdicts.put(run, judged)
-    (error,) = [one for one in judged if one.series.metric == "max_error"]
+    (error,) = [judgement for judgement in judged if judgement.series.metric == "max_error"]
     assert (error.verdict, error.baseline_run) == (Verdict.REGRESSION, 2)

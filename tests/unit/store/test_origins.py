@@ -1,4 +1,4 @@
-"""Origins: what one cause moved is one finding, on whatever GPU and in whichever night it shows."""
+"""Root causes: all series that one root cause moved are one finding, on every device and in every run."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def confirm(story):
                 ratio = {"ratio": one.judgement.ratio} if cause is Cause.KERNEL else {}
                 story.store.confirmations.put(Confirmation(one, cause, "so it is", 0.01, seed=1, budget_s=9.0, **ratio))
         update.update_findings(story.store, run)
-        return story.store.findings.list()
+        return story.store.findings.active()
 
     return update_findings
 
@@ -59,57 +59,57 @@ def times(cases, *slow, by=1.2):
     return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
 
 
-def test_all_that_commits_made_slower_is_one_finding_whatever_the_board(night, confirm, cases):
+def test_series_that_the_same_commits_made_slower_are_one_finding_on_all_devices(night, confirm, cases):
     night(times(cases), "a" * 40)
     edited = {"v0": b"other", "v1": b"third"}
     (found,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited))
     assert (found.cause, found.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
-    assert {(one.series.case.variant, one.series.device) for one in found.moved} == {
+    assert {(moved.series.case.variant, moved.series.device) for moved in found.moved} == {
         (variant, board) for variant in ("v0", "v1") for board in BOARDS
     }
 
 
-def test_what_is_confirmed_a_night_late_joins_the_finding_of_its_commits(night, confirm, cases):
+def test_a_series_confirmed_a_night_late_joins_the_finding_of_its_commits(night, confirm, cases):
     night(times(cases), "a" * 40)
     edited = {"v0": b"other", "v1": b"third"}
     (found,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited), "v0")
-    assert {one.series.case.variant for one in found.moved} == {"v0"}
+    assert {moved.series.case.variant for moved in found.moved} == {"v0"}
     (found,) = confirm(night(times(cases, "v0", "v1"), "c" * 40, code=edited), "v1")
-    assert (found.root_cause, {one.series.case.variant for one in found.moved}) == (
+    assert (found.root_cause, {moved.series.case.variant for moved in found.moved}) == (
         "aaaaaaaaa..bbbbbbbbb",
         {"v0", "v1"},
     )
 
 
-def test_the_commits_of_another_night_are_another_finding(night, confirm, cases):
+def test_commits_of_another_night_are_another_finding(night, confirm, cases):
     night(times(cases), "a" * 40)
     confirm(night(times(cases, "v0"), "b" * 40, code={"v0": b"other"}))
     later = night(times(cases, "v0", "v1"), "c" * 40, code={"v0": b"other", "v1": b"third"})
-    assert [one.root_cause for one in confirm(later, "v1")] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+    assert [finding.root_cause for finding in confirm(later, "v1")] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 
-def test_what_small_commits_add_up_to_joins_the_finding_of_the_first_that_was_found(night, confirm, cases):
+def test_a_slow_drift_joins_the_finding_of_its_first_commits(night, confirm, cases):
     drifting = ("v0", "v1")
     night(times(cases), "a" * 40)
     first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
     confirm(first, "v0")
     (found,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
-    assert (found.root_cause, {one.series.case.variant for one in found.moved}) == (
+    assert (found.root_cause, {moved.series.case.variant for moved in found.moved}) == (
         "aaaaaaaaa..bbbbbbbbb",
         set(drifting),
     )
 
 
-def test_what_a_later_commit_did_for_the_most_part_is_a_finding_of_its_own(night, confirm, cases):
+def test_a_change_mostly_due_to_later_commits_is_a_separate_finding(night, confirm, cases):
     edited = ("v0", "v1")
     night(times(cases), "a" * 40)
     first = night(times(cases, *edited, by=1.02), "b" * 40, code=dict.fromkeys(edited, b"second"))
     confirm(first, "v0")
     found = confirm(night(times(cases, *edited, by=1.08), "c" * 40, code=dict.fromkeys(edited, b"third")))
-    assert [one.root_cause for one in found] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+    assert [finding.root_cause for finding in found] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 
-def test_a_driver_that_moves_two_boards_is_one_finding(night, confirm, cases):
+def test_a_driver_that_moves_two_devices_is_one_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]
     (found,) = confirm(night(times(cases, *slow), driver="590.1"))
@@ -117,33 +117,33 @@ def test_a_driver_that_moves_two_boards_is_one_finding(night, confirm, cases):
     assert found.devices.keys() == set(BOARDS)
 
 
-def test_a_slow_board_is_a_finding_and_so_is_another(night, confirm, cases):
+def test_each_slow_device_is_a_separate_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]
     found = confirm(night(times(cases, *slow)))
-    assert {one.root_cause for one in found} == {f"GPU {board}" for board in BOARDS}
+    assert {finding.root_cause for finding in found} == {f"GPU {board}" for board in BOARDS}
 
 
-def test_a_new_compiler_is_what_it_changed(night, confirm, cases):
+def test_the_root_cause_of_a_new_compiler_names_both_versions(night, confirm, cases):
     night(times(cases))
     run = night(times(cases, "v0"), code={"v0": b"other"}, toolkit="nvcc 14.0")
     (found,) = confirm(run, cause=Cause.TOOLCHAIN)
     assert (found.cause, found.root_cause) == (Cause.TOOLCHAIN, "nvcc 13.0.88 → nvcc 14.0")
 
 
-def test_settled_again_a_run_changes_nothing_and_has_no_suspect_left(story, night, confirm, cases):
+def test_updating_findings_again_changes_nothing_and_leaves_no_suspect(story, night, confirm, cases):
     night(times(cases), "a" * 40)
     run = night(times(cases, "v0"), "b" * 40, code={"v0": b"other"})
     before = confirm(run)
     events = story.store.findings.events()
     assert suspects_of(story.store, run) == []
     assert update.update_findings(story.store, run).seen == (1,)
-    assert (story.store.findings.list(), story.store.findings.events()) == (before, events)
+    assert (story.store.findings.active(), story.store.findings.events()) == (before, events)
 
 
-def test_what_is_ignored_is_no_suspect(story, night, confirm, cases):
+def test_an_ignored_series_is_no_suspect(story, night, confirm, cases):
     night(times(cases), "a" * 40)
     confirm(night(times(cases, "v0"), "b" * 40, code={"v0": b"other"}))
     story.store.findings.set_state(1, FindingState.IGNORED)
     later = night(times(cases, "v0", "v1"), "c" * 40, code={"v0": b"other", "v1": b"third"})
-    assert {one.series.case.variant for one in suspects_of(story.store, later)} == {"v1"}
+    assert {suspect.series.case.variant for suspect in suspects_of(story.store, later)} == {"v1"}

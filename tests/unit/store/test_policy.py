@@ -1,4 +1,4 @@
-"""What the settings lay down: rules from verdict to recovery, and a run that all is compared with."""
+"""Settings that affect judging: threshold rules, and a named run that all cases are compared with."""
 
 from functools import partial
 
@@ -27,22 +27,22 @@ def night(story, seconds, *, threshold=None, against=None, **origin):
     story.store.runs.end(run, RunState.FINISHED)
     judgements = judge_run(story.store, run, threshold=threshold, against=against)
     story.store.verdicts.put(run, judgements)
-    return {one.series.case.variant: (one.verdict, one.baseline_run) for one in judgements}
+    return {judgement.series.case.variant: (judgement.verdict, judgement.baseline_run) for judgement in judgements}
 
 
-def test_a_rule_is_of_its_cases_alone(story):
+def test_a_threshold_rule_applies_to_its_cases_only(story):
     night(story, {story.tiled: 1e-4, story.naive: 1e-4})
     judged = night(story, {story.tiled: 1.03e-4, story.naive: 1.03e-4}, threshold=FIVE_PERCENT)
     assert judged == {"tiled": (Verdict.UNCHANGED, 1), "naive": (Verdict.REGRESSION, 1)}
 
 
-def test_a_command_that_asks_for_a_threshold_goes_before_the_rules(story):
+def test_the_threshold_of_a_command_overrides_the_rules(story):
     night(story, {story.tiled: 1e-4})
     asked = compare.thresholds(Settings(thresholds=[{"change": "5%"}]), 0.02)
     assert night(story, {story.tiled: 1.03e-4}, threshold=asked)["tiled"][0] is Verdict.REGRESSION
 
 
-def test_all_is_compared_with_the_run_that_is_named(story, tmp_path):
+def test_all_cases_are_compared_with_the_named_run(story, tmp_path):
     night(story, {story.tiled: 1e-4, story.naive: 1e-4}, label="v1")
     night(story, {story.tiled: 0.9e-4, story.naive: 1e-4})
     named = compare.run_to_compare_with(story.store, "v1", 3, tmp_path)
@@ -52,17 +52,17 @@ def test_all_is_compared_with_the_run_that_is_named(story, tmp_path):
     assert own["tiled"] == (Verdict.REGRESSION, 2)
 
 
-def test_a_pin_goes_before_the_run_that_is_named_and_what_that_lacks_has_its_own_baseline(story):
+def test_a_pin_overrides_the_named_run_and_missing_cases_keep_their_baseline(story):
     night(story, {story.tiled: 1e-4})
     night(story, {story.tiled: 1e-4, story.naive: 1e-4})
     story.store.baselines.pin(
-        2, [one.series for one in story.store.verdicts.of_run(2) if one.series.case == story.tiled]
+        2, [judgement.series for judgement in story.store.verdicts.of_run(2) if judgement.series.case == story.tiled]
     )
     judged = night(story, {story.tiled: 1e-4, story.naive: 1e-4}, against=1)
     assert judged == {"tiled": (Verdict.UNCHANGED, 2), "naive": (Verdict.UNCHANGED, 2)}
 
 
-def test_a_run_is_not_compared_with_itself_nor_with_one_that_is_not_there(story, tmp_path):
+def test_a_run_is_not_compared_with_itself_or_a_missing_run(story, tmp_path):
     night(story, {story.tiled: 1e-4}, label="nightly")
     name = partial(compare.run_to_compare_with, story.store, run=1, folder=tmp_path)
     assert name("@baseline") is None
@@ -72,7 +72,7 @@ def test_a_run_is_not_compared_with_itself_nor_with_one_that_is_not_there(story,
         name("7")
 
 
-def test_a_run_that_is_named_and_has_no_right_result_of_a_case_is_none_for_it(story):
+def test_a_named_run_without_a_correct_result_of_a_case_is_not_its_baseline(story):
     night(story, {story.tiled: 1e-4})
     broken = story.begin(scope="all")
     story.put(broken, story.tiled, status=Status.FAILED, reason="it hung")
@@ -89,7 +89,7 @@ def stepped(story, by):
 
 
 @pytest.mark.parametrize(("by", "alerted"), [(1.007, False), (1.08, True)])
-def test_a_history_alerts_of_nothing_smaller_than_a_rule(story, by, alerted):
+def test_a_history_raises_no_alert_smaller_than_its_rule(story, by, alerted):
     run = stepped(story, by)
     assert suspects_of(story.store, run)
     assert bool(suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
@@ -103,11 +103,11 @@ def suspect(story, change, ratio):
 @pytest.mark.parametrize(
     ("change", "ratio"), [(ChangeKind.REGRESSION, 1.2), (ChangeKind.STEP, 1.06), (ChangeKind.STEP, 1.2)]
 )
-def test_measuring_again_looks_for_no_less_than_a_rule_says(story, change, ratio):
+def test_a_confirmation_looks_for_no_change_smaller_than_its_rule(story, change, ratio):
     assert relevant_change(suspect(story, change, ratio), "cuda", FIVE_PERCENT) == 0.05
 
 
-def test_a_finding_is_over_when_its_case_is_back_within_its_rule(story):
+def test_a_finding_is_resolved_when_its_case_is_back_within_its_rule(story):
     night(story, {story.tiled: 1e-4})
     night(story, {story.tiled: 1.2e-4}, threshold=FIVE_PERCENT)
     (found,) = suspects_of(story.store, 2, threshold=FIVE_PERCENT)

@@ -1,4 +1,4 @@
-"""Profiles and what they explain, as the store keeps them."""
+"""Stored profiles and explanations."""
 
 from dataclasses import replace
 
@@ -66,13 +66,13 @@ def test_a_profile_is_read_as_it_was_stored(story, profiled):
     assert story.store.profiles.of_run(1) == []
 
 
-def test_what_was_not_counted_is_null_and_never_zero(story, profiled):
+def test_a_metric_that_was_not_counted_is_null(story, profiled):
     story.store.profiles.put(profiled)
     rows = story.execute("SELECT name, value FROM profile_metrics ORDER BY name")
     assert [tuple(row) for row in rows] == [("duration_s", 1e-4), ("registers", 32.0), ("tensor_active", None)]
 
 
-def test_the_report_is_kept_by_its_content_as_the_profiler_wrote_it(story, profiled):
+def test_a_report_is_stored_once_and_read_back_unchanged(story, profiled):
     numbers = [story.store.profiles.put(profiled, REPORT) for _ in range(2)]
     assert {story.store.profiles.report(number) for number in numbers} == {REPORT}
     rows = story.execute("SELECT sha256, size_bytes, LENGTH(content) FROM artifacts WHERE kind = 'report'")
@@ -81,19 +81,19 @@ def test_the_report_is_kept_by_its_content_as_the_profiler_wrote_it(story, profi
     assert stored < size
 
 
-def test_a_profile_that_failed_is_kept_with_its_reason_and_has_no_report(story, profiled):
+def test_a_failed_profile_has_a_reason_and_no_report(story, profiled):
     number = story.store.profiles.put(failed(profiled))
     assert story.store.profiles.of_run(2) == [replace(failed(profiled), id=number)]
     with pytest.raises(NotMeasuredError, match="no report"):
         story.store.profiles.report(number)
 
 
-def test_profiles_of_a_binary_are_those_that_counted_the_newest_first(story, profiled, binary):
+def test_profiles_of_a_binary_are_the_successful_ones_newest_first(story, profiled, binary):
     first = story.store.profiles.put(profiled)
     story.store.profiles.put(failed(profiled))
     second = story.store.profiles.put(replace(profiled, sections="basic"))
     story.store.profiles.put(replace(profiled, binary=None))
-    assert [one.id for one in story.store.profiles.of_binary(binary)] == [second, first]
+    assert [profile.id for profile in story.store.profiles.of_binary(binary)] == [second, first]
 
 
 @pytest.fixture
@@ -119,21 +119,21 @@ def test_an_explanation_is_read_as_it_was_stored(story, explained):
     assert story.store.profiles.explanations_of(story.tiled.id) == [explained]
 
 
-def test_a_change_that_nobody_could_explain_says_why(story, explained):
+def test_an_unexplained_change_has_a_reason(story, explained):
     blind = replace(explained, sentence="", evidence=(), factor=None, reason="ncu is missing", profiles=(None, None))
     story.store.profiles.put_explanation(blind)
     assert story.store.profiles.explanations(2) == [blind]
     assert blind.text == "not explained: ncu is missing"
 
 
-def test_an_explanation_is_found_under_each_name_of_its_case(story, explained):
+def test_an_explanation_is_found_under_every_name_of_its_case(story, explained):
     story.store.profiles.put_explanation(explained)
     renamed = replace(story.tiled, variant="shared", formerly=(story.tiled.variant,))
     story.run(renamed)
     assert story.store.profiles.explanations_of(renamed.id) == [explained]
 
 
-def test_profiles_and_explanations_go_with_their_run_and_outlive_the_other(story, explained):
+def test_profiles_and_explanations_are_deleted_with_their_run_only(story, explained):
     story.store.profiles.put_explanation(explained)
     story.execute("DELETE FROM runs WHERE id = 1")
     (left,) = story.store.profiles.explanations(2)
@@ -147,25 +147,23 @@ def raise_finding(story, run):
     judged = Judgement(
         story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=Cause.KERNEL
     )
-    story.store.findings.raise_finding(
-        run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)], "the old one is faster"
-    )
+    story.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)], "the old one is faster")
 
 
-def test_a_finding_tells_the_newest_sentence_of_its_cases_and_of_its_time(story, explained):
+def test_a_finding_has_the_newest_explanation_of_its_cases_and_its_time(story, explained):
     story.store.profiles.put_explanation(replace(explained, candidate_run=1, sentence="of another time"))
     raise_finding(story, 2)
-    assert [one.why for one in story.store.findings.list()] == [""]
+    assert [finding.why for finding in story.store.findings.active()] == [""]
     for sentence in ("first", "second", ""):
         story.store.profiles.put_explanation(replace(explained, sentence=sentence))
-    assert [one.why for one in story.store.findings.list()] == ["second"]
+    assert [finding.why for finding in story.store.findings.active()] == ["second"]
     story.run(story.tiled)
     raise_finding(story, 3)
-    assert [(one.last_run, one.why) for one in story.store.findings.list()] == [(3, "second")]
+    assert [(finding.last_run, finding.why) for finding in story.store.findings.active()] == [(3, "second")]
 
 
-def test_what_is_said_of_a_case_on_another_board_is_not_said_of_this_one(story, explained):
+def test_an_explanation_on_another_device_is_not_used(story, explained):
     raise_finding(story, 2)
     story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
     story.store.profiles.put_explanation(replace(explained, device="GPU-2"))
-    assert [one.why for one in story.store.findings.list()] == [""]
+    assert [finding.why for finding in story.store.findings.active()] == [""]

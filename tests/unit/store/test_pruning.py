@@ -118,7 +118,7 @@ def test_levels_pins_and_findings_keep_their_samples(story):
         story.series(story.naive), Verdict.REGRESSION, ratio=1.2, baseline_run=6, candidate_run=8, cause=Cause.KERNEL
     )
     suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
-    story.store.findings.raise_finding(8, [suspect], "")
+    story.raise_finding(8, [suspect], "")
     prune(story.store)
     assert with_samples(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
 
@@ -127,11 +127,11 @@ def test_a_resolved_finding_keeps_nothing_and_an_accepted_one_its_level(story):
     runs = [night(story, number) for number in range(8)]
     for case, run in ((story.tiled, 3), (story.naive, 4)):
         judged = Judgement(story.series(case), Verdict.REGRESSION, ratio=1.2, baseline_run=2, cause=Cause.KERNEL)
-        story.store.findings.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "")
-    tiled, naive = sorted(story.store.findings.list(), key=lambda one: one.id)
-    story.store.findings.recover(5, [(tiled.id, story.series(story.tiled))])
+        story.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "")
+    tiled, naive = sorted(story.store.findings.active(), key=lambda one: one.id)
+    story.recover(5, [(tiled.id, story.series(story.tiled))])
     story.store.findings.set_state(naive.id, FindingState.ACCEPTED, reason="meant", by="ann")
-    assert {one.state for one in story.store.findings.list(every=True)} == {
+    assert {one.state for one in story.store.findings.all()} == {
         FindingState.RESOLVED,
         FindingState.ACCEPTED,
     }
@@ -414,7 +414,7 @@ class Twin:
         update.update_findings(story.store, run)
         if number == 8:
             story.store.findings.set_state(
-                story.store.findings.list()[-1].id, FindingState.ACCEPTED, reason="meant", by="ann"
+                story.store.findings.active()[-1].id, FindingState.ACCEPTED, reason="meant", by="ann"
             )
         if self.prunes:
             prune_store(story.store, SHORT, BEGAN + (number + 1) * DAY)
@@ -449,7 +449,7 @@ def test_the_nights_to_come_are_the_same_with_and_without_pruning(story, tmp_pat
             (run, suspects), (_, others) = (twin.live(number, factors_of(number), environment) for twin in twins)
             assert suspects == others
             assert story.store.verdicts.of_run(run) == other.verdicts.of_run(run)
-        told = [[replace(one, at=None) for one in twin.story.store.findings.list(every=True)] for twin in twins]
+        told = [[replace(one, at=None) for one in twin.story.store.findings.all()] for twin in twins]
     assert told[0] == told[1]
     assert {one.state for one in told[0]} >= {FindingState.OPEN, FindingState.ACCEPTED, FindingState.RESOLVED}
     ((kept, lost),) = story.execute("SELECT count(samples), count(*) - count(samples) FROM measurements")

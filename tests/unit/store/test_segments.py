@@ -1,4 +1,4 @@
-"""Where the segment of a series began, found by the newest run elsewhere and by looking at every run."""
+"""Segment starts, compared with a search through every run."""
 
 import random
 from dataclasses import replace
@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import CacheState
-from perfsvc.store import RunState, segments
+from perfsvc.store import RunState
+from perfsvc.store.baselines import segment_starts
 from perfsvc.store.schema.engine import transaction
 
 RUNS = 14
@@ -15,7 +16,7 @@ STATES = (RunState.FINISHED, RunState.FINISHED, RunState.INTERRUPTED, RunState.R
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_it_begins_after_the_newest_clean_run_elsewhere(story, store, seed):
+def test_a_segment_begins_after_the_newest_clean_run_in_another_environment(story, store, seed):
     chance = random.Random(seed)
     cases = [replace(story.tiled, variant=f"v{number}") for number in range(3)]
     drivers = ["580.1", "580.1", "590.1", "600.1"]
@@ -39,7 +40,7 @@ def test_it_begins_after_the_newest_clean_run_elsewhere(story, store, seed):
     devices = dict(map(tuple, story.execute("SELECT uuid, id FROM devices")))
     with transaction(store.database.engine, writes=False) as connection:
         for run, here in ran.items():
-            found = segments.starts(connection, lineages.values(), run)
+            found = segment_starts(connection, lineages.values(), run)
             assert found == {
                 (lineages[case], devices[board], CacheState.COLD): max(elsewhere)
                 for (case, board), driver in here.items()

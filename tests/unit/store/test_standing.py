@@ -1,4 +1,4 @@
-"""What stands in a finding is measured again when something is new about it, and not every night."""
+"""A series in an active finding is measured again only if something about it is new."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def told(story, means):
     return of
 
 
-def test_the_answer_of_the_first_night_holds_for_the_next_ones(story, slowed, night, told):
+def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, told):
     for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
         (answer,) = told(run)
         assert (answer.cause, answer.ratio, answer.suspect.judgement.candidate_run) == (Cause.KERNEL, 1.1, run)
@@ -79,15 +79,15 @@ def test_the_answer_of_the_first_night_holds_for_the_next_ones(story, slowed, ni
         assert (answer.carried_over, answer.regressed, answer.pairs, answer.looks) == (True, True, 0, 0)
         story.store.confirmations.put(answer)
         update.update_findings(story.store, run, threshold=THRESHOLD)
-        (finding,) = story.store.findings.list()
+        (finding,) = story.store.findings.active()
         assert (finding.first_run, finding.last_run) == (slowed, run)
 
 
-def test_other_code_is_measured_again(slowed, night, told):
+def test_changed_code_is_measured_again(slowed, night, told):
     assert told(night(1.1e-4, b"slow too")) == []
 
 
-def test_what_takes_longer_than_was_found_is_measured_again(slowed, night, told):
+def test_a_larger_change_than_the_confirmed_one_is_measured_again(slowed, night, told):
     assert told(night(1.2e-4, SLOW)) == []
 
 
@@ -100,12 +100,12 @@ def test_another_threshold_is_measured_again(slowed, night, told, means):
     assert told(night(1.1e-4, SLOW), replace(means, threshold=0.02)) == []
 
 
-def test_a_board_that_is_not_here_answers_nothing(slowed, night, told, means):
+def test_a_device_of_another_host_is_not_confirmed_here(slowed, night, told, means):
     assert told(night(1.1e-4, SLOW), replace(means, devices={})) == []
 
 
 @pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
-def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cause):
+def test_a_suspect_not_confirmed_as_the_kernel_is_measured_again(story, night, told, cause):
     night(1e-4)
     run = night(1.1e-4, SLOW)
     (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
@@ -115,23 +115,23 @@ def test_what_was_not_laid_to_the_code_is_measured_again(story, night, told, cau
     assert told(night(1.1e-4, SLOW)) == []
 
 
-def test_what_a_person_has_resolved_is_measured_again(story, slowed, night, told):
+def test_a_finding_that_a_person_resolved_is_measured_again(story, slowed, night, told):
     story.store.findings.set_state(1, FindingState.RESOLVED, by="a person")
     assert told(night(1.1e-4, SLOW)) == []
 
 
-def test_a_series_is_back_though_noise_makes_it_a_loss(story, slowed, night):
+def test_a_series_recovers_even_if_noise_makes_it_a_regression(story, slowed, night):
     """Its code is what it was, and it is nearer to its old level than to the one that it had come to."""
     run = night(1.02e-4)
-    (judged,) = (one for one in story.store.verdicts.of_run(run) if one.series.metric == "time")
+    (judged,) = (judgement for judgement in story.store.verdicts.of_run(run) if judgement.series.metric == "time")
     assert (judged.verdict, judged.cause) == (Verdict.REGRESSION, Cause.NOISE)
     update.update_findings(story.store, run, threshold=THRESHOLD)
-    (finding,) = story.store.findings.list(every=True)
+    (finding,) = story.store.findings.all()
     assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, run)
 
 
-def test_a_series_is_not_back_where_what_is_left_of_its_loss_may_be_its_code(story, slowed, night):
+def test_a_series_does_not_recover_if_the_rest_of_its_regression_may_be_its_code(story, slowed, night):
     run = night(1.02e-4, b"mended")
     update.update_findings(story.store, run, threshold=THRESHOLD)
-    (finding,) = story.store.findings.list()
+    (finding,) = story.store.findings.active()
     assert finding.moved[0].recovered_run is None

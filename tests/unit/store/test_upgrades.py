@@ -127,7 +127,7 @@ def test_runs_and_levels_are_read(upgraded):
     assert [[time.median_s for time in row.times] for row in history] == [[0.375, 0.125], [0.5]]
     assert {run.provenance.scope for run in upgraded.runs.list()} == {"kernels"}
     assert upgraded.baselines.get([renamed], second) == {renamed: first}
-    assert upgraded.series.expected(second).keys() == {renamed}
+    assert upgraded.baselines.expected(second).keys() == {renamed}
     assert upgraded.verdicts.of_run(second)[-1].verdict is Verdict.UNCHANGED
     assert [pin.comment for pin in upgraded.baselines.pins()] == ["release"]
     record, modules, bench = upgraded.binaries.replay("transpose/tiled[n=64]", first)
@@ -199,13 +199,13 @@ def test_verdicts_are_read(upgraded):
 
 
 def test_findings_are_read(upgraded):
-    findings = upgraded.findings.list()
+    findings = upgraded.findings.active()
     found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
     assert found == [(2, "the old one is faster", CASE)]
 
 
 def test_the_state_of_findings_is_read(upgraded):
-    for found in upgraded.findings.list():
+    for found in upgraded.findings.active():
         (moved,) = found.moved
         assert (moved.change, moved.direction, moved.series.device) == (
             ChangeKind.REGRESSION,
@@ -225,7 +225,7 @@ def test_finding_events_are_read(upgraded):
 
 def test_a_finding_can_be_resolved_and_reopened_after_an_upgrade(empty, dump):
     with upgraded_in(empty, dump) as store:
-        for found in store.findings.list():
+        for found in store.findings.active():
             store.findings.set_state(found.id, FindingState.RESOLVED, by="ann")
             assert store.findings.set_state(found.id, FindingState.OPEN, by="ann").moved == found.moved
 

@@ -1,4 +1,4 @@
-"""The nights of a run's series, as the store hands them out to be watched."""
+"""Histories of the series of a run."""
 
 from dataclasses import replace
 from math import isnan
@@ -22,7 +22,7 @@ def times(story, run, last=9):
     }
 
 
-def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
+def test_a_history_has_the_medians_of_replicas_through_renames(story):
     first = story.begin(scope="all")
     story.put(first, story.tiled, samples=(1e-3,) * 3)
     story.put(first, story.tiled, samples=(2e-3,) * 3, replica=1)
@@ -34,7 +34,7 @@ def test_each_night_has_the_medians_of_its_replicas_through_renames(story):
     assert told(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
 
 
-def test_a_former_name_given_anew_has_nights_of_its_own(story):
+def test_a_reused_name_has_its_own_history(story):
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     runs = [story.run(*cases, scope="all") for cases in ([story.tiled], [renamed], [renamed, story.tiled])]
     last = story.begin(scope="all")
@@ -48,7 +48,7 @@ def test_a_former_name_given_anew_has_nights_of_its_own(story):
     }
 
 
-def test_a_night_on_which_any_replica_was_wrong_has_no_time(story):
+def test_a_run_with_a_wrong_replica_has_no_time(story):
     first = story.begin(scope="all")
     story.put(first, story.tiled)
     story.put(first, story.tiled, replica=1, status=Status.WRONG)
@@ -57,7 +57,7 @@ def test_a_night_on_which_any_replica_was_wrong_has_no_time(story):
     assert told(nights)[0] == (first, ())
 
 
-def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_measure_has_none(story):
+def test_uncommitted_changes_other_scopes_and_unmeasured_cases_are_not_in_a_history(story):
     first = story.run(story.tiled, story.naive, scope="all")
     story.run(dirty=True, scope="all")
     story.run(scope="some")
@@ -66,13 +66,13 @@ def test_experiments_and_other_scopes_are_no_nights_and_what_tonight_did_not_mea
     assert {case.variant: of_case.runs.tolist() for (_, case, _), of_case in nights.items()} == {"tiled": [first, last]}
 
 
-def test_only_the_newest_nights_are_looked_at(story):
+def test_a_history_is_limited_to_the_newest_runs(story):
     runs = [story.run(scope="all") for _ in range(4)]
     ((_, nights),) = times(story, runs[2], 2).items()
     assert nights.runs.tolist() == runs[1:3]
 
 
-def test_a_night_is_in_the_segment_of_its_environment(story):
+def test_a_run_is_in_the_segment_of_its_environment(story):
     story.run(scope="all")
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
     elsewhere.run(scope="all")
@@ -82,7 +82,7 @@ def test_a_night_is_in_the_segment_of_its_environment(story):
     assert first == third != second
 
 
-def test_nights_before_the_first_in_an_environment_of_tonight_tell_nothing(story):
+def test_runs_before_the_first_in_a_present_environment_are_left_out(story):
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
     story.run(scope="all")
     second = elsewhere.run(scope="all")
@@ -91,7 +91,7 @@ def test_nights_before_the_first_in_an_environment_of_tonight_tell_nothing(story
     assert nights.runs.tolist() == [second, last]
 
 
-def test_all_nights_count_as_long_as_one_board_has_its_old_environment(story):
+def test_all_runs_count_while_one_device_has_its_old_environment(story):
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
     runs = [story.begin(scope="all") for _ in range(3)]
     for run in runs:
@@ -105,7 +105,7 @@ def test_all_nights_count_as_long_as_one_board_has_its_old_environment(story):
     assert len(set(unchanged)) == 1
 
 
-def test_each_metric_that_is_judged_has_its_nights(story):
+def test_each_judged_metric_has_a_history(story):
     joules = [{"energy_j": value, "sm_cycles": 1e5} for value in (0.25, 0.5)]
     first = story.begin(scope="all")
     for replica, metrics in enumerate(joules):
@@ -122,7 +122,7 @@ def test_each_metric_that_is_judged_has_its_nights(story):
     assert by_metric.keys() == {"time", "energy_j", "max_error"}
 
 
-def test_what_a_run_measures_after_it_has_ended_is_read(story):
+def test_measurements_after_the_end_of_a_run_are_read(story):
     first = story.run(scope="all")
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
     last = story.run(scope="all")
@@ -130,7 +130,7 @@ def test_what_a_run_measures_after_it_has_ended_is_read(story):
     assert told(nights)[0] == (first, (2e-3, 1e-3))
 
 
-def test_a_run_that_went_on_is_read_as_it_ended(story):
+def test_a_resumed_run_is_read_as_it_ended(story):
     first = story.run(scope="all")
     story.store.runs.resume(first)
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
