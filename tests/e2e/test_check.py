@@ -337,7 +337,13 @@ def test_another_compiler_is_told_from_another_source_and_has_a_baseline_of_its_
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace("__launch_bounds__(1024) ", ""))
     repository.commit()
     check()
-    monkeypatch.setattr(NvccToolchain, "_version", lambda _: "99.9")
+    made = NvccToolchain.__init__
+
+    def of_another_version(self, *arguments):
+        made(self, *arguments)
+        self.version = "nvcc 99.9"
+
+    monkeypatch.setattr(NvccToolchain, "__init__", of_another_version)
     perfsvc.environment["NVCC_APPEND_FLAGS"] = "-maxrregcount=32"
     found = check("--format", "json", code=1).json
     assert {(one["verdict"], one["cause"]) for one in found["verdicts"]} == {("regression", "toolchain")}

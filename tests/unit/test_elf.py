@@ -31,14 +31,14 @@ def test_sections_have_names(library):
 
 @needs_gcc
 @pytest.mark.parametrize("read", [elf.section_names, elf.exported_sizes])
-def test_a_file_that_was_cut_short_is_refused(library, read):
+def test_a_truncated_file_is_refused(library, read):
     with pytest.raises(ValueError, match="whole"):
         read(library[: len(library) // 2])
 
 
 @pytest.mark.parametrize("read", [elf.section_names, elf.exported_sizes])
 @pytest.mark.parametrize("code", [b"", b"MZ", b"\x7fELF\x01\x01"])
-def test_what_is_no_elf_file_is_refused(read, code):
+def test_another_file_is_refused(read, code):
     with pytest.raises(ValueError, match="64-bit"):
         read(code)
 
@@ -62,7 +62,7 @@ def cubin(tmp_path_factory):
     return (folder / "k.cubin").read_bytes()
 
 
-def test_a_cubin_tells_where_a_kernel_finds_its_parameters(cubin):
+def test_the_parameters_of_a_kernel_are_read_from_a_cubin(cubin):
     assert elf.kernel_parameters(cubin, "none") == ()
     assert elf.kernel_parameters(cubin, "plain") == ((0, 1), (2, 2), (8, 8), (16, 12), (32, 8))
     (a, a_size), (b, b_size), (c, c_size) = elf.kernel_parameters(cubin, "maps")
@@ -102,7 +102,7 @@ def compiled(tmp_path_factory):
     return cubin
 
 
-def test_equal_code_has_one_digest_whatever_debugging_adds_to_its_file(compiled):
+def test_equal_code_has_one_digest_with_or_without_debug_information(compiled):
     plain = compiled(KERNEL)
     lines, moved = compiled(KERNEL, "-lineinfo"), compiled("// moved\n\n" + KERNEL, "-lineinfo")
     assert len({plain, lines, moved}) == 3
@@ -118,30 +118,30 @@ def test_other_code_has_another_digest(compiled, before, after):
     assert elf.code_digest(compiled(KERNEL)) != elf.code_digest(compiled(KERNEL.replace(before, after)))
 
 
-def test_what_is_no_elf_file_is_told_by_its_bytes():
+def test_the_digest_of_another_file_is_that_of_its_bytes():
     assert elf.code_digest(b".version 8.0") == elf.code_digest(b".version 8.0")
     assert elf.code_digest(b".version 8.0") != elf.code_digest(b".version 8.1")
 
 
 @needs_gcc
-def test_a_file_that_was_cut_short_has_no_code(library):
+def test_a_truncated_file_has_no_digest(library):
     with pytest.raises(ValueError, match="whole"):
         elf.code_digest(library[: len(library) // 2])
 
 
-def test_a_cubin_tells_the_registers_of_its_kernels(cubin, compiled):
-    told = elf.kernel_registers(cubin)
-    assert set(told) == {"none", "large", "plain", "maps"}
-    assert all(0 < count <= 255 for count in told.values())
+def test_the_registers_of_kernels_are_read_from_a_cubin(cubin, compiled):
+    registers = elf.kernel_registers(cubin)
+    assert set(registers) == {"none", "large", "plain", "maps"}
+    assert all(0 < count <= 255 for count in registers.values())
     assert elf.kernel_registers(compiled(KERNEL, "-maxrregcount=16"))["first"] <= 16
 
 
 @needs_gcc
-def test_what_is_no_cubin_tells_no_registers(library):
+def test_another_file_has_no_registers(library):
     assert elf.kernel_registers(library) == elf.kernel_registers(b"// PTX") == elf.kernel_registers(b"") == {}
 
 
-def test_a_cubin_has_the_instructions_of_its_kernels(compiled):
+def test_the_instructions_of_kernels_are_read_from_a_cubin(compiled):
     texts = elf.kernel_texts(compiled(KERNEL))
     assert set(texts) == {"first", "second"}
     assert all(text and len(text) % 16 == 0 for text in texts.values())

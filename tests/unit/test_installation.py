@@ -1,4 +1,4 @@
-"""What a cure tells people to install is what the project declares."""
+"""The install command in a cure names the packages that the project declares."""
 
 import sys
 import tomllib
@@ -14,14 +14,14 @@ ASKED_FOR = ("cpu", "cuda", "export", "nightly", "nvcc", "plot", "postgresql", "
 
 
 @pytest.mark.parametrize("extra", ASKED_FOR)
-def test_it_names_every_package_of_an_extra_for_this_python(extra):
-    told = install_command(extra)
-    assert told.startswith(f"{sys.executable} -m pip install ")
+def test_the_install_command_names_every_package_of_an_extra_and_this_python(extra):
+    command = install_command(extra)
+    assert command.startswith(f"{sys.executable} -m pip install ")
     for requirement in PROJECT["optional-dependencies"][extra]:
-        assert requirement.split(">")[0] in told
+        assert requirement.split(">")[0] in command
 
 
-def test_without_metadata_it_names_the_extra(monkeypatch):
+def test_the_install_command_names_the_extra_without_metadata(monkeypatch):
     def missing(_):
         raise metadata.PackageNotFoundError
 

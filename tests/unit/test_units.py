@@ -55,7 +55,7 @@ def test_sizes_are_binary(value: int, text: str) -> None:
     ("ratio", "text"),
     [(1.05, "+5.0 %"), (1.0, "0.0 %"), (0.95, "-5.0 %"), (1.0004, "0.0 %"), (0.9996, "0.0 %"), (4.0, "+300.0 %")],
 )
-def test_a_ratio_is_shown_as_the_change_it_is(ratio: float, text: str) -> None:
+def test_a_ratio_is_shown_as_a_change(ratio: float, text: str) -> None:
     assert units.percent(ratio) == text
 
 
@@ -70,7 +70,7 @@ def test_errors_and_counts() -> None:
 
 
 @given(st.floats(1e-12, 1e6))
-def test_the_text_says_the_number_to_its_digits(value: float) -> None:
+def test_the_text_has_the_number_with_its_digits(value: float) -> None:
     number, unit = units.seconds(value).split(" ")
     scale = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
     assert float(number) * scale == pytest.approx(value, rel=5.1e-4)

@@ -1,4 +1,4 @@
-"""Durations and shares as people write them."""
+"""Parse durations and shares."""
 
 import pytest
 from hypothesis import given
@@ -16,22 +16,22 @@ def test_a_duration_is_seconds(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1m1h", "1 s", "1e3s", "1S", "٣s", "0s", f"{'9' * 400}s"])
-def test_what_is_no_duration_is_refused_with_how_to_write_one(text):
+def test_an_invalid_duration_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="write 90s, 20m or 1h30m"):
         parse_duration(text)
 
 
-def test_no_time_at_all_is_one_where_it_may_be():
+def test_zero_is_a_duration_only_if_allowed():
     assert parse_duration("0s", zero=True) == 0
 
 
 @given(st.integers(min_value=1, max_value=10**9))
-def test_a_duration_that_is_written_reads_the_same(seconds):
+def test_a_formatted_duration_parses_to_the_same_seconds(seconds):
     assert parse_duration(duration_text(seconds)) == seconds
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (60, "1m"), (90, "1m30s"), (7776000, "90d"), (0.15, "0.15s")])
-def test_a_duration_is_written_as_people_do(seconds, text):
+def test_a_duration_is_formatted_with_its_units(seconds, text):
     assert duration_text(seconds) == text
 
 
@@ -41,6 +41,6 @@ def test_a_share_is_a_fraction(text, fraction):
 
 
 @pytest.mark.parametrize("text", ["0", "1001%", "-1%", "much", "nan", "inf", ""])
-def test_what_is_no_share_is_refused_with_how_to_write_one(text):
+def test_an_invalid_share_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match=r"write 1% or 0\.01"):
         parse_share(text, below=10)

@@ -16,7 +16,7 @@ from perfsvc.service import doctor
 from perfsvc.store import Store
 
 CPU = DeviceInfo("cpu", "cpu", "CPU-1", "a processor", "cpu-x86_64")
-BOARD = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100 80GB HBM3", "sm_90", compute_capability="9.0")
+GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100 80GB HBM3", "sm_90", compute_capability="9.0")
 
 
 class Compiler:
@@ -28,8 +28,8 @@ class Compiler:
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A machine with everything, whose parts a test may take away."""
-    gpus = [BOARD]
+    """A machine with everything; a test may take parts away."""
+    gpus = [GPU]
     monkeypatch.setattr(doctor, "find", lambda specs: list(gpus) if specs == ["cuda"] else [CPU])
     monkeypatch.setattr(doctor, "toolchain_for", Compiler)
     monkeypatch.setattr(doctor, "NvccToolchain", Compiler)
@@ -67,14 +67,14 @@ def test_a_machine_with_everything_has_nothing_to_cure(machine, tmp_path):
 
 
 def test_a_gpu_that_nvcc_does_not_know_is_found(machine):
-    machine.append(replace(BOARD, target="sm_120"))
+    machine.append(replace(GPU, target="sm_120"))
     checked = rows()
     assert (checked["nvcc for sm_90"].ok, checked["nvcc for sm_120"].ok) == (True, False)
     assert "toolkit" in checked["nvcc for sm_120"].cure
 
 
 @pytest.mark.parametrize(("driver", "expected"), [(True, False), (False, None)])
-def test_what_only_a_gpu_needs_is_optional_where_there_is_no_driver(machine, monkeypatch, driver, expected):
+def test_gpu_requirements_are_optional_without_a_driver(machine, monkeypatch, driver, expected):
     monkeypatch.setattr(doctor, "_has_driver", lambda: driver)
     monkeypatch.setattr(installation, "version", lambda package: "" if package == "pycuda" else "1.2.3")
     monkeypatch.setattr(doctor, "NvccToolchain", raising(NoCompilerError("no nvcc", cure="get it")))
@@ -97,7 +97,7 @@ def test_a_missing_package_is_named(machine, monkeypatch):
     assert (rows()["packages"].ok, rows()["packages"].found) == (False, "missing: scipy")
 
 
-def test_a_check_that_breaks_is_a_finding_and_stops_no_other(machine, monkeypatch):
+def test_a_check_that_raises_becomes_a_row_and_stops_no_other_check(machine, monkeypatch):
     monkeypatch.setattr(doctor, "find", raising(RuntimeError("the driver is upset")))
     monkeypatch.setattr(doctor, "toolchain_for", raising(NoCompilerError("no compiler", cure="install g++")))
     checked = rows()
@@ -112,19 +112,19 @@ def test_a_cache_that_cannot_be_written_is_found(machine, monkeypatch, tmp_path)
     assert rows()["build cache"].ok is False
 
 
-def test_programs_that_are_not_there_are_optional(machine, monkeypatch):
+def test_missing_programs_are_optional(machine, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     checked = rows()
     assert (checked["git"].ok, checked["Nsight Compute"].ok) == (None, None)
 
 
-def test_a_database_that_is_not_made_yet_is_no_fault(machine, tmp_path):
+def test_a_database_that_does_not_exist_yet_is_no_fault(machine, tmp_path):
     row = rows(str(tmp_path / "none.db"))["database"]
     assert (row.ok, row.cure) == (None, "perfsvc run makes it")
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be looked at" * 40])
-def test_a_database_that_cannot_be_used_is_found_with_its_cure(machine, tmp_path, content):
+def test_an_unusable_database_is_reported_with_a_cure(machine, tmp_path, content):
     place = tmp_path / "bad.db"
     place.write_bytes(content)
     row = rows(str(place))["database"]
@@ -132,53 +132,53 @@ def test_a_database_that_cannot_be_used_is_found_with_its_cure(machine, tmp_path
     assert row.cure
 
 
-def test_no_nvml_is_told_with_what_installs_it(machine, monkeypatch):
+def test_missing_nvml_is_reported_with_the_command_that_installs_it(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "driver_version", lambda: "")
     assert rows()["NVML"].ok is None
     monkeypatch.setattr(installation, "version", lambda package: "")
     assert install_command("cuda") in rows()["NVML"].cure
 
 
-def test_what_nvml_tells_of_each_gpu_is_found(machine, monkeypatch):
-    second = replace(BOARD, spec="cuda:MIG-2", uuid="MIG-2")
+def test_what_nvml_reports_of_each_gpu_is_shown(machine, monkeypatch):
+    second = replace(GPU, spec="cuda:MIG-2", uuid="MIG-2")
     machine.append(second)
     answers = {
-        BOARD.uuid: {"clocks": True, "power": True, "energy": True},
+        GPU.uuid: {"clocks": True, "power": True, "energy": True},
         second.uuid: {"clocks": True, "power": True, "energy": False},
     }
     monkeypatch.setattr(telemetry, "tells", answers.get)
     first, instance = (row for row in doctor.checkup(None) if row.check == "telemetry")
-    assert (first.ok, first.found, first.cure) == (True, "cuda:GPU-1 tells clocks, power, energy", "")
-    assert (instance.ok, instance.found) == (None, "cuda:MIG-2 tells clocks, power; it does not tell energy")
+    assert (first.ok, first.found, first.cure) == (True, "cuda:GPU-1 reports clocks, power, energy", "")
+    assert (instance.ok, instance.found) == (None, "cuda:MIG-2 reports clocks, power; it does not report energy")
     assert "utility" in instance.cure
 
 
-def test_a_gpu_of_which_nvml_tells_nothing_can_be_measured_all_the_same(machine, monkeypatch):
+def test_a_gpu_that_nvml_reports_nothing_about_can_still_be_measured(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": False})
     assert (rows()["telemetry"].ok, rows()["telemetry"].found) == (
         None,
-        "cuda:GPU-1 tells nothing; it does not tell clocks",
+        "cuda:GPU-1 reports nothing; it does not report clocks",
     )
 
 
-def test_where_there_is_no_gpu_nothing_is_said_of_what_nvml_tells(machine):
+def test_without_a_gpu_there_is_no_row_about_telemetry(machine):
     machine.clear()
     assert "telemetry" not in rows()
 
 
 def test_devices_are_the_gpus_and_the_cpu(machine):
-    assert doctor.devices() == [BOARD, CPU]
-    assert doctor.toolkit(BOARD) == "nvcc 13.0.88"
+    assert doctor.devices() == [GPU, CPU]
+    assert doctor.toolkit(GPU) == "nvcc 13.0.88"
 
 
-def test_a_machine_without_gpus_has_the_cpu_and_says_nothing_of_a_toolkit(machine, monkeypatch):
+def test_a_machine_without_gpus_has_the_cpu_device_and_no_toolkit(machine, monkeypatch):
     monkeypatch.setattr(doctor, "find", lambda specs: [CPU] if specs == ["cpu"] else raising(NoDeviceError("none"))())
     monkeypatch.setattr(doctor, "toolchain_for", raising(NoCompilerError("none")))
     assert doctor.devices() == [CPU]
-    assert doctor.toolkit(BOARD) == ""
+    assert doctor.toolkit(GPU) == ""
 
 
-def test_every_package_that_perfsvc_requires_is_looked_for():
+def test_every_required_package_is_checked():
     required = {re.match(r"[\w.-]+", text)[0] for text in metadata.requires("perfsvc") if "extra ==" not in text}
     assert required == set(installation.REQUIRED)
 
@@ -196,7 +196,7 @@ def test_nsight_compute_is_found_with_its_version(stand_in):
     assert (row.ok, row.found) == (True, f"2025.3.1.0 ({stand_in / 'ncu'})")
 
 
-def test_without_what_reads_its_reports_nothing_can_be_profiled(stand_in, monkeypatch):
+def test_nsight_compute_is_not_usable_without_the_package_that_reads_its_reports(stand_in, monkeypatch):
     monkeypatch.setattr(reports, "find_spec", lambda _: None)
     row = rows()["Nsight Compute"]
     assert row.ok is None
@@ -224,13 +224,13 @@ def test_whether_this_user_may_read_counters(  # noqa: PLR0917 - a row of the ta
     assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in row.cure
 
 
-def test_where_nobody_can_tell_about_counters_nothing_is_said(stand_in, monkeypatch, tmp_path):
+def test_there_is_no_row_about_counters_if_the_driver_does_not_report_them(stand_in, monkeypatch, tmp_path):
     monkeypatch.setattr(profiler, "DRIVER_PARAMETERS", tmp_path / "params")
     assert profiler.counters_readable() is None
     assert "GPU counters" not in rows()
 
 
-def test_a_disassembler_is_found_and_nobody_needs_one(machine, monkeypatch, tmp_path):
+def test_a_disassembler_is_found_and_optional(machine, monkeypatch, tmp_path):
     program = tmp_path / "nvdisasm"
     program.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.5, V13.5.37'\n")
     program.chmod(0o755)
@@ -241,7 +241,7 @@ def test_a_disassembler_is_found_and_nobody_needs_one(machine, monkeypatch, tmp_
     assert install_command("nvcc") in rows()["nvdisasm"].cure
 
 
-def test_a_target_without_an_address_is_missing_before_there_is_any_news(machine, monkeypatch):
+def test_a_target_without_an_address_is_reported(machine, monkeypatch):
     monkeypatch.setenv("TEAM_URL", "json://user:hunter2@localhost")
     monkeypatch.delenv("MY_URL", raising=False)
     found = {row.check: row for row in doctor.checkup(None, {"team": "TEAM_URL", "me": "MY_URL"})}
@@ -250,10 +250,10 @@ def test_a_target_without_an_address_is_missing_before_there_is_any_news(machine
     assert "hunter2" not in str(found)
 
 
-def test_what_sends_messages_is_needed_only_where_somebody_is_told(machine, monkeypatch):
+def test_the_messages_package_is_required_only_if_there_are_targets(machine, monkeypatch):
     monkeypatch.setattr(installation, "version", lambda package: "")
     monkeypatch.setenv("TEAM_URL", "json://localhost")
-    (told,) = (row for row in doctor.checkup(None, {"team": "TEAM_URL"}) if row.check == "messages")
-    assert (rows()["messages"].ok, told.ok, rows()["pages"].ok) == (None, False, None)
-    assert install_command("nightly") in told.cure
+    (messages,) = (row for row in doctor.checkup(None, {"team": "TEAM_URL"}) if row.check == "messages")
+    assert (rows()["messages"].ok, messages.ok, rows()["pages"].ok) == (None, False, None)
+    assert install_command("nightly") in messages.cure
     assert install_command("nightly") in rows()["pages"].cure

@@ -1,4 +1,4 @@
-"""What git is asked of the commits between two."""
+"""Reading the commits between second from git."""
 
 import os
 import shutil
@@ -40,11 +40,11 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
     def commit_written(self, when):
-        """A commit whose date stands in it as given, which ``git commit`` would not do."""
-        told = f"tree {self.git('write-tree')}\nparent {self.git('rev-parse', 'HEAD')}\n"
-        told += f"author Ada <ada@example.com> {when}\ncommitter Ada <ada@example.com> 1 +0000\n\nodd\n"
+        """Write a commit with exactly this date, which ``git commit`` would refuse."""
+        commit = f"tree {self.git('write-tree')}\nparent {self.git('rev-parse', 'HEAD')}\n"
+        commit += f"author Ada <ada@example.com> {when}\ncommitter Ada <ada@example.com> 1 +0000\n\nodd\n"
         command = ["git", "-C", self.root, "hash-object", "-t", "commit", "--literally", "-w", "--stdin"]
-        name = subprocess.run(command, check=True, capture_output=True, text=True, input=told).stdout.strip()
+        name = subprocess.run(command, check=True, capture_output=True, text=True, input=commit).stdout.strip()
         self.git("reset", "-q", "--hard", name)
         return name
 
@@ -56,7 +56,7 @@ def repository(tmp_path):
 
 @pytest.fixture
 def failing(tmp_path_factory, monkeypatch):
-    """Makes git fail at one of its commands, as a partial clone does without its remote."""
+    """Make git fail at a command, as a partial clone does without its remote."""
 
     def fail(command):
         folder = tmp_path_factory.mktemp("bin")
@@ -68,18 +68,18 @@ def failing(tmp_path_factory, monkeypatch):
     return fail
 
 
-def test_commits_come_with_all_that_is_told_of_them_oldest_first(repository):
+def test_commits_come_with_all_their_fields_oldest_first(repository):
     good = repository.commit("good")
     middle = repository.commit("middle: é")
     bad = repository.commit("")
-    found = ancestry(repository.root, "HEAD~2", "main")
-    assert [(one.hash, one.subject, one.parents) for one in found] == [
+    commits = ancestry(repository.root, "HEAD~2", "main")
+    assert [(commit.hash, commit.subject, commit.parents) for commit in commits] == [
         (good, "good", ()),
         (middle, "middle: é", (good,)),
         (bad, "", (middle,)),
     ]
-    assert {one.author for one in found} == {"Ada <ada@example.com>"}
-    assert all(one.date.tzinfo for one in found)
+    assert {commit.author for commit in commits} == {"Ada <ada@example.com>"}
+    assert all(commit.date.tzinfo for commit in commits)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +91,15 @@ def test_commits_come_with_all_that_is_told_of_them_oldest_first(repository):
         ("someday", datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_a_commit_may_have_a_date_that_no_calendar_knows(repository, when, moment):
+def test_an_impossible_commit_date_becomes_the_start_of_1970(repository, when, moment):
     repository.commit("good")
     odd = repository.commit_written(when)
-    found = ancestry(repository.root, "HEAD~1", "HEAD")[-1]
-    assert (found.hash, found.subject, found.date) == (odd, "odd", moment)
+    commit = ancestry(repository.root, "HEAD~1", "HEAD")[-1]
+    assert (commit.hash, commit.subject, commit.date) == (odd, "odd", moment)
 
 
 @pytest.mark.parametrize("command", ["merge-base", "log"])
-def test_a_history_that_git_cannot_read_is_no_empty_one(repository, failing, command):
+def test_an_unreadable_history_is_an_error(repository, failing, command):
     repository.commit("good")
     repository.commit("bad")
     failing(command)
@@ -111,19 +111,19 @@ def test_a_history_that_git_cannot_read_is_no_empty_one(repository, failing, com
 @pytest.mark.parametrize(
     ("command", "ask"),
     [
-        ("cat-file", lambda folder, one, two: objects(folder, [one, two], ["k.cu"])),
-        ("diff", lambda folder, one, two: changed(folder, one, two, ["k.cu"])),
+        ("cat-file", lambda folder, first, second: objects(folder, [first, second], ["k.cu"])),
+        ("diff", lambda folder, first, second: changed(folder, first, second, ["k.cu"])),
     ],
 )
-def test_files_that_git_cannot_read_are_neither_gone_nor_unchanged(repository, failing, command, ask):
-    one = repository.commit("one", k_cu="a")
-    two = repository.commit("two", k_cu="b")
+def test_unreadable_files_are_an_error(repository, failing, command, ask):
+    first = repository.commit("one", k_cu="a")
+    second = repository.commit("two", k_cu="b")
     failing(command)
     with pytest.raises(InfrastructureError, match="could not fetch 1234"):
-        ask(repository.root, one, two)
+        ask(repository.root, first, second)
 
 
-def test_history_is_read_however_long_it_takes(repository, monkeypatch):
+def test_reading_history_has_no_time_limit(repository, monkeypatch):
     limits, run_git = [], git.run_git
 
     def recorded(folder, command, *arguments, limit_s=None, **options):
@@ -132,16 +132,16 @@ def test_history_is_read_however_long_it_takes(repository, monkeypatch):
         return run_git(folder, command, *arguments, limit_s=limit_s, **options)
 
     monkeypatch.setattr(git, "run_git", recorded)
-    one = repository.commit("one", k_cu="a")
-    two = repository.commit("two", k_cu="b")
-    ancestry(repository.root, one, two)
-    assert objects(repository.root, [one], ["k.cu"]) != objects(repository.root, [two], ["k.cu"])
-    assert changed(repository.root, one, two, ["k.cu"]) == ("k.cu",)
+    first = repository.commit("one", k_cu="a")
+    second = repository.commit("two", k_cu="b")
+    ancestry(repository.root, first, second)
+    assert objects(repository.root, [first], ["k.cu"]) != objects(repository.root, [second], ["k.cu"])
+    assert changed(repository.root, first, second, ["k.cu"]) == ("k.cu",)
     assert len(limits) > 3
     assert set(limits) == {None}
 
 
-def test_only_what_descends_from_the_good_commit_is_between_them(repository):
+def test_only_descendants_of_the_good_commit_are_between_them(repository):
     root = repository.commit("root")
     good = repository.commit("good")
     repository.git("checkout", "-q", "-b", "old", root)
@@ -151,12 +151,12 @@ def test_only_what_descends_from_the_good_commit_is_between_them(repository):
     repository.git("checkout", "-q", "main")
     main = repository.commit("main")
     repository.git("merge", "-q", "--no-ff", "-m", "merge", "new", "old")
-    found = ancestry(repository.root, good, "HEAD")
-    assert {one.hash for one in found} == {good, new, main, repository.git("rev-parse", "HEAD")}
-    assert (found[0].hash, found[-1].subject) == (good, "merge")
+    commits = ancestry(repository.root, good, "HEAD")
+    assert {commit.hash for commit in commits} == {good, new, main, repository.git("rev-parse", "HEAD")}
+    assert (commits[0].hash, commits[-1].subject) == (good, "merge")
 
 
-def test_a_good_commit_that_is_later_or_elsewhere_has_its_cure(repository):
+def test_a_good_commit_that_is_no_ancestor_is_refused_with_a_cure(repository):
     first = repository.commit("first")
     repository.git("branch", "side")
     repository.commit("second")
@@ -176,24 +176,24 @@ def test_a_good_commit_that_is_later_or_elsewhere_has_its_cure(repository):
 
 
 def test_equal_files_and_folders_have_equal_names(repository):
-    one = repository.commit("one", suite__k_cu="a", elsewhere_txt="1")
-    two = repository.commit("two", elsewhere_txt="2")
-    three = repository.commit("three", suite__k_cu="b")
-    found = objects(repository.root / "suite", [one, two, three, one], ("suite", "", "nowhere/at all"))
-    assert found[one][0] == found[two][0] != found[three][0]
-    assert len({names[1] for names in found.values()}) == 3
-    assert {names[2] for names in found.values()} == {""}
-    assert objects(repository.root, [one], ()) == {}
+    first = repository.commit("one", suite__k_cu="a", elsewhere_txt="1")
+    second = repository.commit("two", elsewhere_txt="2")
+    third = repository.commit("three", suite__k_cu="b")
+    objects_at = objects(repository.root / "suite", [first, second, third, first], ("suite", "", "nowhere/at all"))
+    assert objects_at[first][0] == objects_at[second][0] != objects_at[third][0]
+    assert len({names[1] for names in objects_at.values()}) == 3
+    assert {names[2] for names in objects_at.values()} == {""}
+    assert objects(repository.root, [first], ()) == {}
 
 
-def test_the_files_that_changed_are_named_from_the_root_whatever_their_names_are(repository):
-    one = repository.commit("one", suite__k_cu="a", elsewhere_txt="1")
+def test_changed_files_are_named_from_the_root_even_with_odd_names(repository):
+    first = repository.commit("one", suite__k_cu="a", elsewhere_txt="1")
     (repository.root / "suite" / "é *.cu").write_text("odd")
-    two = repository.commit("two", suite__k_cu="b", elsewhere_txt="2")
+    second = repository.commit("two", suite__k_cu="b", elsewhere_txt="2")
     inside = repository.root / "suite"
-    assert changed(inside, one, two, ["suite"]) == ("suite/k.cu", "suite/é *.cu")
-    assert changed(inside, one, two, [""]) == ("elsewhere.txt", "suite/k.cu", "suite/é *.cu")
-    assert changed(inside, one, two, []) == ()
+    assert changed(inside, first, second, ["suite"]) == ("suite/k.cu", "suite/é *.cu")
+    assert changed(inside, first, second, [""]) == ("elsewhere.txt", "suite/k.cu", "suite/é *.cu")
+    assert changed(inside, first, second, []) == ()
 
 
 def test_a_folder_outside_a_repository_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_a_folder_outside_a_repository_is_named(tmp_path: Path, monkeypatch: pyt
         ancestry(tmp_path, "HEAD~1", "HEAD")
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot change to"):
         ancestry(tmp_path / "nowhere", "HEAD~1", "HEAD")
 

@@ -36,7 +36,7 @@ def worktrees(suite):
     return git(suite, "worktree", "list", "--porcelain").count("worktree ")
 
 
-def test_the_suite_is_as_it_was_with_all_that_lies_beside_it(suite):
+def test_the_suite_is_checked_out_with_the_whole_repository(suite):
     (suite / "k.cu").write_text("being edited")
     with checked_out(suite, "HEAD~1") as tree:
         assert (tree.suite / "k.cu").read_text() == "old"
@@ -45,14 +45,14 @@ def test_the_suite_is_as_it_was_with_all_that_lies_beside_it(suite):
     assert (suite / "k.cu").read_text() == "being edited"
 
 
-def test_a_worktree_moves_to_where_the_suite_was_not_and_back(suite):
+def test_a_worktree_moves_to_a_commit_without_the_suite_and_back(suite):
     with checked_out(suite, "main") as tree:
         assert not move_to(tree, git(suite, "rev-parse", "HEAD~2")).suite.exists()
         assert (move_to(tree, git(suite, "rev-parse", "HEAD~1")).suite / "k.cu").read_text() == "old"
     assert (suite / "k.cu").read_text() == "new"
 
 
-def test_a_hook_that_asks_has_its_own_index_untouched(suite, monkeypatch):
+def test_the_index_of_a_calling_hook_stays_untouched(suite, monkeypatch):
     index = suite.parent / ".git" / "index"
     before = index.read_bytes()
     monkeypatch.setenv("GIT_DIR", str(suite.parent / ".git"))
@@ -63,7 +63,7 @@ def test_a_hook_that_asks_has_its_own_index_untouched(suite, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError])
-def test_nothing_of_it_is_left_however_its_user_ends(suite, ending):
+def test_the_worktree_is_removed_however_the_block_ends(suite, ending):
     seen = []
 
     def use():
@@ -88,12 +88,12 @@ def test_a_hook_of_the_repository_does_not_run(suite):
 
 
 @pytest.mark.parametrize("revision", ["nowhere", "--force", ""])
-def test_a_revision_that_is_none_is_named(suite, revision):
+def test_an_unknown_revision_is_named(suite, revision):
     with pytest.raises(UsageError, match="is no revision"), checked_out(suite, revision):
         pass
 
 
-def test_a_revision_without_the_suite_says_so_and_leaves_nothing(suite):
+def test_a_revision_without_the_suite_is_refused_and_leaves_nothing(suite):
     with pytest.raises(UsageError, match="there was no folder kernels/"), checked_out(suite, "HEAD~2"):
         pass
     assert worktrees(suite) == 1

@@ -1,4 +1,4 @@
-"""Halving a history against the plainest search: ask every commit."""
+"""Halving a history, compared with measuring every commit."""
 
 import math
 import random
@@ -11,16 +11,16 @@ GOOD, BAD, SKIPPED = CommitState
 
 
 def line(count):
-    """c1 … cN, one after the other; c0 is the good one."""
+    """A line of commits c1 … cN; c0 is the good commit."""
     return {f"c{place}": (f"c{place - 1}",) for place in range(1, count + 1)}
 
 
 def merges(chance, count):
-    """Commits of which each descends from the one before or from any, some of two; the last from all that are loose."""
+    """Random history: each commit has one or two earlier parents; the last one merges all open branches."""
     history = {"c1": ("c0",)}
     for place in range(2, count):
-        one, other = (f"c{chance.randrange(place)}" for _ in range(2))
-        history[f"c{place}"] = (one, other) if chance.random() < 0.3 and one != other else (one,)
+        parent, other = (f"c{chance.randrange(place)}" for _ in range(2))
+        history[f"c{place}"] = (parent, other) if chance.random() < 0.3 and parent != other else (parent,)
     loose = set(history) - {parent for parents in history.values() for parent in parents}
     history[f"c{count}"] = tuple(sorted(loose))
     return history
@@ -37,11 +37,11 @@ def descendants(history, culprit):
 
 def search(history, truth, known=(), unchanged=()):
     """What is left when nothing more can be asked, and what was asked."""
-    standings = {list(history)[-1]: BAD, **dict(known)}
+    states = {list(history)[-1]: BAD, **dict(known)}
     asked = []
-    while (left := narrow(history, standings, unchanged)).ask is not None:
+    while (left := narrow(history, states, unchanged)).ask is not None:
         asked.append(left.ask)
-        standings[left.ask] = truth[left.ask]
+        states[left.ask] = truth[left.ask]
     return left, asked
 
 
@@ -68,7 +68,7 @@ def test_a_commit_is_found_among_merges(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_skipped_commits_stay_suspects_where_they_hide_the_culprit_and_nowhere_else(seed):
+def test_skipped_commits_stay_suspects_only_if_they_may_be_the_culprit(seed):
     chance = random.Random(seed)
     history = line(12)
     place = chance.randrange(1, 13)
@@ -82,14 +82,14 @@ def test_skipped_commits_stay_suspects_where_they_hide_the_culprit_and_nowhere_e
     assert f"c{place}" in left.suspects
 
 
-def test_of_several_changes_to_and_fro_the_newest_counts_where_codes_tell_it():
+def test_the_newest_of_several_changes_back_and_forth_counts():
     known = {"c2": BAD, "c3": BAD, "c5": GOOD, "c6": GOOD, "c8": BAD}
     left, asked = search(line(9), dict.fromkeys(line(9), BAD), known)
     assert asked == ["c7"]
     assert (left.suspects, left.below) == (("c7",), "c6")
 
 
-def test_commits_with_the_code_of_a_parent_are_neither_asked_nor_suspects():
+def test_commits_with_the_code_of_a_parent_are_neither_measured_nor_suspects():
     history = line(9)
     left, asked = search(history, dict.fromkeys(history, GOOD), unchanged={f"c{at}" for at in range(2, 9)})
     assert asked == ["c1"]

@@ -1,4 +1,4 @@
-"""The search for a commit on simulated processes: what it asks, what it says, and how often that is right."""
+"""The search for a commit on simulated processes: what it measures, its answer, and how often that is right."""
 
 import math
 from datetime import UTC, datetime
@@ -30,8 +30,8 @@ CASE = Case("dot", "tree")
 DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
 
 
-class Board:
-    """Measures builds whose only module says how long they take; processes differ by ``between``."""
+class StandInGpu:
+    """Measures builds; the module contains their time, and processes differ by ``between``."""
 
     def __init__(self, between=0.0, seed=0, pairs=judge.LOOKS[-1], faulty=()):
         self.chance = np.random.default_rng(seed)
@@ -49,7 +49,7 @@ class Board:
                 results.candidate.append(self.process(sides[1]))
             if results.fault[0] or results.pairs < pairs:
                 break
-            before, after = ([one.samples_s for one in side] for side in (results.baseline, results.candidate))
+            before, after = ([run.samples_s for run in side] for side in (results.baseline, results.candidate))
             results.looks = look
             results.comparison = judge.compare_at_look(
                 before, after, look=look, looks=len(judge.LOOKS), threshold=threshold
@@ -68,14 +68,14 @@ class Board:
 
 
 def build(module):
-    """The case with a module; a text after the time makes another code of it, and ``!`` one that does not compile."""
+    """Build the case with a module: text after its time makes it other code; ``!`` makes it fail to compile."""
     if module.startswith("!"):
         return BuildFailure(CompileError(module), module)
     return CommitBuild(None, (), (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "bench", 0), (module,)), ())
 
 
-def search(modules, board, threshold=0.03, metric=TIME):
-    """What is found in a line of commits with these modules."""
+def search(modules, gpu, threshold=0.03, metric=TIME):
+    """Search a line of commits with these modules."""
     date = datetime(2026, 11, 21, tzinfo=UTC)
     commits = [
         Commit(f"c{place}", module, "Ada", date, (f"c{place - 1}",) if place else ())
@@ -85,90 +85,90 @@ def search(modules, board, threshold=0.03, metric=TIME):
     counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
     asked = Bisection(CASE, DEVICE, CacheState.COLD, *ends, threshold, seed=1, metric=metric, **counts)
     rebuilt = Builds({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
-    return Search(asked, commits, rebuilt, board, Silent()).answer()
+    return Search(asked, commits, rebuilt, gpu, Silent()).answer()
 
 
-def names(found):
-    return [commit.hash for commit in found.culprits]
+def names(bisection):
+    return [commit.hash for commit in bisection.culprits]
 
 
 def test_each_code_is_measured_once_and_the_ends_are_known_from_their_comparison():
-    board = Board()
-    found = search(["1.0 a", "1.0 b", "1.0 b", "1.0 b", "1.1 c", "1.1 c", "1.1 d", "1.1 e"], board)
-    assert (names(found), found.proven) == (["c4"], True)
-    assert len(board.asked) == len(set(board.asked)) == len(found.trials)
-    assert found.codes == 5
-    assert board.asked[-1] == ("1.0 b", "1.1 c")
-    assert (found.proof.before.hash, found.proof.after.hash) == ("c3", "c4")
+    gpu = StandInGpu()
+    bisection = search(["1.0 a", "1.0 b", "1.0 b", "1.0 b", "1.1 c", "1.1 c", "1.1 d", "1.1 e"], gpu)
+    assert (names(bisection), bisection.proven) == (["c4"], True)
+    assert len(gpu.asked) == len(set(gpu.asked)) == len(bisection.trials)
+    assert bisection.codes == 5
+    assert gpu.asked[-1] == ("1.0 b", "1.1 c")
+    assert (bisection.proof.before.hash, bisection.proof.after.hash) == ("c3", "c4")
 
 
 def test_a_proof_that_was_measured_at_other_commits_of_the_same_codes_names_the_culprit():
-    found = search(["1.0 a", "1.0 a", "1.1 b", "1.1 b"], Board())
-    (trial,) = found.trials
+    bisection = search(["1.0 a", "1.0 a", "1.1 b", "1.1 b"], StandInGpu())
+    (trial,) = bisection.trials
     assert (trial.before.hash, trial.after.hash) == ("c0", "c3")
-    assert (found.proof.before.hash, found.proof.after.hash) == ("c1", "c2")
-    assert found.proof.ratio == trial.ratio
+    assert (bisection.proof.before.hash, bisection.proof.after.hash) == ("c1", "c2")
+    assert bisection.proof.ratio == trial.ratio
 
 
-def test_of_two_equal_steps_the_level_between_them_has_moved():
-    found = search(["1.0 a", "1.0 b", "1.03 c", "1.03 d", "1.0609 e"], Board(between=0.003), threshold=0.01)
-    assert names(found) == ["c2"]
-    assert found.reason.endswith("there is more to the change: look for the rest from here on")
+def test_the_level_between_two_equal_steps_counts_as_moved():
+    bisection = search(["1.0 a", "1.0 b", "1.03 c", "1.03 d", "1.0609 e"], StandInGpu(between=0.003), threshold=0.01)
+    assert names(bisection) == ["c2"]
+    assert bisection.reason.endswith("there is more to the change: look for the rest from here on")
 
 
-def test_of_two_steps_the_larger_is_named():
-    assert names(search(["1.0 a", "1.02 b", "1.02 c", "1.1 d", "1.1 e"], Board(), threshold=0.01)) == ["c3"]
+def test_the_larger_of_two_steps_is_named():
+    assert names(search(["1.0 a", "1.02 b", "1.02 c", "1.1 d", "1.1 e"], StandInGpu(), threshold=0.01)) == ["c3"]
 
 
-def test_commits_that_noise_leaves_open_are_skipped_with_the_reason():
-    found = search(["1.0 a", "1.0 b", "wild c", "1.06 d"], Board(between=0.001), threshold=0.03)
-    assert names(found) == ["c2", "c3"]
-    (skipped,) = found.skipped
-    assert (skipped.commit.hash, found.proven) == ("c2", False)
+def test_commits_hidden_by_noise_are_skipped_with_the_reason():
+    bisection = search(["1.0 a", "1.0 b", "wild c", "1.06 d"], StandInGpu(between=0.001), threshold=0.03)
+    assert names(bisection) == ["c2", "c3"]
+    (skipped,) = bisection.skipped
+    assert (skipped.commit.hash, bisection.proven) == ("c2", False)
     assert skipped.reason.startswith("noise hides a change")
-    assert found.reason == "one of 2 commits, which cannot be told apart: all but the last were skipped"
+    assert bisection.reason == "one of 2 commits, which cannot be told apart: all but the last were skipped"
 
 
-def test_a_commit_of_which_nothing_is_right_is_skipped():
-    found = search(["1.0 a", "1.0 b", "1.0 c", "1.06 d"], Board(faulty=("1.0 c",)), threshold=0.03)
-    assert names(found) == ["c2", "c3"]
-    assert found.skipped[0].reason == "at c2 it has no right result: off by 1"
+def test_a_commit_without_a_right_result_is_skipped():
+    bisection = search(["1.0 a", "1.0 b", "1.0 c", "1.06 d"], StandInGpu(faulty=("1.0 c",)), threshold=0.03)
+    assert names(bisection) == ["c2", "c3"]
+    assert bisection.skipped[0].reason == "at c2 it has no right result: off by 1"
 
 
-def test_an_end_without_a_right_result_ends_it():
+def test_an_end_without_a_right_result_is_an_error():
     with pytest.raises(CaseError, match="at c2 it has no right result: off by 1"):
-        search(["1.0 a", "1.0 b", "1.1 c"], Board(faulty=("1.1 c",)))
+        search(["1.0 a", "1.0 b", "1.1 c"], StandInGpu(faulty=("1.1 c",)))
 
 
-def test_an_end_without_the_metric_ends_it():
+def test_an_end_without_the_metric_is_an_error():
     with pytest.raises(CaseError, match="at c0 it has no energy_j"):
-        search(["1.0 a", "1.1 b"], Board(), metric="energy_j")
+        search(["1.0 a", "1.1 b"], StandInGpu(), metric="energy_j")
 
 
-def test_where_the_budget_ends_before_the_first_look_nothing_is_known():
-    found = search(["1.0 a", "1.1 b"], Board(pairs=2))
-    assert (found.verdict, found.culprits) == (Verdict.INCONCLUSIVE, ())
-    assert "the budget ended after 2 pairs" in found.reason
+def test_a_budget_that_ends_before_the_first_look_is_inconclusive():
+    bisection = search(["1.0 a", "1.1 b"], StandInGpu(pairs=2))
+    assert (bisection.verdict, bisection.culprits) == (Verdict.INCONCLUSIVE, ())
+    assert "the budget ended after 2 pairs" in bisection.reason
 
 
 @pytest.mark.parametrize(("last", "slower"), [(1.1, "slower"), (0.9, "faster")])
-def test_the_reason_says_how_much_and_beside_what(last, slower):
-    found = search(["1.0 a", f"{last} b"], Board())
-    assert found.reason == f"beside the commit below it, c0, it is 10 % {slower}"
+def test_the_reason_names_the_change_and_the_commit_below(last, slower):
+    bisection = search(["1.0 a", f"{last} b"], StandInGpu())
+    assert bisection.reason == f"beside the commit below it, c0, it is 10 % {slower}"
 
 
-def test_the_right_commit_is_mostly_named_and_a_wrong_one_hardly_ever():
+def test_the_right_commit_is_named_in_95_of_100_searches():
     right = wrong = 0
     for seed in range(100):
         place = 1 + seed % 15
         modules = [f"{1.05 if at >= place else 1.0} {at}" for at in range(16)]
-        found = search(modules, Board(between=0.01, seed=seed), threshold=0.03)
-        right += names(found) == [f"c{place}"]
-        wrong += bool(found.culprits) and f"c{place}" not in names(found)
+        bisection = search(modules, StandInGpu(between=0.01, seed=seed), threshold=0.03)
+        right += names(bisection) == [f"c{place}"]
+        wrong += bool(bisection.culprits) and f"c{place}" not in names(bisection)
     assert right >= 95
     assert wrong <= 2
 
 
-def test_commits_that_do_not_differ_are_hardly_ever_searched():
-    blamed = sum(bool(search(["1.0 a", "1.0 b"], Board(between=0.01, seed=seed)).culprits) for seed in range(200))
+def test_equal_commits_are_rarely_blamed():
+    blamed = sum(bool(search(["1.0 a", "1.0 b"], StandInGpu(between=0.01, seed=seed)).culprits) for seed in range(200))
     assert blamed <= 2

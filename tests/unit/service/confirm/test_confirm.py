@@ -1,4 +1,4 @@
-"""What measuring a suspect again looks for, and which verdicts it gives a cause."""
+"""The relevant change of a suspect, and the causes of verdicts."""
 
 import pytest
 
@@ -24,14 +24,14 @@ def suspect(change: ChangeKind, ratio: float | None) -> Suspect:
         (ChangeKind.STEP, 1.2, None, 0.01),
     ],
 )
-def test_of_a_step_below_the_threshold_half_is_looked_for(
+def test_half_of_a_step_below_the_threshold_is_relevant(
     change: ChangeKind, ratio: float | None, asked: float | None, looked_for: float
 ) -> None:
     assert relevant_change(suspect(change, ratio), "cuda", asked) == pytest.approx(looked_for)
 
 
-def test_a_verdict_that_saw_nothing_move_gets_no_cause() -> None:
-    found = Confirmation(suspect(ChangeKind.STEP, 1.02), Cause.KERNEL, "", threshold=0.01, seed=1, budget_s=60.0)
+def test_an_unchanged_verdict_gets_no_cause() -> None:
+    confirmation = Confirmation(suspect(ChangeKind.STEP, 1.02), Cause.KERNEL, "", threshold=0.01, seed=1, budget_s=60.0)
     quiet = Judgement(SERIES, Verdict.UNCHANGED)
     moved = Judgement(SERIES, Verdict.REGRESSION, cause=Cause.UNCONFIRMED)
-    assert [one.cause for one in with_causes([quiet, moved], [found])] == [None, Cause.KERNEL]
+    assert [judgement.cause for judgement in with_causes([quiet, moved], [confirmation])] == [None, Cause.KERNEL]

@@ -33,7 +33,7 @@ class StandIn:
     def __init__(self, *held):
         self.held = held
         self.made_of = []
-        self.binaries = self.profiles = self  # it stands in for these objects of a store, too
+        self.binaries = self.profiles = self
 
     def of_run(self, run):
         return {("GPU-1", held.case, "cold"): StandInBuild(run) for held in self.held if held.run == run}

@@ -1,4 +1,4 @@
-"""What becomes of a run's options: how cases are sampled, and where the plan puts them."""
+"""How the options of a run decide its sampling."""
 
 from pathlib import Path
 
@@ -18,27 +18,27 @@ def asked(**options: object) -> RunRequest:
     return RunRequest("perfsvc.db", Path("kernels"), **options)  # type: ignore[arg-type]
 
 
-def test_what_is_not_asked_for_suits_the_kind_of_device() -> None:
+def test_default_sampling_depends_on_the_kind_of_device() -> None:
     assert sampling(asked(), GPU) == GPU_SAMPLING
     assert sampling(asked(), CPU) == CPU_SAMPLING
     assert sampling(asked(), FAKE) == Sampling()
 
 
-def test_a_gpu_is_sampled_as_the_options_say_they_are_by_default() -> None:
+def test_gpu_sampling_has_the_defaults_that_the_options_show() -> None:
     assert (GPU_SAMPLING.precision, GPU_SAMPLING.samples, GPU_SAMPLING.seconds) == (0.002, 1000, 2.0)
 
 
-def test_the_cpu_device_gets_a_short_look_that_chases_no_interval() -> None:
+def test_cpu_sampling_is_short_and_aims_for_no_precision() -> None:
     assert (CPU_SAMPLING.samples, CPU_SAMPLING.seconds) == (20, 0.15)
     assert CPU_SAMPLING.least >= CPU_SAMPLING.samples
 
 
 @pytest.mark.parametrize("device", [GPU, CPU])
-def test_what_is_asked_for_counts_on_every_device(device: DeviceInfo) -> None:
+def test_requested_options_apply_to_every_device(device: DeviceInfo) -> None:
     found = sampling(asked(precision=0.01, samples=7, seconds=0.5, energy=True), device)
     assert (found.precision, found.samples, found.seconds, found.energy) == (0.01, 7, 0.5, True)
 
 
-def test_a_short_time_limit_also_bounds_the_wait_for_a_disturbed_board() -> None:
+def test_a_short_time_limit_also_bounds_the_wait_for_a_disturbed_gpu() -> None:
     assert sampling(asked(limit_s=4.0), GPU).recovery_s == 2.0
     assert sampling(asked(limit_s=600.0), GPU).recovery_s == Sampling().recovery_s

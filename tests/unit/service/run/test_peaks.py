@@ -49,12 +49,12 @@ def test_a_gpu_copies_and_reads_far_more_than_its_cache_holds() -> None:
         (FAKE, 1 << 20),
     ],
 )
-def test_the_buffers_follow_the_board(device: DeviceInfo, nbytes: int) -> None:
+def test_buffer_sizes_depend_on_the_gpu(device: DeviceInfo, nbytes: int) -> None:
     assert source_bytes(device) == nbytes
 
 
 @pytest.mark.parametrize("device", [H200, replace(H200, memory_bytes=3 * GIB + 12345), FAKE])
-def test_every_block_has_a_whole_tile_and_together_they_have_it_all(device: DeviceInfo) -> None:
+def test_the_blocks_cover_the_buffer_in_whole_tiles(device: DeviceInfo) -> None:
     for spec in peaks.specs(device):
         (launch,) = spec.steps
         assert isinstance(launch, Launch)
@@ -74,7 +74,7 @@ def test_both_cases_are_one_unit_that_compiles(tmp_path: Path) -> None:
     assert built.digest
 
 
-def test_the_cpu_device_has_no_roof_and_no_benchmark_can_be_taken_for_one() -> None:
+def test_the_cpu_device_has_no_peak_and_no_benchmark_is_mistaken_for_one() -> None:
     assert peaks.specs(CPU) == ()
     assert Case("peak", "copy") not in [spec.case for spec in peaks.specs(FAKE)]
 
@@ -88,44 +88,44 @@ def measured(variant: str, seconds: float, status: Status = Status.OK, *, versio
     return Measurement(Case("peak", variant, version=version), "FAKE-1", 0, status, reason=reason, samples_s=times)
 
 
-def test_a_roof_is_what_its_two_cases_moved_in_a_second() -> None:
-    said: list[str] = []
-    peaks = PeakCollector((FAKE,), said.append)
+def test_a_peak_is_the_rate_of_its_two_cases() -> None:
+    messages: list[str] = []
+    peaks = PeakCollector((FAKE,), messages.append)
     assert peaks.take(measured("read", 1e-3))
     assert peaks.peaks == {}
     assert peaks.take(measured("copy", 1e-3))
     assert peaks.peaks == {"FAKE-1": Peak(2 * (1 << 20) / 1e-3, (1 << 20) / 1e-3)}
-    assert said == []
+    assert messages == []
 
 
-def test_what_the_suite_measures_is_no_roof() -> None:
+def test_cases_of_the_suite_are_not_taken_for_a_peak() -> None:
     peaks = PeakCollector((FAKE, CPU), print)
     assert not peaks.take(measured("copy", 1e-3, version=1))
     assert not peaks.take(replace(measured("copy", 1e-3), device="CPU-1"))
 
 
-def test_a_roof_that_cannot_be_measured_is_said_and_not_known() -> None:
-    said: list[str] = []
-    peaks = PeakCollector((FAKE,), said.append)
+def test_a_peak_that_cannot_be_measured_is_reported_and_unknown() -> None:
+    messages: list[str] = []
+    peaks = PeakCollector((FAKE,), messages.append)
     assert peaks.take(measured("copy", 1e-3, Status.FAILED))
     assert peaks.take(measured("read", 1e-3))
     assert peaks.peaks == {}
-    assert said == ["the memory of FAKE-1 could not be measured, so no share of it is shown: out of memory"]
+    assert messages == ["the memory of FAKE-1 could not be measured, so no share of it is shown: out of memory"]
 
 
-def test_what_keeps_both_cases_from_being_measured_is_said_once() -> None:
-    said: list[str] = []
-    peaks = PeakCollector((FAKE, replace(FAKE, uuid="FAKE-2")), said.append)
+def test_a_failure_of_both_cases_is_reported_once_per_device() -> None:
+    messages: list[str] = []
+    peaks = PeakCollector((FAKE, replace(FAKE, uuid="FAKE-2")), messages.append)
     for device in ("FAKE-1", "FAKE-2"):
         for variant in ("copy", "read"):
             assert peaks.take(replace(measured(variant, 1e-3, Status.FAILED), device=device))
-    assert [text.split()[3] for text in said] == ["FAKE-1", "FAKE-2"]
+    assert [text.split()[3] for text in messages] == ["FAKE-1", "FAKE-2"]
 
 
 # --- doubts ----------------------------------------------------------------------------------------------------------
 
-BOARD = replace(FAKE, l2_bytes=1000)
-ROOF = Peak(copy_bytes_per_s=2e6, read_bytes_per_s=3e6)
+GPU = replace(FAKE, l2_bytes=1000)
+PEAK = Peak(copy_bytes_per_s=2e6, read_bytes_per_s=3e6)
 
 
 def declaring(nbytes: int, *, footprint: int = 4000) -> object:
@@ -135,24 +135,26 @@ def declaring(nbytes: int, *, footprint: int = 4000) -> object:
 
 
 @pytest.mark.parametrize(("nbytes", "doubted"), [(3150, False), (3151, True)])
-def test_work_beyond_the_better_roof_by_more_than_five_per_cent_is_doubted(nbytes: int, doubted: bool) -> None:
-    found = peaks.doubt(declaring(nbytes), BOARD, 1e-3, ROOF)
-    assert bool(found) is doubted
+def test_work_more_than_five_per_cent_above_the_better_peak_is_doubted(nbytes: int, doubted: bool) -> None:
+    doubt = peaks.doubt(declaring(nbytes), GPU, 1e-3, PEAK)
+    assert bool(doubt) is doubted
 
 
 @pytest.mark.parametrize(
     ("footprint", "device", "known"),
-    [(3999, BOARD, ROOF), (4000, FAKE, ROOF), (4000, BOARD, None)],
+    [(3999, GPU, PEAK), (4000, FAKE, PEAK), (4000, GPU, None)],
     ids=["fits the cache", "cache unknown", "measured peak unknown"],
 )
-def test_what_may_come_from_a_cache_is_not_doubted(footprint: int, device: DeviceInfo, known: Peak | None) -> None:
+def test_a_footprint_that_may_fit_the_cache_is_not_doubted(
+    footprint: int, device: DeviceInfo, known: Peak | None
+) -> None:
     assert peaks.doubt(declaring(10**6, footprint=footprint), device, 1e-3, known) is None
 
 
-def test_a_doubt_says_what_is_declared_what_it_would_mean_and_the_cure() -> None:
-    found = peaks.doubt(declaring(9000), BOARD, 1e-3, ROOF)
-    assert found is not None
-    assert (found.case.id, found.cache, found.declared_bytes) == ("scale/x", CacheState.COLD, 9000)
-    text = doubt_text(found)
+def test_a_doubt_shows_the_declared_bytes_the_rate_and_the_cure() -> None:
+    doubt = peaks.doubt(declaring(9000), GPU, 1e-3, PEAK)
+    assert doubt is not None
+    assert (doubt.case.id, doubt.cache, doubt.declared_bytes) == ("scale/x", CacheState.COLD, 9000)
+    text = doubt_text(doubt)
     for part in ("scale/x declares 9000 bytes", "9.00 MB/s", "FAKE-1", "3.00 MB/s", "cure: declare in work="):
         assert part in text

@@ -22,7 +22,7 @@ SERIES = Series(CASE, "GPU-1", "NVIDIA H100")
 
 
 def outcome(night, cause, found, status=Status.OK):
-    """A run with one case: what its verdict said, and what measuring it again did."""
+    """A run with a single case, its verdict and the confirmation of it."""
     judged = Judgement(SERIES, night, ratio=1.05, baseline_run=1, candidate_run=2)
     suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)
     again = Confirmation(suspect, cause, "", threshold=0.03, seed=1, budget_s=20.0, verdict=found)
@@ -51,10 +51,10 @@ def outcome(night, cause, found, status=Status.OK):
         (Verdict.UNCHANGED, Cause.NOISE, Verdict.UNCHANGED, 0),
     ],
 )
-def test_what_is_confirmed_counts_and_what_is_cleared_does_not(night, cause, found, code):
+def test_a_confirmed_suspect_counts_and_a_cleared_one_does_not(night, cause, found, code):
     assert outcome(night, cause, found).exit_code(strict=False) == code
 
 
-def test_a_failure_comes_before_what_is_confirmed():
+def test_a_failure_decides_the_exit_code_before_a_confirmed_regression():
     failed = outcome(Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION, Status.FAILED)
     assert failed.exit_code(strict=False) == 4
