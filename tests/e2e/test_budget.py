@@ -1,26 +1,26 @@
-"""What a run does under a budget, to exact numbers on the fake device."""
+"""A run with a time budget, to exact numbers on the fake device."""
 
 import contextlib
 import sqlite3
 
 CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
 ROOM_FOR_ONE = ("--seconds", "100", "--limit", "200", "--budget", "5m")
-"""What was never measured is taken to need all the time that it may be sampled for, in each of two replicas."""
+"""A case that was never measured is assumed to need its time cap in each of two replicas."""
 
 
-def test_what_did_not_fit_the_budget_is_named_and_the_rest_is_measured(perfsvc):
+def test_cases_over_budget_are_named_and_the_rest_is_measured(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     ended = perfsvc.fake(*ROOM_FOR_ONE, "--format", "json", code=0)
     assert [(row["case"], row["replicas"]) for row in ended.json["results"]] == [(CASES[0], 3)]
     over_budget = ended.json["over_budget"]
-    assert [(one["case"], one["device"], one["cache"]) for one in over_budget] == [
+    assert [(row["case"], row["device"], row["cache"]) for row in over_budget] == [
         (case, "FAKE-0", "cold") for case in CASES[1:]
     ]
     reason = "2 replicas of about 1e+02 s did not fit the budget of 300 s"
-    assert {one["reason"] for one in over_budget} == {reason}
+    assert {row["reason"] for row in over_budget} == {reason}
 
 
-def test_the_table_names_what_was_left_out(perfsvc):
+def test_the_table_names_cases_over_budget(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     out = perfsvc.fake(*ROOM_FOR_ONE, code=0).out
     for case in CASES[1:]:
@@ -28,25 +28,25 @@ def test_the_table_names_what_was_left_out(perfsvc):
     assert "run 1: 1 ok, 2 over budget; " in out
 
 
-def test_what_was_never_measured_comes_before_what_was(perfsvc):
+def test_cases_never_measured_come_before_measured_ones(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake("--exclude", "*/beta", "--replicas", "1", code=0)
     with contextlib.closing(sqlite3.connect(perfsvc.database)) as connection, connection:
         connection.execute("update measurements set wall_s = 10")
     ended = perfsvc.fake("--budget", "25s", "--replicas", "2", "--format", "json", code=0)
     assert [(row["case"], row["replicas"]) for row in ended.json["results"]] == [(CASES[1], 2)]
-    assert [one["case"] for one in ended.json["over_budget"]] == [CASES[0], CASES[2]]
+    assert [row["case"] for row in ended.json["over_budget"]] == [CASES[0], CASES[2]]
     assert "2 replicas of about 10 s did not fit the budget of 25 s" in {
-        one["reason"] for one in ended.json["over_budget"]
+        row["reason"] for row in ended.json["over_budget"]
     }
 
 
-def test_what_was_left_out_is_not_missing_but_still_expected_later(perfsvc):
+def test_a_case_over_budget_is_not_missing_and_still_expected_later(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
     ended = perfsvc.fake("--budget", "0.001s", "--format", "json", code=0)
     assert ended.json["results"] == []
-    assert [one["case"] for one in ended.json["over_budget"]] == CASES
+    assert [row["case"] for row in ended.json["over_budget"]] == CASES
     assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
     assert "run 3: 3 over budget" in perfsvc.fake("--budget", "0.001s", code=0).out
     assert "3 unchanged" in perfsvc.fake(code=0).out

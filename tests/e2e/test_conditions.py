@@ -1,4 +1,4 @@
-"""What a GPU was like while it measured reaches whoever reads the numbers, on the fake device."""
+"""The conditions of a GPU during a measurement reach the reader of the numbers, on the fake device."""
 
 import pytest
 
@@ -6,12 +6,12 @@ CASES = {name: f"scale/{name}[n=100]" for name in ("alpha", "beta", "gamma")}
 CALM = {"sm_clock_hz": 1.98e9, "temperature_c": 54, "power_w": 412}
 HOT = {"slowdowns": ["thermal slowdown"], "sm_clock_hz": 1.4e9, "temperature_c": 92, "power_w": 300}
 WARM_UP = 3
-"""Looks at the GPU before the first batch that counts."""
+"""Readings of the conditions before the first batch that counts."""
 
 
 @pytest.fixture(scope="module")
 def throttled(new_workplace):
-    """A run on a GPU that was too hot for one batch of beta in each replica, and how it ended."""
+    """A run on a GPU that was too hot during one batch of beta in each replica, and its result."""
     workplace = new_workplace()
     conditions = [*[CALM] * WARM_UP, HOT, CALM]
     entry = {"seconds": 1e-4, "energy_j": 0.25, "conditions": conditions}
@@ -34,7 +34,7 @@ def test_rejected_batches_are_counted_with_their_reason_and_kept(throttled):
     ) == [(50, 1)]
 
 
-def test_the_reader_of_a_table_is_told_what_a_time_was_taken_under(throttled):
+def test_a_table_notes_the_conditions_of_a_time(throttled):
     workplace, _ = throttled
     out = " ".join(workplace("report", code=0).out.split())
     assert f"! {CASES['beta']}: 2 batches rejected" in out
@@ -42,7 +42,7 @@ def test_the_reader_of_a_table_is_told_what_a_time_was_taken_under(throttled):
     assert f"! {CASES['alpha']}: no energy: it is counted over samples behind the blocking kernel" in out
 
 
-def test_a_history_tells_clock_heat_power_and_what_explains_the_time(throttled):
+def test_a_history_shows_clock_temperature_power_and_auxiliary_metrics(throttled):
     workplace, _ = throttled
     *_, newest = workplace("show", CASES["beta"], "--format", "json", code=0).json
     details = newest["details"]
@@ -56,7 +56,7 @@ def test_a_history_tells_clock_heat_power_and_what_explains_the_time(throttled):
         assert part in shown
 
 
-def test_what_explains_a_time_is_never_judged_and_energy_is_told_of_where_it_moved(throttled):
+def test_auxiliary_metrics_are_not_judged_but_energy_is_shown_if_it_changed(throttled):
     workplace, ended = throttled
     metrics = {metric["metric"]: metric for metric in row_of(ended, "beta")["metrics"]}
     assert {name: metric["verdict"] for name, metric in metrics.items()} == {"sm_cycles": None, "energy_j": None}
@@ -66,7 +66,7 @@ def test_what_explains_a_time_is_never_judged_and_energy_is_told_of_where_it_mov
     assert "1 regression, 0 improvements, 3 unchanged" in out
     assert f"regression {CASES['beta']} energy_j: +39500.0 %" in out
     judged = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
-    assert {(one["case"], one["metric"]) for one in judged if one["verdict"] == "regression"} == {
+    assert {(verdict["case"], verdict["metric"]) for verdict in judged if verdict["verdict"] == "regression"} == {
         (CASES["beta"], "energy_j")
     }
     workplace.play({"*": {"seconds": 1e-4}})
@@ -74,7 +74,7 @@ def test_what_explains_a_time_is_never_judged_and_energy_is_told_of_where_it_mov
     assert "is the baseline of 4 series" in workplace("baseline", "set", "1", code=0).out
 
 
-def test_a_board_that_does_not_recover_fails_its_case_and_says_so(perfsvc):
+def test_a_gpu_that_does_not_recover_fails_its_case_with_the_reason(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/gamma": {"conditions": [HOT]}})
     ended = perfsvc.fake("--replicas", "1", "--format", "json", code=4)
     row = row_of(ended, "gamma")
@@ -83,7 +83,7 @@ def test_a_board_that_does_not_recover_fails_its_case_and_says_so(perfsvc):
     assert row["cure"]
 
 
-def test_a_slower_clock_is_told_from_slower_code(perfsvc):
+def test_a_slower_clock_is_distinguished_from_slower_code(perfsvc):
     usual, capped = ({"seconds": 198_000 / hz, "conditions": [{"sm_clock_hz": hz}]} for hz in (1.98e9, 1.89e9))
     slow_memory = {"seconds": 198_000 / 1.89e9, "conditions": [{"sm_clock_hz": 1.98e9}]}
     perfsvc.play({"*": usual})

@@ -69,8 +69,8 @@ def test_a_fault_in_a_later_replica_keeps_what_was_measured_before(perfsvc):
     assert sorted(beta) == [(0, "ok"), (1, "failed")]
 
 
-def test_a_board_that_is_lost_costs_what_was_left_for_it(perfsvc):
-    """Its reason stands with every case, and the next run measures again when the GPU is back."""
+def test_a_lost_device_costs_its_remaining_cases(perfsvc):
+    """Every case has the reason, and the next run measures again when the device is back."""
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "lost", "replica": 1}})
     rows = {row["case"]: row for row in perfsvc.fake("--format", "json", "--replicas", "3", code=4).json["results"]}
     assert {row["status"] for row in rows.values()} == {"failed"}
@@ -88,7 +88,7 @@ def wait_for(condition, seconds=30):
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("it never came")
+    raise AssertionError("the condition was not met in time")
 
 
 def children(pid):
@@ -99,7 +99,7 @@ def children(pid):
 
 
 def workers(run):
-    """What a run's fork server forked."""
+    """Return the workers that a run's fork server forked."""
     return [worker for server in children(run.pid) for worker in children(server)]
 
 

@@ -46,18 +46,18 @@ def test_the_doctor_exits_with_5_where_something_needed_is_missing(perfsvc):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         (None, "No such file or directory"),
         ("{", "script.json cannot be used"),
         (json.dumps({"cases": {"*": {"fault": "explode"}}}), "explode"),
     ],
 )
-def test_a_fake_device_needs_a_script(perfsvc, script, said):
+def test_a_fake_device_needs_a_script(perfsvc, script, message):
     if script is not None:
         perfsvc.script.write_text(script)
     ended = perfsvc("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", code=5)
-    assert said in ended.err
+    assert message in ended.err
     assert "cure: name a JSON script" in ended.err
     assert not perfsvc.database.exists()
 
@@ -69,7 +69,7 @@ def test_a_device_that_means_nothing_is_a_usage_error(perfsvc, spec):
     assert "cure: name one of: auto, cpu, cuda" in ended.err
 
 
-def test_a_worker_that_dies_while_it_starts_ends_the_run_with_its_last_words(perfsvc):
+def test_a_worker_that_dies_while_it_starts_ends_the_run_with_its_output(perfsvc):
     perfsvc.own_servers = True
     (perfsvc.folder / "sitecustomize.py").write_text(DEAD_ON_ARRIVAL)
     perfsvc.environment["PYTHONPATH"] = str(perfsvc.folder)

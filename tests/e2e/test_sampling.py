@@ -6,7 +6,7 @@ import pytest
 
 HOT = {"slowdowns": ["thermal slowdown"], "temperature_c": 92}
 WARMUP = 3
-"""Batches of the warm-up where times do not change."""
+"""Warm-up batches if times do not change."""
 OF_BETA = "from measurements m join cases c on c.id = m.case_id where variant like 'beta%'"
 
 
@@ -15,14 +15,14 @@ def result(ended, case):
     return row
 
 
-def said(text):
-    """What was printed, wherever its lines were broken."""
+def unwrapped(text):
+    """Return the printed text without its line breaks."""
     return re.sub(r"\s+", " ", text)
 
 
 @pytest.fixture
 def run(perfsvc):
-    """Measures the three variants in one replica each, of which ``beta`` goes by a script of its own."""
+    """Measure the three variants in one replica each; ``beta`` has its own script."""
 
     def run(*arguments, code=0, **beta):
         perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1e-4, **beta}})
@@ -31,22 +31,22 @@ def run(perfsvc):
     return run
 
 
-def test_a_rejected_batch_is_stored_with_its_reason_and_the_reader_is_told(perfsvc, run):
+def test_a_rejected_batch_is_stored_and_shown_with_its_reason(perfsvc, run):
     times = [[1e-4] * 11 + [9e-4] * 50 + [1e-4] * 50]
     out = run(seconds=times, conditions=[{}] * WARMUP + [HOT, {}]).out
     assert perfsvc.rows(f"select sample_count, median_s, rejected_batches {OF_BETA}") == [(50, 1e-4, 1)]
     batches = "select b.sample_count, rejected, b.slowdowns, b.temperature_c from batches b"
     assert perfsvc.rows(f"{batches} where rejected != ''") == [(50, "thermal slowdown", "thermal slowdown", 92.0)]
-    assert "thermal slowdown" in said(out)
+    assert "thermal slowdown" in unwrapped(out)
 
 
-def test_a_board_that_recovers_is_waited_for_and_the_reader_is_told_how_long(perfsvc, run):
+def test_the_wait_for_a_gpu_to_recover_is_noted(perfsvc, run):
     out = run(conditions=[{}] * WARMUP + [HOT] * 4 + [{}]).out
     assert perfsvc.rows(f"select sample_count, rejected_batches {OF_BETA}") == [(50, 3)]
-    assert "waited 1.5 s for the GPU to recover from thermal slowdown" in said(out)
+    assert "waited 1.5 s for the GPU to recover from thermal slowdown" in unwrapped(out)
 
 
-def test_a_board_that_does_not_recover_costs_its_case_alone(perfsvc, run):
+def test_a_gpu_that_does_not_recover_costs_its_case_alone(perfsvc, run):
     ended = run("--format", "json", code=4, conditions=[HOT])
     row = result(ended, "scale/beta")
     assert row["status"] == "failed"
@@ -55,18 +55,18 @@ def test_a_board_that_does_not_recover_costs_its_case_alone(perfsvc, run):
     assert {result(ended, f"scale/{other}")["status"] for other in ("alpha", "gamma")} == {"ok"}
 
 
-def test_a_board_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run):
+def test_a_gpu_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run):
     run(conditions=[{"slowdowns": ["power cap"], "power_w": 700}])
     query = f"select sample_count, rejected_batches, slowdowns, power_w {OF_BETA}"
     assert perfsvc.rows(query) == [(50, 0, "power cap", 700.0)]
 
 
-def test_work_that_waits_for_the_device_is_timed_without_the_gate_and_says_so(perfsvc, run):
+def test_work_that_waits_for_the_device_is_timed_without_the_blocking_kernel_and_noted(perfsvc, run):
     out = run(fault="synchronises").out
-    assert "timed without the blocking kernel, since the work synchronises with the host" in said(out)
-    blocked = "select variant, blocked, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
-    found = perfsvc.rows(f"{blocked} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
-    assert {(variant.split("-")[0], *rest) for variant, *rest in found} == {
+    assert "timed without the blocking kernel, since the work synchronises with the host" in unwrapped(out)
+    query = "select variant, blocked, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
+    rows = perfsvc.rows(f"{query} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
+    assert {(variant.split("-")[0], *rest) for variant, *rest in rows} == {
         ("alpha", 1, 1),
         ("beta", 0, 0),
         ("gamma", 1, 1),

@@ -21,7 +21,7 @@ wait
 def wait_for(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it never came"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.02)
 
 
@@ -40,13 +40,13 @@ def children(pid):
 
 
 def workers(run):
-    """What a run's fork server forked."""
+    """Return the workers that a run's fork server forked."""
     return [worker for server in children(run.pid) for worker in children(server)]
 
 
 @contextmanager
 def started(perfsvc, *arguments):
-    """A running command, which does not outlive a test that fails."""
+    """Run a command, and kill it if the test fails."""
     with perfsvc.start(*arguments) as run:
         try:
             yield run
@@ -55,14 +55,14 @@ def started(perfsvc, *arguments):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_run_that_is_told_to_stop_ends_its_worker_and_is_marked(perfsvc, number):
+def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
     with started(perfsvc, *arguments, "--select", "scale/alpha", "--select", "scale/beta") as run:
         wait_for(lambda: workers(run))
         time.sleep(1.5)  # the worker reaches the case that hangs
         (worker,) = workers(run)
-        os.kill(worker, number)  # a terminal or a service manager tells the whole group, in any order
+        os.kill(worker, number)  # a terminal or a service manager signals the whole group, in any order
         time.sleep(0.3)
         assert alive(worker)
         run.send_signal(number)
@@ -75,7 +75,7 @@ def test_a_run_that_is_told_to_stop_ends_its_worker_and_is_marked(perfsvc, numbe
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_run_that_is_told_to_stop_while_it_compiles_ends_its_compilers(perfsvc, number):
+def test_a_run_stopped_while_it_compiles_ends_its_compilers(perfsvc, number):
     pid = perfsvc.folder / "pid"
     compiler = perfsvc.folder / "c++"
     compiler.write_text(SLOW_COMPILER.format(pid=pid))
