@@ -1,9 +1,9 @@
-"""Devices: where binaries run. One protocol, three implementations (CUDA, CPU, fake)."""
+"""Devices, which run binaries: one protocol, three implementations (CUDA, CPU, fake)."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""The environment variable by which CUDA's driver, when it starts, learns which GPUs a process may see."""
+"""The environment variable that limits which GPUs a process sees. CUDA's driver reads it when it starts."""
 
 NVTX_DOMAIN = "perfsvc"
-"""The NVTX domain of all ranges of ours."""
+"""The NVTX domain of all of perfsvc's ranges."""
 NVTX_PROFILED = "measure"
-"""The NVTX range around the one launch that a profiler is to look at."""
+"""The NVTX range around the one launch that a profiler examines."""

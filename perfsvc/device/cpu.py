@@ -1,6 +1,6 @@
-"""The CPU device: runs what ``perfsvc.build.cpu.host`` made of .cu files, blocks in parallel over the cores.
+"""The CPU device: runs .cu files that ``perfsvc.build.cpu`` compiled, with their blocks in parallel on all cores.
 
-Its purpose is correctness, trying perfsvc out, and CI without a GPU; its times say nothing about a GPU.
+It is for checking results, for trying perfsvc out, and for CI without a GPU; its times do not predict those of a GPU.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import elf
-from perfsvc.device import arguments
+from perfsvc.device.arguments import check_arguments
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Error, Launch, ReplayRecord, TensorMapArg
@@ -38,16 +38,16 @@ MAX_BLOCK: Dim3 = (1024, 1024, 64)
 _ABI = 1
 _BLOCK_BYTES = 256 << 10
 _STACK_BYTES = 256 << 10
-# A worker may come to have 1024 stacks, each with a guard page; Linux lets a process have 65530 mappings.
+# A worker may have up to 1024 stacks, each with a guard page, and Linux allows a process 65530 mappings.
 _MAX_WORKERS = 24
-# Below this many threads the pool costs more than it gains.
-_WORTH_SHARING = 4096
+# With fewer CUDA threads the thread pool costs more than it gains.
+_MIN_SHARED_THREADS = 4096
 _CHUNKS_PER_WORKER = 16
 _MAX_EVICTED_BYTES = 64 << 20
 
 
-class _Entry(ctypes.Structure):
-    """The twin of ``perfsvc::Entry`` in ``perfsvc/build/cpu/runtime/launch.h``."""
+class _NativeEntry(ctypes.Structure):
+    """The same layout as ``perfsvc::Entry`` in ``perfsvc/build/cpu/runtime/launch.h``."""
 
     _fields_ = (
         ("abi", ctypes.c_uint),
@@ -57,8 +57,8 @@ class _Entry(ctypes.Structure):
     )
 
 
-class _Launch(ctypes.Structure):
-    """The twin of ``perfsvc::Launch`` in ``perfsvc/build/cpu/runtime/block.h``."""
+class _NativeLaunch(ctypes.Structure):
+    """The same layout as ``perfsvc::Launch`` in ``perfsvc/build/cpu/runtime/block.h``."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -82,7 +82,7 @@ class CpuModule:
 
 
 def describe() -> DeviceInfo:
-    """This machine's processor; the UUID is stable for the machine and the processor's model."""
+    """Return this machine's processor; its UUID depends on the machine and the processor's model."""
     model = processor_model()
     identity = hashlib.sha256(f"{_machine_id()}/{model}".encode()).hexdigest()[:12]
     return DeviceInfo(
@@ -100,7 +100,7 @@ def describe() -> DeviceInfo:
 
 
 def processor_model() -> str:
-    """What this machine's processor calls itself."""
+    """Return the name of this machine's processor."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -110,8 +110,8 @@ def processor_model() -> str:
 
 def _machine_id() -> str:
     with contextlib.suppress(OSError):
-        if known := Path("/etc/machine-id").read_text(encoding="utf-8").strip():
-            return known
+        if machine_id := Path("/etc/machine-id").read_text(encoding="utf-8").strip():
+            return machine_id
     return platform.node()
 
 
@@ -126,7 +126,7 @@ def _memory_bytes() -> int:
 
 
 def _last_level_cache_bytes() -> int:
-    """Of the first core, 0 where the system does not tell."""
+    """Return the size of the first core's last-level cache; 0 if unknown."""
     units = {"K": 1 << 10, "M": 1 << 20}
     caches = {0: 0}
     with contextlib.suppress(OSError, ValueError):
@@ -138,14 +138,14 @@ def _last_level_cache_bytes() -> int:
 
 
 class CpuDevice:
-    """This machine's processor as a ``Device``. Launches are done when ``launch`` returns."""
+    """This machine's processor as a ``Device``; ``launch`` returns when the launch is done."""
 
     def __init__(self) -> None:
         self.info = describe()
         self.stream = 0
         self._memory = HostMemory()
         self.allocate = self._memory.allocate
-        self.allocate_aside = self._memory.allocate
+        self.allocate_untimed = self._memory.allocate
         self.free = self._memory.free
         self.fill = self._memory.fill
         self.upload = self._memory.upload
@@ -153,27 +153,27 @@ class CpuDevice:
         self.view = self._memory.view
         self.copy = self._memory.copy
         self.digest = self._memory.digest
-        self.queue_depth = 0  # a launch is done when it returns
+        self.queue_depth = 0  # nothing is ever queued
         self._workers = min(self.info.multiprocessors, _MAX_WORKERS)
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="perfsvc-cpu")
         self._arenas: list[mmap.mmap] = []
-        self._saved_s = 0.0  # processor time that the launches of a sample spent beside each other
+        self._parallel_s = 0.0  # processor time that parallel workers added to the launches of a sample
         self._evicted = np.zeros(_MAX_EVICTED_BYTES, np.uint8)
 
     def measuring(
         self,
-        record: ReplayRecord,  # noqa: ARG002 no profiler looks at this device
+        record: ReplayRecord,  # noqa: ARG002 no profiler supports this device
         replica: int,  # noqa: ARG002 see above
     ) -> AbstractContextManager[None]:
-        """Marks nothing."""
+        """Do nothing: there are no ranges."""
         return contextlib.nullcontext()
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing: this device computes its results."""
+        """Do nothing: this device computes its results."""
 
     def load(self, code: bytes) -> CpuModule:
-        """Loads a shared object; raises ``LaunchError`` where it is not one for this machine."""
-        # A name of its own for each: the loader takes two files of one name for the same library.
+        """Load a shared object; raises ``LaunchError`` if this machine cannot load it."""
+        # Each gets its own name, because the loader takes two files with one name for the same library.
         with tempfile.NamedTemporaryFile(prefix="perfsvc-", suffix=".so") as file:
             file.write(code)
             file.flush()
@@ -189,7 +189,7 @@ class CpuDevice:
         return CpuModule(library, symbols)
 
     def set_constant(self, module: CpuModule, symbol: str, address: int, nbytes: int) -> None:
-        """Copies memory into a ``__constant__`` symbol."""
+        """Copy memory into a ``__constant__`` symbol."""
         size = module.symbols.get(symbol)
         if size is None:
             raise LaunchError(
@@ -201,19 +201,19 @@ class CpuDevice:
         ctypes.memmove(ctypes.byref(ctypes.c_char.in_dll(module.library, symbol)), address, nbytes)
 
     def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:  # noqa: ARG002 it has none
-        """There are none here: raises ``LaunchError``."""
+        """Raise ``LaunchError``: the device has no tensor maps."""
         raise LaunchError(f"the CPU device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
 
     def launch(self, module: CpuModule, launch: Launch, args: Sequence[np.generic]) -> None:
-        """Runs one launch to its end; raises ``LaunchError`` where it is refused or a block cannot go on."""
+        """Run one launch to its end; raises ``LaunchError`` if it is refused or a block fails."""
         _check_configuration(launch)
         entry = _find_entry(module, launch.entry)
-        arguments.check(launch.entry, entry.arg_bytes[: entry.arg_count], args)
+        check_arguments(launch.entry, entry.arg_bytes[: entry.arg_count], args)
         values = [np.array(arg) for arg in args]
         pointers = (ctypes.c_void_p * (len(values) + 1))(*(value.ctypes.data for value in values))
         blocks = math.prod(launch.grid)
         workers = self._workers_for(blocks, math.prod(launch.block))
-        state = _Launch(
+        state = _NativeLaunch(
             name=launch.entry.encode(),
             args=ctypes.addressof(pointers),
             blocks=blocks,
@@ -226,9 +226,9 @@ class CpuDevice:
             raise LaunchError(state.message.decode(errors="replace"), cure="correct the kernel")
 
     def _workers_for(self, blocks: int, threads: int) -> int:
-        return 1 if blocks * threads < _WORTH_SHARING else min(self._workers, blocks)
+        return 1 if blocks * threads < _MIN_SHARED_THREADS else min(self._workers, blocks)
 
-    def _run(self, module: CpuModule, entry: _Entry, state: _Launch, workers: int) -> None:
+    def _run(self, module: CpuModule, entry: _NativeEntry, state: _NativeLaunch, workers: int) -> None:
         while len(self._arenas) < workers:
             self._arenas.append(_new_arena())
         run = module.library.perfsvc_run
@@ -242,36 +242,41 @@ class CpuDevice:
         others = [self._pool.submit(run, *call) for call in calls[1:]]
         try:
             run(*calls[0])
-        finally:  # an interrupt must not take the launch from under the others
+        finally:  # after an interrupt, too: the other workers still use the launch
             for other in others:
                 other.result()
-        self._saved_s += (time.process_time() - start) * (1 - 1 / workers)
+        self._parallel_s += (time.process_time() - start) * (1 - 1 / workers)
 
     def synchronize(self) -> None:
-        """Everything is done already."""
+        """Do nothing: everything is done already."""
 
-    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:  # noqa: ARG002 the host is this device
-        """Never: the host does it as well."""
+    def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:  # noqa: ARG002 the host is this device
+        """Return False: the host does it as fast."""
         return False
 
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:  # noqa: ARG002 see above
-        """Never asked for."""
+        """Return None: the host does it."""
         return None
 
-    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:  # noqa: ARG002 there are no streams
-        """Never: what ``sample`` does is done when it returns."""
+    def uses_other_streams(
+        self,
+        sample: Callable[[], None],  # noqa: ARG002 there are no streams
+        seconds: float,  # noqa: ARG002 see above
+        watched: Sequence[tuple[int, int]],  # noqa: ARG002 see above
+    ) -> bool:
+        """Return False: the work of ``sample`` is done when it returns."""
         return False
 
     def now(self) -> float:
-        """The monotonic clock."""
+        """Return the monotonic clock."""
         return time.monotonic()
 
     def rest(self, seconds: float) -> None:
-        """Sleeps."""
+        """Sleep."""
         time.sleep(seconds)
 
     def conditions(self) -> Conditions:
-        """Nothing is known of them."""
+        """Return unknown conditions."""
         return Conditions()
 
     def batch(
@@ -281,38 +286,38 @@ class CpuDevice:
         *,
         clock: Literal["device", "host"],
         evict_bytes: int,
-        blocked: bool,  # noqa: ARG002 nothing can come between a launch and itself
+        blocked: bool,  # noqa: ARG002 nothing is queued
     ) -> Batch:
-        """Samples in seconds of processor time, that of a launch shared evenly among its workers; elapsed for ``host``.
+        """Time samples in processor time, dividing that of a launch by its workers; elapsed time for ``host``.
 
-        Processor time, because other programs on this machine would else be taken for the kernel. Eviction writes
-        64 MiB at most; what other cores hold in caches of their own stays there.
+        Elapsed time would include other programs on this machine. Eviction writes 64 MiB at most; data in the private
+        caches of other cores stays there.
         """
         samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time
         started = time.perf_counter()
         for _ in range(count):
             self._evicted[:evict_bytes] += 1
-            self._saved_s = 0.0
+            self._parallel_s = 0.0
             start = now()
             sample()
-            samples_s.append(now() - start - (0.0 if clock == "host" else self._saved_s))
+            samples_s.append(now() - start - (0.0 if clock == "host" else self._parallel_s))
         return Batch(tuple(samples_s), busy_s=time.perf_counter() - started)
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float:
-        """Seconds of processor time a sample, without anything between them."""
-        self._saved_s = 0.0
+        """Return seconds of processor time per sample, with nothing between samples."""
+        self._parallel_s = 0.0
         start = time.process_time()
         for _ in range(count):
             sample()
-        return (time.process_time() - start - self._saved_s) / count
+        return (time.process_time() - start - self._parallel_s) / count
 
-    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:  # noqa: ARG002 nobody counts it
-        """Not known."""
+    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:  # noqa: ARG002 there is no counter
+        """Return None: unknown."""
         return None
 
     def close(self) -> None:
-        """Ends the worker threads and gives their stacks back."""
+        """End the worker threads and free their stacks."""
         self._pool.shutdown()
         for arena in self._arenas:
             arena.close()
@@ -320,7 +325,7 @@ class CpuDevice:
 
 
 def _new_arena() -> mmap.mmap:
-    """Memory for a worker: the block it runs, and a stack for each thread. The system backs only what is touched."""
+    """Return memory for a worker: its block, and a stack for each CUDA thread. Untouched pages cost nothing."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     arena = mmap.mmap(-1, _BLOCK_BYTES + MAX_THREADS_PER_BLOCK * _STACK_BYTES, flags=flags)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
@@ -334,14 +339,14 @@ def _address(arena: mmap.mmap) -> int:
 
 
 def _check_configuration(launch: Launch) -> None:
-    """Refuses what a GPU refuses."""
+    """Raise ``LaunchError`` for a launch that a GPU refuses."""
     threads = math.prod(launch.block)
-    wrong = (
+    too_large = (
         threads > MAX_THREADS_PER_BLOCK
         or any(not 1 <= size <= most for size, most in zip(launch.block, MAX_BLOCK, strict=True))
         or any(not 1 <= size <= most for size, most in zip(launch.grid, MAX_GRID, strict=True))
     )
-    if wrong:
+    if too_large:
         raise LaunchError(
             f"invalid configuration: kernel {launch.entry} with grid {launch.grid} and block {launch.block}",
             cure=f"use 1 to {MAX_THREADS_PER_BLOCK} threads a block, at most {MAX_BLOCK}, and a grid up to {MAX_GRID}",
@@ -353,13 +358,13 @@ def _check_configuration(launch: Launch) -> None:
         )
 
 
-def _find_entry(module: CpuModule, name: str) -> _Entry:
+def _find_entry(module: CpuModule, name: str) -> _NativeEntry:
     symbol = f"perfsvc_entry_{name}"
     if symbol not in module.symbols:
         raise LaunchError(
             f"the module has no entry {name}", cure='declare it extern "C" __global__, and build it again'
         )
-    entry: _Entry = ctypes.POINTER(_Entry).in_dll(module.library, symbol).contents
+    entry: _NativeEntry = ctypes.POINTER(_NativeEntry).in_dll(module.library, symbol).contents
     if entry.abi != _ABI:
         raise LaunchError(
             f"the binary of {name} was built for the CPU device's format {entry.abi}; this perfsvc runs format {_ABI}",

@@ -1,4 +1,4 @@
-"""The fake device: right results at scripted times, and every fault on demand. For tests of all that stands above it.
+"""The fake device: right results at scripted times, and every fault on request, for tests of all other rooms.
 
 The script is a JSON file, ``--device fake:script.json``::
 
@@ -7,38 +7,38 @@ The script is a JSON file, ``--device fake:script.json``::
                "transpose/naive": {"seconds": [1.0e-4, 1.1e-4, 0.9e-4]},
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
-A case's entry is looked up by the SHA-256 digest of one of its binaries, then its id, then ``benchmark/variant``, then
-``benchmark``, then ``*``; so are the cases by which a run measures the measured peak. An entry may say:
+The entry of a case is looked up by the SHA-256 digest of one of its binaries, then by its id, ``benchmark/variant``,
+``benchmark`` and ``*``. The cases with which a run measures the peaks have entries too. Keys of an entry:
 
 ``seconds``
-    The time of every sample, or a list with one entry a replica, each a number or a list of samples (repeated as
+    The time of every sample, or a list with one item for each replica: a number, or a list of samples (repeated as
     needed, over all batches of the case, warm-up included).
 ``within``, ``between``
-    Noise on them, as relative standard deviations: of the samples of a replica, and of the replicas. The script's
-    ``seed`` decides it with the case, its binaries and the replica, so that a script played again is as noisy again.
+    Noise as relative standard deviations: of the samples of a replica, and of the replicas. It depends on the script's
+    ``seed``, the case, its binaries and the replica, so it is the same each time a script is played.
 ``conditions``
-    What the GPU is like, a list of readings with the fields of ``perfsvc.model.Conditions``
-    (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``): one a look, which each batch takes, those of
-    the warm-up too, and each rest that waits for the GPU to recover. The last one lasts.
-``floor``
-    Seconds that a sample takes which launches nothing, of a case that otherwise does.
+    The conditions of the GPU, a list of objects with the fields of ``perfsvc.model.Conditions``
+    (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``), one for each reading. Each batch takes a
+    reading, warm-up batches included, and so does each rest until the GPU has recovered. The last one lasts.
+``timer_overhead_s``
+    Seconds of a sample without launches, of a case that has launches in other samples.
 ``energy_j``
-    Joules of a sample; without it the GPU does not count energy.
+    Joules per sample; without it the GPU does not count energy.
 ``fault``, ``replica``
-    What goes wrong, in every replica or only in that one:
+    What goes wrong, in every replica or only in this one:
 
-    - ``wrong`` (a result that is), ``overrun`` (a write past the outputs), ``caches`` (its first result for ever, also
-      for other inputs), ``elsewhere`` (it works on another stream);
-    - ``refused``, ``illegal`` (ends the context), ``crash``, ``hang`` (this one for real);
-    - ``synchronises`` (the host waits for the device amid a sample, so that the blocking kernel opens by itself);
-    - ``lost``: the GPU vanishes. It leaves ``script.json.lost`` beside the script, and is not to be found or opened
-      while that is there.
+    - ``wrong`` (wrong results), ``overrun`` (a write past the outputs), ``caches`` (always returns its first result,
+      also for other inputs), ``elsewhere`` (works on another stream);
+    - ``refused``, ``illegal`` (ends the context), ``crash``, ``hang`` (really hangs);
+    - ``synchronises`` (the host waits for the device within a sample, so the blocking kernel ends by itself);
+    - ``lost``: the GPU disappears. It leaves ``script.json.lost`` next to the script, and can be neither found nor
+      opened while that file exists.
 
-``profiler`` is what ``perfsvc.profile.fake`` plays; without it the device has none.
+``profiler`` is what ``perfsvc.profile.fake`` plays; without it the device has no profiler.
 
-``queue_depth`` and ``l2_bytes`` are the GPU's. Where the launches of a batch and what is queued beside them are more
-than the queue takes, the blocking kernel opens by itself. The GPU's clock, which time caps count, is what samples took, rests
-and waiting at gates that opened by themselves; nothing but ``hang`` ever sleeps.
+``queue_depth`` and ``l2_bytes`` are the GPU's. If a batch queues more operations than ``queue_depth``, the blocking
+kernel ends by itself. The device's clock, which time caps use, counts samples, rests, and waiting for blocking kernels
+that ended by themselves. Nothing but ``hang`` ever sleeps.
 """
 
 import contextlib
@@ -73,81 +73,80 @@ from perfsvc.model import (
 )
 
 STRICT = {"extra": "forbid"}
-"""A word that is not known is a slip of the pen, and not ignored."""
+"""Unknown keys are errors, because they are typing mistakes."""
 
 Fault = Literal[
     "wrong", "overrun", "caches", "elsewhere", "refused", "illegal", "crash", "hang", "synchronises", "lost"
 ]
 
 
-GATE_LIMIT_S = 1.0
-"""Seconds after which the blocking kernel opens by itself."""
-_AUXILIARY = 2
-"""What is queued beside the launches of a sample: two events."""
+BLOCKING_LIMIT_S = 1.0
+"""Seconds after which the blocking kernel ends by itself."""
+_EVENTS_PER_SAMPLE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Conditions):
-    """What the script says that the GPU is like at one look."""
+class ScriptedConditions(Conditions):
+    """The conditions of the GPU at one reading, as the script gives them."""
 
     __pydantic_config__: ClassVar = STRICT
 
     def conditions(self) -> Conditions:
-        """It, as other GPUs say it."""
+        """Return them as an object of the plain class, as other devices do."""
         return Conditions(**{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What the script says of one case; a fault strikes in every replica, or only in the one named."""
+class ScriptedCase:
+    """The script's entry of one case; a fault occurs in every replica, or only in ``replica``."""
 
     __pydantic_config__: ClassVar = STRICT
 
     seconds: float | tuple[float | tuple[float, ...], ...] = 1e-4
     within: float = 0.0
     between: float = 0.0
-    conditions: tuple[Reading, ...] = ()
+    conditions: tuple[ScriptedConditions, ...] = ()
     fault: Fault | None = None
     replica: int | None = None
-    floor: float = 1e-6
+    timer_overhead_s: float = 1e-6
     energy_j: float | None = None
 
     def samples(self, replica: int) -> tuple[float, ...]:
-        """The scripted sample times of a replica, to be repeated as needed."""
-        of_replica = self.seconds[replica % len(self.seconds)] if isinstance(self.seconds, tuple) else self.seconds
-        return of_replica if isinstance(of_replica, tuple) else (of_replica,)
+        """Return the scripted sample times of a replica, to be repeated as needed."""
+        samples_s = self.seconds[replica % len(self.seconds)] if isinstance(self.seconds, tuple) else self.seconds
+        return samples_s if isinstance(samples_s, tuple) else (samples_s,)
 
     def times(self, replica: int, seed: str) -> Iterator[float]:
-        """The time of one sample after the other, without end."""
+        """Yield the times of samples without end."""
         exact = cycle(self.samples(replica))
         if not (self.within or self.between):
             return exact
-        chance = _normal(random.Random(f"{seed}/{replica}"))  # noqa: S311 - noise that can be repeated, no secret
-        pace = math.exp(next(chance) * self.between)
-        return (seconds * pace * math.exp(apart * self.within) for seconds, apart in zip(exact, chance, strict=False))
+        normal = _normal(random.Random(f"{seed}/{replica}"))  # noqa: S311 - noise that can be repeated, no secret
+        pace = math.exp(next(normal) * self.between)
+        return (seconds * pace * math.exp(noise * self.within) for seconds, noise in zip(exact, normal, strict=False))
 
     def readings(self) -> Iterator[Conditions]:
-        """What the GPU is like, look after look."""
+        """Yield the conditions of the GPU, reading after reading."""
         scripted = [reading.conditions() for reading in self.conditions] or [Conditions()]
         return chain(scripted, repeat(scripted[-1]))
 
 
-def _normal(chance: random.Random) -> Iterator[float]:
-    """Standard normal numbers without end: those of ``random.gauss``, at a third of what asking it for each costs.
+def _normal(uniform: random.Random) -> Iterator[float]:
+    """Yield standard normal numbers without end: those of ``random.gauss``, three times as fast.
 
     Source:
         G. E. P. Box and M. E. Muller (1958), A note on the generation of random normal deviates, Annals of
         Mathematical Statistics 29(2).
     """
     while True:
-        angle = chance.random() * math.tau
-        radius = math.sqrt(-2.0 * math.log(1.0 - chance.random()))
+        angle = uniform.random() * math.tau
+        radius = math.sqrt(-2.0 * math.log(1.0 - uniform.random()))
         yield math.cos(angle) * radius
         yield math.sin(angle) * radius
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class DeviceScript:
     """A whole script."""
 
     __pydantic_config__: ClassVar = STRICT
@@ -158,21 +157,21 @@ class Script:
     l2_bytes: int = 0
     queue_depth: int = 0
     seed: int = 0
-    cases: Mapping[str, Entry] = field(default_factory=dict)
+    cases: Mapping[str, ScriptedCase] = field(default_factory=dict)
     profiler: Mapping[str, Any] | None = None
 
-    def entry(self, case: Case, binaries: Sequence[str] = ()) -> Entry:
-        """The entry of a case with binaries of some digests, the most special one first."""
+    def entry(self, case: Case, binaries: Sequence[str] = ()) -> ScriptedCase:
+        """Return the most specific entry of a case whose binaries have these digests."""
         for key in (*binaries, case.id, f"{case.benchmark}/{case.variant}", case.benchmark, "*"):
             if key in self.cases:
                 return self.cases[key]
-        return Entry()
+        return ScriptedCase()
 
 
-def read(path: Path) -> Script:
-    """Reads a script; raises ``NoDeviceError`` where there is none that can be read."""
+def read_script(path: Path) -> DeviceScript:
+    """Read a script; raises ``NoDeviceError`` if it cannot be read."""
     try:
-        return codec.decode(Script, path.read_bytes())
+        return codec.decode(DeviceScript, path.read_bytes())
     except (OSError, ValueError) as error:
         raise NoDeviceError(
             f"the fake device's script {path} cannot be used: {error}",
@@ -181,11 +180,11 @@ def read(path: Path) -> Script:
 
 
 def describe(path: Path) -> DeviceInfo:
-    """The device that the script at a path makes; raises ``NoDeviceError`` where it is lost or cannot be read."""
-    return _described(path, read(path))
+    """Return the device of the script at a path; raises ``NoDeviceError`` if it is lost or cannot be read."""
+    return _described(path, read_script(path))
 
 
-def _described(path: Path, script: Script) -> DeviceInfo:
+def _described(path: Path, script: DeviceScript) -> DeviceInfo:
     if _marker(path).exists():
         raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)} to bring it back")
     return DeviceInfo(
@@ -211,13 +210,13 @@ class FakeDevice:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._script = read(path)
+        self._script = read_script(path)
         self.info = _described(path, self._script)
         self._memory = HostMemory()
         self.stream = 0
         self.queue_depth = self._script.queue_depth
         self.allocate = self._memory.allocate
-        self.allocate_aside = self._memory.allocate
+        self.allocate_untimed = self._memory.allocate
         self.free = self._memory.free
         self.fill = self._memory.fill
         self.upload = self._memory.upload
@@ -226,7 +225,7 @@ class FakeDevice:
         self.digest = self._memory.digest
         self.view = self._memory.view
         self._clock = 0.0
-        self._entry = Entry()
+        self._entry = ScriptedCase()
         self._fault: Fault | None = None
         self._dtypes: dict[str, str] = {}
         self._scratch: dict[str, int] = {}
@@ -237,7 +236,7 @@ class FakeDevice:
 
     @contextlib.contextmanager
     def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
-        """Chooses the case's entry of the script."""
+        """Choose the case's entry of the script."""
         self._entry = entry = self._script.entry(record.case, record.modules)
         self._fault = entry.fault if entry.replica in {None, replica} else None
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
@@ -252,28 +251,28 @@ class FakeDevice:
         yield
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """What launches hand out from now on, unless they cache their result."""
+        """Set the results of later launches, unless they cache their first result."""
         if not (self._fault == "caches" and self._results):
-            self._results = {name: self._made(ref.astype(self._dtypes[name])) for name, ref in expected.items()}
+            self._results = {name: self._written(ref.astype(self._dtypes[name])) for name, ref in expected.items()}
 
-    def _made(self, result: NDArray[Any]) -> bytes:
-        """What launches write from an output's start on: its result, or what the scripted fault makes of that."""
-        made = result + 1 if self._fault == "wrong" else result
-        return made.tobytes() + (np.ones(10, made.dtype).tobytes() if self._fault == "overrun" else b"")
+    def _written(self, result: NDArray[Any]) -> bytes:
+        """Return what launches write to an output: its result, changed by the scripted fault."""
+        result = result + 1 if self._fault == "wrong" else result
+        return result.tobytes() + (np.ones(10, result.dtype).tobytes() if self._fault == "overrun" else b"")
 
     def load(self, code: bytes) -> bytes:
-        """Any bytes will do."""
+        """Return the bytes; any will do."""
         return code
 
     def set_constant(self, module: bytes, symbol: str, address: int, nbytes: int) -> None:
-        """Constants decide nothing here."""
+        """Do nothing: constants do not change results here."""
 
     def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
-        """There are none here: raises ``LaunchError``."""
+        """Raise ``LaunchError``: the device has no tensor maps."""
         raise LaunchError(f"the fake device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
 
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
-        """Hands out the reference as every output's content and zeros as all scratch, or commits the scripted fault."""
+        """Write the reference to every output and zeros to all scratch memory, or commit the scripted fault."""
         self._launches += 1
         self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
@@ -306,30 +305,32 @@ class FakeDevice:
                     time.sleep(1)
 
     def synchronize(self) -> None:
-        """Everything is done at once."""
+        """Do nothing: everything is done at once."""
 
-    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:
-        """Never."""
+    def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
+        """Return False: the host does it."""
         return False
 
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
-        """Never asked for."""
+        """Return None: the host does it."""
         return None
 
-    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:
-        """As scripted."""
+    def uses_other_streams(
+        self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Return True if the scripted fault says so."""
         return self._fault == "elsewhere"
 
     def now(self) -> float:
-        """What samples took so far, rests, and waiting at gates that opened by themselves."""
+        """Return the seconds of samples, rests, and blocking kernels that ended by themselves, so far."""
         return self._clock
 
     def rest(self, seconds: float) -> None:
-        """Moves the clock on."""
+        """Advance the clock."""
         self._clock += seconds
 
     def conditions(self) -> Conditions:
-        """The next scripted reading."""
+        """Return the next scripted reading."""
         return next(self._readings)
 
     def batch(
@@ -341,31 +342,32 @@ class FakeDevice:
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Runs the work once, and returns what the script says that so many samples took."""
+        """Run the work once, and return the next scripted sample times."""
         before = self._launches
         sample()
         launches = self._launches - before
-        samples_s = tuple(islice(self._times, count)) if launches or not before else (self._entry.floor,) * count
-        held = self._keeps_ahead(count * (launches + _AUXILIARY)) if clock == "device" else None
+        empty = before and not launches  # such samples measure the timer overhead
+        samples_s = (self._entry.timer_overhead_s,) * count if empty else tuple(islice(self._times, count))
+        ahead = self._keeps_ahead(count * (launches + _EVENTS_PER_SAMPLE)) if clock == "device" else None
         busy_s = sum(samples_s)
-        self._clock += busy_s + (GATE_LIMIT_S if blocked and held is False else 0.0)
-        return Batch(samples_s, blocked, held, busy_s=busy_s, conditions=self.conditions())
+        self._clock += busy_s + (BLOCKING_LIMIT_S if blocked and ahead is False else 0.0)
+        return Batch(samples_s, blocked, ahead, busy_s=busy_s, conditions=self.conditions())
 
     def _keeps_ahead(self, operations: int) -> bool:
         return self._fault != "synchronises" and operations <= (self.queue_depth or operations)
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float:
-        """The mean of the next samples of the script."""
+        """Return the mean of the next scripted sample times."""
         sample()
         samples_s = tuple(islice(self._times, count))
         self._clock += sum(samples_s)
         return sum(samples_s) / count
 
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """As scripted; it takes the time that it is given."""
+        """Return the scripted joules; it takes the given seconds."""
         sample()
         self._clock += seconds
         return self._entry.energy_j
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to free."""

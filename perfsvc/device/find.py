@@ -1,31 +1,44 @@
-"""Which devices a specification means, and how one is opened. Nothing heavy is imported for a device not asked for."""
+"""Find the devices that a specification names, and open one. Heavy packages are imported only for devices asked for.
 
+CUDA hides devices: a process sees only one MIG instance and perhaps no whole GPU next to it, and a process started with
+``CUDA_VISIBLE_DEVICES`` naming one device sees only that. So NVML lists the devices, and each device that this process
+does not see is described by a process of its own, which runs this module as a program.
+"""
+
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from perfsvc.device import VISIBLE
 from perfsvc.device.protocol import Device
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.installation import install_command
-from perfsvc.model import DeviceInfo
+from perfsvc.model import DeviceInfo, codec
+
+if TYPE_CHECKING:
+    from perfsvc.device.telemetry import InstalledGpu
 
 _ORDINAL = re.compile(r"\d+")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FORMS = "auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-… (UUIDs or how they begin), fake:script.json"
+_DESCRIBE_LIMIT_S = 60.0  # for what takes a second, unless the driver is just starting
 
 
 def find(specs: Sequence[str]) -> list[DeviceInfo]:
-    """The devices that the specifications name, each once, in the order they are named in.
+    """Return the devices that the specifications name, each once, in the order they are named.
 
     Args:
-        specs: ``auto`` (every CUDA device, else the CPU), ``cpu``, ``cuda`` (every one), ``fake:PATH``, or ``cuda:``
-            and, separated by commas, numbers (as in ``find(["cuda"])``) and UUIDs, ``GPU-…`` or ``MIG-…``, whole or
-            how they begin.
+        specs: ``auto`` (every CUDA device, else the CPU), ``cpu``, ``cuda`` (every CUDA device), ``fake:PATH``, or
+            ``cuda:`` followed by numbers (positions in ``find(["cuda"])``) and UUIDs, separated by commas. A UUID is
+            ``GPU-…`` or ``MIG-…``, whole or its beginning.
 
     Raises:
-        UsageError: a specification that means nothing here, or more than one device where it has to mean one; it names
-            the devices that there are.
+        UsageError: a specification means nothing here, or several devices instead of one; the error lists the devices.
         NoDeviceError: this machine has no such kind of device, with the reason.
     """
     found = {info.spec: info for spec in specs for info in _find(spec)}
@@ -33,7 +46,7 @@ def find(specs: Sequence[str]) -> list[DeviceInfo]:
 
 
 def why_no_gpu() -> str:
-    """Why ``auto`` means the CPU device on this machine; empty where it does not."""
+    """Return why ``auto`` means the CPU device on this machine; empty if it does not."""
     try:
         _cuda()
     except NoDeviceError as error:
@@ -42,48 +55,52 @@ def why_no_gpu() -> str:
 
 
 def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
-    """Opens the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several.
+    """Open the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several.
 
     Args:
         spec: as ``find`` takes it.
-        helper_kernels: ``perfsvc.device.helper kernels.unit`` compiled for the device, where it needs them.
+        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device, if it needs them.
     """
-    if (alone := os.environ.get("CUDA_VISIBLE_DEVICES", "")) and spec == f"cuda:{alone}" and _UUID.fullmatch(alone):
-        return _opened(alone, helper_kernels)  # a worker, which sees no other: it need not look for the one
+    visible = os.environ.get(VISIBLE, "")
+    if spec == f"cuda:{visible}" and _UUID.fullmatch(visible):
+        return _open_cuda(visible, helper_kernels)  # a worker, which sees no other device and need not search
     infos = find([spec])
     if len(infos) != 1:
         raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
     (info,) = infos
     if info.kind == "cuda":
-        return _opened(info.uuid, helper_kernels)
+        return _open_cuda(info.uuid, helper_kernels)
     if info.kind == "cpu":
         from perfsvc.device.cpu import CpuDevice
 
         return CpuDevice()
     from perfsvc.device.fake import FakeDevice
 
-    return FakeDevice(_script(info.spec))
+    return FakeDevice(Path(info.spec.removeprefix("fake:")))
 
 
-def _opened(uuid: str, helper_kernels: bytes) -> Device:
+def _open_cuda(uuid: str, helper_kernels: bytes) -> Device:
     try:
         from perfsvc.device.cuda.device import CudaDevice
     except ImportError as error:
-        raise _unloadable(error) from error
+        raise _import_failure(error) from error
     return CudaDevice(uuid, helper_kernels)
 
 
 def _find(spec: str) -> list[DeviceInfo]:
     match spec.partition(":"):
         case "auto", "", _:
-            return _cuda_or_cpu()
+            try:
+                return _cuda()
+            except NoDeviceError:
+                return _cpu()
         case "cpu", "", _:
-            return [_cpu()]
+            return _cpu()
         case "cuda", "", _:
             return _cuda()
         case "cuda", _, names if all(name.strip() for name in names.split(",")):
             infos = _cuda()
-            return [_one_of(infos, name.strip()) for name in names.split(",")]
+            return [_named(infos, name.strip()) for name in names.split(",")]
         case "fake", _, path if path:
             from perfsvc.device import fake
 
@@ -92,39 +109,26 @@ def _find(spec: str) -> list[DeviceInfo]:
             raise UsageError(f"no device can be named {spec!r}", cure=f"name one of: {_FORMS}")
 
 
-def _script(spec: str) -> Path:
-    return Path(spec.removeprefix("fake:"))
-
-
-def _cpu() -> DeviceInfo:
+def _cpu() -> list[DeviceInfo]:
     from perfsvc.device import cpu
 
-    return cpu.describe()
-
-
-def _cuda_or_cpu() -> list[DeviceInfo]:
-    try:
-        return _cuda()
-    except NoDeviceError:
-        return [_cpu()]
+    return [cpu.describe()]
 
 
 def _cuda() -> list[DeviceInfo]:
-    """Every CUDA device, at least one; raises ``NoDeviceError`` with the reason where there is none."""
-    from perfsvc.device import instances
-
+    """Return every CUDA device, at least one; raises ``NoDeviceError`` with the reason if there is none."""
     try:
         from perfsvc.device.cuda.listing import devices
     except ImportError as error:
-        raise _unloadable(error) from error
-    if infos := instances.complete(devices()):
+        raise _import_failure(error) from error
+    if infos := add_hidden_devices(devices()):
         return infos
     raise NoDeviceError(
         "the CUDA driver lists no device", cure="see whether nvidia-smi lists one; check CUDA_VISIBLE_DEVICES"
     )
 
 
-def _unloadable(error: ImportError) -> NoDeviceError:
+def _import_failure(error: ImportError) -> NoDeviceError:
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] == "pycuda":
         return NoDeviceError("CUDA devices need PyCUDA, which is not installed", cure=install_command("cuda"))
     if "libcuda" in str(error):
@@ -138,8 +142,8 @@ def _unloadable(error: ImportError) -> NoDeviceError:
     )
 
 
-def _one_of(infos: Sequence[DeviceInfo], name: str) -> DeviceInfo:
-    """The device with that number, or whose UUID begins so."""
+def _named(infos: Sequence[DeviceInfo], name: str) -> DeviceInfo:
+    """Return the device with this number, or whose UUID begins with this text."""
     if _ORDINAL.fullmatch(name):
         matching = list(infos[int(name) : int(name) + 1])
     else:
@@ -153,3 +157,80 @@ def _one_of(infos: Sequence[DeviceInfo], name: str) -> DeviceInfo:
 
 def _listed(infos: Sequence[DeviceInfo]) -> str:
     return ", ".join(f"{info.spec} ({info.model})" for info in infos)
+
+
+# --- devices that CUDA hides -----------------------------------------------------------------------------------------
+
+
+def add_hidden_devices(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """Return every CUDA device that this process may use; a GPU in MIG mode is replaced by its instances.
+
+    Their order is that of the GPUs on the PCI bus, or of ``CUDA_VISIBLE_DEVICES`` if it is set; the number or UUID of a
+    GPU stands for all of its instances there. A device that cannot be described is omitted.
+
+    Args:
+        shown: the devices that CUDA shows to this process.
+    """
+    visible = os.environ.get(VISIBLE)
+    if visible == ",".join(info.uuid for info in shown):
+        return list(shown)  # nothing is hidden, so NVML, which takes time to start, is not needed
+    from perfsvc.device import telemetry
+
+    installed = telemetry.installed_gpus()
+    if not any(gpu.is_instance for gpu in installed):
+        return list(shown)
+    usable = [gpu.uuid for gpu in (installed if visible is None else _visible(installed, visible.split(",")))]
+    known = {info.uuid: info for info in shown}
+    known |= {info.uuid: info for info in _describe_in_processes(uuid for uuid in usable if uuid not in known)}
+    return [known[uuid] for uuid in usable if uuid in known]
+
+
+def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "list[InstalledGpu]":
+    """Return what the entries of ``CUDA_VISIBLE_DEVICES`` name; as in CUDA, an entry without a device ends the list."""
+    visible: dict[str, InstalledGpu] = {}
+    for entry in entries:
+        named = [gpu for gpu in installed if _names(entry.strip(), gpu)]
+        if not named:
+            break
+        visible |= {gpu.uuid: gpu for gpu in named}
+    return list(visible.values())
+
+
+def _names(entry: str, gpu: "InstalledGpu") -> bool:
+    if entry.isdecimal():
+        return int(entry) == gpu.ordinal
+    return bool(entry) and any(uuid.lower().startswith(entry.lower()) for uuid in (gpu.uuid, gpu.gpu_uuid))
+
+
+def _describe_in_processes(uuids: Iterable[str]) -> Iterator[DeviceInfo]:
+    """Yield the description of each device, from processes that see only that device and run at the same time."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "perfsvc.device.find"],
+            env=os.environ | {VISIBLE: uuid},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for uuid in uuids
+    ]
+    for process in processes:
+        with process, contextlib.suppress(subprocess.TimeoutExpired):
+            try:
+                printed, _ = process.communicate(timeout=_DESCRIBE_LIMIT_S)
+            finally:
+                process.kill()
+            if process.returncode == 0:
+                yield codec.decode(DeviceInfo, printed)
+
+
+def main() -> int:
+    """Print the one device that this process sees, as JSON; return the process's exit status."""
+    from perfsvc.device.cuda.listing import devices
+
+    (info,) = devices()
+    sys.stdout.buffer.write(codec.encode(info))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

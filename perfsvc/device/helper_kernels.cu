@@ -1,4 +1,4 @@
-// The kernels of perfsvc's own: what it takes to time others on a GPU, and to look at their results where they lie.
+// perfsvc's own kernels: they time other kernels on a GPU, and compute digests and errors of results in its memory.
 
 #include <cuda_fp16.h>
 
@@ -13,11 +13,12 @@ static __device__ __forceinline__ u64 nanoseconds() {
 
 // --- timing ----------------------------------------------------------------------------------------------------------
 
-// Holds back the stream until the host has written `ticket` to *opened, or says in *expired that it waited too long: a
-// gate that nobody opens must not hang the GPU. One thread; both words lie in the host's memory.
-extern "C" __global__ void perfsvc_gate(const volatile u32* opened, volatile u32* expired, u32 ticket, u64 limit_ns) {
+// Blocks the stream until the host has written `ticket` to *released. After the time limit it writes the ticket to
+// *expired and ends, so that a host that never releases it cannot hang the GPU. One thread; both words are in the host's
+// memory.
+extern "C" __global__ void perfsvc_block(const volatile u32* released, volatile u32* expired, u32 ticket, u64 limit_ns) {
     const u64 start = nanoseconds();
-    while (*opened != ticket) {
+    while (*released != ticket) {
         if (nanoseconds() - start > limit_ns) {
             *expired = ticket;
             return;
@@ -25,9 +26,9 @@ extern "C" __global__ void perfsvc_gate(const volatile u32* opened, volatile u32
     }
 }
 
-// One block a multiprocessor: each notes its cycles and the time. Cycles are counted by each multiprocessor for itself,
-// so two stamps are only compared where the same one wrote them.
-// The numbers of multiprocessors may have gaps (MIG), and those from `slots` on go unnoticed.
+// One block for each multiprocessor stores its cycles and the time. Each multiprocessor counts its own cycles, so two
+// stamps are compared only if the same multiprocessor wrote both.
+// The numbers of multiprocessors may have gaps (MIG); numbers from `slots` on are ignored.
 extern "C" __global__ void perfsvc_stamp(volatile u64* stamps, u32 slots) {
     u32 multiprocessor;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
@@ -36,8 +37,8 @@ extern "C" __global__ void perfsvc_stamp(volatile u64* stamps, u32 slots) {
     stamps[2 * multiprocessor + 1] = nanoseconds();
 }
 
-// Writes lines that the cache is asked to keep before all others. They drive out what a kernel asked it to keep, which
-// outlives any ordinary write; the ordinary write that follows makes them ordinary again.
+// Writes lines that the cache keeps before all others. They evict the lines that another kernel asked the cache to keep,
+// which survive any ordinary write. The ordinary write that follows makes these lines ordinary again.
 extern "C" __global__ void perfsvc_evict(uint4* lines, u64 count) {
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
@@ -49,14 +50,14 @@ extern "C" __global__ void perfsvc_evict(uint4* lines, u64 count) {
 
 // --- results ---------------------------------------------------------------------------------------------------------
 
-// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output.
+// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input affects every bit of the output.
 static __device__ __forceinline__ u64 mixed(u64 x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
 }
 
-// Eight bytes from a place that need not be aligned; beyond the end there are zeros.
+// Returns eight bytes from an address that need not be aligned; bytes beyond the end are zero.
 static __device__ __forceinline__ u64 word_at(const unsigned char* data, u64 start, u64 nbytes, bool aligned) {
     if (aligned && start + 8 <= nbytes) return *reinterpret_cast<const u64*>(data + start);
     u64 word = 0;
@@ -64,8 +65,8 @@ static __device__ __forceinline__ u64 word_at(const unsigned char* data, u64 sta
     return word;
 }
 
-// Adds up words that are mixed with their place, twice and differently: 128 bits that do not depend on the order in
-// which the blocks add. The host adds the size, which tells zeros at the end from no bytes.
+// Sums words that are mixed with their positions, in two different ways: 128 bits that do not depend on the order in
+// which the blocks add. The host adds the size, which distinguishes zeros at the end from missing bytes.
 extern "C" __global__ void perfsvc_digest(const unsigned char* data, u64 nbytes, u64* sums) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     const bool aligned = reinterpret_cast<u64>(data) % 8 == 0;
@@ -90,7 +91,7 @@ static __device__ __forceinline__ double warp_sum(double value) {
     return value;
 }
 
-// The sum of the squares of a reference.
+// Sums the squares of a reference.
 template <typename Reference>
 static __device__ void squares(const Reference* reference, u64 count, double* sum) {
     double mine = 0;
@@ -111,20 +112,20 @@ template <> struct Whole<__half> { static constexpr bool value = false; };
 template <> struct Whole<float> { static constexpr bool value = false; };
 template <> struct Whole<double> { static constexpr bool value = false; };
 
-// |out - ref| / max(|ref|, rms): the twin of perfsvc/measure/error.py, which says what each case means.
+// |out - ref| / max(|ref|, rms), as error_of in perfsvc/measure/worker/check.py, which explains each case.
 template <typename Result, typename Reference>
 static __device__ __forceinline__ double error_of(Result result, Reference reference, double rms) {
     const double got = precise(result), wanted = precise(reference);
     const double error = fabs(got - wanted) / fmax(fabs(wanted), rms);
     if constexpr (Whole<Result>::value) {
-        // Equal in float64 and yet not the same integer.
+        // Different integers that are equal in float64.
         if (error == 0 && (u64)result != (u64)reference) return 1.1102230246251565e-16;
     }
     if (isfinite(error) && isfinite(wanted)) return error;
     return got == wanted || (isnan(got) && isnan(wanted)) ? 0.0 : INFINITY;
 }
 
-// Errors are never negative, so that their bits are ordered as they are.
+// Errors are never negative, so their bits have the same order as the numbers.
 template <typename Result, typename Reference>
 static __device__ void errors(const Result* result, const Reference* reference, u64 count, const double* squares,
                               double* sum, u64* largest) {
@@ -143,8 +144,8 @@ static __device__ void errors(const Result* result, const Reference* reference, 
     }
 }
 
-// answer[0]: the sum of the squares of the reference, written by the first kernel; then the sum of the errors, and the
-// bits of the largest.
+// answer[0] is the sum of the squares of the reference, which the first kernel writes; answer[1] is the sum of the
+// errors, and answer[2] holds the bits of the largest error.
 #define SQUARES(NAME, REFERENCE)                                                                                       \
     extern "C" __global__ void perfsvc_squares_##NAME(const REFERENCE* reference, u64 count, double* answer) {         \
         squares(reference, count, answer);                                                                             \

@@ -1,27 +1,27 @@
-"""What the driver's management library (NVML) knows of a GPU. The only importer of ``pynvml``.
+"""Read NVML, the driver's management library. The only importer of ``pynvml``.
 
-Nothing here raises: what this GPU, driver or container cannot say is empty, zero or None.
+Nothing here raises: a value that this GPU, driver or container does not provide is empty, zero or None.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from perfsvc.device.neighbours import Neighbours
 from perfsvc.model import Conditions, Slowdown
 
 T = TypeVar("T")
 
 INSTANCE: Final = "MIG-"
-"""How the UUID of a MIG instance begins."""
+"""The beginning of the UUID of a MIG instance."""
 
 _WATTS_PER_MILLIWATT = 1e-3
 _JOULES_PER_MILLIJOULE = 1e-3
 _HZ_PER_MHZ = 1e6
-_WHOLE_BOARD = 0xFFFFFFFF  # the instance of an event that concerns none
+_NO_INSTANCE = 0xFFFFFFFF  # the instance of an event that concerns the whole GPU
 _NO_HANDLES: Final[tuple[Any, Any]] = (None, None)
-_EVENTS = 64  # of a GPU that is falling apart, no more in one look
+_MOST_EVENTS = 64  # read at once, even from a GPU that reports errors without end
 
 _REASONS: Final = (
     ("nvmlClocksEventReasonSwPowerCap", Slowdown.POWER_CAP),
@@ -30,8 +30,7 @@ _REASONS: Final = (
     ("nvmlClocksEventReasonHwThermalSlowdown", Slowdown.HARDWARE),
     ("nvmlClocksEventReasonHwPowerBrakeSlowdown", Slowdown.HARDWARE),
 )
-"""Of the reasons for the present clocks those that slow a load down: an idle GPU, clocks that were set on purpose
-and GPUs in step are none."""
+"""Those reasons for the present clocks that slow work down. NVML has others: idle, set by a user, synchronised GPUs."""
 
 _COUNTERS: Final = (
     ("NVML_FI_DEV_PERF_POLICY_POWER", Slowdown.POWER_CAP),
@@ -40,14 +39,14 @@ _COUNTERS: Final = (
     ("NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", Slowdown.HARDWARE),
     ("NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", Slowdown.HARDWARE),
 )
-"""Counters of the time spent slowed down: they tell what happened between two looks. The first two are old, and the
-same as NVML's violation status; the others came with driver 570."""
+"""Counters of the time spent slowed down: they include what happened between two readings. The first two are old and
+equal to NVML's violation status; the others came with driver 570."""
 
 _POWER: Final = "NVML_FI_DEV_POWER_INSTANT"
 _ECC: Final = "NVML_FI_DEV_ECC_DBE_VOL_TOTAL"
 
-_NOTHING_NOW: Final = (
-    "NVML_SUCCESS",  # raised by the package where a list is empty
+_TEMPORARY_ERRORS: Final = (
+    "NVML_SUCCESS",  # pynvml raises it for an empty list
     "NVML_ERROR_TIMEOUT",
     "NVML_ERROR_NOT_FOUND",
     "NVML_ERROR_NO_DATA",
@@ -55,109 +54,109 @@ _NOTHING_NOW: Final = (
     "NVML_ERROR_IN_USE",
     "NVML_ERROR_NOT_READY",
 )
-"""Refusals that say nothing about the next time."""
+"""After these errors the same question may succeed the next time."""
 
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Of the union that holds a field's value, in the order of NVML's value types."""
+"""The members of the union that holds a field's value, in the order of NVML's value types."""
 
 
-# --- what is here ----------------------------------------------------------------------------------------------------
+# --- installed GPUs --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """A GPU, or an instance of one in MIG mode.
+class InstalledGpu:
+    """A GPU, or an instance of a GPU in MIG mode.
 
     Attributes:
-        uuid: its own, ``GPU-…`` or ``MIG-…``.
-        board: the UUID of the GPU that it is, or is a part of.
-        ordinal: that GPU's place in the order of the PCI bus, which is CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+        uuid: ``GPU-…`` or ``MIG-…``.
+        gpu_uuid: the UUID of the GPU; for an instance that of the GPU it is a part of.
+        ordinal: that GPU's position on the PCI bus, which is CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
 
     uuid: str
-    board: str
+    gpu_uuid: str
     ordinal: int
 
     @property
-    def instance(self) -> bool:
+    def is_instance(self) -> bool:
         """Whether it is a part of a GPU."""
         return self.uuid.startswith(INSTANCE)
 
 
 def driver_version() -> str:
-    """The driver's version as nvidia-smi prints it (``580.159.04``); empty where NVML cannot say."""
+    """Return the driver's version as nvidia-smi prints it (``580.159.04``); empty if NVML does not know it."""
     return _ask(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), otherwise="")
 
 
 def power_limit_w(uuid: str) -> float:
-    """The power limit that is set on a GPU (of an instance: on its GPU), in watts; zero where NVML cannot say."""
+    """Return the power limit of a GPU (of an instance: of its GPU) in watts; zero if NVML does not know it."""
 
     def limit(nvml: Any) -> float:
-        _, board = _handles(nvml, uuid)
-        return float(nvml.nvmlDeviceGetPowerManagementLimit(board)) * _WATTS_PER_MILLIWATT
+        _, gpu = _handles(nvml, uuid)
+        return float(nvml.nvmlDeviceGetPowerManagementLimit(gpu)) * _WATTS_PER_MILLIWATT
 
     return _ask(limit, otherwise=0.0)
 
 
-def installed() -> list[Installed]:
-    """Every GPU that NVML shows, in its order; one in MIG mode as its instances, which may be none."""
+def installed_gpus() -> list[InstalledGpu]:
+    """Return every GPU that NVML lists, in its order; a GPU in MIG mode is replaced by its instances, if any."""
 
-    def devices(nvml: Any) -> list[Installed]:
-        found = []
+    def gpus(nvml: Any) -> list[InstalledGpu]:
+        installed = []
         for ordinal in range(nvml.nvmlDeviceGetCount()):
-            with contextlib.suppress(nvml.NVMLError):  # a GPU that is lost is no device, and takes no other with it
-                board = nvml.nvmlDeviceGetHandleByIndex(ordinal)
-                identity = str(nvml.nvmlDeviceGetUUID(board))
-                found += [Installed(uuid, identity, ordinal) for uuid in _parts(nvml, board, identity)]
-        return found
+            with contextlib.suppress(nvml.NVMLError):  # a lost GPU must not hide the others
+                gpu = nvml.nvmlDeviceGetHandleByIndex(ordinal)
+                gpu_uuid = str(nvml.nvmlDeviceGetUUID(gpu))
+                installed += [InstalledGpu(uuid, gpu_uuid, ordinal) for uuid in _instances(nvml, gpu, gpu_uuid)]
+        return installed
 
-    return _ask(devices, otherwise=[])
-
-
-def tells(uuid: str) -> dict[str, bool]:
-    """What NVML can be asked about a GPU, and whether this GPU, driver and container answer it."""
-    with contextlib.closing(Board(uuid)) as board:
-        return board.tells()
+    return _ask(gpus, otherwise=[])
 
 
-def _parts(nvml: Any, board: Any, identity: str) -> Iterator[str]:
-    """The UUIDs of a GPU's instances where it is in MIG mode, else its own."""
+def available_readings(uuid: str) -> dict[str, bool]:
+    """Return what NVML can report about a GPU, and whether this GPU, driver and container provide it."""
+    with contextlib.closing(GpuTelemetry(uuid)) as gpu:
+        return gpu.available_readings()
+
+
+def _instances(nvml: Any, gpu: Any, gpu_uuid: str) -> Iterator[str]:
+    """Yield the UUIDs of a GPU's instances if it is in MIG mode, else its own."""
     try:
-        current, _ = nvml.nvmlDeviceGetMigMode(board)
-    except nvml.NVMLError:  # a GPU that has no such cache state
+        current, _ = nvml.nvmlDeviceGetMigMode(gpu)
+    except nvml.NVMLError:  # a GPU without MIG
         current = nvml.NVML_DEVICE_MIG_DISABLE
     if current != nvml.NVML_DEVICE_MIG_ENABLE:
-        yield identity
+        yield gpu_uuid
         return
-    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(board)):
-        with contextlib.suppress(nvml.NVMLError):  # no instance has this index, or this container does not get it
-            yield str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(board, index)))
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        with contextlib.suppress(nvml.NVMLError):  # no instance has this index, or this container may not use it
+            yield str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)))
 
 
 def _handles(nvml: Any, uuid: str) -> tuple[Any, Any]:
-    """NVML's handles of a device and of the GPU that it is, or is a part of."""
+    """Return NVML's handles of a device, and of the GPU that it is or belongs to."""
     device = nvml.nvmlDeviceGetHandleByUUID(uuid)
     instance = uuid.startswith(INSTANCE)
     return device, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device) if instance else device
 
 
 def _ask(question: Callable[[Any], T], *, otherwise: T) -> T:
-    """The answer of NVML, or ``otherwise`` where its package, its library or the answer is not to be had."""
+    """Return NVML's answer, or ``otherwise`` if its package, its library or the answer is missing."""
     with contextlib.closing(_Nvml()) as nvml:
         answer = nvml.ask("", question)
     return otherwise if answer is None else answer
 
 
-# --- one GPU, batch after batch ------------------------------------------------------------------------------------
+# --- one GPU, reading after reading ----------------------------------------------------------------------------------
 
 
 class _Nvml:
-    """NVML, opened once; what it refuses for good is not asked again."""
+    """NVML, opened once. A topic that it refuses for good is not asked again."""
 
     def __init__(self) -> None:
         self._library: Any = None
         self._refused: set[str] = set()
-        self._nothing_now: frozenset[int] = frozenset()
+        self._temporary_errors: frozenset[int] = frozenset()
         try:
             import pynvml
         except ImportError:
@@ -165,55 +164,106 @@ class _Nvml:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlInit()
             self._library = pynvml
-            self._nothing_now = frozenset(self.numbers(_NOTHING_NOW).values())
+            self._temporary_errors = frozenset(self.numbers(_TEMPORARY_ERRORS).values())
 
     def numbers(self, names: Iterable[str]) -> dict[str, int]:
-        """What NVML's constants stand for; those that are younger than the package are left out."""
+        """Return the values of NVML's constants, without those that an older pynvml does not have."""
         return {name: getattr(self._library, name) for name in names if hasattr(self._library, name)}
 
     def ask(self, topic: str, question: Callable[[Any], T]) -> T | None:
-        """The answer to a question, which is always the same for a topic; None where there is none."""
+        """Return the answer to a question, which is always the same for a topic; None if there is none."""
         if self.refuses(topic):
             return None
         try:
             return question(self._library)
-        except AttributeError:  # the call is younger than the package
+        except AttributeError:  # the call is newer than the package
             self._refused.add(topic)
         except self._library.NVMLError as error:
-            if not self.passing(error.value):
+            if not self.is_temporary(error.value):
                 self._refused.add(topic)
         return None
 
     def refuses(self, topic: str) -> bool:
-        """Whether it is of no use to ask that (again)."""
+        """Return whether NVML is missing or has refused this topic for good."""
         return self._library is None or topic in self._refused
 
-    def passing(self, code: int) -> bool:
-        """Whether a refusal says nothing about the next time."""
-        return code in self._nothing_now
+    def is_temporary(self, code: int) -> bool:
+        """Return whether the same question may succeed the next time."""
+        return code in self._temporary_errors
 
     def close(self) -> None:
-        """Closes the library; from then on it refuses everything."""
+        """Close the library; it refuses everything afterwards."""
         if self._library is not None:
             with contextlib.suppress(self._library.NVMLError):
                 self._library.nvmlShutdown()
             self._library = None
 
 
-class Board:
-    """What one GPU is like, look after look.
+class OtherProcesses:
+    """Finds the processes on a GPU that are not this one.
 
-    A look stands beside each batch, so it asks little: one call for all counters (time spent slowed down, ECC, power),
-    one each for both clocks, the temperature, the reasons for the present clocks, the process utilisation and the
-    events; a second one for the processes only where one that is not known yet has worked. What is refused once
-    (NVML's ``NOT_SUPPORTED`` and its like) is not asked again. The first look is taken when the GPU is opened, so
-    that every later one tells what is new.
+    The driver often knows processes by other ids than those in their container. So this process is not simply the one
+    with its own id, but the one that appeared when its context did.
 
-    A MIG instance has its own processes and Xids; clocks, temperature, power and slowdowns are those of its GPU,
-    whose energy is not the instance's alone and is not told. Only its own instance's processes are others to it.
+    If this process cannot be recognised, no other is reported: rejecting a batch because of our own work would be worse
+    than overlooking another process. For the same reason only listed compute processes are reported: drivers count
+    utilisation under ids that are not on that list, ours among them. Processes that only draw (a desktop) are not
+    listed.
 
     Args:
-        uuid: of a GPU or an instance. Open it before the process's context is created, or beside that.
+        listed: returns the compute processes on the GPU now; None if unknown.
+        worked: returns the processes that worked since the last call; None if unknown. Then every other listed process
+            counts as working.
+    """
+
+    def __init__(
+        self, listed: Callable[[], frozenset[int] | None], worked: Callable[[], frozenset[int] | None]
+    ) -> None:
+        self._listed = listed
+        self._worked = worked
+        self._before = listed() or frozenset()
+        self._own: frozenset[int] = frozenset()
+        self._seen: frozenset[int] = frozenset()
+        self._unlisted: frozenset[int] = frozenset()
+
+    def recognise_own(self) -> None:
+        """Find out which process is this one, now that its context exists, and forget all work so far.
+
+        It is the one with our id if that is listed, else the one that was not listed before. Other processes that
+        appeared at the same moment cannot be told from it.
+        """
+        self._seen = self._listed() or frozenset()
+        own = frozenset({os.getpid()})
+        self._own = own if own <= self._seen else self._seen - self._before
+        self._worked()
+
+    def at_work(self) -> tuple[int, ...]:
+        """Return the driver's ids of the other processes that worked since the last call."""
+        if not self._own:
+            return ()
+        worked = self._worked()
+        if worked is None:
+            return tuple(sorted((self._listed() or frozenset()) - self._own))
+        if unknown := worked - self._own - self._seen - self._unlisted:
+            self._seen |= self._listed() or frozenset()
+            self._unlisted |= unknown - self._seen
+        return tuple(sorted((worked & self._seen) - self._own))
+
+
+class GpuTelemetry:
+    """Reads the conditions of one GPU.
+
+    There is one reading per batch, so it makes few calls: one for all counters (time spent slowed down, ECC, power),
+    and one each for both clocks, the temperature, the reasons for the present clocks, the process utilisation and the
+    events; a second one for processes only if an unknown process has worked. Calls that are refused for good (NVML's
+    ``NOT_SUPPORTED``, for example) are not repeated. The first reading is taken when the GPU is opened, so that every
+    later reading reports what is new.
+
+    A MIG instance has its own processes and Xids. Its clocks, temperature, power and slowdowns are those of its GPU.
+    The energy of its GPU is not reported, because it is not the instance's alone.
+
+    Args:
+        uuid: of a GPU or an instance. Open it before, or while, this process's context is created.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -221,23 +271,23 @@ class Board:
         handles = self._nvml.ask("GPU", lambda nvml: _handles(nvml, uuid))
         if handles is None:
             self._nvml.close()
-        self._device, self._board = handles or _NO_HANDLES
+        self._device, self._gpu = handles or _NO_HANDLES
         self._utilisation_us = 0
-        self._neighbours = Neighbours(self._processes, self._worked)  # first, for our context is on its way
-        self._whole = not uuid.startswith(INSTANCE)
+        self._others = OtherProcesses(self._processes, self._worked)  # first, before our context appears
+        self._is_whole = not uuid.startswith(INSTANCE)
         self._instance = self._nvml.ask("instance", lambda nvml: nvml.nvmlDeviceGetGpuInstanceId(self._device))
         self._fields = self._nvml.numbers([_POWER, _ECC, *dict(_COUNTERS)])
         self._reasons = self._nvml.numbers(dict(_REASONS))
         self._counted: dict[str, int] = {}
-        self._events = self._nvml.ask("event set", self._registered)
+        self._events = self._nvml.ask("event set", self._register_events)
         self.read()
 
-    def claim(self) -> None:
-        """Says that this process's context exists by now: see ``Neighbours.claim``."""
-        self._neighbours.claim()
+    def recognise_own_process(self) -> None:
+        """Note that this process's context exists now: see ``OtherProcesses.recognise_own``."""
+        self._others.recognise_own()
 
     def read(self) -> Conditions:
-        """What the GPU is like now, and what happened since the last look."""
+        """Return the GPU's conditions now, and what happened since the last reading."""
         counters = self._counters()
         return Conditions(
             sm_clock_hz=self._clock_hz("NVML_CLOCK_SM"),
@@ -245,21 +295,21 @@ class Board:
             temperature_c=self._temperature_c(),
             power_w=self._power_w(counters),
             slowdowns=self._slowdowns(counters),
-            ecc_errors=self._grown(_ECC, counters),
+            ecc_errors=self._growth(_ECC, counters),
             xids=tuple(self._xids()),
-            others=self._neighbours.at_work(),
+            others=self._others.at_work(),
         )
 
     def energy_j(self) -> float | None:
-        """Joules drawn since the driver was loaded: the difference of two counts. None of an instance."""
-        if not self._whole:
+        """Return the joules consumed since the driver was loaded; None for an instance, or if unknown."""
+        if not self._is_whole:
             return None
-        drawn = self._nvml.ask("energy", lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self._board))
-        return None if drawn is None else drawn * _JOULES_PER_MILLIJOULE
+        consumed = self._nvml.ask("energy", lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self._gpu))
+        return None if consumed is None else consumed * _JOULES_PER_MILLIJOULE
 
-    def tells(self) -> dict[str, bool]:
-        """What can be asked, and whether this GPU, driver and container answer it."""
-        self.claim()
+    def available_readings(self) -> dict[str, bool]:
+        """Return what can be read, and whether this GPU, driver and container provide it."""
+        self.recognise_own_process()
         now = self.read()
         return {
             "clocks": now.memory_clock_hz is not None,
@@ -274,28 +324,28 @@ class Board:
         }
 
     def close(self) -> None:
-        """Gives everything back; later looks see nothing."""
+        """Free everything; later readings are empty."""
         if self._events is not None:
             self._nvml.ask("freeing", lambda nvml: nvml.nvmlEventSetFree(self._events))
             self._events = None
         self._nvml.close()
 
     def _counters(self) -> dict[str, int]:
-        """The fields that this GPU can fill, by name."""
+        """Return the fields that this GPU provides, by name."""
         if not self._fields:
             return {}
         names, numbers = list(self._fields), list(self._fields.values())
-        values = self._nvml.ask("counters", lambda nvml: nvml.nvmlDeviceGetFieldValues(self._board, numbers))
+        values = self._nvml.ask("counters", lambda nvml: nvml.nvmlDeviceGetFieldValues(self._gpu, numbers))
         counters = {}
         for name, field in zip(names, values or (), strict=False):
             if field.nvmlReturn == 0:
                 counters[name] = int(getattr(field.value, _MEMBERS[field.valueType]))
-            elif not self._nvml.passing(field.nvmlReturn):
+            elif not self._nvml.is_temporary(field.nvmlReturn):
                 del self._fields[name]
         return counters
 
-    def _grown(self, name: str, counters: Mapping[str, int]) -> int:
-        """By how much a counter grew since the last look; a driver that was loaded anew began at zero."""
+    def _growth(self, name: str, counters: Mapping[str, int]) -> int:
+        """Return by how much a counter grew since the last reading; it restarts at zero with the driver."""
         if name not in counters:
             return 0
         before = self._counted.get(name, counters[name])
@@ -303,55 +353,55 @@ class Board:
         return max(0, counters[name] - before)
 
     def _clock_hz(self, which: str) -> float | None:
-        mhz = self._nvml.ask(which, lambda nvml: nvml.nvmlDeviceGetClockInfo(self._board, getattr(nvml, which)))
+        mhz = self._nvml.ask(which, lambda nvml: nvml.nvmlDeviceGetClockInfo(self._gpu, getattr(nvml, which)))
         return None if mhz is None else mhz * _HZ_PER_MHZ
 
     def _temperature_c(self) -> float | None:
         return self._nvml.ask(
             "temperature",
-            lambda nvml: float(nvml.nvmlDeviceGetTemperature(self._board, nvml.NVML_TEMPERATURE_GPU)),
+            lambda nvml: float(nvml.nvmlDeviceGetTemperature(self._gpu, nvml.NVML_TEMPERATURE_GPU)),
         )
 
     def _power_w(self, counters: Mapping[str, int]) -> float | None:
-        """At this instant; where the GPU only has the other one, over its last second."""
+        """Return the present power, or the mean of the last second if the GPU has only that."""
         milliwatts = counters.get(_POWER)
         if milliwatts is None:
-            milliwatts = self._nvml.ask("power", lambda nvml: nvml.nvmlDeviceGetPowerUsage(self._board))
+            milliwatts = self._nvml.ask("power", lambda nvml: nvml.nvmlDeviceGetPowerUsage(self._gpu))
         return None if milliwatts is None else milliwatts * _WATTS_PER_MILLIWATT
 
     def _slowdowns(self, counters: Mapping[str, int]) -> tuple[Slowdown, ...]:
-        """Those of this instant, and those that a counter saw since the last look."""
+        """Return the present slowdowns, and those counted since the last reading."""
         present = self._present_reasons()
-        found = {slowdown for name, slowdown in _REASONS if present & self._reasons.get(name, 0)}
-        found |= {slowdown for name, slowdown in _COUNTERS if self._grown(name, counters)}
-        return tuple(slowdown for slowdown in Slowdown if slowdown in found)
+        slowdowns = {slowdown for name, slowdown in _REASONS if present & self._reasons.get(name, 0)}
+        slowdowns |= {slowdown for name, slowdown in _COUNTERS if self._growth(name, counters)}
+        return tuple(slowdown for slowdown in Slowdown if slowdown in slowdowns)
 
     def _present_reasons(self) -> int:
-        """NVML's bits; drivers before 535 know the call by its older name."""
-        reasons = self._nvml.ask("event reasons", lambda nvml: nvml.nvmlDeviceGetCurrentClocksEventReasons(self._board))
+        """Return NVML's bits for the reasons of the present clocks; drivers before 535 use an older name."""
+        reasons = self._nvml.ask("event reasons", lambda nvml: nvml.nvmlDeviceGetCurrentClocksEventReasons(self._gpu))
         if reasons is None:
             reasons = self._nvml.ask(
-                "throttle reasons", lambda nvml: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._board)
+                "throttle reasons", lambda nvml: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._gpu)
             )
         return int(reasons or 0)
 
-    def _registered(self, nvml: Any) -> Any:
-        """An event set that hears of the GPU's Xids."""
+    def _register_events(self, nvml: Any) -> Any:
+        """Return an event set for the GPU's Xids."""
         events = nvml.nvmlEventSetCreate()
         try:
-            nvml.nvmlDeviceRegisterEvents(self._board, nvml.nvmlEventTypeXidCriticalError, events)
+            nvml.nvmlDeviceRegisterEvents(self._gpu, nvml.nvmlEventTypeXidCriticalError, events)
         except nvml.NVMLError:
             nvml.nvmlEventSetFree(events)
             raise
         return events
 
     def _xids(self) -> Iterator[int]:
-        """Those that came since the last look; of an instance, its own and the whole GPU's."""
-        for _ in range(_EVENTS if self._events is not None else 0):
+        """Yield the Xids since the last reading; for an instance, its own and those of the whole GPU."""
+        for _ in range(_MOST_EVENTS if self._events is not None else 0):
             event = self._nvml.ask("events", lambda nvml: nvml.nvmlEventSetWait_v2(self._events, 0))
             if event is None:
                 return
-            if self._whole or event.gpuInstanceId in {self._instance, _WHOLE_BOARD}:
+            if self._is_whole or event.gpuInstanceId in {self._instance, _NO_INSTANCE}:
                 yield int(event.eventData)
 
     def _processes(self) -> frozenset[int] | None:
@@ -359,7 +409,7 @@ class Board:
         return None if listed is None else frozenset(int(process.pid) for process in listed)
 
     def _worked(self) -> frozenset[int] | None:
-        """The processes that used multiprocessors since this was asked last; None where NVML does not say."""
+        """Return the processes that used multiprocessors since the last call; None if NVML does not know."""
         topic = "process utilisation"
         samples = self._nvml.ask(
             topic, lambda nvml: nvml.nvmlDeviceGetProcessUtilization(self._device, self._utilisation_us)

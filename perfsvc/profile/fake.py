@@ -63,7 +63,7 @@ class FakeProfiler:
     @classmethod
     def of(cls, device: DeviceInfo) -> Self:
         """Return the profiler of a fake device; raise ``NoProfilerError`` if its script has none."""
-        scripted = fake.read(Path(device.spec.removeprefix("fake:"))).profiler
+        scripted = fake.read_script(Path(device.spec.removeprefix("fake:"))).profiler
         if scripted is None:
             raise NoProfilerError(f"the script of {device.model} has no profiler", cure="profile a run on a GPU")
         return cls(codec.decode(ProfilerScript, codec.encode(dict(scripted))), device.model)

@@ -73,7 +73,7 @@ class Bench:
 
     def __init__(self, device: Any) -> None:
         self.device = device
-        self._watch = device._stopwatch
+        self._timer = device._timer
         self._stream = device._stream
         self._eviction = device._eviction
         self._nbytes = 2 * device.info.l2_bytes
@@ -88,7 +88,7 @@ class Bench:
             alone = self._median_us(sample)
             rounds = []
             for _ in range(SAMPLES // TOGETHER * 5):
-                with self._watch._gated():
+                with self._timer.blocking_kernel:
                     for start, end in pairs:
                         self._eviction.queue(self._nbytes)
                         start.record(self._stream)
@@ -155,13 +155,13 @@ class Bench:
             for rest_s in (0.0, 1e-3):
                 times = []
                 for _ in range(SAMPLES):
-                    with self._watch._gated():
+                    with self._timer.blocking_kernel:
                         self._eviction.queue(self._nbytes)
                         if rest_s:
-                            self._watch._gate.open()
+                            self._timer.blocking_kernel.release()
                             self._stream.synchronize()
                             time.sleep(rest_s)
-                            self._watch._gate.close()
+                            self._timer.blocking_kernel.launch()
                         start.record(self._stream)
                         sample()
                         end.record(self._stream)
@@ -185,7 +185,7 @@ class Bench:
                     burn()
                     self._stream.synchronize()
                 time.sleep(LOAD_S if rest_s is None else rest_s)
-                batch = self._watch.batch(sample, TOGETHER, evict_bytes=self._nbytes, blocked=True)
+                batch = self._timer.batch(sample, TOGETHER, evict_bytes=self._nbytes, blocked=True)
                 rows.append(
                     {
                         "before": "idle" if rest_s is None else f"load, {rest_s:g} s of rest",
@@ -196,7 +196,7 @@ class Bench:
         return rows
 
     def _median_us(self, sample: Sample) -> float:
-        batch = self._watch.batch(sample, SAMPLES, evict_bytes=self._nbytes, blocked=True)
+        batch = self._timer.batch(sample, SAMPLES, evict_bytes=self._nbytes, blocked=True)
         return statistics.median(batch.samples_s) * 1e6
 
 

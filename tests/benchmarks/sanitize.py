@@ -323,7 +323,7 @@ class Bare(CaseMemory):
 
     def __enter__(self) -> Self:
         for name in self.names(*Role):
-            self._bases[name] = self._device.allocate_aside(self.nbytes(name))
+            self._bases[name] = self._device.allocate_untimed(self.nbytes(name))
         return self
 
     def address(self, name: str) -> int:

@@ -126,7 +126,7 @@ def test_the_same_requests_are_met_at_the_same_places_where_that_moves_times(dev
         return addresses
 
     first = dealt(100, 5 << 20, 64)
-    aside = device.allocate_aside(1 << 20)
+    aside = device.allocate_untimed(1 << 20)
     dealt(7 << 20, 300)
     assert dealt(100, 5 << 20, 64) == first
     device.free(aside)
@@ -134,7 +134,7 @@ def test_the_same_requests_are_met_at_the_same_places_where_that_moves_times(dev
 
 @pytest.mark.parametrize("aside", [False, True])
 def test_freed_memory_cannot_be_freed_again(device, aside):
-    address = (device.allocate_aside if aside else device.allocate)(64)
+    address = (device.allocate_untimed if aside else device.allocate)(64)
     device.free(address)
     with pytest.raises(LaunchError):
         device.free(address)
@@ -212,7 +212,7 @@ def test_conditions_can_always_be_asked_for(device):
 
 def test_work_on_the_stream_is_nowhere_else(device, buffer):
     address = buffer(1 << 10)
-    assert not device.works_elsewhere(lambda: device.fill(address, 1 << 10, 3), 0.01, [(address, 1 << 10)])
+    assert not device.uses_other_streams(lambda: device.fill(address, 1 << 10, 3), 0.01, [(address, 1 << 10)])
 
 
 def test_the_stream_is_an_address_that_libraries_take(device):
@@ -291,7 +291,7 @@ RESULTS = [
 @pytest.mark.parametrize("size", [1, 100_003])
 @pytest.mark.parametrize(("out", "ref"), RESULTS, ids=lambda array: array.dtype.name)
 def test_a_device_finds_the_error_that_the_host_finds(device, buffer, out, ref, size):
-    if not device.finds_errors(out.dtype.name, ref.dtype.name):
+    if not device.can_compute_error(out.dtype.name, ref.dtype.name):
         assert device.info.kind != "cuda", "the CUDA device knows these"
         return
     out, ref = np.resize(out, max(size, out.size)), np.resize(ref, max(size, ref.size))
@@ -308,7 +308,7 @@ def test_a_device_finds_the_error_that_the_host_finds(device, buffer, out, ref, 
 
 
 def test_a_reference_of_zeros_is_left_to_the_host(device, buffer):
-    if not device.finds_errors("float32", "float64"):
+    if not device.can_compute_error("float32", "float64"):
         return
     where, right = buffer(64), buffer(128)
     device.fill(where, 64, 0)

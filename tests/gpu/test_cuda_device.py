@@ -172,7 +172,7 @@ try:
 except LaunchError as error:
     print(error.fatal, error.what, bool(error.cure), sep="|")
 try:
-    device.allocate_aside(256)
+    device.allocate_untimed(256)
 except LaunchError as error:
     print(error.fatal)
 device.free(address)

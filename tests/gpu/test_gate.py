@@ -18,7 +18,7 @@ LEGACY_STREAM = None
 
 @pytest.fixture
 def limit_s():
-    from perfsvc.device.cuda.gate import LIMIT_S  # needs PyCUDA, which is where there is a GPU
+    from perfsvc.device.cuda.timing import LIMIT_S  # needs PyCUDA, which is where there is a GPU
 
     return LIMIT_S
 
@@ -78,8 +78,8 @@ def test_a_sample_that_waits_for_the_device_trips_the_gate_and_goes_on(device, s
 
 
 def test_a_gate_that_nobody_opens_does_not_hang_the_board(device, limit_s):
-    forgotten = device._stopwatch._gate
-    forgotten.close()
+    forgotten = device._timer.blocking_kernel
+    forgotten.launch()
     started = time.monotonic()
     device.synchronize()
     assert time.monotonic() - started < 3 * limit_s
@@ -136,9 +136,9 @@ def test_work_on_another_stream_is_seen(device):
     def astray():
         cuda.cuMemsetD8Async(where, ctypes.c_ubyte(7), ctypes.c_size_t(1 << 20), LEGACY_STREAM)
 
-    assert device.works_elsewhere(astray, 5e-3, [(address, 1 << 20)])
+    assert device.uses_other_streams(astray, 5e-3, [(address, 1 << 20)])
     device.fill(address, 1 << 20, 0)
-    assert not device.works_elsewhere(lambda: device.fill(address, 1 << 20, 9), 5e-3, [(address, 1 << 20)])
+    assert not device.uses_other_streams(lambda: device.fill(address, 1 << 20, 9), 5e-3, [(address, 1 << 20)])
 
 
 def test_lines_that_a_kernel_wants_kept_are_evicted_like_all_others(device, module):

@@ -68,5 +68,5 @@ def test_a_heavy_package_is_imported_by_its_owner_alone(package):
 
 
 @pytest.mark.parametrize("source", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_no_file_is_longer_than_four_hundred_lines(source):
-    assert len(source.read_text(encoding="utf-8").splitlines()) <= 400
+def test_no_file_is_longer_than_five_hundred_lines(source):
+    assert len(source.read_text(encoding="utf-8").splitlines()) <= 500

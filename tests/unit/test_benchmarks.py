@@ -264,8 +264,8 @@ def device():
 
 def test_each_buffer_under_the_sanitizer_is_an_allocation_of_just_its_size(script, device, monkeypatch):
     allocated = {}
-    allocate = device.allocate_aside
-    monkeypatch.setattr(device, "allocate_aside", lambda nbytes: allocated.setdefault(nbytes, allocate(nbytes)))
+    allocate = device.allocate_untimed
+    monkeypatch.setattr(device, "allocate_untimed", lambda nbytes: allocated.setdefault(nbytes, allocate(nbytes)))
     with script("sanitize").Bare(device, BUFFERS, poison=True) as memory:
         assert allocated == {20: memory.address("a"), 3: memory.address("out"), 4: memory.address("partials")}
 

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs through PyCUDA: the only room of the house that imports it."""
+"""NVIDIA GPUs through PyCUDA; no other package imports it."""

@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -15,34 +14,50 @@ import nvtx
 import pycuda.driver as drv
 from numpy.typing import NDArray
 
-from perfsvc.device import telemetry
-from perfsvc.device.cuda import listing, tensor_maps
-from perfsvc.device.cuda.arena import Arena, arena_bytes
-from perfsvc.device.cuda.arguments import Places, packed, places
-from perfsvc.device.cuda.energy import joules_of
-from perfsvc.device.cuda.eviction import Eviction
-from perfsvc.device.cuda.failures import cure_of, is_of_a_kernel
-from perfsvc.device.cuda.helper_kernels import HelperKernels
-from perfsvc.device.cuda.results import Results
-from perfsvc.device.cuda.stopwatch import Stopwatch
-from perfsvc.device.cuda.upload import Uploader
+from perfsvc.device import NVTX_DOMAIN, telemetry
+from perfsvc.device.arguments import ParameterLayout, encode_tensor_map, pack, parameter_layout
+from perfsvc.device.cuda import listing
+from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
+from perfsvc.device.cuda.memory import Eviction, Uploader
+from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.helper_kernels import error_entry
+from perfsvc.device.memory import Arena, arena_bytes
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PLAIN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
+_OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
 _LEAST_ARENA_BYTES = 64 << 20
-_NON_BLOCKING = 1  # a stream that the legacy default stream does not wait for, and that does not wait for it
-_LOOK, _SLOW_S, _FASTER = 8, 5e-4, 0.88
+_NON_BLOCKING = 1  # neither this stream nor the legacy default stream waits for the other
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
+# Eviction is thorough for a case if its median is below this share of the median with thorough eviction. Cases slower
+# than the limit are not tested: a cache of 50 MB saves a kernel no more than some 20 µs.
+_KEPT_LINES_SAMPLES, _KEPT_LINES_LIMIT_S, _KEPT_LINES_SHARE = 8, 5e-4, 0.88
+
+_CURES = {
+    "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
+    "misaligned address": "align what vector loads and stores (float4) are given",
+    "illegal instruction": "build the case anew for this GPU",
+    "invalid argument": "compare grid, block and dynamic shared memory with what `perfsvc devices` shows",
+    "too many resources": "use fewer threads a block, or bound its registers with __launch_bounds__",
+    "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
+    "timed out": "make the launch shorter, or run on a GPU without a display",
+    "assert": "the kernel's own assert failed: its message is in the worker's output",
+    "symbol not found": 'correct the name, and declare kernels extern "C" so that the compiler keeps theirs',
+    "PTX": "build the case anew for this GPU",
+    "image is invalid": "build the case anew for this GPU",
+    "no kernel image": "build the case for this GPU's architecture",
+    "ECC": "take the GPU out of service and look at nvidia-smi -q -d ECC",
+}
+_OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
+_KERNEL_CALLS = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """Device memory as libraries take it (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3."""
+    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3."""
 
     address: int
     dtype: np.dtype[Any]
@@ -56,24 +71,24 @@ class DeviceView:
             "typestr": self.dtype.str,
             "data": (self.address, False),
             "strides": None,
-            # A library that was told the stream would wait for it, and so for the blocking kernel; a function queues on it anyway.
+            # A library that knows the stream would wait for it, and so for the blocking kernel.
             "stream": None,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class _Module:
-    """A loaded cubin and its kernels, prepared for the launches that were asked for."""
+class CudaModule:
+    """A loaded cubin, and the kernels of it that have been launched."""
 
     loaded: Any
     code: bytes
-    kernels: dict[tuple[str, int], tuple[Any, Places | None]] = field(default_factory=dict)
+    kernels: dict[tuple[str, int], tuple[Any, ParameterLayout | None]] = field(default_factory=dict)
 
 
 def _translated(
     method: Callable[Concatenate["CudaDevice", P], R],
 ) -> Callable[Concatenate["CudaDevice", P], R]:
-    """Turns PyCUDA's errors into ours: the one place where it happens."""
+    """Turn PyCUDA's errors in a method into ``LaunchError``."""
 
     @functools.wraps(method)
     def call(self: "CudaDevice", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -91,15 +106,15 @@ class CudaDevice:
     A process opens one GPU at a time, and uses it in the thread that opened it.
 
     Args:
-        uuid: which one, as ``GPU-5e…`` or ``MIG-…``.
-        helper_kernels: ``perfsvc.device.helper kernels.unit`` compiled for it.
+        uuid: of the GPU or instance, ``GPU-5e…`` or ``MIG-…``.
+        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for it.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.
     """
 
     def __init__(self, uuid: str, helper_kernels: bytes) -> None:
-        self._board = telemetry.Board(uuid)  # asked before this process has a context on it, and so is on it itself
+        self._telemetry = telemetry.GpuTelemetry(uuid)  # before this process has a context: see OtherProcesses
         self._open = False
         self._context: Any = None
         try:
@@ -110,36 +125,37 @@ class CudaDevice:
             self._context.push()
             # PyCUDA aborts a process that ends with a context on its stack.
             atexit.register(self.close)
-            self._arena_memory, size = _largest(arena_bytes(self.info.memory_bytes))
+            self._arena_memory, size = _allocate_arena(arena_bytes(self.info.memory_bytes))
             self._arena = Arena(int(self._arena_memory or 0), size)
             self._stream = drv.Stream(_NON_BLOCKING)
             self._uploader = Uploader(self._stream)
-            ours = HelperKernels(helper_kernels, self.info.multiprocessors)
-            self._results, self._aside = Results(ours, self._stream), Results(ours, drv.Stream(_NON_BLOCKING))
-            self._eviction = Eviction(ours, self._stream)
-            self._stopwatch = Stopwatch(ours, self._stream, self._eviction.queue, self._board.read)
+            kernels = HelperKernels(helper_kernels, self.info.multiprocessors)
+            self._results = Results(kernels, self._stream)
+            self._results_on_other_stream = Results(kernels, drv.Stream(_NON_BLOCKING))
+            self._eviction = Eviction(kernels, self._stream)
+            self._timer = SampleTimer(kernels, self._stream, self._eviction.queue, self._telemetry.read)
         except NoDeviceError:
-            self._board.close()
+            self._telemetry.close()
             raise
         except drv.Error as error:
-            self._board.close()
+            self._telemetry.close()
             if self._context:
                 self._context.detach()
             raise NoDeviceError(
                 f"the GPU {uuid} cannot be opened: {error}",
-                cure="see in nvidia-smi whether another process holds it, or its compute cache state forbids it",
+                cure="see in nvidia-smi whether another process holds it, or its compute mode forbids it",
             ) from error
-        self._board.claim()
+        self._telemetry.recognise_own_process()
         self._open = True
         self._lost = False
         self._allocations: dict[int, Any] = {}
-        self._looked = False  # whether this case keeps lines in the cache
+        self._eviction_decided = False  # for the present case
         self._last_entry = ""
-        self._domain = nvtx.get_domain("perfsvc")
+        self._domain = nvtx.get_domain(NVTX_DOMAIN)
 
     @property
     def queue_depth(self) -> int:
-        """Operations that the driver takes without making the host wait."""
+        """How many operations the driver takes before it makes the host wait."""
         return _QUEUE_DEPTH
 
     @property
@@ -153,30 +169,30 @@ class CudaDevice:
         record: ReplayRecord,
         replica: int,
     ) -> Iterator[None]:
-        """An NVTX range in the domain ``perfsvc`` that bears the case's id, its benchmark and the replica."""
+        """Open an NVTX range in the domain ``perfsvc`` with the case's id, its benchmark and the replica."""
         case = record.case
         attributes = self._domain.get_event_attributes(message=case.id, category=case.benchmark, payload=replica)
         self._domain.push_range(attributes)
-        self._looked = self._eviction.thorough = False
-        self._stopwatch.look_aside()  # what happened before is none of this case's business
+        self._eviction_decided = self._eviction.thorough = False
+        self._timer.discard_conditions()  # what happened before does not concern this case
         try:
             yield
         finally:
             self._domain.pop_range()
 
     @_translated
-    def load(self, code: bytes) -> _Module:
-        """Loads a cubin."""
-        return _Module(drv.module_from_buffer(code), code)
+    def load(self, code: bytes) -> CudaModule:
+        """Load a cubin."""
+        return CudaModule(drv.module_from_buffer(code), code)
 
     @_translated
     def allocate(self, nbytes: int) -> int:
-        """Deals device memory from the arena, or allocates it where that is full."""
+        """Allocate device memory in the arena, or outside if the arena is full."""
         return self._arena.allocate(nbytes) or self._allocated(nbytes)
 
     @_translated
-    def allocate_aside(self, nbytes: int) -> int:
-        """Allocates device memory outside the arena."""
+    def allocate_untimed(self, nbytes: int) -> int:
+        """Allocate device memory outside the arena."""
         return self._allocated(nbytes)
 
     def _allocated(self, nbytes: int) -> int:
@@ -187,7 +203,7 @@ class CudaDevice:
 
     @_translated
     def free(self, address: int) -> None:
-        """Frees what was allocated; all of it goes with the context where that is lost."""
+        """Free allocated memory; a lost context has freed all of it."""
         if self._lost or self._arena.free(address):
             return
         if address not in self._allocations:
@@ -196,27 +212,27 @@ class CudaDevice:
 
     @_translated
     def fill(self, address: int, nbytes: int, byte: int) -> None:
-        """Queues a memset."""
+        """Queue a memset."""
         drv.memset_d8_async(address, byte, nbytes, self._stream)
 
     @_translated
     def upload(self, address: int, data: NDArray[Any]) -> None:
-        """Queues a copy to the device; the host array may change once this returns."""
+        """Queue a copy to the device; the host array may change once this returns."""
         self._uploader.upload(address, data)
 
     @_translated
     def download(self, address: int, out: NDArray[Any]) -> None:
-        """Copies from the device, after all that was queued."""
+        """Copy from the device, after all queued work."""
         drv.memcpy_dtoh_async(out, address, self._stream)
         self._stream.synchronize()
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> DeviceView:
-        """Device memory for libraries that know ``__cuda_array_interface__``."""
+        """Return device memory with ``__cuda_array_interface__``."""
         return DeviceView(address, np.dtype(dtype), shape)
 
     @_translated
-    def set_constant(self, module: _Module, symbol: str, address: int, nbytes: int) -> None:
-        """Queues a copy into a ``__constant__`` symbol."""
+    def set_constant(self, module: CudaModule, symbol: str, address: int, nbytes: int) -> None:
+        """Queue a copy into a ``__constant__`` symbol."""
         target, size = module.loaded.get_global(symbol)
         if nbytes > size:
             raise LaunchError(
@@ -225,59 +241,59 @@ class CudaDevice:
         drv.memcpy_dtod_async(target, address, nbytes, self._stream)
 
     def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
-        """A ``CUtensorMap``, as the driver writes it."""
-        return tensor_maps.encode(address, arg)
+        """Return a ``CUtensorMap``, encoded by the driver."""
+        return encode_tensor_map(address, arg)
 
     @_translated
-    def launch(self, module: _Module, launch: Launch, args: Sequence[np.generic]) -> None:
-        """Queues one launch."""
+    def launch(self, module: CudaModule, launch: Launch, args: Sequence[np.generic]) -> None:
+        """Queue one launch."""
         self._last_entry = launch.entry
         key = (launch.entry, launch.shared_bytes)
         if key not in module.kernels:
-            module.kernels[key] = _prepare(module.loaded, *key), places(module.code, launch.entry)
-        kernel, found = module.kernels[key]
-        given = packed(launch.entry, found, args)
-        # PyCUDA's public calls enter the driver a second time for each launch, through a function it has deprecated.
-        kernel._launch_kernel(launch.grid, launch.block, given, launch.shared_bytes, self._stream)  # noqa: SLF001 (as said)
+            module.kernels[key] = _prepare(module.loaded, *key), parameter_layout(module.code, launch.entry)
+        kernel, layout = module.kernels[key]
+        packed = pack(launch.entry, layout, args)
+        # PyCUDA's public method calls the driver a second time for each launch, by a function it has deprecated.
+        kernel._launch_kernel(launch.grid, launch.block, packed, launch.shared_bytes, self._stream)  # noqa: SLF001 (see above)
 
     @_translated
     def synchronize(self) -> None:
-        """Waits for the whole context: Python variants may have streams of their own."""
+        """Wait for the whole context, because Python variants may have streams of their own."""
         drv.Context.synchronize()
 
     @_translated
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Queues a copy within the device's memory."""
+        """Queue a copy within the device's memory."""
         drv.memcpy_dtod_async(target, source, nbytes, self._stream)
 
     @_translated
     def digest(self, address: int, nbytes: int) -> str:
-        """A fingerprint of device memory, computed there."""
+        """Return a fingerprint of device memory, computed on the device."""
         return self._results.digest(address, nbytes)
 
-    def finds_errors(self, dtype: str, reference_dtype: str) -> bool:
-        """Whether there is a kernel for this pair of dtypes."""
+    def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
+        """Return whether there is a kernel for this pair of dtypes."""
         return bool(error_entry(dtype, reference_dtype))
 
     @_translated
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
-        """The error of a result against its reference, both in device memory, computed there."""
+        """Return the error of a result against its reference, computed on the device."""
         return self._results.error(address, dtype, reference, reference_dtype, count)
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing: this device computes its results."""
+        """Do nothing: this device computes its results."""
 
     def now(self) -> float:
-        """The monotonic clock."""
+        """Return the monotonic clock."""
         return time.monotonic()
 
     def rest(self, seconds: float) -> None:
-        """Sleeps."""
+        """Sleep."""
         time.sleep(seconds)
 
     def conditions(self) -> Conditions:
-        """What the driver says of the GPU."""
-        return self._stopwatch.look()
+        """Return the GPU's conditions."""
+        return self._timer.conditions()
 
     @_translated
     def batch(
@@ -289,92 +305,91 @@ class CudaDevice:
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Times samples one by one."""
-        before_s = 0.0
+        """Time samples one by one."""
+        deciding_s = 0.0
         if evict_bytes:
             self._eviction.prepare(evict_bytes)
-            if blocked and not self._looked:
-                before_s = self._look_for_kept_lines(sample, evict_bytes)
+            if blocked and not self._eviction_decided:
+                deciding_s = self._decide_eviction(sample, evict_bytes)
                 self._eviction.prepare(evict_bytes)
         if clock == "host":
-            return self._stopwatch.host_batch(sample, count, evict_bytes=evict_bytes)
-        batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, blocked=blocked)
-        return replace(batch, busy_s=batch.busy_s + before_s)
+            return self._timer.host_batch(sample, count, evict_bytes=evict_bytes)
+        batch = self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=blocked)
+        return replace(batch, busy_s=batch.busy_s + deciding_s)
 
     @_translated
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
-        """Seconds a sample without anything between them."""
-        return self._stopwatch.back_to_back(sample, count)
+        """Return seconds per sample with nothing between samples."""
+        return self._timer.back_to_back(sample, count)
 
     @_translated
-    def works_elsewhere(self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]) -> bool:
-        """Whether the watched memory changes although the stream is held back."""
+    def uses_other_streams(
+        self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Return whether the watched memory changes although the stream is blocked."""
 
         def fingerprints() -> list[str]:
-            return [self._aside.digest(address, nbytes) for address, nbytes in watched]
+            return [self._results_on_other_stream.digest(address, nbytes) for address, nbytes in watched]
 
         self._stream.synchronize()
         before = fingerprints()
-        return self._stopwatch.held_back(sample, seconds, lambda: fingerprints() != before)
+        return self._timer.check_while_blocked(sample, seconds, lambda: fingerprints() != before)
 
     @_translated
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """Joules a sample by the GPU's own counter; None where it does not count."""
-        return joules_of(partial(self._stopwatch.unheld, sample), self._board.energy_j, seconds)
+        """Return joules per sample by the GPU's own counter; None if it has none."""
+        return self._timer.energy(sample, self._telemetry.energy_j, seconds)
 
-    def _look_for_kept_lines(self, sample: Callable[[], None], evict_bytes: int) -> float:
-        """Decides for a case whether evicting has to be thorough: whether it is much slower where it was.
-
-        A cache of 50 MB saves a kernel no more than some 20 µs, so that a slow one need not be asked. Returns the
-        seconds that the device was busy.
-        """
+    def _decide_eviction(self, sample: Callable[[], None], evict_bytes: int) -> float:
+        """Make eviction thorough for this case if that makes it much slower; return the seconds the device was busy."""
         medians: list[float] = []
         busy_s = 0.0
-        for thorough, count in ((False, 2), (False, _LOOK), (True, _LOOK)):
+        for thorough, count in ((False, 2), (False, _KEPT_LINES_SAMPLES), (True, _KEPT_LINES_SAMPLES)):
             self._eviction.thorough = thorough
-            batch = self._stopwatch.batch(sample, count, evict_bytes=evict_bytes, blocked=True)
+            batch = self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=True)
             busy_s += batch.busy_s
             medians = [*medians[-1:], statistics.median(batch.samples_s[-count + 1 :])]
-            if not batch.kept_ahead or medians[-1] > _SLOW_S:
+            if not batch.kept_ahead or medians[-1] > _KEPT_LINES_LIMIT_S:
                 medians = []
                 break
-        self._eviction.thorough = bool(medians) and medians[0] < _FASTER * medians[1]
-        self._looked = True
+        self._eviction.thorough = bool(medians) and medians[0] < _KEPT_LINES_SHARE * medians[1]
+        self._eviction_decided = True
         return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raises ``error`` as ours. It is fatal if the context answers no more: CUDA repeats such an error for ever."""
+        """Raise a PyCUDA error as ``LaunchError``, fatal if the context is lost: CUDA then repeats the error."""
         try:
             drv.Context.synchronize()
         except drv.Error:
             self._lost = True
         text = str(error)
-        of_kernel = self._lost or is_of_a_kernel(text)
-        where = f" (last launch: {self._last_entry})" if self._last_entry and of_kernel else ""
-        raise LaunchError(f"{text}{where}", cure=cure_of(text), fatal=self._lost) from error
+        by_kernel = self._lost or text.startswith(_KERNEL_CALLS)
+        where = f" (last launch: {self._last_entry})" if self._last_entry and by_kernel else ""
+        cure = next((cure for sign, cure in _CURES.items() if sign in text), _OTHER_CURE)
+        raise LaunchError(f"{text}{where}", cure=cure, fatal=self._lost) from error
 
     def close(self) -> None:
-        """Gives everything back, also when the context is lost."""
+        """Free everything, even if the context is lost."""
         if not self._open:
             return
         self._open = False
         atexit.unregister(self.close)
-        self._stopwatch.close()
+        self._timer.close()
         if not self._lost:
             self._uploader.close()
             for address in list(self._allocations):
                 self.free(address)
             if self._arena_memory:
                 self._arena_memory.free()
-        # Without its context PyCUDA drops what is left without asking the driver, which would answer with errors.
+        # Without its context PyCUDA drops what is left without calling the driver, which would return errors.
         with contextlib.suppress(drv.Error):
             self._context.detach()
         self._allocations.clear()
-        self._board.close()
+        self._telemetry.close()
 
 
-def _largest(nbytes: int) -> tuple[Any, int]:
-    """So much memory, or the largest half of a half of it that there is; nothing where even little is not there."""
+def _allocate_arena(nbytes: int) -> tuple[Any, int]:
+    """Allocate so much memory, or half of it, and so on; None if not even the least amount is free."""
     while nbytes >= _LEAST_ARENA_BYTES:
         try:
             return drv.mem_alloc(nbytes), nbytes
@@ -385,8 +400,8 @@ def _largest(nbytes: int) -> tuple[Any, int]:
 
 def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:
     kernel = module.get_function(entry)
-    if shared_bytes > _PLAIN_SHARED_BYTES:
+    if shared_bytes > _OPT_IN_SHARED_BYTES:
         opt_in = drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        # Never lowered: another launch of this kernel may need more.
+        # Never lowered, because another launch of this kernel may need more.
         kernel.set_attribute(opt_in, max(shared_bytes, kernel.get_attribute(opt_in)))
     return kernel

@@ -1,16 +1,21 @@
-"""The kernels of ``perfsvc/device/helper_kernels.cu``, loaded."""
+"""Launch perfsvc's own kernels: digests and errors of results are computed in the GPU's memory."""
 
+import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pycuda.driver as drv
 
+from perfsvc.device.helper_kernels import DIGEST, error_entry, squares_entry
+from perfsvc.model import Error
+
 THREADS = 256
 
 
 class HelperKernels:
-    """Launches kernels of our own by name.
+    """Launches perfsvc's own kernels by name.
 
     Args:
         code: the compiled ``helper_kernels.cu``.
@@ -23,18 +28,56 @@ class HelperKernels:
         self.multiprocessors = multiprocessors
 
     def launch(self, stream: Any, entry: str, *args: np.generic, blocks: int = 1, threads: int = 1) -> None:
-        """Queues one launch on a stream."""
+        """Queue one launch on a stream."""
         if entry not in self._kernels:
             self._kernels[entry] = self._module.get_function(entry)
         packed = struct.pack("@" + "".join([arg.dtype.char for arg in args]), *args)
         self._kernels[entry]._launch_kernel((blocks, 1, 1), (threads, 1, 1), packed, 0, stream)  # noqa: SLF001 see device.py
 
     def fill_device(self, stream: Any, entry: str, *args: np.generic) -> None:
-        """Queues a launch of as many blocks as keep the whole device busy."""
+        """Queue a launch of as many blocks as keep the whole device busy."""
         self.launch(stream, entry, *args, blocks=8 * self.multiprocessors, threads=THREADS)
 
 
 def mapped(count: int, dtype: type[np.generic]) -> tuple[np.ndarray[Any, Any], np.uint64]:
-    """Zeroed memory of the host that the device sees too: as an array, and where the device sees it."""
+    """Return zeroed host memory that the device sees too: the array, and its address on the device."""
     array = drv.pagelocked_zeros(count, dtype, mem_flags=drv.host_alloc_flags.DEVICEMAP)
     return array, np.uint64(int(array.base.get_device_pointer()))
+
+
+class Results:
+    """Computes digests and errors of device memory on the GPU, after all work that is queued on a stream."""
+
+    def __init__(self, helper_kernels: HelperKernels, stream: Any) -> None:
+        self._helper_kernels = helper_kernels
+        self._stream = stream
+        self._sums = drv.mem_alloc(3 * 8)
+
+    def digest(self, address: int, nbytes: int) -> str:
+        """Return a fingerprint of 128 bits of ``nbytes`` bytes."""
+        args = (np.uint64(address), np.uint64(nbytes))
+        sums = self._run([(DIGEST, args)], np.uint64)
+        return f"{nbytes:x}-{sums[0]:016x}{sums[1]:016x}"
+
+    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
+        """Return the error of a result; None if float64 cannot hold the sum of the reference's squares."""
+        result_address, reference_address, size = np.uint64(address), np.uint64(reference), np.uint64(count)
+        launches = [
+            (squares_entry(reference_dtype), (reference_address, size)),
+            (error_entry(dtype, reference_dtype), (result_address, reference_address, size)),
+        ]
+        squares, total, largest = self._run(launches, np.float64)
+        return Error(float(largest), float(total) / count) if 0 < squares < math.inf else None
+
+    def _run(
+        self, launches: Sequence[tuple[str, Sequence[np.generic]]], dtype: type[np.generic]
+    ) -> np.ndarray[Any, Any]:
+        """Run kernels that add to three zeroed words, whose address is their last argument; return the words."""
+        sums = np.empty(3, dtype)
+        address = int(self._sums)
+        drv.memset_d8_async(address, 0, sums.nbytes, self._stream)
+        for entry, args in launches:
+            self._helper_kernels.fill_device(self._stream, entry, *args, np.uint64(address))
+        drv.memcpy_dtoh_async(sums, address, self._stream)
+        self._stream.synchronize()
+        return sums

@@ -1,4 +1,4 @@
-"""The CUDA devices that this process may see."""
+"""List the CUDA devices that this process sees."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pycuda.driver as drv
 
-from perfsvc.device import telemetry
+from perfsvc.device import VISIBLE, telemetry
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import DeviceInfo
 
@@ -15,32 +15,32 @@ _HZ_PER_KHZ = 1e3
 
 
 def devices() -> list[DeviceInfo]:
-    """Every CUDA device that this process may see, in CUDA's order. Creates no context.
+    """Return every CUDA device that this process sees, in CUDA's order, without creating a context.
 
-    Raises ``NoDeviceError`` where the driver finds none.
+    Raises ``NoDeviceError`` if the driver finds none.
     """
     try:
         start()
-        found = [describe(ordinal) for ordinal in range(drv.Device.count())]
+        infos = [describe(ordinal) for ordinal in range(drv.Device.count())]
     except drv.Error as error:
         raise NoDeviceError(
             f"the CUDA driver finds no device: {error}",
             cure="see whether nvidia-smi lists one; check CUDA_VISIBLE_DEVICES",
         ) from error
     driver = telemetry.driver_version() or _cuda_version(drv.get_driver_version())
-    return [replace(info, driver=driver, power_limit_w=telemetry.power_limit_w(info.uuid)) for info in found]
+    return [replace(info, driver=driver, power_limit_w=telemetry.power_limit_w(info.uuid)) for info in infos]
 
 
 def start() -> None:
-    """Starts the driver in this process; raises ``pycuda.driver.Error``."""
-    # A lazily loaded kernel would make its first launch wait for the loading, behind the blocking kernel for ever.
+    """Start the driver in this process; raises ``pycuda.driver.Error``."""
+    # The first launch of a lazily loaded kernel would wait for its loading, which waits for the blocking kernel.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # so that cuda:1 is nvidia-smi's GPU 1
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # cuda:1 is nvidia-smi's GPU 1
     drv.init()
 
 
 def ordinal_of(uuid: str) -> int:
-    """Where CUDA lists a device; raises ``NoDeviceError`` where it does not."""
+    """Return CUDA's number of a device; raises ``NoDeviceError`` if CUDA does not list it."""
     for ordinal in range(drv.Device.count()):
         if _uuid(ordinal) == uuid:
             return ordinal
@@ -48,7 +48,7 @@ def ordinal_of(uuid: str) -> int:
 
 
 def describe(ordinal: int) -> DeviceInfo:
-    """What CUDA knows of a device, which is all but its power limit and the driver's own version."""
+    """Return CUDA's description of a device; the power limit and the driver's own version are missing."""
     device = drv.Device(ordinal)
     major, minor = device.compute_capability()
     identity = _uuid(ordinal)
@@ -79,16 +79,16 @@ def _cuda_version(number: int) -> str:
 
 
 def _uuid(ordinal: int) -> str:
-    """The UUID as nvidia-smi prints it, of a whole GPU or of a MIG instance; PyCUDA has no call for it."""
-    library = ctypes.CDLL("libcuda.so.1")  # the one that PyCUDA has loaded
+    """Return the UUID of a GPU or a MIG instance as nvidia-smi prints it; PyCUDA has no call for it."""
+    library = ctypes.CDLL("libcuda.so.1")  # the library that PyCUDA has loaded
     handle, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
     for result in (
         library.cuDeviceGet(ctypes.byref(handle), ordinal),
         library.cuDeviceGetUuid_v2(raw, handle),
     ):
         if result:
-            raise NoDeviceError(f"the CUDA driver does not say which GPU device {ordinal} is (error {result})")
+            raise NoDeviceError(f"the CUDA driver has no UUID for device {ordinal} (error {result})")
     identity = uuid.UUID(bytes=raw.raw)
-    # CUDA gives an instance's UUID without saying that it is one; a worker's environment does.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    # CUDA does not tell whether a UUID is an instance's; the environment of a worker does.
+    visible = os.environ.get(VISIBLE, "")
     return visible if visible == f"MIG-{identity}" else f"GPU-{identity}"

@@ -143,7 +143,7 @@ class ResultCheck:
     def _error_on_device(self, name: str, ref: NDArray[Any], which: str) -> Error | None:
         """Return the error of an output as the device finds it; None if it cannot."""
         dtype = self._memory.array(name).dtype
-        if not self._device.finds_errors(dtype, ref.dtype.name):
+        if not self._device.can_compute_error(dtype, ref.dtype.name):
             return None
         reference = self._cache.address((self._job.array_name, which, "expected", name), ref)
         if reference is None:
@@ -164,7 +164,7 @@ class ResultCheck:
             (self._memory.address(name), self._memory.nbytes(name))
             for name in self._memory.names(*RESULTS, Role.SCRATCH)
         ]
-        if self._device.works_elsewhere(self._program.queue, PATIENCE * typical_s + PATIENCE_S, watched):
+        if self._device.uses_other_streams(self._program.queue, PATIENCE * typical_s + PATIENCE_S, watched):
             raise ResultError(
                 "the case works on another stream than the one it was given, so that its time is not what was measured",
                 cure="queue all work on the stream that the function is called with, or make it kind='pipeline'",

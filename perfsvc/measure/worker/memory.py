@@ -180,7 +180,7 @@ class DeviceArrayCache:
             while sum(nbytes for _, nbytes in self._cached.values()) + array.nbytes > self._budget:
                 self._device.free(self._cached.popitem(last=False)[1][0])
             try:
-                address = self._device.allocate_aside(array.nbytes)
+                address = self._device.allocate_untimed(array.nbytes)
             except LaunchError as error:
                 if error.fatal:
                     raise

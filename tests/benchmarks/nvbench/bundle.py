@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfsvc.device.cuda.arena import PAGE_BYTES, Arena, arena_bytes
+from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, ScalarArg, Step

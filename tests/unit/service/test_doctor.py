@@ -35,7 +35,7 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "NvccToolchain", Compiler)
     monkeypatch.setattr(doctor, "_has_driver", lambda: True)
     monkeypatch.setattr(telemetry, "driver_version", lambda: "580.159.04")
-    monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": True, "energy": True})
+    monkeypatch.setattr(telemetry, "available_readings", lambda uuid: {"clocks": True, "energy": True})
     monkeypatch.setattr(installation, "version", lambda package: "1.2.3")
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
     return gpus
@@ -146,7 +146,7 @@ def test_what_nvml_reports_of_each_gpu_is_shown(machine, monkeypatch):
         GPU.uuid: {"clocks": True, "power": True, "energy": True},
         second.uuid: {"clocks": True, "power": True, "energy": False},
     }
-    monkeypatch.setattr(telemetry, "tells", answers.get)
+    monkeypatch.setattr(telemetry, "available_readings", answers.get)
     first, instance = (row for row in doctor.checkup(None) if row.check == "telemetry")
     assert (first.ok, first.found, first.cure) == (True, "cuda:GPU-1 reports clocks, power, energy", "")
     assert (instance.ok, instance.found) == (None, "cuda:MIG-2 reports clocks, power; it does not report energy")
@@ -154,7 +154,7 @@ def test_what_nvml_reports_of_each_gpu_is_shown(machine, monkeypatch):
 
 
 def test_a_gpu_that_nvml_reports_nothing_about_can_still_be_measured(machine, monkeypatch):
-    monkeypatch.setattr(telemetry, "tells", lambda uuid: {"clocks": False})
+    monkeypatch.setattr(telemetry, "available_readings", lambda uuid: {"clocks": False})
     assert (rows()["telemetry"].ok, rows()["telemetry"].found) == (
         None,
         "cuda:GPU-1 reports nothing; it does not report clocks",

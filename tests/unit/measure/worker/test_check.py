@@ -73,7 +73,7 @@ class Doubling(HostMemory):
         self.elsewhere = False
         self.finds, self.own_error = False, None
 
-    def allocate_aside(self, nbytes):
+    def allocate_untimed(self, nbytes):
         return self.allocate(nbytes)
 
     def load(self, code):
@@ -101,7 +101,7 @@ class Doubling(HostMemory):
         self.downloads += 1
         super().download(address, out)
 
-    def finds_errors(self, dtype, reference_dtype):
+    def can_compute_error(self, dtype, reference_dtype):
         assert (dtype, reference_dtype) == ("float32", "float64")
         return self.finds
 
@@ -110,7 +110,7 @@ class Doubling(HostMemory):
         self.asked.append(tuple(array.tolist() for array in both))
         return self.own_error
 
-    def works_elsewhere(self, sample, seconds, watched):
+    def uses_other_streams(self, sample, seconds, watched):
         before = [self.view(address, "float32", (nbytes // 4,)).copy() for address, nbytes in watched]
         self.asked.append((seconds, before))
         sample()

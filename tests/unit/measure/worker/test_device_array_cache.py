@@ -16,7 +16,7 @@ class Counting(HostMemory):
         super().__init__()
         self.uploads, self.frees, self.aside = [], 0, 0
 
-    def allocate_aside(self, nbytes):
+    def allocate_untimed(self, nbytes):
         self.aside += nbytes
         return super().allocate(nbytes)
 

@@ -88,10 +88,10 @@ class Doubling(HostMemory):
         self.downloads += 1
         super().download(address, out)
 
-    def finds_errors(self, dtype, reference_dtype):
+    def can_compute_error(self, dtype, reference_dtype):
         return False
 
-    def works_elsewhere(self, sample, seconds, watched):
+    def uses_other_streams(self, sample, seconds, watched):
         self.patience_s = seconds
         return False
 

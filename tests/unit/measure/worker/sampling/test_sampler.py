@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.device.fake import GATE_LIMIT_S, FakeDevice
+from perfsvc.device.fake import BLOCKING_LIMIT_S, FakeDevice
 from perfsvc.errors import DisturbedError, LaunchError
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.worker.sampling import sampler
@@ -279,7 +279,7 @@ def test_time_lost_with_the_blocking_kernel_does_not_count_against_the_time_cap(
     device = play(fault="synchronises", seconds=0.1)
     samples = take(device, Sampling(seconds=1.0, precision=0.0))
     assert samples.stopped == "time cap of 1 s"
-    assert device.now() == pytest.approx(2 * (GATE_LIMIT_S + 0.1) + 1.0)
+    assert device.now() == pytest.approx(2 * (BLOCKING_LIMIT_S + 0.1) + 1.0)
 
 
 # --- disturbances -----------------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_there_are_no_auxiliary_metrics_if_none_is_known_or_asked_for(play):
 
 
 def test_a_short_kernel_has_its_back_to_back_time_and_the_timer_overhead(play):
-    device = play(seconds=measured([9e-6] * 50 + [3e-6] * 200), floor=1e-6)
+    device = play(seconds=measured([9e-6] * 50 + [3e-6] * 200), timer_overhead_s=1e-6)
     samples = take(device)
     assert samples.metrics == {"back_to_back_s": pytest.approx(3e-6), "timer_overhead_s": pytest.approx(1e-6)}
     assert (device.counts, device.apart) == ([1, 5, 5, 50, 200], [200])
@@ -414,7 +414,7 @@ def test_a_short_kernel_has_its_back_to_back_time_and_the_timer_overhead(play):
 
 
 def test_a_large_share_of_timer_overhead_is_noted(play):
-    samples = take(play(seconds=4e-6, floor=1.25e-6))
+    samples = take(play(seconds=4e-6, timer_overhead_s=1.25e-6))
     assert samples.note == "a large share of the time is the timer's own overhead (timer_overhead_s, back_to_back_s)"
 
 
@@ -460,7 +460,7 @@ def test_missing_energy_is_noted(play):
 def test_an_impossible_time_fails_the_case(play, monkeypatch, seconds, place):
     device = play()
     times = [1e-4] * place + [seconds] + [1e-4] * 100
-    monkeypatch.setattr("perfsvc.device.fake.Entry.samples", lambda entry, replica: tuple(times))
+    monkeypatch.setattr("perfsvc.device.fake.ScriptedCase.samples", lambda entry, replica: tuple(times))
     with pytest.raises(LaunchError, match=f"the clock gave {seconds:g} s for a sample"):
         take(device)
 

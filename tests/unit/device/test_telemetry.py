@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from perfsvc.device import telemetry
-from perfsvc.device.telemetry import Board, Installed
+from perfsvc.device.telemetry import GpuTelemetry, InstalledGpu
 from perfsvc.model import Conditions, Slowdown
 
 BOARD, INSTANCE, OTHER_INSTANCE = "GPU-1", "MIG-a", "MIG-b"
@@ -211,9 +211,9 @@ def mig(nvml):
 def claimed(nvml):
     """A GPU that this process has opened a context on, beside a notebook that was there before."""
     nvml.listed = [NOTEBOOK]
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.listed = [NOTEBOOK, OUR_HOST_PID]
-    board.claim()
+    board.recognise_own_process()
     return board
 
 
@@ -233,17 +233,17 @@ def test_a_board_that_nvml_does_not_know_has_no_limit_and_nvml_is_closed_again(n
 
 def test_a_machine_whose_driver_does_not_answer_says_nothing(nvml):
     nvml.refusals["nvmlInit"] = 9
-    assert (telemetry.driver_version(), telemetry.power_limit_w(BOARD), telemetry.installed()) == ("", 0, [])
-    assert Board(BOARD).read() == Conditions()
+    assert (telemetry.driver_version(), telemetry.power_limit_w(BOARD), telemetry.installed_gpus()) == ("", 0, [])
+    assert GpuTelemetry(BOARD).read() == Conditions()
 
 
 def test_a_machine_without_the_package_says_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert (telemetry.driver_version(), telemetry.power_limit_w(BOARD), telemetry.installed()) == ("", 0, [])
-    board = Board(BOARD)
-    board.claim()
+    assert (telemetry.driver_version(), telemetry.power_limit_w(BOARD), telemetry.installed_gpus()) == ("", 0, [])
+    board = GpuTelemetry(BOARD)
+    board.recognise_own_process()
     assert (board.read(), board.energy_j()) == (Conditions(), None)
-    assert set(board.tells().values()) == {False}
+    assert set(board.available_readings().values()) == {False}
     board.close()
 
 
@@ -253,35 +253,35 @@ def test_the_limit_of_an_instance_is_its_boards(mig):
 
 def test_a_board_in_mig_mode_is_its_instances(mig):
     mig.boards = ["GPU-0", BOARD, "GPU-2"]
-    assert telemetry.installed() == [
-        Installed("GPU-0", "GPU-0", 0),
-        Installed(INSTANCE, BOARD, 1),
-        Installed(OTHER_INSTANCE, BOARD, 1),
-        Installed("GPU-2", "GPU-2", 2),
+    assert telemetry.installed_gpus() == [
+        InstalledGpu("GPU-0", "GPU-0", 0),
+        InstalledGpu(INSTANCE, BOARD, 1),
+        InstalledGpu(OTHER_INSTANCE, BOARD, 1),
+        InstalledGpu("GPU-2", "GPU-2", 2),
     ]
-    assert [device.instance for device in telemetry.installed()] == [False, True, True, False]
+    assert [device.is_instance for device in telemetry.installed_gpus()] == [False, True, True, False]
 
 
 def test_a_board_in_mig_mode_without_instances_is_nothing(mig):
     mig.migs[BOARD] = []
-    assert telemetry.installed() == []
+    assert telemetry.installed_gpus() == []
 
 
 def test_boards_that_have_no_such_mode_are_whole(nvml):
     nvml.refusals["nvmlDeviceGetMigMode"] = NOT_SUPPORTED
-    assert telemetry.installed() == [Installed(BOARD, BOARD, 0)]
+    assert telemetry.installed_gpus() == [InstalledGpu(BOARD, BOARD, 0)]
 
 
 def test_a_lost_board_takes_no_other_with_it(nvml):
     nvml.boards = ["lost", BOARD]
-    assert telemetry.installed() == [Installed(BOARD, BOARD, 1)]
+    assert telemetry.installed_gpus() == [InstalledGpu(BOARD, BOARD, 1)]
 
 
 # --- one GPU, look after look --------------------------------------------------------------------------------------
 
 
 def test_a_look_tells_what_the_board_is_like_in_si_units(nvml):
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert board.read() == Conditions(
         sm_clock_hz=1980e6, memory_clock_hz=2619e6, temperature_c=41, power_w=345, slowdowns=(), ecc_errors=0
     )
@@ -306,14 +306,14 @@ def test_a_look_asks_each_thing_once(nvml):
 
 
 def test_a_closed_board_sees_nothing(nvml):
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     board.close()
     board.close()
     assert (board.read(), board.energy_j(), nvml.open) == (Conditions(), None, 0)
 
 
 def test_a_board_that_nvml_does_not_know_sees_nothing_and_leaves_nvml_closed(nvml):
-    board = Board("GPU-2")
+    board = GpuTelemetry("GPU-2")
     assert (board.read(), board.energy_j(), nvml.open) == (Conditions(), None, 0)
 
 
@@ -334,7 +334,7 @@ def test_a_board_that_nvml_does_not_know_sees_nothing_and_leaves_nvml_closed(nvm
 )
 def test_the_reasons_for_the_present_clocks_are_slowdowns_or_none(nvml, reason, slowdown):
     nvml.reasons = reason
-    assert Board(BOARD).read().slowdowns == slowdown
+    assert GpuTelemetry(BOARD).read().slowdowns == slowdown
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_the_reasons_for_the_present_clocks_are_slowdowns_or_none(nvml, reason, 
 )
 def test_a_slowdown_between_two_looks_is_seen_once(nvml, field, slowdown):
     nvml.counters[field] = 1_000_000  # of before we came
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert board.read().slowdowns == ()
     nvml.counters[field] += 1
     assert board.read().slowdowns == (slowdown,)
@@ -358,7 +358,7 @@ def test_a_slowdown_between_two_looks_is_seen_once(nvml, field, slowdown):
 
 def test_errors_of_the_memory_are_those_since_the_last_look(nvml):
     nvml.counters[4] = 3
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert board.read().ecc_errors == 0
     nvml.counters[4] = 5
     assert [board.read().ecc_errors, board.read().ecc_errors] == [2, 0]
@@ -367,14 +367,14 @@ def test_errors_of_the_memory_are_those_since_the_last_look(nvml):
 
 
 def test_xids_are_those_since_the_last_look(nvml):
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.xids = [(31, WHOLE), (79, WHOLE)]
     assert board.read().xids == (31, 79)
     assert board.read().xids == ()
 
 
 def test_a_board_that_reports_without_end_does_not_hold_up_the_look(nvml):
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.xids = [(48, WHOLE)] * 1000
     assert 0 < len(board.read().xids) < 1000
 
@@ -391,7 +391,7 @@ REFUSABLE = [
 @pytest.mark.parametrize(("call", "reading"), REFUSABLE)
 def test_what_is_not_supported_is_none_and_asked_once(nvml, call, reading):
     nvml.refusals[call] = NOT_SUPPORTED
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert [getattr(board.read(), reading), getattr(board.read(), reading)] == [None, None]
     assert nvml.called(call) == 1
     assert len([value for value in (board.read().power_w, board.energy_j()) if value is not None]) == 2
@@ -400,7 +400,7 @@ def test_what_is_not_supported_is_none_and_asked_once(nvml, call, reading):
 @pytest.mark.parametrize(("call", "reading"), REFUSABLE)
 def test_what_cannot_be_said_at_the_moment_is_asked_again(nvml, call, reading):
     nvml.refusals[call] = TIMEOUT
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert getattr(board.read(), reading) is None
     del nvml.refusals[call]
     assert getattr(board.read(), reading) is not None
@@ -409,35 +409,35 @@ def test_what_cannot_be_said_at_the_moment_is_asked_again(nvml, call, reading):
 def test_an_older_driver_tells_the_reasons_under_their_older_name(nvml):
     nvml.refusals["nvmlDeviceGetCurrentClocksEventReasons"] = 13
     nvml.reasons = 0x20
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert [board.read().slowdowns for _ in range(2)] == [(Slowdown.THERMAL,)] * 2
     assert nvml.called("nvmlDeviceGetCurrentClocksEventReasons") == 1
-    assert board.tells()["slowdowns"]
+    assert board.available_readings()["slowdowns"]
 
 
 def test_no_reasons_at_all_are_no_slowdowns(nvml):
     nvml.refusals |= dict.fromkeys(
         ["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"], NOT_SUPPORTED
     )
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert board.read().slowdowns == ()
     assert nvml.called("nvmlDeviceGetCurrentClocksThrottleReasons") == 1
-    assert not board.tells()["slowdowns"]
+    assert not board.available_readings()["slowdowns"]
 
 
 def test_counters_that_a_board_lacks_are_asked_for_once_and_the_others_still_count(nvml):
     nvml.no_field = dict.fromkeys([4, 269, 270, 271], NOT_SUPPORTED)
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.counters[74] += 1
     nvml.counters[4] += 1
     look = board.read()
     assert (look.slowdowns, look.ecc_errors) == ((Slowdown.POWER_CAP,), 0)
     assert nvml.asked_fields == [186, 74, 75]
-    assert not board.tells()["ECC errors"]
+    assert not board.available_readings()["ECC errors"]
 
 
 def test_a_counter_that_is_not_there_at_the_moment_is_asked_for_again(nvml):
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.no_field[4] = 21
     nvml.counters[4] = 1
     assert board.read().ecc_errors == 0
@@ -447,30 +447,30 @@ def test_a_counter_that_is_not_there_at_the_moment_is_asked_for_again(nvml):
 
 def test_a_board_without_any_counter_is_not_asked_for_none(nvml):
     nvml.no_field = dict.fromkeys(FIELDS.values(), NOT_SUPPORTED)
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert board.read().slowdowns == ()
     assert nvml.called("nvmlDeviceGetFieldValues") == 1
-    assert not board.tells()["slowdown counters"]
+    assert not board.available_readings()["slowdown counters"]
 
 
 def test_a_driver_without_counters_is_asked_once(nvml):
     nvml.refusals["nvmlDeviceGetFieldValues"] = 13
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert (board.read().slowdowns, board.read().power_w) == ((), 300)
     assert nvml.called("nvmlDeviceGetFieldValues") == 1
 
 
 def test_a_board_without_the_power_of_the_instant_tells_that_of_the_last_second(nvml):
     nvml.no_field[186] = NOT_SUPPORTED
-    assert Board(BOARD).read().power_w == 300
+    assert GpuTelemetry(BOARD).read().power_w == 300
     nvml.refusals["nvmlDeviceGetPowerUsage"] = NOT_SUPPORTED
-    assert Board(BOARD).read().power_w is None
+    assert GpuTelemetry(BOARD).read().power_w is None
 
 
 def test_an_older_package_has_fewer_names_and_no_fewer_others(nvml):
     for name in ("NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", "NVML_ERROR_NOT_READY"):
         delattr(nvml, name)
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.counters[271] += 1
     assert board.read().slowdowns == (Slowdown.HARDWARE,)
 
@@ -478,16 +478,16 @@ def test_an_older_package_has_fewer_names_and_no_fewer_others(nvml):
 def test_a_call_that_the_package_does_not_have_is_not_supported(nvml, monkeypatch):
     monkeypatch.delattr(Library, "nvmlDeviceGetCurrentClocksEventReasons")
     nvml.reasons = 0x8
-    assert Board(BOARD).read().slowdowns == (Slowdown.HARDWARE,)
+    assert GpuTelemetry(BOARD).read().slowdowns == (Slowdown.HARDWARE,)
 
 
 def test_events_that_cannot_be_registered_are_none(nvml):
     nvml.refusals["nvmlDeviceRegisterEvents"] = NOT_SUPPORTED
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     nvml.xids = [(31, WHOLE)]
     assert board.read().xids == ()
     assert (nvml.sets, nvml.called("nvmlEventSetWait_v2")) == (0, 0)
-    assert not board.tells()["Xids"]
+    assert not board.available_readings()["Xids"]
     board.close()
     assert nvml.open == 0
 
@@ -504,7 +504,7 @@ def test_a_lost_board_says_nothing_more_and_raises_nothing(nvml):
 
 def test_no_energy_is_counted_where_the_board_does_not(nvml):
     nvml.refusals["nvmlDeviceGetTotalEnergyConsumption"] = NOT_SUPPORTED
-    board = Board(BOARD)
+    board = GpuTelemetry(BOARD)
     assert [board.energy_j(), board.energy_j()] == [None, None]
     assert nvml.called("nvmlDeviceGetTotalEnergyConsumption") == 1
 
@@ -527,7 +527,7 @@ def test_where_utilisation_is_not_told_another_that_is_there_is_at_work(nvml):
     board = claimed(nvml)
     assert [board.read().others, board.read().others] == [(NOTEBOOK,)] * 2
     assert nvml.called("nvmlDeviceGetProcessUtilization") == 1
-    assert not board.tells()["process utilisation"]
+    assert not board.available_readings()["process utilisation"]
 
 
 def test_utilisation_that_is_not_told_at_the_moment_is_nobodys(nvml):
@@ -551,7 +551,7 @@ def test_processes_that_cannot_be_listed_are_no_others(nvml):
 
 def test_an_instance_has_its_boards_clocks_and_slowdowns_and_no_energy(mig):
     mig.reasons = 0x8
-    board = Board(INSTANCE)
+    board = GpuTelemetry(INSTANCE)
     look = board.read()
     assert (look.sm_clock_hz, look.temperature_c, look.power_w) == (1980e6, 41, 345)
     assert look.slowdowns == (Slowdown.HARDWARE,)
@@ -560,17 +560,17 @@ def test_an_instance_has_its_boards_clocks_and_slowdowns_and_no_energy(mig):
 
 
 def test_an_instance_hears_of_its_own_and_the_whole_boards_xids(mig):
-    board = Board(INSTANCE)
+    board = GpuTelemetry(INSTANCE)
     mig.xids = [(43, 9), (31, 7), (79, WHOLE)]
     assert board.read().xids == (31, 79)
 
 
 def test_an_instance_has_its_own_processes(mig):
     mig.listed = [NOTEBOOK]
-    board = Board(INSTANCE)
+    board = GpuTelemetry(INSTANCE)
     assert mig.processes_of == INSTANCE
     mig.listed = [NOTEBOOK, os.getpid()]
-    board.claim()
+    board.recognise_own_process()
     assert board.read().others == (NOTEBOOK,)
 
 
@@ -578,7 +578,7 @@ def test_an_instance_has_its_own_processes(mig):
 
 
 def test_a_board_tells_everything(nvml):
-    assert telemetry.tells(BOARD) == dict.fromkeys(
+    assert telemetry.available_readings(BOARD) == dict.fromkeys(
         [
             "clocks",
             "temperature",
@@ -606,7 +606,7 @@ def test_a_board_tells_everything(nvml):
 )
 def test_what_a_board_does_not_tell_is_told(nvml, call, missing):
     nvml.refusals[call] = NOT_SUPPORTED
-    assert [topic for topic, told in telemetry.tells(BOARD).items() if not told] == [missing]
+    assert [topic for topic, told in telemetry.available_readings(BOARD).items() if not told] == [missing]
 
 
 def test_every_name_that_is_asked_for_is_one_of_the_packages():

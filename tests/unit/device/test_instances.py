@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.device import instances, telemetry
-from perfsvc.device.telemetry import Installed
+from perfsvc.device import telemetry
+from perfsvc.device.find import add_hidden_devices
+from perfsvc.device.telemetry import InstalledGpu
 from perfsvc.model import DeviceInfo
 
 WHOLE = DeviceInfo("cuda", "cuda:GPU-0", "GPU-0", "NVIDIA H100 80GB HBM3", "sm_90", l2_bytes=50 << 20)
@@ -19,10 +20,10 @@ def instance(uuid):
 
 A, B, C = instance("MIG-a"), instance("MIG-b"), instance("MIG-c")
 MIXED = [
-    Installed("GPU-0", "GPU-0", 0),
-    Installed("MIG-a", "GPU-1", 1),
-    Installed("MIG-b", "GPU-1", 1),
-    Installed("MIG-c", "GPU-2", 2),
+    InstalledGpu("GPU-0", "GPU-0", 0),
+    InstalledGpu("MIG-a", "GPU-1", 1),
+    InstalledGpu("MIG-b", "GPU-1", 1),
+    InstalledGpu("MIG-c", "GPU-2", 2),
 ]
 
 
@@ -35,24 +36,26 @@ def machine(monkeypatch):
         asked.extend(uuids)
         return [info for info in (WHOLE, A, B, C) if info.uuid in asked]
 
-    monkeypatch.setattr(telemetry, "installed", lambda: MIXED)
-    monkeypatch.setattr(instances, "_asked_alone", alone)
+    monkeypatch.setattr(telemetry, "installed_gpus", lambda: MIXED)
+    monkeypatch.setattr("perfsvc.device.find._describe_in_processes", alone)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return asked
 
 
 def test_what_cuda_hides_is_asked_for_and_all_stand_in_the_order_of_the_boards(machine):
-    assert instances.complete([B]) == [WHOLE, A, B, C]
+    assert add_hidden_devices([B]) == [WHOLE, A, B, C]
     assert machine == ["GPU-0", "MIG-a", "MIG-c"]
 
 
 def test_an_instance_that_cuda_shows_under_the_wrong_name_is_asked_for_too(machine):
-    assert instances.complete([replace(A, uuid="GPU-a", spec="cuda:GPU-a")]) == [WHOLE, A, B, C]
+    assert add_hidden_devices([replace(A, uuid="GPU-a", spec="cuda:GPU-a")]) == [WHOLE, A, B, C]
 
 
 def test_a_device_that_no_process_can_see_is_left_out(machine, monkeypatch):
-    monkeypatch.setattr(instances, "_asked_alone", lambda uuids: [info for info in (A, C) if info.uuid in uuids])
-    assert instances.complete([B]) == [A, B, C]
+    monkeypatch.setattr(
+        "perfsvc.device.find._describe_in_processes", lambda uuids: [info for info in (A, C) if info.uuid in uuids]
+    )
+    assert add_hidden_devices([B]) == [A, B, C]
 
 
 @pytest.mark.parametrize(
@@ -72,21 +75,21 @@ def test_a_device_that_no_process_can_see_is_left_out(machine, monkeypatch):
 )
 def test_what_the_user_made_visible_is_all_there_is(machine, monkeypatch, visible, expected):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert instances.complete([replace(A, uuid="GPU-a")]) == expected
+    assert add_hidden_devices([replace(A, uuid="GPU-a")]) == expected
 
 
 def test_a_machine_without_instances_is_what_cuda_shows(machine, monkeypatch):
-    monkeypatch.setattr(telemetry, "installed", lambda: MIXED[:1])
-    assert instances.complete([WHOLE, replace(WHOLE, uuid="GPU-9")]) == [WHOLE, replace(WHOLE, uuid="GPU-9")]
-    monkeypatch.setattr(telemetry, "installed", list)  # there is no NVML
-    assert instances.complete([WHOLE]) == [WHOLE]
+    monkeypatch.setattr(telemetry, "installed_gpus", lambda: MIXED[:1])
+    assert add_hidden_devices([WHOLE, replace(WHOLE, uuid="GPU-9")]) == [WHOLE, replace(WHOLE, uuid="GPU-9")]
+    monkeypatch.setattr(telemetry, "installed_gpus", list)  # there is no NVML
+    assert add_hidden_devices([WHOLE]) == [WHOLE]
     assert machine == []
 
 
 def test_a_process_that_sees_what_it_was_given_does_not_wait_for_nvml(machine, monkeypatch):
-    monkeypatch.setattr(telemetry, "installed", lambda: pytest.fail("NVML was asked"))
+    monkeypatch.setattr(telemetry, "installed_gpus", lambda: pytest.fail("NVML was asked"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-b")
-    assert instances.complete([B]) == [B]
+    assert add_hidden_devices([B]) == [B]
 
 
 @pytest.fixture
@@ -113,8 +116,12 @@ def children(monkeypatch, tmp_path):
 
 def test_each_hidden_device_describes_itself_to_a_process_that_sees_nothing_else(monkeypatch, children):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    boards = [Installed("MIG-a", "GPU-1", 0), Installed("MIG-broken", "GPU-1", 0), Installed("MIG-b", "GPU-1", 0)]
-    monkeypatch.setattr(telemetry, "installed", lambda: boards)
-    found = instances.complete([A])
+    boards = [
+        InstalledGpu("MIG-a", "GPU-1", 0),
+        InstalledGpu("MIG-broken", "GPU-1", 0),
+        InstalledGpu("MIG-b", "GPU-1", 0),
+    ]
+    monkeypatch.setattr(telemetry, "installed_gpus", lambda: boards)
+    found = add_hidden_devices([A])
     assert [info.uuid for info in found] == ["MIG-a", "MIG-b"]
     assert found[1] == DeviceInfo("cuda", "cuda:MIG-b", "MIG-b", "H100 MIG 1g.10gb", "sm_90", l2_bytes=1234)

@@ -1,4 +1,4 @@
-from perfsvc.device.cuda.arena import ALIGNMENT, PAGE_BYTES, Arena, arena_bytes
+from perfsvc.device.memory import ARENA_ALIGNMENT, PAGE_BYTES, Arena, arena_bytes
 
 START = 10 * PAGE_BYTES
 
@@ -7,7 +7,7 @@ def test_pieces_are_dealt_one_after_the_other_the_large_ones_at_pages():
     arena = Arena(START, 8 * PAGE_BYTES)
     small, large, tiny = arena.allocate(100), arena.allocate(PAGE_BYTES + 1), arena.allocate(1)
     assert (small, large) == (START, START + PAGE_BYTES)
-    assert tiny == START + 2 * PAGE_BYTES + ALIGNMENT
+    assert tiny == START + 2 * PAGE_BYTES + ARENA_ALIGNMENT
 
 
 def test_the_same_requests_are_met_at_the_same_places_whatever_came_before():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from perfsvc.device import fake
-from perfsvc.device.fake import Entry, FakeDevice, Script
+from perfsvc.device.fake import DeviceScript, FakeDevice, ScriptedCase
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import (
     Array,
@@ -30,7 +30,7 @@ CASE = Case("dot", "tree", (("n", 1000),))
 
 
 def entries(*keys):
-    return Script(cases={key: Entry(seconds=float(number)) for number, key in enumerate(keys, 1)})
+    return DeviceScript(cases={key: ScriptedCase(seconds=float(number)) for number, key in enumerate(keys, 1)})
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_binary_is_more_special_than_its_case():
     ],
 )
 def test_seconds_are_one_number_or_one_entry_a_replica(seconds, samples):
-    assert [Entry(seconds).samples(replica) for replica in range(3)] == samples
+    assert [ScriptedCase(seconds).samples(replica) for replica in range(3)] == samples
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_its_clock_counts_samples_and_rests_and_nothing_else(device):
 
 
 def test_a_sample_that_launches_nothing_takes_the_floor_where_the_case_does_launch(play):
-    device = play({"dot": {"seconds": 1e-4, "floor": 2e-6}})
+    device = play({"dot": {"seconds": 1e-4, "timer_overhead_s": 2e-6}})
     with device.measuring(RECORD, 0):
         assert batch(device, lambda: None).samples_s == (1e-4,)  # a Python step may launch what we do not see
         assert batch(device, launching(device)).samples_s == (1e-4,)
@@ -180,7 +180,7 @@ def test_the_host_keeps_ahead_unless_more_is_queued_than_the_queue_takes(play):
         assert (held.blocked, held.kept_ahead, device.now()) == (True, True, 4e-4)
         tripped = batch(device, sample, 5)
         assert (tripped.blocked, tripped.kept_ahead) == (True, False)
-        assert device.now() == pytest.approx(9e-4 + fake.GATE_LIMIT_S)
+        assert device.now() == pytest.approx(9e-4 + fake.BLOCKING_LIMIT_S)
 
 
 def test_what_synchronises_opens_the_gate_whatever_the_queue_takes(play):
@@ -190,7 +190,7 @@ def test_what_synchronises_opens_the_gate_whatever_the_queue_takes(play):
         ungated = batch(device, lambda: None, blocked=False)
         assert (ungated.blocked, ungated.kept_ahead) == (False, False)
         assert batch(device, lambda: None, clock="host", blocked=False).kept_ahead is None
-    assert device.now() == pytest.approx(fake.GATE_LIMIT_S + 3e-4)
+    assert device.now() == pytest.approx(fake.BLOCKING_LIMIT_S + 3e-4)
 
 
 # --- results and faults -----------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_work_is_elsewhere_where_the_script_says_so(play):
     device = play({"dot": {"fault": "elsewhere", "replica": 1}})
     for replica in (0, 1):
         with device.measuring(RECORD, replica):
-            assert device.works_elsewhere(lambda: None, 0.01, ()) is (replica == 1)
+            assert device.uses_other_streams(lambda: None, 0.01, ()) is (replica == 1)
 
 
 def test_a_board_that_is_lost_cannot_be_described_or_opened_until_its_marker_is_gone(play, tmp_path):
@@ -280,7 +280,7 @@ def test_a_script_that_cannot_be_read_is_named(tmp_path, text):
 
 
 def test_noise_is_of_samples_and_of_replicas_and_comes_again_with_its_seed():
-    entry = Entry(seconds=1e-4, within=0.01, between=0.05)
+    entry = ScriptedCase(seconds=1e-4, within=0.01, between=0.05)
     replicas = [list(islice(entry.times(replica, "7/dot"), 400)) for replica in range(40)]
     medians = [median(times) for times in replicas]
     assert stdev(map(log, medians)) == pytest.approx(0.05, rel=0.3)
@@ -291,7 +291,7 @@ def test_noise_is_of_samples_and_of_replicas_and_comes_again_with_its_seed():
 
 
 def test_noise_of_samples_goes_with_what_is_scripted_for_each():
-    entry = Entry(seconds=((1e-4, 2e-4),), within=0.001)
+    entry = ScriptedCase(seconds=((1e-4, 2e-4),), within=0.001)
     assert list(islice(entry.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfsvc.device.arguments import encode_tensor_map, pack, parameter_layout
 from perfsvc.device.cpu import CpuDevice
-from perfsvc.device.cuda import tensor_maps
-from perfsvc.device.cuda.arguments import packed, places
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
@@ -161,14 +160,14 @@ def test_the_driver_is_asked_with_columns_first_and_its_bytes_are_the_argument()
         asked.append((element, rank, address, sizes[:2], pitches[0], box[:2], strides[:2], caches))
         return 0
 
-    made = tensor_maps.encode(1 << 40, MAP, encode)
+    made = encode_tensor_map(1 << 40, MAP, encode)
     assert made.tobytes() == bytes(range(128))
     assert asked == [(7, 2, 1 << 40, [128, 64], 512, [16, 8], [1, 1], (0, 2, 2, 0))]
 
 
 def test_what_the_driver_refuses_is_an_error_of_the_launch():
     with pytest.raises(LaunchError, match=r"the driver refuses a tensor map of 'A' \(CUDA error 1\)"):
-        tensor_maps.encode(0, MAP, lambda *_: 1)
+        encode_tensor_map(0, MAP, lambda *_: 1)
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -180,21 +179,21 @@ def test_all_that_the_suite_lets_through_can_be_encoded(element, swizzle):
         asked.append(given[5][0])
         return 0
 
-    tensor_maps.encode(0, replace(MAP, element=element, swizzle=swizzle), encode)
+    encode_tensor_map(0, replace(MAP, element=element, swizzle=swizzle), encode)
     assert asked == [128 * np.dtype(ELEMENTS[element]).itemsize]
 
 
 def test_arguments_are_packed_at_the_places_that_the_kernel_looks_for_them():
     first, second = np.void(bytes(range(128))), np.void(bytes(range(128, 256)))
     found = ((112, 128), (240, 128), (368, 2), (376, 8))
-    given = packed("k", found, (first, second, np.int16(7), np.uint64(9)))
+    given = pack("k", found, (first, second, np.int16(7), np.uint64(9)))
     assert given == bytes(112) + bytes(range(256)) + struct.pack("<h6xQ", 7, 9)
 
 
 def test_where_the_places_are_not_known_each_argument_lies_at_a_multiple_of_its_size():
     args = (np.int8(-3), np.float64(0.25), np.int16(700), np.uint64(2**40))
-    assert packed("k", None, args) == struct.pack("<b7xdh6xQ", -3, 0.25, 700, 2**40)
-    assert packed("k", None, ()) == packed("k", (), ()) == b""
+    assert pack("k", None, args) == struct.pack("<b7xdh6xQ", -3, 0.25, 700, 2**40)
+    assert pack("k", None, ()) == pack("k", (), ()) == b""
 
 
 @pytest.mark.parametrize(
@@ -206,14 +205,14 @@ def test_where_the_places_are_not_known_each_argument_lies_at_a_multiple_of_its_
 )
 def test_arguments_that_are_not_the_kernels_are_refused(args, said):
     with pytest.raises(LaunchError, match=said):
-        packed("k", ((0, 4), (8, 8)), args)
+        pack("k", ((0, 4), (8, 8)), args)
 
 
 def test_ptx_tells_no_places():
-    assert places(b"//\n.version 9.0", "k") is None
+    assert parameter_layout(b"//\n.version 9.0", "k") is None
 
 
 def test_a_tensor_map_is_refused_where_nobody_tells_its_place():
-    with pytest.raises(LaunchError, match="kernel k takes a tensor map, and PTX does not tell where") as refused:
-        packed("k", None, (np.int32(1), np.void(bytes(128))))
+    with pytest.raises(LaunchError, match="kernel k takes a tensor map, and PTX does not contain its offset") as refused:
+        pack("k", None, (np.int32(1), np.void(bytes(128))))
     assert "-ptx" in refused.value.cure

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 import perfsvc.device
-from perfsvc.device import instances
 from perfsvc.device.find import find, open_device, why_no_gpu
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.installation import install_command as install_extra
@@ -212,7 +211,7 @@ def test_opening_without_pycuda_says_so(monkeypatch):
 
 def test_boards_in_mig_mode_are_found_as_their_instances(monkeypatch, boards):
     instance = replace(FIRST, spec="cuda:MIG-7", uuid="MIG-7", model="NVIDIA H100 80GB HBM3 MIG 1g.10gb")
-    monkeypatch.setattr(instances, "complete", lambda shown: [*shown[:1], instance])
+    monkeypatch.setattr("perfsvc.device.find.add_hidden_devices", lambda shown: [*shown[:1], instance])
     assert find(["cuda"]) == [FIRST, instance]
     assert find(["cuda:1"]) == find(["cuda:mig-"]) == [instance]
 
@@ -220,7 +219,7 @@ def test_boards_in_mig_mode_are_found_as_their_instances(monkeypatch, boards):
 def test_looking_for_a_fake_imports_no_other_device(script):
     program = (
         "import sys; from perfsvc.device.find import find; find([sys.argv[1]]); "
-        "names = ('cpu', 'cuda', 'telemetry', 'instances'); "
+        "names = ('cpu', 'cuda', 'telemetry'); "
         "print([m for m in ('pycuda', 'pynvml', *('perfsvc.device.' + n for n in names)) if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program, f"fake:{script}"], capture_output=True, text=True, check=True)
