@@ -213,6 +213,8 @@ def test_ptx_tells_no_places():
 
 
 def test_a_tensor_map_is_refused_where_nobody_tells_its_place():
-    with pytest.raises(LaunchError, match="kernel k takes a tensor map, and PTX does not contain its offset") as refused:
+    with pytest.raises(
+        LaunchError, match="kernel k takes a tensor map, and PTX does not contain its offset"
+    ) as refused:
         pack("k", None, (np.int32(1), np.void(bytes(128))))
     assert "-ptx" in refused.value.cure
