@@ -188,7 +188,7 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
         .order_by(Metrics.measurement_id, Metrics.name)
     )
     values: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    for measurement, name, value in connection.execute(query):
+    for measurement, name, value in connection.execute(query).all():
         if value is not None:
             values[measurement].append((name, value))
     return values
@@ -259,7 +259,7 @@ def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -
     )
     named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
     replicas: dict[int, dict[_Ids, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for row in connection.execute(_measured(runs, *columns)):
+    for row in connection.execute(_measured(runs, *columns)).all():
         replicas[row.run_id][row.lineage_id, row.own_name, row.device_id, row.cache].append(row)
     histories: dict[tuple[_Ids, str], list[SeriesInRun]] = defaultdict(list)
     for run, cases in replicas.items():

@@ -61,10 +61,10 @@ RESULTS = (
     ),
     "select id, cause, state, first_run_id, last_run_id from findings order by id",
     "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id order by 1, 2",
-    "select finding_id, kind, run_id, said from finding_events order by id",
+    "select finding_id, kind, run_id, text from finding_events order by id",
     "select night_id, title, body from messages order by 1",
     "select target, sent_at is not null from deliveries order by 1",
-    "select name, place, state, exit_code from stages where night_id = 2 order by place",
+    "select name, number, state, exit_code from stages where night_id = 2 order by number",
     "select id, state, run_id, exit_code from nights order by id",
     "select id, state from runs order by id",
 )
@@ -174,7 +174,7 @@ def killed(place: Place, at_s: float, expected: list[Any], whole: int) -> Killed
         process.kill()
     begun = bool(place.rows("select 1 from nights where id = 2"))
     known, ((held,),) = place.rows(RUN), place.rows(HELD)
-    stages = place.rows("select name from stages where night_id = 2 order by place desc limit 1")
+    stages = place.rows("select name from stages where night_id = 2 order by number desc limit 1")
     ended = place.rows("select 1 from nights where id = 2 and exit_code is not null")
     if not ended:
         place.night(1, *(["--resume"] if begun else []))

@@ -50,11 +50,11 @@ class Nights:
 
     def stages(self, night):
         """The state of each stage of a night, by its name, in their order."""
-        return dict(self.perfsvc.rows("select name, state from stages where night_id = ? order by place", night))
+        return dict(self.perfsvc.rows("select name, state from stages where night_id = ? order by number", night))
 
     def said(self, night, stage):
         ((said, cure),) = self.perfsvc.rows(
-            "select said, cure from stages where night_id = ? and name = ?", night, stage
+            "select message, cure from stages where night_id = ? and name = ?", night, stage
         )
         return said, cure
 

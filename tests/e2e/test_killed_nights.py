@@ -56,10 +56,10 @@ RESULTS = {
     "where run_id = 2",
     "findings": "select id, cause, state, first_run_id, last_run_id from findings",
     "their cases": "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id",
-    "their history": "select finding_id, kind, run_id, said from finding_events order by id",
+    "their history": "select finding_id, kind, run_id, text from finding_events order by id",
     "messages": "select night_id, title, body from messages",
     "deliveries": "select target, sent_at is not null from deliveries",
-    "stages": "select name, place, state, exit_code from stages where night_id = 2 order by place",
+    "stages": "select name, number, state, exit_code from stages where night_id = 2 order by number",
     "nights": "select id, state, run_id, exit_code, git_commit from nights",
     "runs": "select id, state from runs",
 }

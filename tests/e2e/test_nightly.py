@@ -15,7 +15,7 @@ from tests.e2e.nights import Nights
 
 pytestmark = pytest.mark.slow  # whole nights
 
-SAID = "select name, said from stages where name != 'lock' order by place"
+SAID = "select name, message from stages where name != 'lock' order by number"
 
 STAGES = [
     "lock",
