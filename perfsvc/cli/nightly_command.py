@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command("nightly")
-@click.option("--resume", is_flag=True, help="Go on with the night that was stopped before its end.")
+@click.option("--resume", is_flag=True, help="Resume the night that was stopped before its end.")
 @click.option(
     "--wait",
     "wait_s",
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 )
 @options.formats()
 def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
-    """Do one unattended night: check, measure, judge, confirm, and tell people what is new.
+    """Execute one unattended night: check, measure, judge, confirm, and notify people of what is new.
 
-    What it does is in perfsvc.toml. Its log and its report lie in a folder of its own; each stage is for itself, so
-    that one which fails costs none of the others.
+    perfsvc.toml says what it does. It writes its log and its report to a folder of its own. A stage that fails does not
+    keep the others from running.
     """
     from perfsvc.measure.host.fork_servers import ForkServers
 

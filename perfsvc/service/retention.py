@@ -59,7 +59,7 @@ class Pruned:
         return [_part(*one) for one in counted if one[0].count]
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The same in a line."""
         what = f"{', '.join(self.parts)}: {units.size(self.size_bytes)}" if self.parts else "nothing to prune"
         return what if self.code else f"{what}; {LEFT}"

@@ -1,4 +1,4 @@
-"""What tests of nights share: a workplace whose nights run on the fake device, and what a night has come to."""
+"""Shared by tests of nights: a workplace whose nights run on the fake device, and the results of nights."""
 
 import json
 import shutil
@@ -52,11 +52,12 @@ class Nights:
         """The state of each stage of a night, by its name, in their order."""
         return dict(self.perfsvc.rows("select name, state from stages where night_id = ? order by number", night))
 
-    def said(self, night, stage):
-        ((said, cure),) = self.perfsvc.rows(
+    def result(self, night, stage):
+        """Return the message and the cure of a stage."""
+        ((message, cure),) = self.perfsvc.rows(
             "select message, cure from stages where night_id = ? and name = ?", night, stage
         )
-        return said, cure
+        return message, cure
 
     def nights(self):
         return self.perfsvc.rows("select state, exit_code, run_id from nights order by id")

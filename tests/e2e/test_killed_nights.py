@@ -170,7 +170,7 @@ def test_a_suite_that_was_changed_meanwhile_is_not_gone_on_with(nights):
     before = source.read_text()
     source.write_text(before + "// changed again\n")
     ended = nights("--resume", code=2)
-    assert "is not what it was when night 2 took its snapshot" in ended.err
+    assert "has changed since night 2 began" in ended.err
     assert "perfsvc nightly --resume, or leave that night as it is and begin another: perfsvc nightly" in ended.err
     source.write_text(before)
     nights("--resume", code=1)
@@ -187,7 +187,7 @@ def test_a_night_that_nobody_goes_on_with_stays_interrupted(nights):
     ]
     assert nights.perfsvc.rows("select state from runs") == [("finished",), ("interrupted",), ("finished",)]
     told = nights("--resume", code=2).err
-    assert "night 3 is the newest of this host, and was not stopped before its end: there is none to go on with" in told
+    assert "night 3 is the newest of this host, and was not stopped before its end: there is none to resume" in told
 
 
 def test_a_night_that_is_told_to_stop_finishes_the_case_in_hand_and_can_be_gone_on_with(nights, undisturbed):

@@ -1,4 +1,4 @@
-"""What people are told of nights on the fake device: a regression once, its recovery once, and nothing besides."""
+"""The messages of nights on the fake device: a regression once, its recovery once, and nothing else."""
 
 import platform
 from datetime import UTC, datetime
@@ -8,8 +8,7 @@ from sqlalchemy import text
 
 from perfsvc.config import Settings
 from perfsvc.notify.notifier import HEADER, AppriseNotifier
-from perfsvc.service.notify import notify
-from perfsvc.service.notify.notify import Means
+from perfsvc.service.notify.notify import notify
 from perfsvc.store import RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
 
@@ -20,12 +19,11 @@ SETTINGS = Settings(notify={"targets": {"team": "TEAM_URL"}, "page": "https://pe
 
 
 class Nights:
-    """Nights over a suite of their own, each of which measures and then tells a receiver what is new."""
+    """Nights with a suite of their own; each measures and then sends a receiver what is new."""
 
     def __init__(self, perfsvc, receiver):
         self.perfsvc, self.receiver = perfsvc, receiver
         self.suite = perfsvc.own("scale")
-        self._means = Means({"TEAM_URL": receiver.address()}, lambda: AppriseNotifier(10.0), lambda _: None)
 
     def first_binary(self):
         """The digest of the module that a case ran in the first night."""
@@ -36,7 +34,7 @@ class Nights:
         return digest
 
     def night(self, cases):
-        """What was said of telling, and what the receiver got."""
+        """Return what was reported of the message, and what the receiver got."""
         self.perfsvc.play(cases)
         self.perfsvc.fake("--confirm", "--replicas", "2", suite=self.suite)
         before = len(self.receiver.received)
@@ -48,10 +46,18 @@ class Nights:
                 connection.execute(
                     text("UPDATE nights SET run_id = (SELECT max(id) FROM runs) WHERE id = :id"), {"id": number}
                 )
-            said = notify(store, number, SETTINGS, print, self._means)
-            store.nights.put_stage(number, StageRow("notify", 11, StageState.DONE, STARTED, 0.0, said))
+            sent = notify(
+                store,
+                number,
+                SETTINGS,
+                print,
+                environment={"TEAM_URL": self.receiver.address()},
+                notifier=lambda: AppriseNotifier(10.0),
+                sleep=lambda _: None,
+            )
+            store.nights.put_stage(number, StageRow("notify", 11, StageState.DONE, STARTED, 0.0, sent))
             store.nights.end(number, RunState.FINISHED, 0)
-        return said, self.receiver.received[before:]
+        return sent, self.receiver.received[before:]
 
 
 @pytest.fixture
@@ -59,12 +65,12 @@ def nights(perfsvc, receiver):
     return Nights(perfsvc, receiver)
 
 
-def test_a_regression_is_told_once_and_so_is_its_recovery(nights):
+def test_a_regression_and_its_recovery_are_reported_once(nights):
     assert nights.night({"*": USUAL}) == ("nothing new", [])
     nights.perfsvc.rebuild(nights.suite)
     slow = {"*": USUAL, "scale/beta": SLOW, nights.first_binary(): USUAL}
-    said, (message,) = nights.night(slow)
-    assert said == "told team"
+    sent, (message,) = nights.night(slow)
+    assert sent == "sent to team"
     assert message.json["title"] == "scale/beta[n=100] slower by 5 %"
     text = message.json["message"]
     assert "Finding 1 (new): kernel" in text
@@ -78,7 +84,7 @@ def test_a_regression_is_told_once_and_so_is_its_recovery(nights):
     assert nights.night({"*": USUAL}) == ("nothing new", [])
 
 
-def test_a_case_that_fails_is_told_once(nights):
+def test_a_failed_case_is_reported_once(nights):
     nights.night({"*": USUAL})
     wrong = {"*": USUAL, "scale/beta": {"fault": "wrong"}}
     _, (message,) = nights.night(wrong)

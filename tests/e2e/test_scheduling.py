@@ -148,7 +148,7 @@ def test_the_daemon_catches_up_stops_after_the_case_in_hand_and_goes_on_with_the
         wait_for(daemon.said("the night ended with exit code 0"))
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
-    assert daemon.said("was stopped, and is gone on with")()
+    assert daemon.said("was stopped, and is resumed")()
     assert daemon.states() == [("finished", 0)] * 2
     assert daemon.measured(2) == [(3, 3)]
 
@@ -239,8 +239,8 @@ def test_a_night_prunes_by_its_settings_and_the_next_ones_say_the_same(nights):
         time.sleep(1.1)
     nights.slower()
     nights(code=1)
-    assert nights.said(4, "findings")[0] == "1 raised"
-    assert nights.said(4, "prune")[0].startswith("6 measurements' samples (")
+    assert nights.result(4, "findings")[0] == "1 raised"
+    assert nights.result(4, "prune")[0].startswith("6 measurements' samples (")
     perfsvc = nights.perfsvc
     assert samples(perfsvc) == [1, 4]
     assert perfsvc.rows("select id from nights") == [(4,)]

@@ -1,1 +1,1 @@
-"""A night: unattended, from its lock to its message, each stage for itself."""
+"""A night: an unattended check, run, judgement and message."""

@@ -1,4 +1,4 @@
-"""What a person or cron asks a night for, and what its settings ask its run for."""
+"""The options of a night, and what its settings say about its run and its files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class NightRequest:
     """The options of a night.
 
     Attributes:
-        settings: what is in force; a night that is gone on with keeps those that it began with.
-        resume: go on with the night that was stopped before its end.
+        settings: the settings in force; a resumed night keeps those that it began with.
+        resume: resume the night that was stopped before its end.
         wait_s: seconds to wait for another night to end.
-        command_line: what was typed.
+        command_line: the command as it was typed.
     """
 
     settings: Settings
@@ -30,7 +30,7 @@ class NightRequest:
 
 
 def run_request(settings: Settings, command_line: str) -> RunRequest:
-    """What a night's run is asked for."""
+    """Return the request of a night's run."""
     run = settings.run
     return RunRequest(
         database=settings.database,
@@ -55,33 +55,33 @@ def run_request(settings: Settings, command_line: str) -> RunRequest:
     )
 
 
-def placed(settings: Settings) -> Settings:
-    """The settings with paths that mean the same wherever a night is gone on with."""
+def with_absolute_paths(settings: Settings) -> Settings:
+    """Return settings whose paths are valid in any folder that a night is resumed in."""
     nightly = settings.nightly.model_copy(update={"folder": settings.nightly.folder.absolute()})
     dashboard = settings.dashboard.model_copy(update={"folder": settings.dashboard.folder.absolute()})
     return settings.model_copy(update={"suite": settings.suite.absolute(), "nightly": nightly, "dashboard": dashboard})
 
 
 def restored(stored: Mapping[str, Any], database: str) -> Settings:
-    """The settings that a night began with; the database is the one that they were found in.
+    """Return the settings that a night began with, and the database that holds them.
 
     Raises:
-        UsageError: another perfsvc stored them, which had settings that this one has not.
+        UsageError: another version of perfsvc, with other settings, stored them.
     """
     try:
         return Settings(**{**stored, "database": database})
     except ValueError as error:
         raise UsageError(
             "this perfsvc does not know the settings that the night began with: another version stored them",
-            cure="go on with that version, or leave the night as it is and begin another: perfsvc nightly",
+            cure="resume with that version, or leave the night as it is and begin another: perfsvc nightly",
         ) from error
 
 
 def folder_of(settings: Settings, night: int) -> Path:
-    """Where the files of a night lie."""
+    """Return the folder of a night's files."""
     return settings.nightly.folder / str(night)
 
 
 def log_of(settings: Settings, night: int) -> Path:
-    """Its log: a JSON object a line."""
+    """Return the log file of a night: a JSON object a line."""
     return folder_of(settings, night) / "log.jsonl"

@@ -21,7 +21,7 @@ from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request
-from perfsvc.service.nightly.resume import refuse_changed, snapshot_of
+from perfsvc.service.nightly.resume import require_same_suite, suite_digest
 from perfsvc.service.profile.profile import ProfileSettings
 from perfsvc.service.run.judge import (
     confirm_suspects,
@@ -32,19 +32,24 @@ from perfsvc.service.run.judge import (
 )
 from perfsvc.service.run.measure import measure
 from perfsvc.service.run.prepare import ResolvedRun, compile_helper_kernels, compile_units, resolve
-from perfsvc.service.run.provenance import begin, resume
+from perfsvc.service.run.provenance import begin, resume, revision_of
 from perfsvc.service.run.request import RunRequest
 from perfsvc.store import NightRow, RunState, Store
 
+REPORT = "report.html"
+
+FAILED = 4
+"""The exit code if a case failed or a benchmark file cannot be used."""
+
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What came of a stage.
+class StageResult:
+    """The result of a stage.
 
     Attributes:
-        text: in a line.
-        exit_code: of a command that does no more than this.
-        skipped: there was nothing for it to do.
+        text: the result in a line.
+        exit_code: the exit code of a command that does only this.
+        skipped: there was nothing to do.
     """
 
     text: str
@@ -52,20 +57,23 @@ class Said:
     skipped: bool = False
 
 
-class ToldToStopError(Exception):
-    """A stage left off before its end, for the night was told to stop; whoever goes on with it does it again."""
+DISABLED = StageResult("disabled in the settings", skipped=True)
+
+
+class NightStoppedError(Exception):
+    """A stage was stopped before its end, on request; a resumed night does it again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tonight:
-    """A night that is under way; all that its stages know of each other is in the store.
+class Night:
+    """A running night. Its stages pass each other nothing: they read and write the store.
 
     Attributes:
-        number: of the night.
-        settings: what it began with.
-        command_line: the same.
-        lock: what it took to get the lock, in words.
-        stopping: whether it is to stop.
+        number: the night's number.
+        settings: the settings that it began with.
+        command_line: the command that it began with.
+        lock: a sentence on how its lock was taken.
+        stopping: returns whether to stop.
     """
 
     store: Store
@@ -84,7 +92,7 @@ class Tonight:
 
     @property
     def run(self) -> int:
-        """The number of its run, for the stages that need one."""
+        """The number of its run, for the stages that need a run."""
         run = self.row.run
         if run is None:
             raise LookupError(f"night {self.number} has no run")
@@ -92,13 +100,8 @@ class Tonight:
 
     @property
     def request(self) -> RunRequest:
-        """What its run is asked for."""
+        """The request of its run."""
         return run_request(self.settings, self.command_line)
-
-    @property
-    def folder(self) -> Path:
-        """Where its files lie."""
-        return folder_of(self.settings, self.number)
 
     @property
     def log_file(self) -> Path:
@@ -106,219 +109,224 @@ class Tonight:
         return log_of(self.settings, self.number)
 
     def devices(self) -> Mapping[str, DeviceInfo]:
-        """The devices that it measures on, by UUID; raises as ``perfsvc.device.find`` does."""
+        """Return the devices that it measures on, by UUID."""
         return {device.uuid: device for device in find(self.settings.run.devices)}
 
 
-REPORT = "report.html"
-FAILED = 4
-"""The exit code where a case failed or a benchmark file cannot be used."""
+# --- the stages, in their order --------------------------------------------------------------------------------------
 
 
-def lock(tonight: Tonight) -> Said:
-    """Says how the lock was got, without which there would be no night."""
-    return Said(tonight.lock)
+def lock(night: Night) -> StageResult:
+    """Report how the lock was taken."""
+    return StageResult(night.lock)
 
 
-def snapshot(tonight: Tonight) -> Said:
-    """Remembers which suite is measured: its revision, and a digest of its files."""
-    suite = tonight.settings.suite
-    found = snapshot_of(suite)
-    revision = found.revision
-    tonight.store.nights.put_revision(tonight.number, commit=revision.commit, dirty=revision.dirty, digest=found.digest)
-    if not revision.commit:
-        return Said(f"{suite}, outside any repository")
-    return Said(f"{suite} at {revision.commit[:10]}" + (", with uncommitted changes" if revision.dirty else ""))
+def revision(night: Night) -> StageResult:
+    """Store the revision of the suite, and a digest of its files."""
+    suite = night.settings.suite
+    found = revision_of(suite)
+    night.store.nights.put_revision(night.number, commit=found.commit, dirty=found.dirty, digest=suite_digest(suite))
+    if not found.commit:
+        return StageResult(f"{suite}, outside any repository")
+    return StageResult(f"{suite} at {found.commit[:10]}" + (", with uncommitted changes" if found.dirty else ""))
 
 
-def doctor(tonight: Tonight) -> Said:
-    """Looks at all that perfsvc uses; fails where something is missing that it needs."""
-    rows = doctors.checkup(None, tonight.settings.notify.targets)
-    missing = [row for row in rows if row.ok is False]
-    for row in missing:
-        lacking = f"{row.check}: {row.found}"
-        tonight.log.warning(lacking, cure=row.cure)
+def doctor(night: Night) -> StageResult:
+    """Check everything that perfsvc uses, and fail if something necessary is missing."""
+    rows = doctors.checkup(None, night.settings.notify.targets)
+    missing = {f"{row.check}: {row.found}": row.cure for row in rows if row.ok is False}
+    for what, cure in missing.items():
+        night.log.warning(what, cure=cure)
     if missing:
-        what = "; ".join(f"{row.check}: {row.found}" for row in missing)
-        raise InfrastructureError(what, cure=missing[0].cure)
-    return Said(f"nothing is missing, {sum(row.ok is None for row in rows)} optional things are not here")
+        raise InfrastructureError("; ".join(missing), cure=next(iter(missing.values())))
+    return StageResult(f"nothing is missing, {sum(row.ok is None for row in rows)} optional things are not here")
 
 
-def check(tonight: Tonight) -> Said:
-    """Checks the kernels' binaries against their baseline, for the architectures of the devices or those asked for."""
-    asked = tonight.settings.check
-    if not asked.enabled:
-        return Said("the settings do not want it", skipped=True)
-    targets = () if asked.architectures else (device.target for device in tonight.devices().values())
-    architectures = asked.architectures or tuple(sorted({one for one in targets if one.startswith("sm_")}))
+def check(night: Night) -> StageResult:
+    """Check the kernels' binaries against their baseline, for the configured architectures or those of the devices."""
+    if not night.settings.check.enabled:
+        return DISABLED
+    architectures = night.settings.check.architectures
     if not architectures:
-        return Said("no device here runs what nvcc makes", skipped=True)
-    row, request = tonight.row, tonight.request
-    tonight.store.checks.remove(row.host, row.command_line, row.started)
+        targets = {device.target for device in night.devices().values()}
+        architectures = tuple(sorted(target for target in targets if target.startswith("sm_")))
+    if not architectures:
+        return StageResult("no device here runs what nvcc makes", skipped=True)
+    row, request = night.row, night.request
+    night.store.checks.remove(row.host, row.command_line, row.started)
     outcome = checks.check(
         CheckRequest(
-            tonight.settings.database,
+            night.settings.database,
             request.suite,
             architectures,
             request.selection,
             points=request.points or "full",
             command_line=row.command_line,
         ),
-        tonight.log,
+        night.log,
     )
-    told = Counter(one.verdict for one in outcome.verdicts)
-    return Said(f"check {outcome.check}: {_counted(told)}", outcome.exit_code(strict=False))
+    verdicts = _counts([verdict.verdict for verdict in outcome.verdicts])
+    return StageResult(f"check {outcome.check}: {verdicts}", outcome.exit_code(strict=False))
 
 
-def run(tonight: Tonight) -> Said:
-    """Measures the suite; a run that was cut short goes on under its number, with what it holds already."""
-    refuse_changed(tonight.row, tonight.settings.suite)
-    store, number = tonight.store, tonight.row.run
-    resolved = resolve(tonight.request, tonight.log)
+def run(night: Night) -> StageResult:
+    """Measure the suite; an interrupted run is resumed, and keeps what it has measured."""
+    require_same_suite(night.row, night.settings.suite)
+    store, number = night.store, night.row.run
+    resolved = resolve(night.request, night.log)
     if number is None or store.runs.get(number).state is not RunState.FINISHED:
-        binaries = compile_units(resolved.targets, tonight.log)
-        opened = begin(store, tonight.request, night=tonight.number) if number is None else resume(store, number)
-        tonight.log.bind(run=opened.run)
+        binaries = compile_units(resolved.targets, night.log)
+        opened = begin(store, night.request, night=night.number) if number is None else resume(store, number)
+        night.log.bind(run=opened.run)
         measure(
             resolved,
             binaries,
             store=store,
             opened=opened,
-            servers=tonight.servers,
-            progress=tonight.log,
-            stopping=tonight.stopping,
+            servers=night.servers,
+            progress=night.log,
+            stopping=night.stopping,
         )
-    if store.runs.get(tonight.run).state is not RunState.FINISHED:
-        raise ToldToStopError
-    return _measured(tonight, resolved)
+    if store.runs.get(night.run).state is not RunState.FINISHED:
+        raise NightStoppedError
+    return _measured(night, resolved)
 
 
-def judge(tonight: Tonight) -> Said:
-    """Compares each series of the run with its baseline."""
-    judgements = judge_measured(tonight.store, tonight.run, tonight.request)
-    return Said(_counted(Counter(one.verdict for one in judgements)), _exit_code(tonight, judgements, ()))
+def judge(night: Night) -> StageResult:
+    """Compare each series of the run with its baseline."""
+    judgements = judge_measured(night.store, night.run, night.request)
+    verdicts = _counts([judgement.verdict for judgement in judgements])
+    return StageResult(verdicts, _exit_code(night, judgements, ()))
 
 
-def confirm(tonight: Tonight) -> Said:
-    """Measures the suspects of the run again, the baseline's binary and tonight's in turn."""
-    settings, store, number = tonight.settings, tonight.store, tonight.run
-    if not settings.confirm.enabled:
-        return Said("the settings do not want it", skipped=True)
-    devices = tonight.devices()
-    means = pair_settings(
-        tonight.request,
+def confirm(night: Night) -> StageResult:
+    """Measure the suspects of the run again, the baseline's binary and the run's alternately."""
+    if not night.settings.confirm.enabled:
+        return DISABLED
+    store, number = night.store, night.run
+    devices = night.devices()
+    settings = pair_settings(
+        night.request,
         devices,
-        compile_helper_kernels(devices.values(), tonight.log),
+        compile_helper_kernels(devices.values(), night.log),
         seed=store.runs.get(number).provenance.seed,
-        servers=tonight.servers,
-        say=tonight.log.say,
+        servers=night.servers,
+        say=night.log.say,
     )
-    means = replace(means, budget_s=settings.confirm.budget)
-    confirm_suspects(store, number, means, tonight.log, tonight.stopping)
-    if tonight.stopping():
-        raise ToldToStopError
-    confirmations, verdicts = store.confirmations.of_run(number), store.verdicts.of_run(number)
-    causes = Counter(str(one.cause) for one in confirmations)
-    told = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
-    return Said(told or "there was no suspect", _exit_code(tonight, verdicts, confirmations))
+    settings = replace(settings, budget_s=night.settings.confirm.budget)
+    confirm_suspects(store, number, settings, night.log, night.stopping)
+    if night.stopping():
+        raise NightStoppedError
+    confirmations = store.confirmations.of_run(number)
+    counts = Counter(str(confirmation.cause) for confirmation in confirmations)
+    causes = ", ".join(f"{count} {cause}" for cause, count in sorted(counts.items()))
+    return StageResult(
+        causes or "there was no suspect", _exit_code(night, store.verdicts.of_run(number), confirmations)
+    )
 
 
-def profile(tonight: Tonight) -> Said:
-    """Has Nsight Compute say why those cases take longer that are confirmed to, where it is there."""
-    store, number = tonight.store, tonight.run
-    if not tonight.settings.profile.enabled:
-        return Said("the settings do not want it", skipped=True)
-    if not any(one.regressed for one in store.confirmations.of_run(number)):
-        return Said("nothing is confirmed to take longer", skipped=True)
-    said: list[str] = []
-    devices = tonight.devices()
-    under = ProfileSettings(devices, compile_helper_kernels(devices.values(), tonight.log), say=said.append)
-    explain_regressed(store, number, under, tonight.log)
-    explained = store.profiles.explanations(number)
-    for line in said:
-        tonight.log.say(line)
-    if said and not explained:
-        return Said(said[0], skipped=True)
-    told = sum(bool(one.sentence) for one in explained)
-    return Said(f"{told} of {units.count(len(explained), 'regression')} explained")
+def profile(night: Night) -> StageResult:
+    """Explain the confirmed regressions with Nsight Compute, if it is installed."""
+    if not night.settings.profile.enabled:
+        return DISABLED
+    store, number = night.store, night.run
+    if not any(confirmation.regressed for confirmation in store.confirmations.of_run(number)):
+        return StageResult("no regression is confirmed", skipped=True)
+    messages: list[str] = []
+    devices = night.devices()
+    helper_kernels = compile_helper_kernels(devices.values(), night.log)
+    explain_regressed(store, number, ProfileSettings(devices, helper_kernels, say=messages.append), night.log)
+    for message in messages:
+        night.log.say(message)
+    explanations = store.profiles.explanations(number)
+    if messages and not explanations:
+        return StageResult(messages[0], skipped=True)
+    explained = sum(bool(explanation.sentence) for explanation in explanations)
+    return StageResult(f"{explained} of {units.count(len(explanations), 'regression')} explained")
 
 
-def findings(tonight: Tonight) -> Said:
-    """Brings the findings up to date: raises what is new, resolves what is over."""
-    updates = update_findings(tonight.store, tonight.run, threshold=tonight.request.threshold)
-    told = {"raised": updates.raised, "opened again": updates.reopened, "resolved": updates.resolved}
-    return Said(", ".join(f"{len(numbers)} {what}" for what, numbers in told.items() if numbers) or "nothing new")
+def findings(night: Night) -> StageResult:
+    """Update the findings: raise new ones, resolve those that are over."""
+    updates = update_findings(night.store, night.run, threshold=night.request.threshold)
+    changes = {"raised": updates.raised, "reopened": updates.reopened, "resolved": updates.resolved}
+    counts = [f"{len(numbers)} {change}" for change, numbers in changes.items() if numbers]
+    return StageResult(", ".join(counts) or "nothing new")
 
 
-def report(tonight: Tonight) -> Said:
-    """Writes what was measured as a page of its own."""
+def report(night: Night) -> StageResult:
+    """Write the measurements of the run as a page."""
     from perfsvc.report.export import files, frames
 
-    destination = tonight.folder / REPORT
+    destination = folder_of(night.settings, night.number) / REPORT
     destination.parent.mkdir(parents=True, exist_ok=True)
-    aside = destination.with_name(f".{REPORT}.new")
-    files.write(frames.frame(tonight.store.measurements.columns([tonight.run])), "html", aside)
-    aside.replace(destination)
-    return Said(str(destination))
+    temporary = destination.with_name(f".{REPORT}.new")
+    files.write(frames.frame(night.store.measurements.columns([night.run])), "html", temporary)
+    temporary.replace(destination)
+    return StageResult(str(destination))
 
 
-def page(tonight: Tonight) -> Said:
-    """Builds the site."""
-    from perfsvc.service.dashboard import build
+def page(night: Night) -> StageResult:
+    """Build the site."""
+    from perfsvc.service.dashboard.build import build
 
-    wanted = tonight.settings.dashboard
-    if not wanted.enabled:
-        return Said("the settings do not want it", skipped=True)
-    pages = build(tonight.store, wanted.folder)
-    return Said(f"{units.count(len(pages), 'page')} in {wanted.folder}")
-
-
-def notify(tonight: Tonight) -> Said:
-    """Tells people what is new."""
-    from perfsvc.service.notify import notify as tell
-
-    return Said(tell(tonight.store, tonight.number, tonight.settings, tonight.log.say))
+    dashboard = night.settings.dashboard
+    if not dashboard.enabled:
+        return DISABLED
+    pages = build(night.store, dashboard.folder)
+    return StageResult(f"{units.count(len(pages), 'page')} in {dashboard.folder}")
 
 
-def prune(tonight: Tonight) -> Said:
-    """Removes what nobody wants to keep any more and nothing needs."""
-    settings = tonight.settings
+def notify(night: Night) -> StageResult:
+    """Send messages about what is new."""
+    from perfsvc.service.notify.notify import notify as send
+
+    return StageResult(send(night.store, night.number, night.settings, night.log.say))
+
+
+def prune(night: Night) -> StageResult:
+    """Remove what is older than the settings keep it and not needed any more."""
+    settings = night.settings
     pruned = retention.prune(
-        tonight.store,
+        night.store,
         settings.retention,
         datetime.now(UTC),
         nights=settings.nightly.folder,
         against=settings.baseline.against,
         suite=settings.suite,
     )
-    return Said(pruned.said)
+    return StageResult(pruned.text)
 
 
-def _measured(tonight: Tonight, resolved: ResolvedRun) -> Said:
-    """What a run holds, in a line; and what is wrong with the suite."""
-    held = tonight.store.runs.get(tonight.run)
+# --- what they share -------------------------------------------------------------------------------------------------
+
+
+def _measured(night: Night, resolved: ResolvedRun) -> StageResult:
+    """Summarise a run, and report problems of the suite."""
+    row = night.store.runs.get(night.run)
     parts = [
-        f"run {held.id}: {units.count(held.cases, 'case')} on {units.count(len(held.devices), 'device')}",
-        *(f"{count} {status}" for status, count in sorted(held.counts.items()) if status is not Status.OK),
+        f"run {row.id}: {units.count(row.cases, 'case')} on {units.count(len(row.devices), 'device')}",
+        *(f"{count} {status}" for status, count in sorted(row.counts.items()) if status is not Status.OK),
     ]
-    if over_budget := len(tonight.store.runs.over_budget(held.id)):
-        parts.append(f"{over_budget} left out")
+    if over_budget := len(night.store.runs.over_budget(row.id)):
+        parts.append(f"{over_budget} over budget")
     problems, _ = resolved.suite.split_problems(resolved.request.selection)
     for problem in problems:
-        tonight.log.warning(problem.what, cure=problem.cure, path=problem.path)
+        night.log.warning(problem.what, cure=problem.cure, path=problem.path)
     if problems:
         parts.append(f"{units.count(len(problems), 'fault')} in benchmark files: {problems[0].what}")
-    return Said(", ".join(parts), FAILED if problems or _has_failed(tonight) else 0)
+    return StageResult(", ".join(parts), FAILED if problems or _has_failed(night) else 0)
 
 
-def _exit_code(tonight: Tonight, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
-    unheard = ignored(tonight.store.findings.active())
-    return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(tonight))
+def _exit_code(night: Night, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
+    unheard = ignored(night.store.findings.active())
+    return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(night))
 
 
-def _has_failed(tonight: Tonight) -> bool:
-    return bool({Status.FAILED, Status.WRONG} & tonight.store.runs.get(tonight.run).counts.keys())
+def _has_failed(night: Night) -> bool:
+    return bool({Status.FAILED, Status.WRONG} & night.store.runs.get(night.run).counts.keys())
 
 
-def _counted(told: Counter[Verdict]) -> str:
-    return ", ".join(f"{told[verdict]} {verdict}" for verdict in Verdict if told[verdict]) or "nothing to judge"
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    """Return how often each verdict occurs, in words."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]) or "nothing to judge"

@@ -1,4 +1,4 @@
-"""What is new of a night, since people were told last."""
+"""What is new in a night since people were last notified."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,196 +8,204 @@ from perfsvc.model import EventKind, Finding, FindingState, Judgement, Series, V
 from perfsvc.store import NightRow, StageRow, StageState, Store
 from perfsvc.store.messages import ABANDONED
 
-QUIET = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
-"""The states of findings that a person has dealt with before anybody was told."""
+HANDLED = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
+"""The states of findings that a user has handled before anyone was notified."""
 
-TOLD_BY = "notify"
-"""The stage that tells people."""
+NOTIFY = "notify"
+"""The stage that notifies people."""
 
-FAR = 30
-"""How many nights that told people are asked when a case last had a right result."""
+LOOK_BACK = 30
+"""The most nights that are searched for the last result of a case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """A finding that stands, and what it tells of since."""
+class ExtendedFinding:
+    """A standing finding that got more cases, and the text of that event."""
 
     finding: Finding
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is new of a night.
+    """What is new in a night.
 
     Attributes:
-        night: of which.
-        raised: the findings that are new.
-        reopened: those that were resolved and show again.
-        joined: those that stand and have more cases.
-        resolved: those whose cases are all back.
-        broken: the series without a right result that had one when people were told last.
-        stages: what failed of the night itself and did not fail like that then.
+        night: the night.
+        raised: new findings.
+        reopened: resolved findings that show again.
+        extended: standing findings with more cases.
+        resolved: findings whose cases are all back.
+        broken: series without a right result that had one when people were last notified.
+        stages: failed stages that did not fail with the same message when people were last notified.
     """
 
     night: NightRow
     raised: tuple[Finding, ...] = ()
     reopened: tuple[Finding, ...] = ()
-    joined: tuple[Joined, ...] = ()
+    extended: tuple[ExtendedFinding, ...] = ()
     resolved: tuple[Finding, ...] = ()
     broken: tuple[Judgement, ...] = ()
     stages: tuple[StageRow, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to tell."""
-        return any((self.raised, self.reopened, self.joined, self.resolved, self.broken, self.stages))
+        """Whether anything is new."""
+        return any((self.raised, self.reopened, self.extended, self.resolved, self.broken, self.stages))
 
 
 def news_of(store: Store, number: int, about: Collection[str]) -> News:
-    """What is new of a night, also of nights before it that were killed before they told anybody.
+    """Return what is new in a night, and in earlier nights that were killed before they notified anyone.
 
     Args:
-        store: holds the night, its run, and the findings as that run left them.
-        number: of the night.
-        about: what people want to hear of: ``new``, ``resolved``, ``failed``.
+        store: the database, with the night, its run, and the findings as the run left them.
+        number: the night.
+        about: what people want to be notified about: ``new``, ``resolved``, ``failed``.
     """
     night = store.nights.get(number)
-    told, untold = _before(store, night)
-    befell = _befell(store, [one.run for one in (*untold, night) if one.run is not None])
-    known = {one.id: one for one in store.findings.all()} if befell else {}
-    of_kind = {
-        kind: [known[number] for number in befell if _news(known[number], befell[number]) is kind]
-        for kind in (EventKind.RAISED, EventKind.REOPENED, EventKind.JOINED, EventKind.RESOLVED)
-    }
-    new, failed = "new" in about, "failed" in about
-    return News(
-        night,
-        raised=tuple(of_kind[EventKind.RAISED]) if new else (),
-        reopened=tuple(of_kind[EventKind.REOPENED]) if new else (),
-        joined=tuple(Joined(one, befell[one.id][EventKind.JOINED]) for one in of_kind[EventKind.JOINED]) if new else (),
-        resolved=tuple(of_kind[EventKind.RESOLVED]) if "resolved" in about else (),
-        broken=tuple(_broken(store, night, told)) if failed else (),
-        stages=tuple(_failed(night, told)) if failed else (),
-    )
+    notified, pending = _earlier_nights(store, night)
+    events = _events(store, [earlier.run for earlier in (*pending, night) if earlier.run is not None])
+    findings = {finding.id: finding for finding in store.findings.all()} if events else {}
+    changed: dict[EventKind, list[Finding]] = {}
+    for finding_id, of_finding in events.items():
+        if kind := _most_important(findings[finding_id], of_finding):
+            changed.setdefault(kind, []).append(findings[finding_id])
+    news = News(night)
+    if "new" in about:
+        news = replace(
+            news,
+            raised=tuple(changed.get(EventKind.RAISED, ())),
+            reopened=tuple(changed.get(EventKind.REOPENED, ())),
+            extended=tuple(
+                ExtendedFinding(finding, events[finding.id][EventKind.JOINED])
+                for finding in changed.get(EventKind.JOINED, ())
+            ),
+        )
+    if "resolved" in about:
+        news = replace(news, resolved=tuple(changed.get(EventKind.RESOLVED, ())))
+    if "failed" in about:
+        news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
+    return news
 
 
-def _before(store: Store, tonight: NightRow) -> tuple[list[NightRow], list[NightRow]]:
-    """The nights of a suite before this one that told people, newest first; and those still to tell of, oldest first.
+# --- which nights people know of -------------------------------------------------------------------------------------
 
-    Hosts that share a database may have their nights at once, and each tells of its own. What was still under way
-    when another one told people is still to be told, if it was killed since.
+
+def _earlier_nights(store: Store, night: NightRow) -> tuple[list[NightRow], list[NightRow]]:
+    """Return the earlier nights of the suite that notified people, newest first, and the pending ones, oldest first.
+
+    Hosts that share a database may run nights at the same time, and each notifies people of its own. A night that was
+    still running when a later one notified people, and was killed since, is pending.
     """
     now = datetime.now(UTC)
-    told: list[NightRow] = []
-    untold: list[NightRow] = []
-    for night in store.nights.list():
-        if night.id >= tonight.id or night.suite != tonight.suite:
+    notified: list[NightRow] = []
+    pending: list[NightRow] = []
+    for earlier in store.nights.list():
+        if earlier.id >= night.id or earlier.suite != night.suite:
             continue
-        over_at = _over_at(night, tonight)
-        if _told(store, night):
-            told.append(night)
-        elif over_at and (not told or _was_under_way(night, told, over_at, now)):
-            untold.insert(0, night)
-    return told, untold
+        ended = earlier.finished or _abandoned_at(earlier, night)
+        if _has_notified(store, earlier):
+            notified.append(earlier)
+        elif ended and (not notified or _was_running(earlier, notified, ended, now)):
+            pending.insert(0, earlier)
+    return notified, pending
 
 
-def _was_under_way(night: NightRow, told: Iterable[NightRow], over_at: datetime, now: datetime) -> bool:
-    """Whether a night was still under way whenever later ones told people.
-
-    On its own host none was, whatever a clock that was set since says; and an end in the future is such a clock's.
-    """
-    return all(one.host != night.host and _told_at(one) < over_at <= now for one in told)
+def _abandoned_at(earlier: NightRow, night: NightRow) -> datetime | None:
+    """Return when a night without an end counts as abandoned; None if it may still be running."""
+    abandoned = earlier.started + ABANDONED
+    return abandoned if abandoned < night.started else None
 
 
-def _told_at(night: NightRow) -> datetime:
-    """When a night set out to tell people."""
-    return next((stage.started for stage in night.stages if stage.name == TOLD_BY), night.started)
-
-
-def _over_at(night: NightRow, tonight: NightRow) -> datetime | None:
-    """When a night ended, or when nobody was at it any more; None where it is under way."""
-    abandoned = night.started + ABANDONED
-    return night.finished or (abandoned if abandoned < tonight.started else None)
-
-
-def _told(store: Store, night: NightRow) -> bool:
-    """Whether a night came as far as telling people, had it anything to tell or not."""
+def _has_notified(store: Store, night: NightRow) -> bool:
+    """Return whether a night got as far as notifying people, even if it had nothing new."""
     over = {stage.name for stage in night.stages if stage.state in {StageState.DONE, StageState.SKIPPED}}
-    return TOLD_BY in over or store.messages.get(night.id) is not None
+    return NOTIFY in over or store.messages.get(night.id) is not None
 
 
-def _befell(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]]:
-    """What runs did to each finding, and what is said of that."""
-    befell: dict[int, dict[EventKind, str]] = {}
+def _was_running(night: NightRow, notified: Iterable[NightRow], ended: datetime, now: datetime) -> bool:
+    """Return whether a night was still running whenever later nights notified people.
+
+    No night of its own host was, whatever the clock says, which may have been set since. An end in the future is the
+    error of such a clock.
+    """
+    return all(other.host != night.host and _notified_at(other) < ended <= now for other in notified)
+
+
+def _notified_at(night: NightRow) -> datetime:
+    """Return when a night began to notify people."""
+    return next((stage.started for stage in night.stages if stage.name == NOTIFY), night.started)
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def _events(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]]:
+    """Return what runs did to each finding, with the text of each event."""
+    events: dict[int, dict[EventKind, str]] = {}
     for run in runs:
         for event in store.findings.events(run=run):
-            befell.setdefault(event.finding, {})[event.kind] = event.text
-    return befell
+            events.setdefault(event.finding, {})[event.kind] = event.text
+    return events
 
 
-def _news(finding: Finding, befell: Collection[EventKind]) -> EventKind | None:
-    """What there is to tell of a finding, of all that befell it: the state that it is in counts most."""
-    if finding.state in QUIET:
+def _most_important(finding: Finding, events: Collection[EventKind]) -> EventKind | None:
+    """Return the event to report; the state of the finding decides."""
+    if finding.state in HANDLED:
         return None
     if finding.state is FindingState.RESOLVED:
-        return EventKind.RESOLVED if EventKind.RESOLVED in befell else None
+        return EventKind.RESOLVED if EventKind.RESOLVED in events else None
     kinds = (EventKind.RAISED, EventKind.REOPENED, EventKind.JOINED)
-    return next((kind for kind in kinds if kind in befell), None)
+    return next((kind for kind in kinds if kind in events), None)
 
 
-def _broken(store: Store, night: NightRow, told: Iterable[NightRow]) -> list[Judgement]:
-    """The series that have no right result tonight, and had one when people were told of them last."""
-    broken = {one.series: one for one in _verdicts(store, night) if one.verdict is Verdict.BROKEN}
-    known = _known_broken(store, broken.keys(), told) if broken else set()
-    return [one for series, one in broken.items() if series not in known]
+# --- failures --------------------------------------------------------------------------------------------------------
 
 
-def _known_broken(store: Store, wanted: Collection[Series], told: Iterable[NightRow]) -> set[Series]:
-    """The series that had no right result in the last night that told people and measured them.
+def _newly_broken(store: Store, night: NightRow, notified: Iterable[NightRow]) -> tuple[Judgement, ...]:
+    """Return the series without a right result that had one when people were last notified of them.
 
-    That is not always the night before: that one may have come to no run, or been another host's.
+    That is the last of the ``notified`` nights that measured the series. The night before may have had no run, or be
+    another host's.
     """
-    left, known = set(wanted), set()
-    measured = (night for night in told if night.run is not None)
-    for night, _ in zip(measured, range(FAR), strict=False):
-        seen = {one.series: one.verdict for one in _verdicts(store, night) if one.verdict is not Verdict.MISSING}
-        known |= {series for series in left if seen.get(series) is Verdict.BROKEN}
-        left -= seen.keys()
-        if not left:
+    broken = {judgement.series: judgement for judgement in _verdicts(store, night) if _is_broken(judgement)}
+    unknown, known = set(broken), set[Series]()
+    measured = [earlier for earlier in notified if earlier.run is not None]
+    for earlier in measured[:LOOK_BACK]:
+        if not unknown:
             break
-    return known
+        judged = [judgement for judgement in _verdicts(store, earlier) if judgement.verdict is not Verdict.MISSING]
+        known |= {judgement.series for judgement in judged if judgement.series in unknown and _is_broken(judgement)}
+        unknown -= {judgement.series for judgement in judged}
+    return tuple(judgement for series, judgement in broken.items() if series not in known)
+
+
+def _is_broken(judgement: Judgement) -> bool:
+    return judgement.verdict is Verdict.BROKEN
 
 
 def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
     return [] if night.run is None else store.verdicts.of_run(night.run)
 
 
-def _failed(night: NightRow, told: Sequence[NightRow]) -> list[StageRow]:
-    """The stages that failed tonight, but for those that failed in the same words when people were told last.
+def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
+    """Return the failed stages, without those that failed with the same message when people were last notified.
 
-    That is by this host, if it ever did. What failed there after people were told is news as well.
+    That is by this host if it ever has notified people. Stages that failed there after people were notified are new.
     """
-    mine = [one for one in told if one.host == night.host] or told
-    last = mine[0] if mine else None
-    before = set(map(_words, _failures(last)))
-    tonight = [stage for stage in _failures(night) if _words(stage) not in before]
+    of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
+    last = of_host[0] if of_host else None
     if last is None:
-        return tonight
-    known = {_words(stage) for one in mine[1:2] for stage in _failures(one)}
-    late = [stage for stage in _after(last) if _words(stage) not in known]
-    return [*tonight, *(replace(stage, message=f"{stage.message} (in night {last.id})") for stage in late)]
+        return tuple(_failed_stages(night))
+    known = {(stage.name, stage.message) for stage in _failed_stages(last)}
+    failed = [stage for stage in _failed_stages(night) if (stage.name, stage.message) not in known]
+    known_then = {(stage.name, stage.message) for before in of_host[1:2] for stage in _failed_stages(before)}
+    notified_at = max((stage.number for stage in last.stages if stage.name == NOTIFY), default=None)
+    for stage in _failed_stages(last):
+        is_late = notified_at is not None and stage.number > notified_at
+        if is_late and (stage.name, stage.message) not in known_then:
+            failed.append(replace(stage, message=f"{stage.message} (in night {last.id})"))
+    return tuple(failed)
 
 
-def _words(stage: StageRow) -> tuple[str, str]:
-    return stage.name, stage.message
-
-
-def _failures(night: NightRow | None) -> list[StageRow]:
-    stages = night.stages if night else ()
-    return [stage for stage in stages if stage.state is StageState.FAILED and stage.name != TOLD_BY]
-
-
-def _after(night: NightRow) -> list[StageRow]:
-    """The stages that failed when people had been told."""
-    place = max((stage.number for stage in night.stages if stage.name == TOLD_BY), default=None)
-    return [stage for stage in _failures(night) if place is not None and stage.number > place]
+def _failed_stages(night: NightRow) -> list[StageRow]:
+    return [stage for stage in night.stages if stage.state is StageState.FAILED and stage.name != NOTIFY]

@@ -1,6 +1,6 @@
-"""A message in words: plain text that reads well in a mail, in a chat and on a phone.
+"""The text of a message: plain text for mails, chats and phones.
 
-The title says the worst first, since a phone shows no more than its beginning. The body has a paragraph for each cause,
+The title begins with the worst news, because a phone shows only its beginning. The body has a paragraph for each finding,
 with its worst cases and how to look further.
 """
 
@@ -15,11 +15,13 @@ from perfsvc.service.notify.news import News
 from perfsvc.store import StageRow
 
 LONGEST_TITLE = 150
+"""Characters."""
+
 LONGEST_LINE = 300
-"""Characters; of a compiler's message the beginning tells enough."""
+"""Characters; the beginning of a compiler's message is enough."""
 
 IN_FULL = 8
-"""How many findings of a kind have a paragraph, and how many failures a line."""
+"""How many findings of a kind have a paragraph, and how many failures have a line."""
 
 WORST = 5
 """How many cases of a finding are named."""
@@ -28,140 +30,95 @@ ORDER = (Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
 
 
 def title(news: News) -> str:
-    """One line: the worst in words, and how much else there is."""
+    """Return one line: the worst news in words, and the number of the others."""
     findings = sorted((*news.raised, *news.reopened), key=_urgency, reverse=True)
     groups = [
-        ([f"{one.series.case.id} failed" for one in _each_once(news.broken)], "failed case", "failed cases"),
-        ([_moved_words(one) for one in findings], "new finding", "new findings"),
+        ([f"{failure.series.case.id} failed" for failure in _distinct(news.broken)], "failed case", "failed cases"),
+        ([_moved(finding) for finding in findings], "new finding", "new findings"),
         ([f"stage {stage.name} failed" for stage in news.stages], "failed stage", "failed stages"),
-        ([_moved_words(one.finding) for one in news.joined], "finding with more cases", "findings with more cases"),
-        ([f"{finding_title(one)} is back" for one in news.resolved], "resolved finding", "resolved findings"),
+        (
+            [_moved(extended.finding) for extended in news.extended],
+            "finding with more cases",
+            "findings with more cases",
+        ),
+        (
+            [f"{finding_title(finding)} is back" for finding in news.resolved],
+            "resolved finding",
+            "resolved findings",
+        ),
     ]
-    first, *others = [group for group in groups if group[0]]
-    parts = [first[0][0], *_left(first), *(units.count(len(each), noun, nouns) for each, noun, nouns in others)]
-    return _line(", ".join(parts), LONGEST_TITLE)
-
-
-def _left(group: tuple[Sequence[str], str, str]) -> Iterator[str]:
-    """How many there are beside the first."""
-    each, noun, nouns = group
-    if len(each) > 1:
-        yield units.count(len(each) - 1, f"more {noun}", f"more {nouns}")
+    (texts, one, many), *others = [group for group in groups if group[0]]
+    parts = [texts[0]]
+    if len(texts) > 1:
+        parts.append(units.count(len(texts) - 1, f"more {one}", f"more {many}"))
+    parts += [units.count(len(texts), one, many) for texts, one, many in others]
+    return _one_line(", ".join(parts), LONGEST_TITLE)
 
 
 def body(news: News, page: str) -> str:
-    """The message itself.
+    """Return the message.
 
     Args:
-        news: what to tell.
-        page: where the site is served, for links; empty where nowhere.
+        news: what is new.
+        page: the address of the site, for links; empty without one.
     """
     site = page.rstrip("/")
-    raised, reopened = sorted(news.raised, key=_place), sorted(news.reopened, key=_place)
+    night = news.night
+    run = "no run" if night.run is None else f"run {night.run}"
+    commit = f" at {night.commit[:9]}{' with uncommitted changes' if night.dirty else ''}" if night.commit else ""
+    failures = [_one_line(f"{failure.series.case.id}: {failure.reason}") for failure in _distinct(news.broken)]
+    resolved = [
+        _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
+    ]
     parts = [
-        _where(news),
-        *_paragraphs(raised, "new", site),
-        *_paragraphs(reopened, "shows again", site),
-        *(_more(one.finding, one.said, site) for one in news.joined[:IN_FULL]),
-        *_list("Failed cases", [_failure(one) for one in _each_once(news.broken)], f"perfsvc report {news.night.run}"),
-        *_list("Failed stages of the night", [_stage(one) for one in news.stages], ""),
-        *_list("Resolved", [_resolved(one) for one in news.resolved], "perfsvc findings --all"),
+        f"Night {night.id} on {night.host}: {run} of {Path(night.suite).name}{commit}",
+        *_paragraphs(news.raised, "new", site),
+        *_paragraphs(news.reopened, "shows again", site),
+        *(
+            _paragraph(extended.finding, "more cases", [f"- {extended.text}"], site)
+            for extended in news.extended[:IN_FULL]
+        ),
+        *_list("Failed cases", failures, f"perfsvc report {night.run}"),
+        *_list("Failed stages of the night", [_stage(stage) for stage in news.stages], ""),
+        *_list("Resolved", resolved, "perfsvc findings --all"),
     ]
     if site:
         parts.append(f"All of it: {site}/")
     return "\n\n".join(parts)
 
 
-def _where(news: News) -> str:
-    night = news.night
-    of_run = "no run" if night.run is None else f"run {night.run}"
-    commit = f" at {night.commit[:9]}{' with uncommitted changes' if night.dirty else ''}" if night.commit else ""
-    return f"Night {night.id} on {night.host}: {of_run} of {Path(night.suite).name}{commit}"
+# --- parts of the body -----------------------------------------------------------------------------------------------
 
 
-def _paragraphs(findings: Sequence[Finding], what: str, site: str) -> Iterator[str]:
-    yield from (_paragraph(one, what, site) for one in findings[:IN_FULL])
+def _paragraphs(findings: Sequence[Finding], event: str, site: str) -> Iterator[str]:
+    """Yield a paragraph for each finding: those of the code first, the worst first."""
+    for finding in sorted(findings, key=_order)[:IN_FULL]:
+        cases = sorted(finding.standing, key=_badness, reverse=True)
+        lines = [
+            *(f"- {_change(moved)} {named(moved.series)}" for moved in cases[:WORST]),
+            *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
+            f"on {_devices(finding)}",
+            *([finding.evidence] if finding.evidence else []),
+            *([f"Why: {finding.why}"] if finding.why else []),
+            *([f"{finding.owner} looks after it"] if finding.owner else []),
+        ]
+        yield _paragraph(finding, event, lines, site)
     if len(findings) > IN_FULL:
         yield f"And {units.count(len(findings) - IN_FULL, 'more finding')}: perfsvc findings"
 
 
-def _paragraph(finding: Finding, what: str, site: str) -> str:
-    """A finding: its cause, its worst cases, why, and how to look further."""
-    cases = sorted(finding.standing, key=_badness, reverse=True)
-    lines = [
-        f"Finding {finding.id} ({what}): {_cause(finding)}",
-        *(f"- {_change(one)} {series_name(one.series)}" for one in cases[:WORST]),
-        *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
-        f"on {_boards(finding)}",
-        *([finding.evidence] if finding.evidence else []),
-        *([f"Why: {finding.why}"] if finding.why else []),
-        *([f"{finding.owner} looks after it"] if finding.owner else []),
-    ]
-    return "\n".join([*(_line(line) for line in lines), *_further(finding, site)])
+def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) -> str:
+    """Return a paragraph: the finding and its cause, some lines, and how to look further."""
+    cause = f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
+    texts = [_one_line(line) for line in (f"Finding {finding.id} ({event}): {cause}", *lines)]
+    link = [f"{site}/{finding_page(finding.id)}"] if site else []
+    return "\n".join([*texts, f"perfsvc findings show {finding.id}", *link])
 
 
-def _boards(finding: Finding) -> str:
+def _devices(finding: Finding) -> str:
     """``NVIDIA H200``, ``3 GPUs: NVIDIA H100, NVIDIA H200``."""
     models = ", ".join(sorted(set(finding.devices.values())))
     return models if len(finding.devices) == 1 else f"{len(finding.devices)} GPUs: {models}"
-
-
-def _more(finding: Finding, said: str, site: str) -> str:
-    lines = [f"Finding {finding.id} (more cases): {_cause(finding)}", f"- {said}"]
-    return "\n".join([*(_line(line) for line in lines), *_further(finding, site)])
-
-
-def _cause(finding: Finding) -> str:
-    return f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
-
-
-def _further(finding: Finding, site: str) -> Iterator[str]:
-    yield f"perfsvc findings show {finding.id}"
-    if site:
-        yield f"{site}/{finding_page(finding.id)}"
-
-
-def _list(heading: str, items: Sequence[str], further: str) -> Iterator[str]:
-    """A heading with a line for each; nothing where there are none."""
-    if items:
-        more = [f"- and {len(items) - IN_FULL} more"] if len(items) > IN_FULL else []
-        yield "\n".join([heading, *(f"- {item}" for item in items[:IN_FULL]), *more, *filter(None, [further])])
-
-
-def _stage(stage: StageRow) -> str:
-    cure = f"\n  cure: {_line(stage.cure)}" if stage.cure else ""
-    return f"{_line(f'{stage.name}: {stage.message}')}{cure}"
-
-
-def _resolved(finding: Finding) -> str:
-    return _line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}")
-
-
-def _failure(judgement: Judgement) -> str:
-    return _line(f"{judgement.series.case.id}: {judgement.reason}")
-
-
-def _each_once(broken: Sequence[Judgement]) -> list[Judgement]:
-    """One for each case and reason: what fails on both GPUs and in both cache states is told once."""
-    first: dict[tuple[str, str], Judgement] = {}
-    for one in broken:
-        first.setdefault((one.series.case.id, one.reason), one)
-    return list(first.values())
-
-
-def _moved_words(finding: Finding) -> str:
-    """``transpose/tiled[n=4096] slower by 5.3 %``, ``38 cases up to 5.3 % slower``."""
-    cases = sorted(finding.standing or finding.moved, key=_badness, reverse=True)
-    worst, several = cases[0], len(cases) > 1
-    name = finding_title(finding) if several else series_name(worst.series)
-    if worst.ratio is None:
-        return f"{name} moved"
-    how = finding.direction.value if worst.series.metric == TIME else _higher(worst.ratio)
-    return f"{name} {how} by {'up to ' if several else ''}{units.change(abs(worst.ratio - 1))}"
-
-
-def _higher(ratio: float) -> str:
-    return "higher" if ratio > 1 else "lower"
 
 
 def _change(moved: MovedSeries) -> str:
@@ -173,8 +130,44 @@ def _change(moved: MovedSeries) -> str:
     return f"{units.percent(moved.ratio)} ({units.percent(moved.low)} to {units.percent(moved.high)})"
 
 
+def _list(heading: str, items: Sequence[str], further: str) -> Iterator[str]:
+    """Yield a heading with a line for each item; nothing without items."""
+    if items:
+        more = [f"- and {len(items) - IN_FULL} more"] if len(items) > IN_FULL else []
+        yield "\n".join([heading, *(f"- {item}" for item in items[:IN_FULL]), *more, *filter(None, [further])])
+
+
+def _stage(stage: StageRow) -> str:
+    cure = f"\n  cure: {_one_line(stage.cure)}" if stage.cure else ""
+    return f"{_one_line(f'{stage.name}: {stage.message}')}{cure}"
+
+
+def _distinct(broken: Sequence[Judgement]) -> list[Judgement]:
+    """Return one failure for each case and reason: a case fails on several devices and in both cache states."""
+    first: dict[tuple[str, str], Judgement] = {}
+    for judgement in broken:
+        first.setdefault((judgement.series.case.id, judgement.reason), judgement)
+    return list(first.values())
+
+
+# --- what moved ------------------------------------------------------------------------------------------------------
+
+
+def _moved(finding: Finding) -> str:
+    """``transpose/tiled[n=4096] slower by 5.3 %``, ``38 cases up to 5.3 % slower``."""
+    cases = sorted(finding.standing or finding.moved, key=_badness, reverse=True)
+    worst, several = cases[0], len(cases) > 1
+    name = finding_title(finding) if several else series_name(worst.series)
+    if worst.ratio is None:
+        return f"{name} moved"
+    direction = "higher" if worst.ratio > 1 else "lower"
+    if worst.series.metric == TIME:
+        direction = finding.direction.value
+    return f"{name} {direction} by {'up to ' if several else ''}{units.change(abs(worst.ratio - 1))}"
+
+
 def _badness(moved: MovedSeries) -> float:
-    """How much worse a series became; of those that became better, the largest change first."""
+    """Return how much worse a series became; among those that became better, the size of the change."""
     ratio = moved.ratio or 1.0
     return ratio if ratio >= 1 or moved.direction is Direction.SLOWER else 1 - ratio
 
@@ -187,12 +180,11 @@ def _urgency(finding: Finding) -> tuple[bool, float]:
     return finding.direction is Direction.SLOWER, _size(finding)
 
 
-def _place(finding: Finding) -> tuple[int, float]:
-    """By cause, the worst first."""
+def _order(finding: Finding) -> tuple[int, float]:
     return ORDER.index(finding.cause) if finding.cause in ORDER else len(ORDER), -_size(finding)
 
 
-def _line(text: str, longest: int = LONGEST_LINE) -> str:
-    """A text as one line of no more than so many characters."""
-    whole = " ".join(text.split())
-    return whole if len(whole) <= longest else f"{whole[: longest - 1].rstrip()}…"
+def _one_line(text: str, longest: int = LONGEST_LINE) -> str:
+    """Return a text without line breaks, cut to a number of characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"

@@ -1,13 +1,13 @@
-"""A message in words: the worst first, grouped by cause, with how to look further."""
+"""The text of a message: the worst first, grouped by cause, with how to look further."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from perfsvc.report.pages.words import title as title_of_finding
 
 from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
-from perfsvc.service.notify.news import Joined, News
+from perfsvc.report.wording import finding_title
+from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
 from perfsvc.store import NightRow, RunState, StageRow, StageState
 
@@ -31,16 +31,16 @@ NIGHT = NightRow(
 )
 
 
-def moved(ratio=1.053, variant="tiled", n=64, board="GPU-1", metric="time"):
-    series = Series(Case("transpose", variant, (("n", n),)), board, "NVIDIA H200", metric)
+def moved(ratio=1.053, variant="tiled", n=64, device="GPU-1", metric="time"):
+    series = Series(Case("transpose", variant, (("n", n),)), device, "NVIDIA H200", metric)
     direction = Direction.SLOWER if ratio > 1 else Direction.FASTER
     return MovedSeries(series, ratio, ratio - 0.004, ratio + 0.003, 5, 1e-4, 1e-4 * ratio, 7, direction=direction)
 
 
 def finding(*series, number=7, cause=Cause.KERNEL, **given):
-    known = {"root_cause": "", "evidence": "both binaries were measured in turn", "reason": "", "by": ""}
-    places = {"first_run": 7, "last_run": 7, "state": FindingState.OPEN, "at": NOW}
-    return Finding(id=number, cause=cause, moved=series or (moved(),), **{**known, **places, **given})
+    defaults = {"root_cause": "", "evidence": "both binaries were measured in turn", "reason": "", "by": ""}
+    state = {"first_run": 7, "last_run": 7, "state": FindingState.OPEN, "at": NOW}
+    return Finding(id=number, cause=cause, moved=series or (moved(),), **{**defaults, **state, **given})
 
 
 def broken(n=64, reason="the result is off by 0.31"):
@@ -50,7 +50,7 @@ def broken(n=64, reason="the result is off by 0.31"):
 PAGE = StageRow("page", 10, StageState.FAILED, NOW, 1.0, "site/index.html cannot be written: disk full", "make room")
 SLOW = finding()
 FAST = finding(moved(0.8, "naive"), number=8)
-BOARD = finding(*(moved(1.02, f"v{n}", board=f"GPU-{n % 2}") for n in range(9)), number=9, cause=Cause.ENVIRONMENT)
+MANY = finding(*(moved(1.02, f"v{n}", device=f"GPU-{n % 2}") for n in range(9)), number=9, cause=Cause.ENVIRONMENT)
 
 
 def news(**given):
@@ -58,11 +58,11 @@ def news(**given):
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("message", "expected"),
     [
         (news(raised=(SLOW,)), "transpose/tiled[n=64] slower by 5.3 %"),
         (news(raised=(FAST,)), "transpose/naive[n=64] faster by 20 %"),
-        (news(raised=(BOARD,)), f"{title_of_finding(BOARD)} slower by up to 2 %"),
+        (news(raised=(MANY,)), f"{finding_title(MANY)} slower by up to 2 %"),
         (news(raised=(finding(moved(2.5)),)), "transpose/tiled[n=64] slower by a factor of 2.5"),
         (news(raised=(finding(moved(1.1, metric="energy_j")),)), "transpose/tiled[n=64] energy_j higher by 10 %"),
         (news(resolved=(SLOW,)), "transpose/tiled is back"),
@@ -70,36 +70,36 @@ def news(**given):
         (news(stages=(PAGE,)), "stage page failed"),
     ],
 )
-def test_the_title_says_what_happened(what, said):
-    assert title(what) == said
+def test_the_title_names_the_news(message, expected):
+    assert title(message) == expected
 
 
-def test_the_title_says_the_worst_first_and_counts_the_rest():
-    everything = news(raised=(FAST, BOARD, SLOW), resolved=(SLOW,), stages=(PAGE,))
+def test_the_title_begins_with_the_worst_and_counts_the_others():
+    everything = news(raised=(FAST, MANY, SLOW), resolved=(SLOW,), stages=(PAGE,))
     assert title(everything) == (
         "transpose/tiled[n=64] slower by 5.3 %, 2 more new findings, 1 failed stage, 1 resolved finding"
     )
     assert title(replace(everything, broken=(broken(),))).startswith("transpose/tiled[n=64] failed, 3 new findings")
 
 
-def test_what_became_faster_is_never_the_worst_of_several():
+def test_an_improvement_is_never_the_worst_news():
     assert title(news(raised=(FAST, finding(moved(1.02))))).startswith("transpose/tiled[n=64] slower by 2 %")
 
 
-def test_the_title_is_one_line_that_a_subject_has_room_for():
+def test_the_title_is_one_short_line():
     text = title(news(raised=(finding(moved(variant="a\nb" * 200)),)))
     assert len(text) == LONGEST_TITLE
     assert "\n" not in text
 
 
 def test_a_finding_has_a_paragraph_with_its_cause_its_worst_cases_and_how_to_look_further():
-    told = finding(
+    explained = finding(
         *(moved(1 + n / 100, n=n) for n in range(1, 8)),
         root_cause="1a2b3c4d5 Use float4 loads (Jane Doe)",
         why="it issues 1.3 times as many instructions",
         owner="jane",
     )
-    paragraph = body(news(raised=(told,)), "https://perf.example.org/").split("\n\n")[1]
+    paragraph = body(news(raised=(explained,)), "https://perf.example.org/").split("\n\n")[1]
     assert paragraph.splitlines() == [
         "Finding 7 (new): kernel, 1a2b3c4d5 Use float4 loads (Jane Doe)",
         "- +7.0 % (+6.6 % to +7.3 %) transpose/tiled[n=7]",
@@ -117,7 +117,7 @@ def test_a_finding_has_a_paragraph_with_its_cause_its_worst_cases_and_how_to_loo
     ]
 
 
-def test_the_first_line_says_which_night_of_what_it_was():
+def test_the_first_line_names_the_night_and_its_run():
     assert body(news(stages=(PAGE,)), "").splitlines()[0] == "Night 12 on gpu-box: run 7 of kernels at 1a2b3c4d5"
     dirty = replace(NIGHT, run=None, dirty=True)
     assert body(News(dirty, stages=(PAGE,)), "").startswith(
@@ -125,9 +125,9 @@ def test_the_first_line_says_which_night_of_what_it_was():
     )
 
 
-def test_paragraphs_stand_by_cause_the_code_first_and_the_worst_first():
+def test_paragraphs_are_ordered_by_cause_and_size():
     worse = finding(moved(1.5, "worse"), number=10)
-    text = body(news(raised=(BOARD, SLOW, FAST, worse)), "")
+    text = body(news(raised=(MANY, SLOW, FAST, worse)), "")
     heads = [line.split()[1] for line in text.splitlines() if line.startswith("Finding")]
     assert heads == ["10", "7", "8", "9"]
     assert "on 2 GPUs: NVIDIA H200" in text
@@ -137,11 +137,11 @@ def test_without_a_page_there_are_no_links():
     assert "http" not in body(news(raised=(SLOW,), resolved=(FAST,)), "")
 
 
-def test_everything_else_that_is_new_is_told_with_how_to_look_further():
+def test_all_other_news_has_a_paragraph_with_how_to_look_further():
     resolved = finding(number=3, reason="back at its old level in run 7")
-    joined = Joined(SLOW, "transpose/tiled[n=128]: confirmed")
+    extended = ExtendedFinding(SLOW, "transpose/tiled[n=128]: confirmed")
     text = body(
-        news(reopened=(FAST,), joined=(joined,), resolved=(resolved,), broken=(broken(),), stages=(PAGE,)),
+        news(reopened=(FAST,), extended=(extended,), resolved=(resolved,), broken=(broken(),), stages=(PAGE,)),
         "https://perf.example.org",
     )
     assert text.split("\n\n")[1:] == [
@@ -162,12 +162,12 @@ def test_everything_else_that_is_new_is_told_with_how_to_look_further():
     ]
 
 
-def test_a_failure_on_both_boards_and_in_both_modes_is_told_once():
+def test_a_failure_on_several_devices_is_named_once():
     text = body(news(broken=(broken(), broken(), broken(reason="another"))), "")
     assert text.count("- transpose/tiled[n=64]") == 2
 
 
-def test_hundreds_of_findings_and_endless_messages_of_compilers_leave_a_message_that_can_be_read():
+def test_a_message_with_hundreds_of_findings_and_failures_stays_short():
     findings = tuple(finding(number=number) for number in range(300))
     failures = tuple(broken(n, "error: " * 10_000) for n in range(300))
     text = body(news(raised=findings, broken=failures), "https://perf.example.org")

@@ -1,4 +1,4 @@
-"""Telling people of a night: once, with one key, until it has arrived."""
+"""The message of a night: sent once, with one key, until it has arrived."""
 
 import os
 import signal
@@ -31,8 +31,7 @@ from perfsvc.model import (
 )
 from perfsvc.notify.fake import FakeNotifier
 from perfsvc.notify.notifier import HEADER, AppriseNotifier
-from perfsvc.service.notify import notify
-from perfsvc.service.notify.notify import PAUSES_S, Means
+from perfsvc.service.notify.notify import PAUSES_S, notify
 from perfsvc.store import MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
 
@@ -50,13 +49,13 @@ def store(tmp_path):
 
 
 class Nights:
-    """Nights that have nothing to tell but of stages that failed."""
+    """Nights whose only news are failed stages, unless they measure."""
 
     def __init__(self, store):
-        self.store, self.said, self.rests = store, [], []
+        self.store, self.reported, self.sleeps = store, [], []
 
     def begin(self, failed="the disk is full", *, day=0, host="host"):
-        """A night of which a stage failed, if that is said."""
+        """Begin a night; with a failed stage if there is a message of the failure."""
         night = self.store.nights.begin(
             host=host, started=STARTED + timedelta(days=day), suite="kernels", command_line="", settings={}
         )
@@ -65,12 +64,12 @@ class Nights:
         return night
 
     def end(self, night):
-        """Ends a night that came as far as telling people."""
+        """End a night that has notified people."""
         self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
         self.store.nights.end(night, RunState.FINISHED, 0)
 
     def measure(self, night, verdict, *, finding=False):
-        """A run of a night that has a verdict on one case, and a finding of it if that is said."""
+        """Store a run of a night with a verdict on one case, and with a finding if wanted."""
         run = self.store.runs.begin(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
         self.store.devices.put(GPU)
         result = Measurement(SERIES.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
@@ -83,10 +82,17 @@ class Nights:
             self.store.findings.update(run, [], [RootCause("", "it is slower", (suspect,))])
         self.store.runs.end(run, RunState.FINISHED)
 
-    def tell(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):
+    def notify(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):
         settings = Settings(notify={"targets": targets, "about": about})
-        means = Means(addresses, lambda: notifier, self.rests.append)
-        return notify(self.store, night, settings, self.said.append, means)
+        return notify(
+            self.store,
+            night,
+            settings,
+            self.reported.append,
+            environment=addresses,
+            notifier=lambda: notifier,
+            sleep=self.sleeps.append,
+        )
 
 
 @pytest.fixture
@@ -96,52 +102,52 @@ def nights(store):
 
 def test_each_target_gets_the_message_once(nights):
     night, notifier = nights.begin(), FakeNotifier()
-    assert nights.tell(night, notifier) == "told me, team"
+    assert nights.notify(night, notifier) == "sent to me, team"
     assert sorted(address for address, _ in notifier.sent) == ["fake://me", "fake://team"]
     (message,) = {message for _, message in notifier.sent}
     assert message.title == "stage page failed"
     assert "the disk is full" in message.body
 
 
-def test_telling_it_again_sends_nothing(nights):
+def test_a_repeated_notification_sends_nothing(nights):
     night, notifier = nights.begin(), FakeNotifier()
-    nights.tell(night, notifier)
-    assert nights.tell(night, notifier) == "nothing new"
+    nights.notify(night, notifier)
+    assert nights.notify(night, notifier) == "nothing new"
     assert len(notifier.sent) == 2
 
 
-def test_a_night_without_news_sends_nothing_and_asks_for_no_notifier(nights):
-    assert nights.tell(nights.begin(failed=""), None) == "nothing new"
+def test_a_night_without_news_sends_nothing_and_makes_no_notifier(nights):
+    assert nights.notify(nights.begin(failed=""), None) == "nothing new"
     assert nights.store.messages.get(1) is None
 
 
-def test_what_failed_in_the_same_words_the_night_before_is_no_news(nights):
+def test_the_failure_of_the_night_before_is_not_reported_again(nights):
     first, notifier = nights.begin(), FakeNotifier()
-    nights.tell(first, notifier)
+    nights.notify(first, notifier)
     nights.end(first)
     second = nights.begin(day=1)
-    assert nights.tell(second, notifier) == "nothing new"
+    assert nights.notify(second, notifier) == "nothing new"
     nights.end(second)
-    assert nights.tell(nights.begin("another reason", day=2), notifier) == "told me, team"
+    assert nights.notify(nights.begin("another reason", day=2), notifier) == "sent to me, team"
 
 
-def test_what_a_night_told_nobody_for_it_was_killed_is_still_news(nights):
+def test_the_news_of_a_killed_night_is_sent_by_the_next(nights):
     killed = nights.begin()
     nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    assert nights.tell(nights.begin(day=1), FakeNotifier()) == "told me, team"
+    assert nights.notify(nights.begin(day=1), FakeNotifier()) == "sent to me, team"
 
 
-def test_what_failed_on_another_host_meanwhile_does_not_make_the_same_words_news_again(nights):
+def test_a_failure_stays_known_after_a_night_of_another_host(nights):
     for night in (nights.begin(), nights.begin("", day=1, host="other")):
-        nights.tell(night, FakeNotifier())
+        nights.notify(night, FakeNotifier())
         nights.end(night)
-    assert nights.tell(nights.begin(day=2), None) == "nothing new"
+    assert nights.notify(nights.begin(day=2), None) == "nothing new"
 
 
-def test_what_fails_when_people_have_been_told_is_told_with_the_next_night_once(nights):
+def test_a_failure_after_the_notification_is_reported_by_the_next_night_once(nights):
     for day in range(3):
         night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.tell(night, notifier, {"me": "MY_URL"})
+        nights.notify(night, notifier, {"me": "MY_URL"})
         pruning = StageRow("prune", 12, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
         nights.store.nights.put_stage(night, pruning)
         nights.end(night)
@@ -150,138 +156,140 @@ def test_what_fails_when_people_have_been_told_is_told_with_the_next_night_once(
         assert all("prune: the database is locked (in night 1)" in body for body in bodies)
 
 
-def test_a_night_under_way_on_another_host_tells_of_its_own_run(nights):
-    """Two hosts share a server, and the night that began first is the last to tell people."""
+def test_a_night_running_on_another_host_reports_its_own_run(nights):
+    """Two hosts share a server, and the night that began first is the last to notify people."""
     elsewhere, here = nights.begin("", host="other"), nights.begin("")
     nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
-    assert nights.tell(here, None) == "nothing new"
+    assert nights.notify(here, None) == "nothing new"
     nights.end(here)
-    assert nights.tell(elsewhere, FakeNotifier()) == "told me, team"
+    assert nights.notify(elsewhere, FakeNotifier()) == "sent to me, team"
 
 
-def test_a_night_that_is_killed_when_another_hosts_has_told_people_is_told_with_the_next(nights):
+def test_a_night_killed_after_another_host_has_notified_is_reported_by_the_next(nights):
     elsewhere, here = nights.begin("", host="other"), nights.begin("")
     nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
-    nights.tell(here, None)
+    nights.notify(here, None)
     nights.end(here)
     nights.store.nights.end(elsewhere, RunState.INTERRUPTED, None)
-    for day, told in ((1, "told me, team"), (2, "nothing new")):
+    for day, sent in ((1, "sent to me, team"), (2, "nothing new")):
         night = nights.begin("", day=day)
-        assert nights.tell(night, FakeNotifier()) == told
+        assert nights.notify(night, FakeNotifier()) == sent
         nights.end(night)
 
 
-def test_a_night_that_was_killed_is_told_once_whatever_its_clock_said(nights):
+def test_a_killed_night_is_reported_once_even_with_a_wrong_clock(nights):
     killed = nights.begin("")
     nights.measure(killed, Verdict.REGRESSION, finding=True)
     nights.store.nights.end(killed, RunState.INTERRUPTED, None)
     with transaction(nights.store.database.engine, writes=True) as connection:
         connection.execute(text("UPDATE nights SET finished_at = '2099-01-01 00:00:00.000000'"))
-    for day, host, told in ((1, "host", "told me, team"), (2, "host", "nothing new"), (3, "other", "nothing new")):
+    for day, host, sent in ((1, "host", "sent to me, team"), (2, "host", "nothing new"), (3, "other", "nothing new")):
         night = nights.begin("", day=day, host=host)
-        assert nights.tell(night, FakeNotifier()) == told
+        assert nights.notify(night, FakeNotifier()) == sent
         nights.end(night)
 
 
-def test_a_case_that_fails_still_is_no_news_after_a_night_that_came_to_no_run(nights):
-    for day, told in ((0, "told me, team"), (1, "nothing new"), (3, "nothing new")):
+def test_a_case_that_still_fails_is_not_reported_again_after_a_night_without_a_run(nights):
+    for day, sent in ((0, "sent to me, team"), (1, "nothing new"), (3, "nothing new")):
         night = nights.begin("", day=day)
         nights.measure(night, Verdict.BROKEN)
-        assert nights.tell(night, FakeNotifier()) == told
+        assert nights.notify(night, FakeNotifier()) == sent
         nights.end(night)
         lost = nights.begin("no device answers" if day else "", day=day + 1)
-        nights.tell(lost, FakeNotifier())
+        nights.notify(lost, FakeNotifier())
         nights.end(lost)
 
 
-def test_only_what_the_settings_ask_for_is_told(nights):
-    assert nights.tell(nights.begin(), None, about=("new",)) == "nothing new"
+def test_only_the_configured_kinds_of_news_are_sent(nights):
+    assert nights.notify(nights.begin(), None, about=("new",)) == "nothing new"
 
 
-def test_without_targets_nobody_is_told(nights):
-    assert nights.tell(nights.begin(), None, targets={}) == "nobody is told: notify.targets names no one"
+def test_without_targets_no_message_is_sent(nights):
+    assert nights.notify(nights.begin(), None, targets={}) == "no messages are sent: notify.targets is empty"
 
 
-def test_what_does_not_arrive_is_tried_again_with_backoff_and_the_same_key(nights):
+def test_a_message_that_did_not_arrive_is_tried_again_with_backoff_and_the_same_key(nights):
     night, notifier = nights.begin(), FakeNotifier({"fake://team": ("down", "hang")})
-    assert nights.tell(night, notifier) == "told me, team"
+    assert nights.notify(night, notifier) == "sent to me, team"
     assert notifier.tried == ["fake://team", "fake://me", "fake://team", "fake://team"]
-    assert nights.rests == list(PAUSES_S)
-    assert nights.said == [
-        "team was not told of night 1: the target answered 500 Internal Server Error",
-        "team was not told of night 1: the target did not answer in time",
+    assert nights.sleeps == list(PAUSES_S)
+    assert nights.reported == [
+        "team did not get the message of night 1: the target answered 500 Internal Server Error",
+        "team did not get the message of night 1: the target did not answer in time",
     ]
-    assert [one.attempts for one in nights.store.messages.deliveries(night)] == [1, 3]
+    assert [delivery.attempts for delivery in nights.store.messages.deliveries(night)] == [1, 3]
 
 
-def test_what_is_refused_is_not_tried_again_tonight(nights):
+def test_a_refused_message_is_not_tried_again_in_the_same_night(nights):
     notifier = FakeNotifier({"fake://team": ("refuse",)})
-    with pytest.raises(NotSentError, match="team was not told: the target answered 404 Not Found") as raised:
-        nights.tell(nights.begin(), notifier)
+    with pytest.raises(NotSentError, match="team did not get its message: the target answered 404 Not Found") as raised:
+        nights.notify(nights.begin(), notifier)
     assert notifier.tried == ["fake://team", "fake://me"]
     assert 'apprise -vv -b test "$TEAM_URL"' in raised.value.cure
 
 
-def test_what_could_not_be_delivered_is_sent_the_next_night_before_its_own(nights):
+def test_an_undelivered_message_is_sent_the_next_night_before_its_own(nights):
     first, notifier = nights.begin(), FakeNotifier({"fake://team": ("down",) * len(PAUSES_S)})
     with pytest.raises(NotSentError):
-        nights.tell(first, notifier)
+        nights.notify(first, notifier)
     nights.end(first)
     second = nights.begin("another reason", day=1)
-    assert nights.tell(second, notifier) == "told team, me"
+    assert nights.notify(second, notifier) == "sent to team, me"
     keys = [message.key for address, message in notifier.sent if address == "fake://team"]
     assert keys == [nights.store.messages.get(night).key for night in (first, second)]
 
 
-def test_what_could_not_be_delivered_is_sent_also_by_a_night_without_news(nights):
+def test_a_night_without_news_sends_an_undelivered_message(nights):
     first, notifier = nights.begin(), FakeNotifier({"fake://team": ("refuse",)})
     with pytest.raises(NotSentError):
-        nights.tell(first, notifier)
+        nights.notify(first, notifier)
     nights.end(first)
-    assert nights.tell(nights.begin(failed="", day=1), notifier) == "told team"
+    assert nights.notify(nights.begin(failed="", day=1), notifier) == "sent to team"
 
 
-def test_what_a_target_refuses_for_good_does_not_keep_later_messages_from_it(nights):
+def test_a_refused_message_does_not_block_later_ones(nights):
     first, notifier = nights.begin(), FakeNotifier({"fake://team": ("refuse", "refuse")})
     with pytest.raises(NotSentError):
-        nights.tell(first, notifier)
+        nights.notify(first, notifier)
     nights.end(first)
     second = nights.begin("another reason", day=1)
     with pytest.raises(NotSentError, match="404"):
-        nights.tell(second, notifier)
+        nights.notify(second, notifier)
     assert [message.key for address, message in notifier.sent if address == "fake://team"] == [
         nights.store.messages.get(second).key
     ]
 
 
-def test_a_target_that_hangs_is_given_up_before_its_other_messages(nights):
+def test_the_other_messages_of_a_target_that_hangs_are_not_tried(nights):
     script = {"fake://team": ("hang",) * 100}
     first, notifier = nights.begin(), FakeNotifier(script)
     with pytest.raises(NotSentError):
-        nights.tell(first, notifier)
+        nights.notify(first, notifier)
     nights.end(first)
     before = len(notifier.tried)
     with pytest.raises(NotSentError):
-        nights.tell(nights.begin("another reason", day=1), notifier)
+        nights.notify(nights.begin("another reason", day=1), notifier)
     assert notifier.tried[before:].count("fake://team") == len(PAUSES_S)
 
 
 @pytest.mark.parametrize("addresses", [{"MY_URL": "fake://me"}, {"MY_URL": "fake://me", "TEAM_URL": " "}])
-def test_a_variable_that_is_not_set_costs_its_target_alone(nights, addresses):
+def test_an_unset_variable_affects_its_target_only(nights, addresses):
     night, notifier = nights.begin(), FakeNotifier()
-    with pytest.raises(NotSentError, match="team was not told: the environment variable TEAM_URL is not set") as raised:
-        nights.tell(night, notifier, addresses=addresses)
+    with pytest.raises(
+        NotSentError, match="team did not get its message: the environment variable TEAM_URL is not set"
+    ) as raised:
+        nights.notify(night, notifier, addresses=addresses)
     assert raised.value.cure == "set TEAM_URL where nights begin; the next night sends it again"
     assert [address for address, _ in notifier.sent] == ["fake://me"]
-    assert nights.tell(night, notifier) == "told team"
+    assert nights.notify(night, notifier) == "sent to team"
 
 
 def test_without_apprise_the_message_is_kept(nights, monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     night = nights.begin()
     with pytest.raises(MissingPackageError, match="apprise"):
-        notify(nights.store, night, Settings(notify={"targets": TARGETS}), nights.said.append)
-    assert nights.tell(night, FakeNotifier()) == "told me, team"
+        notify(nights.store, night, Settings(notify={"targets": TARGETS}), nights.reported.append)
+    assert nights.notify(night, FakeNotifier()) == "sent to me, team"
 
 
 # --- over HTTP -------------------------------------------------------------------------------------------------------
@@ -289,44 +297,43 @@ def test_without_apprise_the_message_is_kept(nights, monkeypatch):
 
 @pytest.fixture
 def web(nights, receiver):
-    """Tells of a night over HTTP."""
+    """Return a function that sends the message of a night over HTTP."""
     addresses = {"TEAM_URL": receiver.address()}
 
-    def tell(night, limit_s=10.0):
-        return nights.tell(night, AppriseNotifier(limit_s), {"team": "TEAM_URL"}, addresses=addresses)
+    def send(night, limit_s=10.0):
+        return nights.notify(night, AppriseNotifier(limit_s), {"team": "TEAM_URL"}, addresses=addresses)
 
-    return tell
+    return send
 
 
 def keys(receiver):
-    return [one.headers[HEADER] for one in receiver.received]
+    return [request.headers[HEADER] for request in receiver.received]
 
 
-def test_a_target_that_answers_twice_with_an_error_is_told_by_the_third_attempt(nights, receiver, web):
+def test_a_target_that_answers_with_two_errors_gets_the_third_attempt(nights, receiver, web):
     receiver.answers = [500, 500]
-    assert web(nights.begin()) == "told team"
+    assert web(nights.begin()) == "sent to team"
     assert keys(receiver) == [nights.store.messages.get(1).key] * 3
 
 
 @pytest.mark.parametrize(("answer", "limit_s"), [(500, 10.0), ("close", 10.0), ("hang", 0.5), ("drip", 0.5)])
-def test_a_target_that_never_takes_it_is_told_the_next_night(nights, receiver, web, answer, limit_s):
+def test_a_target_that_does_not_accept_the_message_gets_it_the_next_night(nights, receiver, web, answer, limit_s):
     receiver.answers = [answer] * len(PAUSES_S)
     first = nights.begin()
     with pytest.raises(NotSentError) as raised:
         web(first, limit_s)
     nights.end(first)
-    assert web(nights.begin(failed="", day=1)) == "told team"
+    assert web(nights.begin(failed="", day=1)) == "sent to team"
     assert set(keys(receiver)) == {nights.store.messages.get(first).key}
-    stored = " ".join(one.error for one in nights.store.messages.deliveries(first))
-    assert "a-secret-token" not in f"{raised.value}{stored}{nights.said}"
+    stored = " ".join(delivery.error for delivery in nights.store.messages.deliveries(first))
+    assert "a-secret-token" not in f"{raised.value}{stored}{nights.reported}"
 
 
 KILLED = """
     import os, signal, sys
     from perfsvc.config import Settings
     from perfsvc.notify.notifier import AppriseNotifier
-    from perfsvc.service.notify import notify
-    from perfsvc.service.notify.notify import Means
+    from perfsvc.service.notify.notify import notify
     from perfsvc.store import Store
 
     class Deadly(AppriseNotifier):
@@ -336,7 +343,7 @@ KILLED = """
 
     with Store.open(sys.argv[1]) as store:
         settings = Settings(notify={"targets": {"team": "TEAM_URL"}})
-        notify(store, 1, settings, print, Means(os.environ, Deadly))
+        notify(store, 1, settings, print, notifier=Deadly)
 """
 
 
@@ -350,7 +357,7 @@ def test_a_kill_between_sending_and_recording_sends_the_same_key_again(nights, r
     )
     assert ended.returncode == -signal.SIGKILL
     assert len(receiver.received) == 1
-    assert web(night) == "told team"
+    assert web(night) == "sent to team"
     first, second = receiver.received
     assert first.headers[HEADER] == second.headers[HEADER] == nights.store.messages.get(night).key
     assert first.content == second.content

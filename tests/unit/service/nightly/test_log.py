@@ -1,4 +1,4 @@
-"""What a night writes down, and what it shows meanwhile."""
+"""The log of a night, and what is shown meanwhile."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ from perfsvc.service.nightly.log import NightLog
 
 
 class Watcher:
-    """Keeps what it is shown."""
+    """Keeps what is shown."""
 
     def __init__(self):
         self.bars, self.steps, self.lines = [], [], []
@@ -43,7 +43,7 @@ def lines(file):
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_each_line_of_the_file_bears_the_night_and_the_run_as_soon_as_there_is_one(file, watcher):
+def test_each_line_of_the_file_has_the_night_and_the_run_once_there_is_one(file, watcher):
     with NightLog(file, 3, watcher) as log:
         log.say("the lock is ours")
         log.bind(run=7, stage="run")
@@ -57,7 +57,7 @@ def test_each_line_of_the_file_bears_the_night_and_the_run_as_soon_as_there_is_o
     assert third["at"].endswith("Z")
 
 
-def test_a_person_is_shown_sentences_and_a_bar_but_no_step_as_a_line(file, watcher):
+def test_messages_are_shown_as_lines_and_steps_are_not(file, watcher):
     with NightLog(file, 3, watcher) as log:
         log.begin("measuring", 2)
         log.step("scale/alpha[n=1000]")
@@ -68,7 +68,7 @@ def test_a_person_is_shown_sentences_and_a_bar_but_no_step_as_a_line(file, watch
     assert [line["level"] for line in lines(file)] == ["debug", "debug", "info", "warning"]
 
 
-def test_an_error_brings_its_cure_and_a_fault_of_ours_its_traceback(file, watcher):
+def test_an_error_is_logged_with_its_cure_and_a_bug_with_its_traceback(file, watcher):
     with NightLog(file, 3, watcher) as log:
         log.fail(DatabaseError("the database is gone", cure="start it"))
         try:
@@ -90,7 +90,7 @@ def test_an_error_brings_its_cure_and_a_fault_of_ours_its_traceback(file, watche
     ]
 
 
-def test_a_night_that_goes_on_after_a_kill_goes_on_in_the_same_file(file):
+def test_a_resumed_night_appends_to_its_file(file):
     with NightLog(file, 3) as log:
         log.say("before")
     with file.open("a") as cut:
@@ -102,7 +102,7 @@ def test_a_night_that_goes_on_after_a_kill_goes_on_in_the_same_file(file):
     assert cut == '{"at": "2026-11-2'
 
 
-def test_a_full_disk_costs_the_file_and_no_more(file, watcher, monkeypatch):
+def test_a_full_disk_loses_only_the_file(file, watcher, monkeypatch):
     def full(_, __):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -116,7 +116,7 @@ def test_a_full_disk_costs_the_file_and_no_more(file, watcher, monkeypatch):
     assert {"first", "second"} <= set(watcher.lines)
 
 
-def test_a_folder_that_cannot_be_made_costs_the_file_and_no_more(tmp_path, watcher):
+def test_a_folder_that_cannot_be_made_loses_only_the_file(tmp_path, watcher):
     (tmp_path / "nights").write_text("a file stands where the folder should")
     with NightLog(tmp_path / "nights" / "3" / "log.jsonl", 3, watcher) as log:
         log.say("all the same")
@@ -132,7 +132,7 @@ def test_lines_of_several_threads_do_not_mix(file):
 
 
 @pytest.mark.parametrize("said", ["<b>bold</b> \"quoted\" 'too'", "two\nlines", "µs, ±, ×, 日本", "\udcff half a name"])
-def test_whatever_is_said_is_one_line_of_the_file(file, said):
+def test_every_message_is_one_line_of_the_file(file, said):
     with NightLog(file, 3) as log:
         log.say(said)
     (line,) = file.read_text().splitlines()
