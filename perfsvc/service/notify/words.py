@@ -95,7 +95,7 @@ def _paragraphs(findings: Sequence[Finding], event: str, site: str) -> Iterator[
     for finding in sorted(findings, key=_order)[:IN_FULL]:
         cases = sorted(finding.standing, key=_badness, reverse=True)
         lines = [
-            *(f"- {_change(moved)} {named(moved.series)}" for moved in cases[:WORST]),
+            *(f"- {_change(moved)} {series_name(moved.series)}" for moved in cases[:WORST]),
             *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
             f"on {_devices(finding)}",
             *([finding.evidence] if finding.evidence else []),
