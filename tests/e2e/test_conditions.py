@@ -37,7 +37,7 @@ def test_rejected_batches_are_counted_with_their_reason_and_kept(throttled):
 def test_a_table_notes_the_conditions_of_a_time(throttled):
     workplace, _ = throttled
     out = " ".join(workplace("report", code=0).out.split())
-    assert f"! {CASES['beta']}: 2 batches rejected" in out
+    assert f"! {CASES['beta']}: 2 of 4 batches rejected: thermal slowdown" in out
     assert f"! {CASES['alpha']}: timed without the blocking kernel, since the work synchronises with the host" in out
     assert f"! {CASES['alpha']}: no energy: it is counted over samples behind the blocking kernel" in out
 
