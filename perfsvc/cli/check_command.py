@@ -16,7 +16,7 @@ Format = Literal["table", "json", "markdown", "junit", "github"]
 FORMATS: tuple[Format, ...] = ("table", "json", "markdown", "junit", "github")
 
 
-class Chosen(TypedDict):
+class CheckOptions(TypedDict):
     """The options of ``perfsvc check`` as click parsed them."""
 
     suite: Path
@@ -82,7 +82,7 @@ class Chosen(TypedDict):
     show_default="standard output",
     help="Where to write it; the table is then printed as well.",
 )
-def command(**chosen: Unpack[Chosen]) -> None:
+def command(**chosen: Unpack[CheckOptions]) -> None:
     """Check the suite's kernels without a GPU: registers, spills, shared memory, occupancy, instructions.
 
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
@@ -105,7 +105,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
-def _request(chosen: Chosen) -> "CheckRequest":
+def _request(chosen: CheckOptions) -> "CheckRequest":
     from perfsvc.service.check.check import ARCHITECTURES, CheckRequest
     from perfsvc.suite import Selection
 
@@ -163,7 +163,7 @@ def _written(shown: "StaticCheck", output_format: Format) -> str | None:
             return None
 
 
-def _show_table(shown: "StaticCheck", chosen: Chosen) -> None:
+def _show_table(shown: "StaticCheck", chosen: CheckOptions) -> None:
     from perfsvc.installation import install_command
     from perfsvc.report.tables.check import check_table
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Spread = Literal["each-device", "each-model"]
 
 
-class Chosen(TypedDict):
+class RunOptions(TypedDict):
     """The options of ``perfsvc run`` as click parsed them."""
 
     devices: tuple[str, ...]
@@ -116,7 +116,7 @@ class Chosen(TypedDict):
 @options.strict
 @options.database
 @options.formats()
-def command(**chosen: Unpack[Chosen]) -> None:
+def command(**chosen: Unpack[RunOptions]) -> None:
     """Measure the suite, store it, and judge it against the baseline.
 
     Every measurement is committed as it arrives, so a run that is cut short keeps what it measured.
@@ -146,7 +146,7 @@ def command(**chosen: Unpack[Chosen]) -> None:
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
-def _request(chosen: Chosen) -> "RunRequest":
+def _request(chosen: RunOptions) -> "RunRequest":
     from perfsvc.service.run.request import RunRequest
     from perfsvc.suite import Selection
 

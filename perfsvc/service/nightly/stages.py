@@ -22,7 +22,7 @@ from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.request import folder_of, log_of, run_request
 from perfsvc.service.nightly.resume import require_same_suite, suite_digest
-from perfsvc.service.profile.profile import ProfileSettings
+from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.run.judge import (
     confirm_suspects,
     exit_code_of,

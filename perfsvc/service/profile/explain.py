@@ -14,7 +14,7 @@ from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read_isolated
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
-from perfsvc.service.profile.profile import CaseProfiler, ProfileSettings, Subject, profile_of, subject_of
+from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
@@ -223,6 +223,6 @@ class _Maker:
         if self._profiler is None:
             self._devices = {subject.device.uuid: subject.device}
             helper_kernels = compile_helper_kernels([subject.device], self._progress)
-            settings = ProfileSettings(self._devices, helper_kernels, say=self._progress.say)
+            settings = ProfilerSettings(self._devices, helper_kernels, say=self._progress.say)
             self._profiler = CaseProfiler(self._store, settings)
         return subject, self._profiler

@@ -59,7 +59,7 @@ class ProfileRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileSettings:
+class ProfilerSettings:
     """How cases are profiled.
 
     Attributes:
@@ -110,7 +110,7 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
         devices = {device.uuid: device for device in find(request.devices)}
         subject = subject_of(store, request.case, run, devices)
         helper_kernels = compile_helper_kernels([subject.device], progress)
-        settings = ProfileSettings(devices, helper_kernels, request.sections, say=progress.say)
+        settings = ProfilerSettings(devices, helper_kernels, request.sections, say=progress.say)
         progress.begin("profiling", 1)
         profiler = CaseProfiler(store, settings)
         if request.tool == "nsys":
@@ -161,7 +161,7 @@ class CaseProfiler:
         settings: how to profile.
     """
 
-    def __init__(self, store: Store, settings: ProfileSettings) -> None:
+    def __init__(self, store: Store, settings: ProfilerSettings) -> None:
         self._store = store
         self._settings = settings
         self._last_inputs: tuple[tuple[object, ...], Arrays] | None = None  # both sides of a pair have the same inputs

@@ -6,13 +6,13 @@ from perfsvc import units
 from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
 from perfsvc.model import TIME, CaseExplanation, Confirmation, DeviceInfo, Judgement, ProfileResult, Reason
 from perfsvc.profile.explain import explain
-from perfsvc.service.profile.profile import CaseProfiler, ProfileSettings, Subject, profile_of, subject_of
+from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
 
 def explain_confirmed(
-    store: Store, confirmations: Sequence[Confirmation], settings: ProfileSettings, progress: Progress
+    store: Store, confirmations: Sequence[Confirmation], settings: ProfilerSettings, progress: Progress
 ) -> list[CaseExplanation]:
     """Explain every confirmed regression of a time, once for each case and device, and store the explanations.
 
@@ -73,7 +73,7 @@ class RegressionExplainer:
         settings: how to profile.
     """
 
-    def __init__(self, store: Store, settings: ProfileSettings) -> None:
+    def __init__(self, store: Store, settings: ProfilerSettings) -> None:
         self._profiler = CaseProfiler(store, settings)
         self._refusals: dict[str, PerfsvcError] = {}
 

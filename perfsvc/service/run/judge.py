@@ -16,7 +16,7 @@ from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import confirm_all, earlier_answers, with_causes
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings.suspects import suspects_of
-from perfsvc.service.profile.profile import ProfileSettings
+from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.measure import sampling
@@ -102,7 +102,7 @@ def exit_code_of(
     return judge.exit_code([*standing, *regressed], failed=failed, strict=strict)
 
 
-def explain_regressed(store: Store, run: int, settings: ProfileSettings, progress: Progress) -> list[CaseExplanation]:
+def explain_regressed(store: Store, run: int, settings: ProfilerSettings, progress: Progress) -> list[CaseExplanation]:
     """Profile and explain the confirmed regressions of a run that have no explanation yet, and return those."""
     explained = {(explanation.device, explanation.case) for explanation in store.profiles.explanations(run)}
     left = [

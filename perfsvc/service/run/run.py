@@ -20,7 +20,7 @@ from perfsvc.report.rows import Doubt
 from perfsvc.service.confirm.confirm import with_causes
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.profile.profile import ProfileSettings
+from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run.judge import (
     confirm_suspects,
@@ -101,7 +101,7 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         update_findings(store, opened.run, threshold=request.threshold)
         unheard = ignored(store.findings.active())
         if request.profile:
-            profiling = ProfileSettings(resolved.devices, helper_kernels, say=progress.say)
+            profiling = ProfilerSettings(resolved.devices, helper_kernels, say=progress.say)
             explain_regressed(store, opened.run, profiling, progress)
     return _outcome(resolved, recorder, judgements, confirmations, unheard)
 

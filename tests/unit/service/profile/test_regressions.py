@@ -11,7 +11,7 @@ from perfsvc.errors import (
     ProfileError,
 )
 from perfsvc.model import Case, DeviceInfo
-from perfsvc.service.profile.profile import CaseProfiler, ProfileSettings, Subject
+from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject
 from perfsvc.service.profile.regressions import RegressionExplainer
 from perfsvc.store import Store
 
@@ -21,7 +21,7 @@ GPU = DeviceInfo("cuda", "H100", "GPU-1", "0", "sm_90", "13.0")
 @pytest.fixture
 def explainer(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/perf.db") as store:
-        yield RegressionExplainer(store, ProfileSettings({GPU.uuid: GPU}, {}))
+        yield RegressionExplainer(store, ProfilerSettings({GPU.uuid: GPU}, {}))
 
 
 @pytest.mark.parametrize(
