@@ -28,37 +28,22 @@ def measure(
     servers: ForkServers | None = None,
     stopping: Stopping = never,
 ) -> Generator[Measurement | OverBudget, None, None]:
-    """Measure a plan, and yield each measurement as it arrives; see ``measuring``.
-
-    The iterator ends when all workers have. Closing it, or an exception in its consumer, kills them.
-    """
-    with measuring(plan, devices, report, servers, stopping) as arriving:
-        yield from arriving
-
-
-@contextlib.contextmanager
-def measuring(
-    plan: Plan,
-    devices: Mapping[str, DeviceInfo],
-    report: Report = _silent,
-    servers: ForkServers | None = None,
-    stopping: Stopping = never,
-) -> Iterator[Iterator[Measurement | OverBudget]]:
-    """Measure a plan, and give an iterator that yields each measurement as it arrives.
+    """Measure a plan, and yield each measurement as it arrives.
 
     If the plan has a time budget, the cases that it left no time for come among the measurements. Workers are dismissed
-    after the last measurement, and the end of the block waits for their ends; an exception in the block kills them.
+    after the last measurement, and the iterator ends when all of them have. Closing the iterator, or an exception in
+    its consumer, kills them.
 
     Args:
         plan: what to measure.
         devices: the devices of the plan by UUID.
         report: receives messages for the user.
-        servers: fork the workers, and stay open. By default the block starts servers and ends them.
+        servers: fork the workers, and stay open. By default servers are started and ended here.
         stopping: once it returns true, no case is begun, and the iterator ends when the current cases are measured. The
             rest of the plan is neither measured nor reported.
 
     Raises:
-        NoDeviceError: by the iterator, if none of the devices could be opened.
+        NoDeviceError: none of the devices could be opened.
     """
     upcoming = [plan.order(uuid) for uuid in devices]
     with (
@@ -74,7 +59,7 @@ def measuring(
         for end in (DeviceQueue.end, DeviceQueue.kill_workers):  # in reverse: all are killed before any is waited for
             for queue in queues:
                 exits.callback(end, queue)
-        yield _work(plan, queues, selector, report, stopping)
+        yield from _work(plan, queues, selector, report, stopping)
         for queue in queues:
             queue.end()
 

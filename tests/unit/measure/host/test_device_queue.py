@@ -1,5 +1,6 @@
 """The queue of a device: one worker at a time, locks, lost devices, time budgets, stopping."""
 
+import contextlib
 import json
 import os
 import time
@@ -144,9 +145,10 @@ def test_no_case_passes_a_first_task_whose_arrays_are_not_ready(work, monkeypatc
 
 def test_a_measurement_can_be_used_while_its_worker_ends(work):
     work.play(end="wait_for((folder / 'judged').exists); log('end')")
-    with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as measurements:
-        assert [measurement.status for measurement in measurements] == [Status.OK]
-        (work.folder / "judged").touch()
+    measurements = pool.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
+    assert next(measurements).status is Status.OK
+    (work.folder / "judged").touch()
+    assert list(measurements) == []
     assert lifecycle(work) == [(0, "end")]
 
 
@@ -154,7 +156,9 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
     work.play(**LIVES | {"end": "time.sleep(60)"})
 
     def fail_amid():
-        with pool.measuring(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only")) as measurements:
+        with contextlib.closing(
+            pool.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
+        ) as measurements:
             raise ZeroDivisionError(next(measurements))
 
     began = time.monotonic()
