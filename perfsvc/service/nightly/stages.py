@@ -235,7 +235,7 @@ def profile(night: Night) -> StageResult:
     messages: list[str] = []
     devices = night.devices()
     helper_kernels = compile_helper_kernels(devices.values(), night.log)
-    explain_regressed(store, number, ProfileSettings(devices, helper_kernels, say=messages.append), night.log)
+    explain_regressed(store, number, ProfilerSettings(devices, helper_kernels, say=messages.append), night.log)
     for message in messages:
         night.log.say(message)
     explanations = store.profiles.explanations(number)
