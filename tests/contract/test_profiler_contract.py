@@ -1,4 +1,4 @@
-"""What every profiler promises (perfsvc/profile/profiler.py), asked of each: Nsight Compute's by a stand-in."""
+"""The contract of every profiler (perfsvc/profile/profiler.py); Nsight Compute is replaced by a stand-in."""
 
 import json
 import lzma
@@ -63,7 +63,7 @@ def kind(request, monkeypatch, tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """Has a profiler run a program that says when it ran; gives the report."""
+    """Return a function that runs a program, which leaves a mark, under a profiler and returns the report."""
 
     def started(profiler, program=PROGRAM, **given):
         report = tmp_path / f"report{profiler.suffix}"
@@ -73,7 +73,7 @@ def run(tmp_path):
     return started
 
 
-def test_it_runs_the_program_and_reads_what_it_wrote_of_it(kind, run, tmp_path):
+def test_a_profiler_runs_the_program_and_reads_its_own_report(kind, run, tmp_path):
     profiler = kind.profiler()
     profile = profiler.read(run(profiler), KERNEL)
     assert (tmp_path / "ran").read_text() == "ran"
@@ -82,7 +82,7 @@ def test_it_runs_the_program_and_reads_what_it_wrote_of_it(kind, run, tmp_path):
     assert profile.ncu_version
 
 
-def test_the_program_runs_where_we_are_since_it_may_import_us_from_there(kind, run, tmp_path, monkeypatch):
+def test_the_program_runs_in_the_current_folder(kind, run, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     write = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(os.getcwd())"
@@ -90,7 +90,7 @@ def test_the_program_runs_where_we_are_since_it_may_import_us_from_there(kind, r
     assert (tmp_path / "ran").read_text() == str(tmp_path / "here")
 
 
-def test_it_says_who_it_is(kind):
+def test_a_profiler_has_a_name_a_version_and_a_suffix(kind):
     profiler = kind.profiler()
     assert profiler.name in {"ncu", "fake"}
     assert profiler.version[0].isdigit()
@@ -98,7 +98,7 @@ def test_it_says_who_it_is(kind):
 
 
 @pytest.mark.parametrize("fault", FAILURES)
-def test_each_failure_is_an_error_of_its_own_with_a_cure_and_leaves_no_report(kind, run, tmp_path, fault):
+def test_each_failure_has_its_own_error_with_a_cure_and_leaves_no_report(kind, run, tmp_path, fault):
     profiler = kind.profiler(fault)
     with pytest.raises(FAILURES[fault]) as raised:
         run(profiler, limit_s=2.0)
@@ -111,13 +111,13 @@ def test_a_program_that_fails_is_a_failed_profile(kind, run):
         run(kind.profiler(), [sys.executable, "-c", "import sys; sys.exit(4)"])
 
 
-def test_what_is_no_report_cannot_be_read(kind, tmp_path):
+def test_a_file_that_is_no_report_cannot_be_read(kind, tmp_path):
     (tmp_path / "report").write_bytes(b"")
     with pytest.raises((PerfsvcError, ValueError)):
         kind.profiler().read(tmp_path / "report", KERNEL)
 
 
-# --- Nsight Compute's alone ------------------------------------------------------------------------------------------
+# --- Nsight Compute alone --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -128,11 +128,11 @@ def ncu(monkeypatch, tmp_path):
 def test_the_command_line_is_the_one_that_was_measured(ncu, run, tmp_path, monkeypatch):
     monkeypatch.setenv("NCU_STAND_IN_ASKED", str(tmp_path / "asked"))
     run(ncu.profiler())
-    asked = json.loads((tmp_path / "asked").read_text())
-    assert asked.pop("program") == [*PROGRAM, str(tmp_path / "ran")]
-    assert asked.pop("o") == str(tmp_path / "report.ncu-rep")
-    assert asked.pop("log_file") == str(tmp_path / "report.log")
-    assert asked == {
+    options = json.loads((tmp_path / "asked").read_text())
+    assert options.pop("program") == [*PROGRAM, str(tmp_path / "ran")]
+    assert options.pop("o") == str(tmp_path / "report.ncu-rep")
+    assert options.pop("log_file") == str(tmp_path / "report.log")
+    assert options == {
         "target_processes": "application-only",
         "null_stdin": True,
         "nvtx": True,
@@ -147,16 +147,16 @@ def test_the_command_line_is_the_one_that_was_measured(ncu, run, tmp_path, monke
     }
 
 
-def test_our_own_set_is_of_the_sections_that_our_metrics_come_from(ncu, run, tmp_path, monkeypatch):
+def test_the_set_perfsvc_has_the_sections_that_its_metrics_come_from(ncu, run, tmp_path, monkeypatch):
     monkeypatch.setenv("NCU_STAND_IN_ASKED", str(tmp_path / "asked"))
     run(ncu.profiler(sections="perfsvc"))
-    asked = json.loads((tmp_path / "asked").read_text())
-    assert asked["set"] is None
-    assert asked["section"] == list(SECTIONS)
+    options = json.loads((tmp_path / "asked").read_text())
+    assert options["set"] is None
+    assert options["section"] == list(SECTIONS)
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "said", "cure"),
+    ("fault", "error", "message", "cure"),
     [
         ("permission", CountersError, "ERR_NVGPUCTRPERM", "run perfsvc as root"),
         ("permission", CountersError, "ERR_NVGPUCTRPERM", "NVreg_RestrictProfilingToAdminUsers=0"),
@@ -169,24 +169,24 @@ def test_our_own_set_is_of_the_sections_that_our_metrics_come_from(ncu, run, tmp
         ("nothing", ProfileError, "saw no launch in the range measure of perfsvc", "NVTX_DISABLE"),
     ],
 )
-def test_what_ncu_says_is_translated(ncu, run, fault, kind, said, cure):  # noqa: PLR0917 - a row of the table above
-    with pytest.raises(kind, match=said) as raised:
+def test_errors_of_ncu_are_translated(ncu, run, fault, error, message, cure):  # noqa: PLR0917 - a row of the table above
+    with pytest.raises(error, match=message) as raised:
         run(ncu.profiler(fault))
     assert cure in raised.value.cure
 
 
-def test_one_that_hangs_is_killed_with_the_program_it_started(ncu, run, tmp_path):
+def test_ncu_is_killed_with_its_program_if_it_hangs(ncu, run, tmp_path):
     program = [sys.executable, "-c", "import time; time.sleep(100)"]
     with pytest.raises(TimeLimitError, match="still running after 2 s"):
         run(ncu.profiler("hang"), program, limit_s=2.0)
     child = int((tmp_path / "child").read_text())
     until = time.monotonic() + 10
-    while _lives(child) and time.monotonic() < until:
+    while _is_alive(child) and time.monotonic() < until:
         time.sleep(0.01)
-    assert not _lives(child)
+    assert not _is_alive(child)
 
 
-def _lives(pid):
+def _is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -199,14 +199,14 @@ def test_a_report_of_another_kernel_is_refused(ncu, run):
         profiler.read(run(profiler), "transpose_tiled")
 
 
-def test_a_report_of_an_earlier_look_is_not_taken_for_one_of_this(ncu, run, tmp_path):
+def test_an_old_report_is_not_mistaken_for_a_new_one(ncu, run, tmp_path):
     run(ncu.profiler())
     with pytest.raises(ProfileError):
         run(ncu.profiler("nothing"))
     assert not (tmp_path / "report.ncu-rep").exists()
 
 
-def test_ncu_is_found_beside_nvcc_and_where_its_packages_put_it(monkeypatch, tmp_path):
+def test_ncu_is_found_beside_nvcc_and_in_its_packages(monkeypatch, tmp_path):
     from perfsvc.profile import commands
 
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
