@@ -1,3 +1,6 @@
+"""Baselines: accepted levels, pins, cross-device baselines and segments."""
+
+import random
 from dataclasses import replace
 
 import pytest
@@ -5,6 +8,8 @@ import pytest
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CacheState, Judgement, Status, Verdict
 from perfsvc.store import RunState
+from perfsvc.store.baselines import segment_starts
+from perfsvc.store.schema.engine import transaction
 
 
 @pytest.fixture
@@ -85,8 +90,8 @@ def test_a_new_device_gets_the_levels_of_other_devices_of_its_model(story, tiled
     other = story.begin()
     story.store.devices.put(replace(story.gpu, uuid="GPU-4", model="NVIDIA H200"))
     story.store.devices.put(replace(story.gpu, uuid="GPU-3"))
-    elsewhere = story.series(story.tiled, device="GPU-4", device_model="NVIDIA H200")
-    assert story.store.baselines.get([new, elsewhere], before_run=other) == {here: 1, there: second}
+    other_model = story.series(story.tiled, device="GPU-4", device_model="NVIDIA H200")
+    assert story.store.baselines.get([new, other_model], before_run=other) == {here: 1, there: second}
     assert story.store.baselines.get([here, new], before_run=other) == {here: 1, there: second}
 
 
@@ -172,7 +177,7 @@ def test_a_case_that_was_never_stored_cannot_be_pinned(story, tiled):
 
 
 def test_the_first_level_is_found_in_later_runs_too(story, tiled):
-    naive, lent = story.series(story.naive), story.series(story.naive, device="GPU-2")
+    naive, on_other_device = story.series(story.naive), story.series(story.naive, device="GPU-2")
     experiment = story.run(story.tiled, story.naive, dirty=True)
     for _ in range(6):
         story.run(state=RunState.RUNNING)
@@ -181,6 +186,94 @@ def test_the_first_level_is_found_in_later_runs_too(story, tiled):
         story.run()
     story.put(story.run(), story.naive, device="GPU-2")
     last = story.run(story.naive)
-    wanted = [tiled, naive, lent]
-    assert story.store.baselines.get(wanted, before_run=last) == {tiled: first, naive: experiment, lent: last - 1}
+    wanted = [tiled, naive, on_other_device]
+    assert story.store.baselines.get(wanted, before_run=last) == {
+        tiled: first,
+        naive: experiment,
+        on_other_device: last - 1,
+    }
     assert story.store.baselines.get(wanted, before_run=first) == {tiled: experiment, naive: experiment}
+
+
+# --- segments ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_has_its_own_level_after_its_first_run(story, tiled):
+    old, new = story, replace(story, environment=replace(story.environment, driver="590.1"))
+    first = old.run()
+    old.judge(first, story.tiled, Verdict.NEW)
+    begins, after = new.run(), new.run()
+    assert story.store.baselines.get([tiled], begins) == {tiled: first}
+    assert story.store.baselines.get([tiled], after) == {tiled: begins}
+
+
+def test_a_level_accepted_within_a_segment_counts(story, tiled):
+    new = replace(story, environment=replace(story.environment, power_limit_w=500.0))
+    story.run()
+    new.run()
+    better, after = new.run(), new.run()
+    story.judge(better, story.tiled, Verdict.IMPROVEMENT)
+    assert story.store.baselines.get([tiled], after) == {tiled: better}
+
+
+def test_a_run_with_uncommitted_changes_ends_no_segment(story, tiled):
+    first = story.run()
+    replace(story, environment=replace(story.environment, toolkit="nvcc 14.0")).run(dirty=True)
+    assert story.store.baselines.get([tiled], story.run()) == {tiled: first}
+
+
+def test_a_wrong_result_in_the_first_run_of_a_segment_is_no_level(story, tiled):
+    new = replace(story, environment=replace(story.environment, driver="590.1"))
+    first = story.run()
+    begins = new.begin()
+    new.put(begins, story.tiled, status=Status.WRONG)
+    story.store.runs.end(begins, RunState.FINISHED)
+    assert story.store.baselines.get([tiled], new.run()) == {tiled: first}
+
+
+RUNS = 14
+
+
+GPUS = ("GPU-1", "GPU-2")
+
+
+STATES = (RunState.FINISHED, RunState.FINISHED, RunState.INTERRUPTED, RunState.RUNNING)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_segment_begins_after_the_newest_clean_run_in_another_environment(story, store, seed):
+    chance = random.Random(seed)
+    cases = [replace(story.tiled, variant=f"v{number}") for number in range(3)]
+    drivers = ["580.1", "580.1", "590.1", "600.1"]
+    ran = {}  # the driver of each case and GPU, by run
+    counted = {}  # whether a run ends a segment
+    for _ in range(RUNS):
+        dirty, state, usual = chance.random() < 0.2, chance.choice(STATES), chance.choice(drivers)
+        run = story.begin(dirty=dirty)
+        for gpu in GPUS:
+            for case in cases:
+                if chance.random() < 0.7:
+                    driver = usual if chance.random() < 0.7 else chance.choice(drivers)
+                    in_environment = replace(story, environment=replace(story.environment, driver=driver))
+                    in_environment.put(run, case, device=gpu)
+                    ran.setdefault(run, {})[case, gpu] = driver
+        if state is not RunState.RUNNING:
+            store.runs.end(run, state)
+        counted[run] = state is not RunState.RUNNING and not dirty
+    named = dict(map(tuple, story.execute("SELECT variant, lineage_id FROM cases")))
+    lineages = {case: named[case.variant] for case in cases}
+    devices = dict(map(tuple, story.execute("SELECT uuid, id FROM devices")))
+    with transaction(store.database.engine, writes=False) as connection:
+        for run, here in ran.items():
+            starts = segment_starts(connection, lineages.values(), run)
+            assert starts == {
+                (lineages[case], devices[gpu], CacheState.COLD): max(elsewhere)
+                for (case, gpu), driver in here.items()
+                if (
+                    elsewhere := [
+                        earlier
+                        for earlier, there in ran.items()
+                        if earlier < run and counted[earlier] and there.get((case, gpu), driver) != driver
+                    ]
+                )
+            }

@@ -37,13 +37,13 @@ def kernel(story):
 
 @pytest.fixture
 def put(story):
-    """Stores a check of some kernels with one verdict for all and returns its number."""
+    """Return a function that stores a check with the same verdict on all its kernels, and returns its number."""
 
     def put(*kernels, verdict=Verdict.NEW, toolkit=NVCC, accepted="", others=(), **given):
         baseline = given.pop("baseline", None)
         verdicts = [CheckVerdict(kernel, verdict, baseline_check=baseline) for kernel in kernels]
-        origin = story.provenance(**{"scope": "kernels", **given})
-        return story.store.checks.put(origin, verdicts, others, toolkit=toolkit, accepted=accepted)
+        provenance = story.provenance(**{"scope": "kernels", **given})
+        return story.store.checks.put(provenance, verdicts, others, toolkit=toolkit, accepted=accepted)
 
     return put
 
@@ -52,35 +52,37 @@ def with_registers(kernel, registers):
     return replace(kernel, facts=replace(FACTS, registers=registers))
 
 
-def held(story, *kernels, toolkit=NVCC, scope="kernels"):
+def baselines(story, *kernels, toolkit=NVCC, scope="kernels"):
     return story.store.checks.baselines(kernels, scope, toolkit)
 
 
 def test_a_kernel_is_read_as_it_was_stored(story, kernel, put):
     number = put(kernel)
-    assert held(story, kernel) == [StaticBaseline(kernel, NVCC, number)]
+    assert baselines(story, kernel) == [StaticBaseline(kernel, NVCC, number)]
 
 
 @pytest.mark.parametrize("change", [{"facts": replace(FACTS, instructions=None)}, {"occupancy": None, "threads": 0}])
 def test_unknown_facts_stay_unknown(story, kernel, put, change):
     unknown = replace(kernel, **change)
     put(unknown)
-    assert [baseline.checked for baseline in held(story, kernel)] == [unknown]
+    assert [baseline.checked for baseline in baselines(story, kernel)] == [unknown]
 
 
 def test_a_regression_does_not_become_the_level_and_an_improvement_does(story, kernel, put):
     first = put(kernel)
     put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first)
     put(with_registers(kernel, 33), verdict=Verdict.UNCHANGED, baseline=first)
-    assert [baseline.check for baseline in held(story, kernel)] == [first]
+    assert [baseline.check for baseline in baselines(story, kernel)] == [first]
     better = put(with_registers(kernel, 16), verdict=Verdict.IMPROVEMENT, baseline=first)
-    assert [(baseline.check, baseline.checked.facts.registers) for baseline in held(story, kernel)] == [(better, 16)]
+    assert [(baseline.check, baseline.checked.facts.registers) for baseline in baselines(story, kernel)] == [
+        (better, 16)
+    ]
 
 
 def test_an_improvement_does_not_raise_the_baseline_registers_but_a_person_or_another_compiler_does(story, kernel, put):
     def level(**given):
-        found = held(story, kernel, **given)
-        return [(finding.checked.facts.registers, finding.checked.facts.stack_bytes) for finding in found]
+        facts = [baseline.checked.facts for baseline in baselines(story, kernel, **given)]
+        return [(fact.registers, fact.stack_bytes) for fact in facts]
 
     def less_stack(registers, stack):
         return replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack))
@@ -102,42 +104,46 @@ def test_a_trade_in_two_steps_is_judged_like_one_step(story, kernel):
     verdicts = []
     for registers, stack in [(32, 8), (39, 4), (46, 0)]:
         now = replace(kernel, facts=replace(FACTS, registers=registers, stack_bytes=stack), source=str(registers))
-        found = check_verdicts(held(story, now), [now], NVCC)
-        story.store.checks.put(story.provenance(scope="kernels"), found, toolkit=NVCC)
-        verdicts += [finding.verdict for finding in found]
+        judged = check_verdicts(baselines(story, now), [now], NVCC)
+        story.store.checks.put(story.provenance(scope="kernels"), judged, toolkit=NVCC)
+        verdicts += [verdict.verdict for verdict in judged]
     assert verdicts == [Verdict.NEW, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE]
 
 
 def test_a_person_may_accept_a_regression(story, kernel, put):
     first = put(kernel)
     worse = put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first, accepted="it is faster")
-    assert [(baseline.check, baseline.checked.facts.registers) for baseline in held(story, kernel)] == [(worse, 64)]
+    assert [(baseline.check, baseline.checked.facts.registers) for baseline in baselines(story, kernel)] == [
+        (worse, 64)
+    ]
 
 
 def test_a_check_with_uncommitted_changes_sets_no_level(story, kernel, put):
     put(kernel, dirty=True)
-    assert held(story, kernel) == []
+    assert baselines(story, kernel) == []
 
 
 def test_a_kernel_that_cannot_run_is_no_level(story, kernel, put):
     put(kernel, verdict=Verdict.BROKEN, accepted="whatever")
-    assert held(story, kernel) == []
+    assert baselines(story, kernel) == []
 
 
 def test_each_compiler_has_its_own_levels_after_its_first_check(story, kernel, put):
     old = put(kernel)
-    assert [(baseline.check, baseline.toolkit) for baseline in held(story, kernel, toolkit=NEWER)] == [(old, NVCC)]
+    assert [(baseline.check, baseline.toolkit) for baseline in baselines(story, kernel, toolkit=NEWER)] == [(old, NVCC)]
     slower = with_registers(kernel, 64)
     new = put(slower, verdict=Verdict.REGRESSION, baseline=old, toolkit=NEWER)
-    assert [(baseline.check, baseline.toolkit) for baseline in held(story, kernel, toolkit=NEWER)] == [(new, NEWER)]
-    assert [(baseline.check, baseline.toolkit) for baseline in held(story, kernel, toolkit=NVCC)] == [(old, NVCC)]
-    assert [baseline.check for baseline in held(story, kernel, toolkit="nvcc 14")] == [new]
+    assert [(baseline.check, baseline.toolkit) for baseline in baselines(story, kernel, toolkit=NEWER)] == [
+        (new, NEWER)
+    ]
+    assert [(baseline.check, baseline.toolkit) for baseline in baselines(story, kernel, toolkit=NVCC)] == [(old, NVCC)]
+    assert [baseline.check for baseline in baselines(story, kernel, toolkit="nvcc 14")] == [new]
 
 
 def test_a_renamed_variant_keeps_its_level(story, kernel, put):
     number = put(kernel)
     renamed = replace(kernel, case=replace(story.tiled, variant="shared", formerly=("tiled",)))
-    assert held(story, renamed) == [StaticBaseline(renamed, NVCC, number)]
+    assert baselines(story, renamed) == [StaticBaseline(renamed, NVCC, number)]
 
 
 def renamed_to(kernel, name):
@@ -149,12 +155,12 @@ def test_a_renamed_kernel_keeps_its_level_until_it_gets_its_own(story, kernel, p
     worse = renamed_to(with_registers(kernel, 64), "turned")
     compared = CheckVerdict(worse, Verdict.REGRESSION, kernel, baseline_check=first)
     for scope in ("kernels", "kernels", "another"):  # however often it is looked at, and by whatever selection
-        assert held(story, worse, scope=scope) == [StaticBaseline(kernel, NVCC, first)]
+        assert baselines(story, worse, scope=scope) == [StaticBaseline(kernel, NVCC, first)]
         story.store.checks.put(story.provenance(scope=scope), [compared], toolkit=NVCC)
     better = CheckVerdict(worse, Verdict.IMPROVEMENT, kernel, baseline_check=first)
     last = story.store.checks.put(story.provenance(scope="kernels"), [better], toolkit=NVCC)
-    assert held(story, worse) == [StaticBaseline(worse, NVCC, last)]
-    assert held(story, worse, renamed_to(kernel, "added")) == [StaticBaseline(worse, NVCC, last)]
+    assert baselines(story, worse) == [StaticBaseline(worse, NVCC, last)]
+    assert baselines(story, worse, renamed_to(kernel, "added")) == [StaticBaseline(worse, NVCC, last)]
 
 
 def test_a_kernel_reported_as_gone_is_no_baseline_of_a_new_name(story, kernel, put):
@@ -164,9 +170,9 @@ def test_a_kernel_reported_as_gone_is_no_baseline_of_a_new_name(story, kernel, p
     same = CheckVerdict(kernel, Verdict.UNCHANGED, kernel, baseline_check=first)
     story.store.checks.put(story.provenance(scope="kernels", dirty=True), [same, gone], toolkit=NVCC)
     added = renamed_to(kernel, "added")
-    assert {baseline.checked.kernel for baseline in held(story, kernel, added)} == {kernel.kernel, "second"}
+    assert {baseline.checked.kernel for baseline in baselines(story, kernel, added)} == {kernel.kernel, "second"}
     story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
-    assert [baseline.checked for baseline in held(story, kernel, added)] == [kernel]
+    assert [baseline.checked for baseline in baselines(story, kernel, added)] == [kernel]
 
 
 def test_a_possible_rename_stays_open_until_a_person_accepts_it(story, kernel, put):
@@ -176,21 +182,21 @@ def test_a_possible_rename_stays_open_until_a_person_accepts_it(story, kernel, p
     verdicts = [*(CheckVerdict(kernel, Verdict.INCONCLUSIVE) for kernel in parts), gone]
     for _ in range(2):
         story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC)
-        assert [baseline.checked for baseline in held(story, *parts)] == [kernel]
+        assert [baseline.checked for baseline in baselines(story, *parts)] == [kernel]
     story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC, accepted="split on purpose")
     added = renamed_to(kernel, "added")
-    assert {baseline.checked.kernel for baseline in held(story, *parts, added)} == {"front", "back"}
+    assert {baseline.checked.kernel for baseline in baselines(story, *parts, added)} == {"front", "back"}
 
 
 def test_a_kernel_of_the_previous_check_is_expected_once(story, kernel, put):
     second = replace(kernel, kernel="second")
     first = put(kernel, second)
-    assert {baseline.checked.kernel for baseline in held(story, kernel)} == {"transpose_tiled", "second"}
-    assert [baseline.checked.kernel for baseline in held(story, kernel, scope="another")] == ["transpose_tiled"]
+    assert {baseline.checked.kernel for baseline in baselines(story, kernel)} == {"transpose_tiled", "second"}
+    assert [baseline.checked.kernel for baseline in baselines(story, kernel, scope="another")] == ["transpose_tiled"]
     gone = CheckVerdict(second, Verdict.MISSING, baseline_check=first)
     same = CheckVerdict(kernel, Verdict.UNCHANGED, baseline_check=first)
     story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
-    assert [baseline.checked.kernel for baseline in held(story, kernel)] == ["transpose_tiled"]
+    assert [baseline.checked.kernel for baseline in baselines(story, kernel)] == ["transpose_tiled"]
     rows = story.execute("SELECT status, facts_id, verdict FROM checked_kernels WHERE kernel = 'second' ORDER BY 1")
     assert [tuple(row) for row in rows] == [("ok", 1, "new"), ("skipped", None, "missing")]
 
@@ -207,7 +213,7 @@ def test_a_skipped_kernel_is_stored_with_its_reason_and_never_expected(story, ke
     put(kernel, others=[skipped])
     rows = story.execute("SELECT status, reason, verdict FROM checked_kernels WHERE architecture = 'sm_80'")
     assert [tuple(row) for row in rows] == [("skipped", skipped.reason, None)]
-    assert [baseline.checked.case for baseline in held(story)] == [story.tiled]
+    assert [baseline.checked.case for baseline in baselines(story)] == [story.tiled]
 
 
 def test_a_verdict_is_stored_with_its_cause_and_baseline(story, kernel, put):

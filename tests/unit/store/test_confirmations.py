@@ -27,7 +27,7 @@ def confirmation(story):
     story.run(story.tiled)
     judged = Judgement(story.series(story.tiled), Verdict.REGRESSION, ratio=1.25, baseline_run=1, candidate_run=2)
 
-    def turn(number, *samples):
+    def side_run(number, *samples):
         return Measurement(story.tiled, story.gpu.uuid, number, Status.OK, samples_s=samples, wall_s=0.5)
 
     return Confirmation(
@@ -45,8 +45,8 @@ def confirmation(story):
         drift=1.0,
         same_code=False,
         wall_s=2.5,
-        baseline=(turn(0, 0.5, 0.25), turn(3, 0.5)),
-        candidate=(turn(1, 0.75), turn(2, 1.0, 0.75)),
+        baseline=(side_run(0, 0.5, 0.25), side_run(3, 0.5)),
+        candidate=(side_run(1, 0.75), side_run(2, 1.0, 0.75)),
     )
 
 
@@ -57,7 +57,7 @@ def test_a_confirmation_is_read_as_it_was_stored(story, confirmation):
 
 
 def test_a_suspect_that_could_not_be_measured_is_stored(story, confirmation):
-    asked = replace(
+    unmeasured = replace(
         confirmation,
         cause=Cause.UNCONFIRMED,
         reason="it runs Python",
@@ -65,29 +65,29 @@ def test_a_suspect_that_could_not_be_measured_is_stored(story, confirmation):
         baseline=(),
         candidate=(),
     )
-    story.store.confirmations.put(asked)
-    assert story.store.confirmations.of_run(2) == [asked]
+    story.store.confirmations.put(unmeasured)
+    assert story.store.confirmations.of_run(2) == [unmeasured]
 
 
 def test_a_second_confirmation_keeps_the_first(story, confirmation):
     cleared = replace(confirmation, cause=Cause.NOISE)
-    for one in (confirmation, cleared):
-        story.store.confirmations.put(one)
+    for decision in (confirmation, cleared):
+        story.store.confirmations.put(decision)
     assert [confirmation.cause for confirmation in story.store.confirmations.of_run(2)] == [Cause.KERNEL, Cause.NOISE]
 
 
 def test_a_side_run_without_a_result_has_a_reason(story, confirmation):
     crashed = Measurement(story.tiled, story.gpu.uuid, 0, Status.FAILED, reason="its worker died")
     story.store.confirmations.put(replace(confirmation, baseline=(crashed,), candidate=()))
-    (found,) = story.store.confirmations.of_run(2)
-    assert found.baseline == (crashed,)
-    assert found.failed
+    (stored,) = story.store.confirmations.of_run(2)
+    assert stored.baseline == (crashed,)
+    assert stored.failed
 
 
 def test_the_state_of_the_device_is_stored_for_each_side_run(story, confirmation):
     hot = Conditions(sm_clock_hz=1.5e9, temperature_c=80.0, slowdowns=(Slowdown.POWER_CAP,))
-    turn = replace(confirmation.baseline[0], batches=(Batch((0.5, 0.25), conditions=hot),))
-    story.store.confirmations.put(replace(confirmation, baseline=(turn,)))
+    hot_run = replace(confirmation.baseline[0], batches=(Batch((0.5, 0.25), conditions=hot),))
+    story.store.confirmations.put(replace(confirmation, baseline=(hot_run,)))
     rows = story.execute("SELECT sm_clock_hz, temperature_c, slowdowns FROM confirmation_runs WHERE side = 'baseline'")
     assert [tuple(row) for row in rows] == [(1.5e9, 80.0, "power cap")]
 

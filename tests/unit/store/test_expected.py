@@ -11,7 +11,7 @@ from perfsvc.store import RunState
 
 @pytest.fixture
 def night(story):
-    """A finished run of the scope ``all`` that measured some (device, case, cache state) and left others out."""
+    """Return a function that stores a finished run of the scope ``all``; it takes the measured and the skipped cases."""
 
     def run(*places, over_budget=(), state=RunState.FINISHED, scope="all", **given):
         number = story.begin(scope=scope, **given)
@@ -35,8 +35,11 @@ def naive(story):
 
 
 def runs(story, number):
-    """The run that each expected place is of."""
-    return {(one.device, one.case, one.cache): run for one, run in story.store.baselines.expected(number).items()}
+    """The run from which each case is expected, by device, case and cache state."""
+    return {
+        (series.device, series.case, series.cache): run
+        for series, run in story.store.baselines.expected(number).items()
+    }
 
 
 def test_the_previous_run_is_the_newest_finished_one_of_the_scope_on_each_device(story):
@@ -129,9 +132,9 @@ def test_a_case_that_was_always_over_budget_is_not_expected(story, night, tiled,
 def test_cases_over_budget_have_their_present_names(story, night, tiled, naive):
     shared = replace(story.naive, variant="shared", formerly=("naive",))
     first = night(tiled, naive)
-    left = night(tiled, over_budget=[("GPU-1", shared, CacheState.COLD)])
-    assert story.store.runs.over_budget(left) == [("GPU-1", shared, CacheState.COLD)]
-    assert runs(story, night(tiled)) == {tiled: left, ("GPU-1", shared, CacheState.COLD): first}
+    skipping = night(tiled, over_budget=[("GPU-1", shared, CacheState.COLD)])
+    assert story.store.runs.over_budget(skipping) == [("GPU-1", shared, CacheState.COLD)]
+    assert runs(story, night(tiled)) == {tiled: skipping, ("GPU-1", shared, CacheState.COLD): first}
     assert runs(story, night(tiled, over_budget=[naive])).keys() == {tiled}
 
 

@@ -1,17 +1,32 @@
-"""Findings after runs: raised, seen again, recovered; and the levels of accepted findings."""
+"""Findings after runs: raised, joined, seen again, recovered; and updates that are killed or repeated."""
 
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from threading import Thread
 
 import pytest
 from sqlalchemy import event
 
-from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Cause, ChangeKind, Direction, FindingState, Judgement, Status, Suspect, Verdict
-from perfsvc.store import RunState
+from perfsvc.model import (
+    CacheState,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    EventKind,
+    FindingState,
+    FindingUpdates,
+    Judgement,
+    RootCause,
+    Suspect,
+    Verdict,
+)
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def suspect(series, baseline=1, direction=Direction.SLOWER, cause=Cause.KERNEL, ratio=1.2):
+def suspect(series, ratio=1.2, *, cause=Cause.KERNEL, direction=Direction.SLOWER, baseline=1):
     judged = Judgement(series, Verdict.REGRESSION, "", ratio, 1.1, 1.3, baseline, None, 1e-4, ratio * 1e-4, cause=cause)
     return Suspect(judged, ChangeKind.REGRESSION, direction)
 
@@ -48,16 +63,20 @@ def nights(story):
 
 def test_a_finding_names_its_series(story, nights, tiled, naive):
     assert story.raise_finding(2, [suspect(tiled), suspect(naive, ratio=1.3)], "the old one is faster") == [1]
-    (found,) = story.store.findings.active()
-    assert (found.cause, found.changes, found.direction) == (Cause.KERNEL, (ChangeKind.REGRESSION,), Direction.SLOWER)
-    assert (found.devices, found.first_run, found.last_run, found.state) == (
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.changes, finding.direction) == (
+        Cause.KERNEL,
+        (ChangeKind.REGRESSION,),
+        Direction.SLOWER,
+    )
+    assert (finding.devices, finding.first_run, finding.last_run, finding.state) == (
         {"GPU-1": "NVIDIA H100"},
         2,
         2,
         FindingState.OPEN,
     )
-    assert (found.evidence, found.reason, found.by) == ("the old one is faster", "", "")
-    assert {moved.series: (moved.ratio, moved.baseline_run, moved.last_run) for moved in found.moved} == {
+    assert (finding.evidence, finding.reason, finding.by) == ("the old one is faster", "", "")
+    assert {moved.series: (moved.ratio, moved.baseline_run, moved.last_run) for moved in finding.moved} == {
         tiled: (1.2, 1, 2),
         naive: (1.3, 1, 2),
     }
@@ -93,9 +112,9 @@ def test_a_finding_is_resolved_once_all_its_series_are_back(story, nights, tiled
     assert story.recover(3, [(1, tiled)]) == []
     assert story.recover(4, [(1, naive)]) == [1]
     assert story.store.findings.active() == []
-    (found,) = story.store.findings.all()
-    assert (found.state, found.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
-    assert sorted(moved.recovered_run for moved in found.moved) == [3, 4]
+    (finding,) = story.store.findings.all()
+    assert (finding.state, finding.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
+    assert sorted(moved.recovered_run for moved in finding.moved) == [3, 4]
 
 
 def test_only_the_recovered_series_is_marked(story, nights, tiled, naive):
@@ -103,8 +122,8 @@ def test_only_the_recovered_series_is_marked(story, nights, tiled, naive):
     story.raise_finding(2, [suspect(tiled), suspect(naive), suspect(joules)], "")
     story.raise_finding(2, [suspect(tiled, direction=Direction.FASTER)], "")
     assert story.recover(3, [(1, joules), (1, naive), (2, tiled)]) == [2]
-    (left,) = story.store.findings.active()
-    assert {moved.series: moved.recovered_run for moved in left.moved} == {tiled: None, naive: 3, joules: 3}
+    (finding,) = story.store.findings.active()
+    assert {moved.series: moved.recovered_run for moved in finding.moved} == {tiled: None, naive: 3, joules: 3}
 
 
 def test_many_recovered_series_take_few_statements(story):
@@ -114,7 +133,7 @@ def test_many_recovered_series_take_few_statements(story):
     moved = [suspect(story.series(case)) for case in cases]
     story.raise_finding(night, moved, "")
     with counted(story.store) as statements:
-        assert story.recover(night, [(1, one.series) for one in moved]) == [1]
+        assert story.recover(night, [(1, suspected.series) for suspected in moved]) == [1]
     assert len(statements) < 10
 
 
@@ -122,8 +141,8 @@ def test_a_change_that_comes_back_against_the_same_baseline_reopens_its_finding(
     story.raise_finding(2, [suspect(tiled)], "")
     story.recover(3, [(1, tiled)])
     assert story.raise_finding(4, [suspect(tiled)], "") == [1]
-    (found,) = story.store.findings.active()
-    assert (found.state, found.last_run, found.moved[0].recovered_run) == (FindingState.OPEN, 4, None)
+    (finding,) = story.store.findings.active()
+    assert (finding.state, finding.last_run, finding.moved[0].recovered_run) == (FindingState.OPEN, 4, None)
 
 
 def test_a_regression_from_another_baseline_after_a_recovery_is_a_new_finding(story, nights, tiled):
@@ -132,80 +151,159 @@ def test_a_regression_from_another_baseline_after_a_recovery_is_a_new_finding(st
     assert story.raise_finding(4, [suspect(tiled, baseline=3)], "") == [2]
 
 
-def test_an_accepted_finding_moves_the_level_of_its_unrecovered_series(story, nights, tiled, naive):
-    story.raise_finding(2, [suspect(tiled), suspect(naive)], "")
-    story.raise_finding(3, [suspect(tiled)], "")
-    story.recover(3, [(1, naive)])
-    accepted = story.store.findings.set_state(
-        1, FindingState.ACCEPTED, reason="larger tiles, fewer registers", by="ann"
-    )
-    assert (accepted.state, accepted.reason, accepted.by) == (
-        FindingState.ACCEPTED,
-        "larger tiles, fewer registers",
-        "ann",
-    )
-    assert story.store.baselines.get([tiled, naive], before_run=4) == {tiled: 3, naive: 1}
-    assert story.store.baselines.get([tiled], before_run=3) == {tiled: 1}
-    assert story.raise_finding(4, [suspect(tiled, baseline=3)], "") == [2]
-
-
-def test_a_later_improvement_replaces_an_accepted_level(story, nights, tiled):
-    story.raise_finding(2, [suspect(tiled)], "")
-    story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
-    story.judge(4, story.tiled, Verdict.IMPROVEMENT)
-    assert story.store.baselines.get([tiled], before_run=5) == {tiled: 4}
-
-
-def test_only_an_active_finding_can_be_accepted(story, nights, tiled):
-    with pytest.raises(NotMeasuredError, match="there is no finding 1"):
-        story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
-    story.raise_finding(2, [suspect(tiled)], "")
-    story.recover(3, [(1, tiled)])
-    with pytest.raises(UsageError, match="resolved already: back at its old level in run 3"):
-        story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
-
-
-# --- segments --------------------------------------------------------------------------------------------------------
-
-
-def test_a_segment_has_its_own_level_after_its_first_run(story, tiled):
-    old, new = story, replace(story, environment=replace(story.environment, driver="590.1"))
-    first = old.run()
-    old.judge(first, story.tiled, Verdict.NEW)
-    begins, after = new.run(), new.run()
-    assert story.store.baselines.get([tiled], begins) == {tiled: first}
-    assert story.store.baselines.get([tiled], after) == {tiled: begins}
-
-
-def test_a_level_accepted_within_a_segment_counts(story, tiled):
-    new = replace(story, environment=replace(story.environment, power_limit_w=500.0))
-    story.run()
-    new.run()
-    better, after = new.run(), new.run()
-    story.judge(better, story.tiled, Verdict.IMPROVEMENT)
-    assert story.store.baselines.get([tiled], after) == {tiled: better}
-
-
-def test_a_run_with_uncommitted_changes_ends_no_segment(story, tiled):
-    first = story.run()
-    replace(story, environment=replace(story.environment, toolkit="nvcc 14.0")).run(dirty=True)
-    assert story.store.baselines.get([tiled], story.run()) == {tiled: first}
-
-
-def test_a_wrong_result_in_the_first_run_of_a_segment_is_no_level(story, tiled):
-    new = replace(story, environment=replace(story.environment, driver="590.1"))
-    first = story.run()
-    begins = new.begin()
-    new.put(begins, story.tiled, status=Status.WRONG)
-    story.store.runs.end(begins, RunState.FINISHED)
-    assert story.store.baselines.get([tiled], new.run()) == {tiled: first}
-
-
 def test_a_recovered_series_that_regresses_for_another_cause_is_a_new_finding(story, tiled):
     _, slow, back, cold = (story.run() for _ in range(4))
     (code,) = story.raise_finding(slow, [suspect(tiled)], "slow")
     assert story.recover(back, [(code, tiled)]) == [code]
-    (board,) = story.raise_finding(cold, [suspect(tiled, cause=Cause.ENVIRONMENT)], "the driver is another")
-    assert board != code
+    (other,) = story.raise_finding(cold, [suspect(tiled, cause=Cause.ENVIRONMENT)], "the driver is another")
+    assert other != code
     assert story.store.findings.get(code).state is FindingState.RESOLVED
-    assert story.raise_finding(story.run(), [suspect(tiled)], "slow again") == [board]
+    assert story.raise_finding(story.run(), [suspect(tiled)], "slow again") == [other]
+
+
+def test_two_hosts_that_raise_a_root_cause_at_once_raise_one_finding(story, nights, tiled, naive):
+    """The second host begins just before the first one inserts its finding, and still joins that finding."""
+    other = Thread(target=story.raise_finding, args=(3, [suspect(naive)], "there", "abc..def"))
+
+    def meanwhile(_connection, _cursor, statement, *_):
+        if statement.startswith("INSERT INTO findings") and not other.ident:
+            other.start()
+            other.join(1.0)
+
+    event.listen(story.store.database.engine, "before_cursor_execute", meanwhile)
+    story.raise_finding(2, [suspect(tiled)], "here", "abc..def")
+    other.join()
+    (finding,) = story.store.findings.active()
+    assert {moved.series for moved in finding.moved} == {tiled, naive}
+
+
+def test_a_later_run_and_another_device_join_the_finding_of_their_root_cause(story, nights, tiled, naive):
+    story.put(3, story.tiled, device="GPU-2")
+    story.raise_finding(2, [suspect(tiled)], "first", "abc..def")
+    other_device = replace(tiled, device="GPU-2")
+    assert story.raise_finding(3, [suspect(other_device), suspect(naive)], "second", "abc..def") == [1]
+    (finding,) = story.store.findings.active()
+    assert {moved.series for moved in finding.moved} == {tiled, other_device, naive}
+    assert (finding.first_run, finding.last_run, finding.devices.keys()) == (2, 3, {"GPU-1", "GPU-2"})
+    joined = story.store.findings.events(run=3)
+    assert [(event.kind, event.text) for event in joined] == [
+        (EventKind.JOINED, f"{naive.case.id}, {tiled.case.id}: second")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "root_cause"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
+)
+def test_another_cause_or_root_cause_is_a_separate_finding(story, nights, tiled, naive, *, cause, root_cause):
+    story.raise_finding(2, [suspect(tiled)], "", root_cause and "abc..def")
+    assert story.raise_finding(3, [suspect(naive, cause=cause)], "", root_cause) == [2]
+
+
+@pytest.mark.parametrize("state", [FindingState.IGNORED, FindingState.ACCEPTED, FindingState.RESOLVED])
+def test_no_series_joins_an_ignored_or_closed_finding(story, nights, tiled, naive, state):
+    story.raise_finding(2, [suspect(tiled)], "", "abc..def")
+    story.store.findings.set_state(1, state)
+    assert story.raise_finding(3, [suspect(naive)], "", "abc..def") == [2]
+
+
+class KilledError(BaseException):
+    """Simulates a killed process: nothing catches it."""
+
+
+def killed_at(store, statement, do):
+    """Call a function and kill it before its n-th SQL statement; return whether it came that far."""
+    remaining = [statement]
+
+    def count(*_):
+        remaining[0] -= 1
+        if remaining[0] < 0:
+            raise KilledError
+
+    event.listen(store.database.engine, "before_cursor_execute", count)
+    try:
+        do()
+    except KilledError:
+        return True
+    finally:
+        event.remove(store.database.engine, "before_cursor_execute", count)
+    return False
+
+
+def stored(store):
+    """All stored findings and events, without their times."""
+    every = [replace(finding, at=NOW) for finding in store.findings.all()]
+    return every, [(event.finding, event.kind, event.run, event.text) for event in store.findings.events()]
+
+
+def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled, naive):
+    joules = replace(tiled, metric="energy_j")
+    warm = replace(tiled, cache=CacheState.WARM)
+    story.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
+    story.raise_finding(2, [suspect(naive)], "", "123..456")
+    story.store.findings.set_state(2, FindingState.IGNORED, until=NOW)
+    causes = [
+        RootCause("abc..def", "joins", (suspect(joules),)),
+        RootCause("fed..987", "new", (suspect(joules, 0.8, direction=Direction.FASTER),)),
+    ]
+    before = stored(story.store)
+
+    def update_findings():
+        return story.store.findings.update(3, [(1, tiled)], causes, now=NOW)
+
+    statement = 0
+    while killed_at(story.store, statement, update_findings):
+        assert stored(story.store) == before
+        statement += 1
+    after = stored(story.store)
+    assert statement > 10
+    assert [kind for _, kind, run, _ in after[1] if run == 3] == [
+        EventKind.JOINED,
+        EventKind.RAISED,
+        EventKind.REOPENED,
+    ]
+    update_findings()
+    assert stored(story.store) == after
+
+
+def test_an_old_run_neither_resolves_nor_reopens_newer_findings(story, nights, tiled, naive):
+    story.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
+    assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates()
+    story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
+    after = stored(story.store)
+    assert story.store.findings.update(3, [], [RootCause("abc..def", "", (suspect(tiled),))]) == FindingUpdates(
+        seen=(1,)
+    )
+    assert stored(story.store) == after
+
+
+@pytest.fixture
+def heir(story):
+    """A case that was called ``tiled`` before; from run 2 on, another case has that name and both are measured."""
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run()
+    for _ in range(3):
+        story.run(renamed, story.tiled)
+    return story.series(renamed)
+
+
+def test_a_reused_name_and_its_former_owner_have_separate_findings(story, heir, tiled):
+    store = story.store
+    assert story.raise_finding(2, [suspect(heir)], "", "abc..def") == [1]
+    assert story.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
+    assert [[moved.series for moved in finding.moved] for finding in store.findings.active()] == [[tiled], [heir]]
+    assert story.recover(4, [(1, heir)]) == [1]
+    assert [finding.id for finding in store.findings.active()] == [2]
+
+
+def test_a_confirmation_is_found_under_the_present_name_of_its_case(story, tiled):
+    first, second = story.run(), story.run()
+    judged = replace(suspect(tiled).judgement, baseline_run=first, candidate_run=second)
+    confirmation = Confirmation(
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER), Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0
+    )
+    story.store.confirmations.put(confirmation)
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run(renamed)
+    assert story.store.confirmations.series([second]) == {story.series(renamed)}
+    (answer,) = story.store.confirmations.of_run(second)
+    assert (answer.suspect.series, answer.suspect.judgement.candidate_s) == (story.series(renamed), judged.candidate_s)

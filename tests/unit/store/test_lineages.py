@@ -97,7 +97,6 @@ def test_a_former_name_given_anew_has_a_level_of_its_own(story, renamed):
     )
     third = story.run(story.tiled, renamed)
     assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
-    assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
 
 
 def test_without_verdicts_the_level_of_a_name_given_anew_is_its_first_right_result(story, renamed):

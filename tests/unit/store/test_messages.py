@@ -11,7 +11,7 @@ STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
 
 @pytest.fixture
 def begin(store):
-    """Begins a night; days apart, on hosts of their own."""
+    """Return a function that begins a night on its own host."""
 
     def begin_night(day=0, *, suite="kernels"):
         return store.nights.begin(
@@ -26,14 +26,14 @@ def begin(store):
 
 
 @pytest.fixture
-def tell(store):
-    def put(night, targets=("team",), title="a title"):
+def put(store):
+    def put_message(night, targets=("team",), title="a title"):
         return store.messages.put(night, title=title, body="a body\nof two lines", targets=targets)
 
-    return put
+    return put_message
 
 
-def left(store, night):
+def undelivered(store, night):
     return [
         (delivery.night, delivery.target, delivery.attempts, delivery.error)
         for delivery in store.messages.undelivered(night)
@@ -46,72 +46,72 @@ def test_a_night_without_a_message_has_nothing_to_deliver(store, begin):
     assert store.messages.deliveries(night) == store.messages.undelivered(night) == []
 
 
-def test_a_message_is_read_as_it_was_stored_with_its_own_key(store, begin, tell):
+def test_a_message_is_read_as_it_was_stored_with_its_own_key(store, begin, put):
     first, second = begin(), begin(1)
-    message = tell(first)
+    message = put(first)
     assert store.messages.get(first) == message
     assert (message.title, message.body) == ("a title", "a body\nof two lines")
     assert message.key.startswith("perfsvc-")
-    assert tell(second).key != message.key
+    assert put(second).key != message.key
 
 
-def test_a_night_has_one_message(store, begin, tell):
+def test_a_night_has_one_message(store, begin, put):
     night = begin()
-    first = tell(night, ("team", "me"))
-    assert tell(night, ("team", "others"), title="another title") == first
+    first = put(night, ("team", "me"))
+    assert put(night, ("team", "others"), title="another title") == first
     assert [delivery.target for delivery in store.messages.deliveries(night)] == ["me", "team"]
 
 
-def test_a_message_without_targets_is_stored(store, begin, tell):
+def test_a_message_without_targets_is_stored(store, begin, put):
     night = begin()
-    assert tell(night, ()) == store.messages.get(night)
+    assert put(night, ()) == store.messages.get(night)
     assert store.messages.undelivered(night) == []
 
 
-def test_attempts_are_counted_until_the_message_is_delivered(store, begin, tell):
+def test_attempts_are_counted_until_the_message_is_delivered(store, begin, put):
     night = begin()
-    key = tell(night, ("me", "team")).key
+    key = put(night, ("me", "team")).key
     store.messages.put_attempt(key, "team", error="the target answered 500")
-    assert left(store, night) == [(night, "me", 0, ""), (night, "team", 1, "the target answered 500")]
+    assert undelivered(store, night) == [(night, "me", 0, ""), (night, "team", 1, "the target answered 500")]
     store.messages.put_attempt(key, "team")
-    assert left(store, night) == [(night, "me", 0, "")]
+    assert undelivered(store, night) == [(night, "me", 0, "")]
     (_, delivered) = store.messages.deliveries(night)
     assert (delivered.attempts, delivered.error, delivered.sent) == (2, "", delivered.tried)
     assert delivered.sent.tzinfo is UTC
 
 
-def test_undelivered_messages_of_earlier_nights_come_oldest_first(store, begin, tell):
+def test_undelivered_messages_of_earlier_nights_come_oldest_first(store, begin, put):
     nights = [begin(day) for day in range(3)]
     for night in nights[:2]:
-        tell(night)
+        put(night)
         store.nights.end(night, RunState.FINISHED, 0)
-    tell(nights[2])
+    put(nights[2])
     assert [delivery.night for delivery in store.messages.undelivered(nights[2])] == nights
 
 
-def test_a_running_night_delivers_its_own_message(store, begin, tell):
-    elsewhere, here = begin(0), begin(0)
-    tell(elsewhere)
+def test_a_running_night_delivers_its_own_message(store, begin, put):
+    running, here = begin(0), begin(0)
+    put(running)
     assert store.messages.undelivered(here) == []
-    store.nights.end(elsewhere, RunState.INTERRUPTED, None)
-    assert [delivery.night for delivery in store.messages.undelivered(here)] == [elsewhere]
+    store.nights.end(running, RunState.INTERRUPTED, None)
+    assert [delivery.night for delivery in store.messages.undelivered(here)] == [running]
 
 
-def test_a_later_night_delivers_for_a_night_whose_host_is_gone(store, begin, tell):
+def test_a_later_night_delivers_for_a_night_whose_host_is_gone(store, begin, put):
     gone = begin(0)
-    tell(gone)
+    put(gone)
     assert [delivery.night for delivery in store.messages.undelivered(begin(2))] == [gone]
 
 
-def test_messages_of_another_suite_are_not_delivered(store, begin, tell):
+def test_messages_of_another_suite_are_not_delivered(store, begin, put):
     night = begin()
-    tell(night)
+    put(night)
     store.nights.end(night, RunState.FINISHED, 0)
     assert store.messages.undelivered(begin(1, suite="others")) == []
 
 
-def test_messages_are_deleted_with_their_night(store, story, begin, tell):
+def test_messages_are_deleted_with_their_night(store, story, begin, put):
     night = begin()
-    tell(night)
+    put(night)
     story.execute("DELETE FROM nights WHERE id = :night", night=night)
     assert story.execute("SELECT * FROM messages") == story.execute("SELECT * FROM deliveries") == []

@@ -1,183 +1,140 @@
-"""The verdicts of successive nights."""
+"""Nights: begun, resumed, ended; their stages; and resumed runs."""
 
-from dataclasses import replace
+import os
+import platform
+from datetime import UTC, datetime
 
 import pytest
 
-from perfsvc.model import CacheState, Status, Verdict
-from perfsvc.service.compare.compare import compare, judge_run
-from perfsvc.store import RunState
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import Status
+from perfsvc.store import RunState, StageRow, StageState
+
+HOST = platform.node()
+STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
+UNUSED_PID = 2**22 + 1
+"""A process id that the kernel never assigns."""
 
 
 @pytest.fixture
-def night(story):
-    """Measures and judges a run of the scope ``all``; cases by the seconds they take, or by why they do not."""
+def begin(store):
+    def begin_night(host=HOST, **given):
+        known = {"suite": "kernels", "command_line": "perfsvc nightly", "settings": {"run": {"replicas": 3}}}
+        return store.nights.begin(host=host, started=STARTED, **{**known, **given})
 
-    def run(seconds, *, device="GPU-1", scope="all", state=RunState.FINISHED, metrics=None, over_budget=(), **origin):
-        number = story.begin(scope=scope, **origin)
-        for case, value in seconds.items():
-            for replica in range(3):
-                how = {"samples": (value,) * 5} if isinstance(value, float) else {"status": value, "reason": "because"}
-                story.put(number, case, replica=replica, device=device, metrics=(metrics or {}).get(case, {}), **how)
-        story.store.runs.put_over_budget(number, [(device, case, CacheState.COLD) for case in over_budget])
-        story.store.runs.end(number, state)
-        judgements = judge_run(story.store, number, threshold=None)
-        story.store.verdicts.put(number, judgements)
-        return {(judgement.series.case.variant, judgement.series.metric): judgement for judgement in judgements}
-
-    return run
+    return begin_night
 
 
-def verdicts(judgements):
-    return {variant: one.verdict for (variant, _), one in judgements.items()}
+def kill(story, night, process=UNUSED_PID):
+    """Make a stored night look as if its process had been killed."""
+    story.execute("UPDATE nights SET pid = :pid, process_start = '' WHERE id = :night", pid=process, night=night)
 
 
-def test_a_run_with_uncommitted_changes_does_not_move_the_level(story, night):
-    night({story.tiled: 1e-4})
-    assert verdicts(night({story.tiled: 5e-5}, dirty=True)) == {"tiled": Verdict.IMPROVEMENT}
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
+def test_a_night_is_read_as_it_was_begun(store, begin):
+    night = store.nights.get(begin())
+    assert (night.state, night.started, night.finished) == (RunState.RUNNING, STARTED, None)
+    assert (night.host, night.pid, night.suite, night.command_line) == (HOST, os.getpid(), "kernels", "perfsvc nightly")
+    assert night.settings == {"run": {"replicas": 3}}
+    assert (night.run, night.commit, night.suite_digest, night.exit_code, night.stages) == (None, "", "", None, ())
+    assert store.nights.list() == [night]
 
 
-def test_a_committed_improvement_is_the_level_from_then_on(story, night):
-    night({story.tiled: 1e-4})
-    night({story.tiled: 5e-5})
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.REGRESSION}
+def test_the_end_of_a_night_is_stored_with_its_exit_code(store, begin):
+    number = begin()
+    store.nights.end(number, RunState.FINISHED, 1)
+    night = store.nights.get(number)
+    assert (night.state, night.exit_code) == (RunState.FINISHED, 1)
+    assert night.finished.tzinfo is UTC
 
 
-def test_a_removed_case_is_missing_on_the_first_night_only(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    gone = night({story.tiled: 1e-4})
-    assert verdicts(gone) == {"tiled": Verdict.UNCHANGED, "naive": Verdict.MISSING}
-    assert gone["naive", "time"].reason == "run 1 has it and the candidate does not"
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
-    assert [judgement.verdict for judgement in story.store.verdicts.of_run(2)] == [Verdict.UNCHANGED, Verdict.MISSING]
+def test_a_night_stores_its_suite_revision(store, begin):
+    number = begin()
+    store.nights.put_revision(number, commit="abc", dirty=True, digest="aa")
+    night = store.nights.get(number)
+    assert (night.commit, night.dirty, night.suite_digest) == ("abc", True, "aa")
 
 
-def test_a_case_that_comes_back_is_compared_with_its_level(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    night({story.tiled: 1e-4})
-    assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
+def test_stages_are_ordered_and_a_stage_replaces_its_earlier_state(store, begin):
+    number = begin()
+    doctor = StageRow("doctor", 2, StageState.FAILED, STARTED, 0.5, "no driver", "install one", 5)
+    lock = StageRow("lock", 0, StageState.DONE, STARTED, 0.0, "taken")
+    for stage in (StageRow("doctor", 2, StageState.RUNNING, STARTED), lock, doctor):
+        store.nights.put_stage(number, stage)
+    assert store.nights.get(number).stages == (lock, doctor)
 
 
-@pytest.mark.parametrize("heir_first", [True, False])
-def test_a_reused_name_does_not_get_the_level_of_the_renamed_case(story, night, heir_first):
-    renamed = replace(story.tiled, variant="shared")
-    night({story.tiled: 1e-4})
-    night({replace(renamed, formerly=("tiled",)): 1e-4})
-    slower = {renamed: 1.3e-4, story.tiled: 5e-4}
-    slower = slower if heir_first else dict(reversed(slower.items()))
-    assert verdicts(night(slower)) == {"shared": Verdict.REGRESSION, "tiled": Verdict.NEW}
-    assert verdicts(night(slower)) == {"shared": Verdict.REGRESSION, "tiled": Verdict.UNCHANGED}
-    later = night({renamed: 1e-4, story.tiled: 4e-4})
-    assert verdicts(later) == {"shared": Verdict.UNCHANGED, "tiled": Verdict.IMPROVEMENT}
-    assert (later["shared", "time"].baseline_run, later["tiled", "time"].baseline_run) == (1, 3)
+def test_a_night_knows_its_run_as_soon_as_it_begins(story, begin):
+    number = begin()
+    run = story.store.runs.begin(story.provenance(), night=number)
+    assert story.store.nights.get(number).run == run
+    story.execute("DELETE FROM runs")
+    assert story.store.nights.get(number).run is None
 
 
-def test_a_smaller_selection_has_no_missing_case(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    assert verdicts(night({story.tiled: 1e-4}, scope="all --select=transpose/tiled")) == {"tiled": Verdict.UNCHANGED}
+def test_a_run_of_an_unknown_night_is_not_stored(story):
+    with pytest.raises(NotMeasuredError, match="there is no night 7"):
+        story.store.runs.begin(story.provenance(), night=7)
+    assert story.store.runs.list() == []
 
 
-def test_an_interrupted_night_hides_no_missing_case(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    night({story.tiled: 1e-4}, state=RunState.INTERRUPTED)
-    assert verdicts(night({story.tiled: 1e-4}))["naive"] is Verdict.MISSING
+def test_beginning_a_night_interrupts_the_dead_nights_of_the_host(story, begin):
+    dead, elsewhere, alive = begin(), begin(host="another"), begin()
+    for night in (dead, elsewhere):
+        kill(story, night)
+    begin()
+    states = [story.store.nights.get(night).state for night in (dead, elsewhere, alive)]
+    assert states == [RunState.INTERRUPTED, RunState.RUNNING, RunState.RUNNING]
 
 
-def test_a_case_over_budget_is_not_missing_and_a_removed_case_is(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    assert verdicts(night({story.tiled: 1e-4}, over_budget=[story.naive])) == {"tiled": Verdict.UNCHANGED}
-    gone = night({story.tiled: 1e-4})
-    assert (gone["naive", "time"].verdict, gone["naive", "time"].baseline_run) == (Verdict.MISSING, 1)
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
+def test_a_running_night_differs_from_one_that_died(story, begin):
+    number = begin()
+    assert story.store.nights.running(HOST).id == number
+    assert story.store.nights.running("another") is None
+    assert story.store.nights.unfinished(HOST) is None
+    kill(story, number)
+    assert story.store.nights.running(HOST) is None
+    assert story.store.nights.unfinished(HOST).id == number
 
 
-def test_a_case_over_budget_for_several_nights_is_compared_with_its_level(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    for _ in range(2):
-        night({story.tiled: 1e-4}, over_budget=[story.naive])
-    assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
+def test_only_the_newest_night_can_be_resumed(store, begin):
+    store.nights.end(begin(), RunState.INTERRUPTED, None)
+    number = begin()
+    store.nights.end(number, RunState.INTERRUPTED, None)
+    assert store.nights.unfinished(HOST).id == number
+    store.nights.end(begin(), RunState.FINISHED, 0)
+    assert store.nights.unfinished(HOST) is None
+    assert store.nights.unfinished("another") is None
 
 
-def test_a_case_that_was_never_correct_is_not_missing(story, night):
-    night({story.tiled: 1e-4, story.naive: Status.FAILED})
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
+def test_a_resumed_night_belongs_to_this_process(story, begin):
+    number = begin()
+    kill(story, number)
+    story.store.nights.end(number, RunState.INTERRUPTED, None)
+    story.store.nights.resume(number)
+    night = story.store.nights.get(number)
+    assert (night.state, night.finished, night.pid) == (RunState.RUNNING, None, os.getpid())
 
 
-def test_a_case_that_is_skipped_from_now_on_is_missing_once(story, night):
-    night({story.tiled: 1e-4})
-    skipped = night({story.tiled: Status.SKIPPED})
-    assert (skipped["tiled", "time"].verdict, skipped["tiled", "time"].reason) == (Verdict.MISSING, "because")
-    assert night({story.tiled: Status.SKIPPED}) == {}
+def test_an_unknown_night_is_an_error(store):
+    for ask in (store.nights.get, store.nights.resume):
+        with pytest.raises(NotMeasuredError, match="there is no night 7"):
+            ask(7)
 
 
-def test_a_renamed_case_is_not_missing(story, night):
-    night({story.tiled: 1e-4})
-    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
-    assert verdicts(night({renamed: 1e-4})) == {"shared": Verdict.UNCHANGED}
-
-
-def test_a_new_device_is_compared_with_another_of_its_model_and_then_with_itself(story, night):
-    night({story.tiled: 1e-4})
-    borrowed = night({story.tiled: 1.2e-4}, device="GPU-2")["tiled", "time"]
-    assert borrowed.verdict is Verdict.REGRESSION
-    assert "compared with another NVIDIA H100 (GPU-1)" in borrowed.reason
-    assert verdicts(night({story.tiled: 1.2e-4}, device="GPU-2")) == {"tiled": Verdict.UNCHANGED}
-
-
-def test_a_broken_host_case_has_one_row_and_not_one_per_metric(story, night):
-    metrics = {story.tiled: {"latency_ms": 2.0, "hops": 3.0}}
-    night({story.tiled: 1e-4}, metrics=metrics)
-    broken = night({story.tiled: Status.WRONG})
-    assert {key: one.verdict for key, one in broken.items()} == {("tiled", "time"): Verdict.BROKEN}
-
-
-def test_a_metric_that_is_no_longer_returned_is_missing(story, night):
-    night({story.tiled: 1e-4}, metrics={story.tiled: {"latency_ms": 2.0}})
-    after = night({story.tiled: 1e-4})
-    assert {metric: one.verdict for (_, metric), one in after.items()} == {
-        "time": Verdict.UNCHANGED,
-        "latency_ms": Verdict.MISSING,
-    }
-
-
-def test_a_pin_accepts_a_regression_until_it_is_removed(story, night):
-    night({story.tiled: 1e-4})
-    night({story.tiled: 1.2e-4})
-    story.store.baselines.pin(2, [story.series(story.tiled)])
-    assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.UNCHANGED}
-    story.store.baselines.unpin()
-    assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.REGRESSION}
-
-
-def test_a_comparison_names_its_runs(story, night, tmp_path):
-    night({story.tiled: 1e-4}, label="before", commit="abc1")
-    night({story.tiled: 1e-4}, commit="def2", dirty=True)
-    found = compare(story.store, "before", "latest", folder=tmp_path, threshold=None)
-    assert (found.base.asked, found.base.run, found.base.label, found.base.commit) == ("before", 1, "before", "abc1")
-    assert (found.new.asked, found.new.run, found.new.commit, found.new.dirty) == ("latest", 2, "def2", True)
-    assert compare(story.store, "@baseline", "2", folder=tmp_path, threshold=None).base is None
-
-
-@pytest.mark.parametrize(("factor", "told"), [(1.5, []), (2.5, [Verdict.REGRESSION]), (0.3, [Verdict.IMPROVEMENT])])
-def test_a_correct_result_with_twice_the_error_is_a_regression_and_a_smaller_change_is_not(story, factor, told):
-    for error in (1e-6, factor * 1e-6):
-        run = story.begin(scope="all")
-        for replica in range(3):
-            story.put(run, story.tiled, replica=replica, samples=(1e-4,) * 5, max_error=error)
-        story.store.runs.end(run, RunState.FINISHED)
-        judged = judge_run(story.store, run, threshold=0.01)
-    assert [judgement.verdict for judgement in judged if judgement.series.metric == "max_error"] == told
-    assert [judgement.verdict for judgement in judged if judgement.series.metric == "time"] == [Verdict.UNCHANGED]
-
-
-def test_an_improved_error_is_the_level_from_then_on(story):
-    for error in (1e-6, 1e-7, 1e-6):
-        run = story.begin(scope="all")
-        for replica in range(3):
-            story.put(run, story.tiled, replica=replica, samples=(1e-4,) * 5, max_error=error)
-        story.store.runs.end(run, RunState.FINISHED)
-        judged = judge_run(story.store, run, threshold=None)
-        story.store.verdicts.put(run, judged)
-    (error,) = [judgement for judgement in judged if judgement.series.metric == "max_error"]
-    assert (error.verdict, error.baseline_run) == (Verdict.REGRESSION, 2)
+def test_a_resumed_run_is_running_and_has_its_measurements(story):
+    run = story.begin()
+    story.put(run, story.tiled, samples=(0.5, 0.25))
+    story.put(run, story.naive, replica=1, status=Status.WRONG, reason="off by one")
+    story.store.runs.end(run, RunState.INTERRUPTED)
+    story.store.runs.resume(run)
+    row = story.store.runs.get(run)
+    assert (row.state, row.finished) == (RunState.RUNNING, None)
+    held = [(measurement.case.id, measurement.device, measurement.replica, measurement.status, measurement.reason, measurement.samples_s) for measurement in
+            story.store.measurements.of_run(run)]  # fmt: skip
+    assert held == [
+        (story.tiled.id, "GPU-1", 0, Status.OK, "", (0.5, 0.25)),
+        (story.naive.id, "GPU-1", 1, Status.WRONG, "off by one", ()),
+    ]
+    assert story.store.measurements.of_run(run + 1) == []
+    with pytest.raises(NotMeasuredError):
+        story.store.runs.resume(run + 1)

@@ -57,7 +57,7 @@ def profiled(story, binary):
 
 
 def failed(profiled):
-    return replace(profiled, profile=None, launch=None, reason="the driver lets nobody count", cure="ask root")
+    return replace(profiled, profile=None, launch=None, reason="the driver refuses the counters", cure="ask root")
 
 
 def test_a_profile_is_read_as_it_was_stored(story, profiled):
@@ -98,7 +98,7 @@ def test_profiles_of_a_binary_are_the_successful_ones_newest_first(story, profil
 
 @pytest.fixture
 def explained(story, profiled):
-    profiles = tuple(story.store.profiles.put(one) for one in (replace(profiled, run=1), profiled))
+    profiles = tuple(story.store.profiles.put(profile) for profile in (replace(profiled, run=1), profiled))
     return CaseExplanation(
         story.tiled,
         story.gpu.uuid,
@@ -136,8 +136,8 @@ def test_an_explanation_is_found_under_every_name_of_its_case(story, explained):
 def test_profiles_and_explanations_are_deleted_with_their_run_only(story, explained):
     story.store.profiles.put_explanation(explained)
     story.execute("DELETE FROM runs WHERE id = 1")
-    (left,) = story.store.profiles.explanations(2)
-    assert (left.baseline_run, left.profiles[0]) == (None, None)
+    (explanation,) = story.store.profiles.explanations(2)
+    assert (explanation.baseline_run, explanation.profiles[0]) == (None, None)
     story.execute("DELETE FROM runs WHERE id = 2")
     for table in ("profiles", "profile_metrics", "profile_rules", "explanations"):
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own

@@ -10,7 +10,7 @@ from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import RunState
 
-BOARDS = ("GPU-1", "GPU-2")
+DEVICES = ("GPU-1", "GPU-2")
 
 
 @pytest.fixture
@@ -20,19 +20,21 @@ def cases(story):
 
 @pytest.fixture
 def night(story):
-    """Measures cases by the seconds they take, on two GPUs, and judges; code and environment are of this night."""
+    """Return a function that measures and judges a run on two devices; it takes the seconds of each case."""
 
-    def run(seconds, commit="", *, code=None, boards=BOARDS, **environment):
-        teller = replace(story, environment=replace(story.environment, **environment))
+    def run(seconds, commit="", *, code=None, devices=DEVICES, **environment):
+        in_environment = replace(story, environment=replace(story.environment, **environment))
         number = story.begin(scope="all", commit=commit)
-        for board in boards:
-            story.store.devices.put(replace(story.gpu, uuid=board))
+        for device in devices:
+            story.store.devices.put(replace(story.gpu, uuid=device))
             for case, value in seconds.items():
                 text = (code or {}).get(case.variant, b"code")
                 record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(text),), digest(b"# bench.py"), seed=7)
                 binary = story.put_binary(record, {digest(text): text}, b"# bench.py", {"a.cu": text})
                 for replica in range(3):
-                    teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, device=board)
+                    in_environment.put(
+                        number, case, replica=replica, samples=(value,) * 5, binary=binary, device=device
+                    )
         story.store.runs.end(number, RunState.FINISHED)
         story.store.verdicts.put(number, judge_run(story.store, number, threshold=None))
         return number
@@ -42,13 +44,15 @@ def night(story):
 
 @pytest.fixture
 def confirm(story):
-    """Lays the suspects of a run to a cause, settles it, and returns the findings that stand."""
+    """Return a function that confirms the suspects of a run, updates the findings and returns the active ones."""
 
     def update_findings(run, *variants, cause=Cause.KERNEL):
-        for one in suspects_of(story.store, run):
-            if not variants or one.series.case.variant in variants:
-                ratio = {"ratio": one.judgement.ratio} if cause is Cause.KERNEL else {}
-                story.store.confirmations.put(Confirmation(one, cause, "so it is", 0.01, seed=1, budget_s=9.0, **ratio))
+        for suspect in suspects_of(story.store, run):
+            if not variants or suspect.series.case.variant in variants:
+                ratio = {"ratio": suspect.judgement.ratio} if cause is Cause.KERNEL else {}
+                story.store.confirmations.put(
+                    Confirmation(suspect, cause, "so it is", 0.01, seed=1, budget_s=9.0, **ratio)
+                )
         update.update_findings(story.store, run)
         return story.store.findings.active()
 
@@ -62,20 +66,20 @@ def times(cases, *slow, by=1.2):
 def test_series_that_the_same_commits_made_slower_are_one_finding_on_all_devices(night, confirm, cases):
     night(times(cases), "a" * 40)
     edited = {"v0": b"other", "v1": b"third"}
-    (found,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited))
-    assert (found.cause, found.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
-    assert {(moved.series.case.variant, moved.series.device) for moved in found.moved} == {
-        (variant, board) for variant in ("v0", "v1") for board in BOARDS
+    (finding,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited))
+    assert (finding.cause, finding.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
+    assert {(moved.series.case.variant, moved.series.device) for moved in finding.moved} == {
+        (variant, device) for variant in ("v0", "v1") for device in DEVICES
     }
 
 
 def test_a_series_confirmed_a_night_late_joins_the_finding_of_its_commits(night, confirm, cases):
     night(times(cases), "a" * 40)
     edited = {"v0": b"other", "v1": b"third"}
-    (found,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited), "v0")
-    assert {moved.series.case.variant for moved in found.moved} == {"v0"}
-    (found,) = confirm(night(times(cases, "v0", "v1"), "c" * 40, code=edited), "v1")
-    assert (found.root_cause, {moved.series.case.variant for moved in found.moved}) == (
+    (finding,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited), "v0")
+    assert {moved.series.case.variant for moved in finding.moved} == {"v0"}
+    (finding,) = confirm(night(times(cases, "v0", "v1"), "c" * 40, code=edited), "v1")
+    assert (finding.root_cause, {moved.series.case.variant for moved in finding.moved}) == (
         "aaaaaaaaa..bbbbbbbbb",
         {"v0", "v1"},
     )
@@ -93,8 +97,8 @@ def test_a_slow_drift_joins_the_finding_of_its_first_commits(night, confirm, cas
     night(times(cases), "a" * 40)
     first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
     confirm(first, "v0")
-    (found,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
-    assert (found.root_cause, {moved.series.case.variant for moved in found.moved}) == (
+    (finding,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
+    assert (finding.root_cause, {moved.series.case.variant for moved in finding.moved}) == (
         "aaaaaaaaa..bbbbbbbbb",
         set(drifting),
     )
@@ -105,30 +109,30 @@ def test_a_change_mostly_due_to_later_commits_is_a_separate_finding(night, confi
     night(times(cases), "a" * 40)
     first = night(times(cases, *edited, by=1.02), "b" * 40, code=dict.fromkeys(edited, b"second"))
     confirm(first, "v0")
-    found = confirm(night(times(cases, *edited, by=1.08), "c" * 40, code=dict.fromkeys(edited, b"third")))
-    assert [finding.root_cause for finding in found] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+    findings = confirm(night(times(cases, *edited, by=1.08), "c" * 40, code=dict.fromkeys(edited, b"third")))
+    assert [finding.root_cause for finding in findings] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 
 def test_a_driver_that_moves_two_devices_is_one_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]
-    (found,) = confirm(night(times(cases, *slow), driver="590.1"))
-    assert (found.cause, found.root_cause) == (Cause.ENVIRONMENT, "driver 580.1 → 590.1")
-    assert found.devices.keys() == set(BOARDS)
+    (finding,) = confirm(night(times(cases, *slow), driver="590.1"))
+    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "driver 580.1 → 590.1")
+    assert finding.devices.keys() == set(DEVICES)
 
 
 def test_each_slow_device_is_a_separate_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]
-    found = confirm(night(times(cases, *slow)))
-    assert {finding.root_cause for finding in found} == {f"GPU {board}" for board in BOARDS}
+    findings = confirm(night(times(cases, *slow)))
+    assert {finding.root_cause for finding in findings} == {f"GPU {device}" for device in DEVICES}
 
 
 def test_the_root_cause_of_a_new_compiler_names_both_versions(night, confirm, cases):
     night(times(cases))
     run = night(times(cases, "v0"), code={"v0": b"other"}, toolkit="nvcc 14.0")
-    (found,) = confirm(run, cause=Cause.TOOLCHAIN)
-    assert (found.cause, found.root_cause) == (Cause.TOOLCHAIN, "nvcc 13.0.88 → nvcc 14.0")
+    (finding,) = confirm(run, cause=Cause.TOOLCHAIN)
+    assert (finding.cause, finding.root_cause) == (Cause.TOOLCHAIN, "nvcc 13.0.88 → nvcc 14.0")
 
 
 def test_updating_findings_again_changes_nothing_and_leaves_no_suspect(story, night, confirm, cases):

@@ -36,7 +36,10 @@ def cases(story):
 
 @pytest.fixture
 def night(story):
-    """Measures, judges and looks at a run: cases by the seconds they take; their code, source and environment."""
+    """Return a function that measures and judges a run and updates findings; it takes the seconds of each case.
+
+    The function returns the verdicts by variant, and the suspects.
+    """
 
     def run(
         seconds,
@@ -50,17 +53,19 @@ def night(story):
         joules=None,
         error=1e-7,
         threshold=None,
-        **origin,
+        **provenance,
     ):
-        teller = replace(story, environment=replace(story.environment, **(environment or {})))
-        number = story.begin(scope="all", **origin)
+        in_environment = replace(story, environment=replace(story.environment, **(environment or {})))
+        number = story.begin(scope="all", **provenance)
         story.store.devices.put(story.gpu)
         for case, value in seconds.items():
             record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
             binary = story.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
             for replica in range(replicas):
-                told = {} if joules is None else {"metrics": {"energy_j": joules}}
-                teller.put(number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **told)
+                metrics = {} if joules is None else {"metrics": {"energy_j": joules}}
+                in_environment.put(
+                    number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **metrics
+                )
         story.store.runs.end(number, RunState.FINISHED)
         judgements = judge_run(story.store, number, threshold=threshold)
         story.store.verdicts.put(number, judgements)
@@ -75,7 +80,7 @@ EDITED = {"code": b"other", "source": b"edited"}
 
 
 def causes(judgements):
-    return {variant: one.cause for variant, one in judgements.items() if one.cause}
+    return {variant: judgement.cause for variant, judgement in judgements.items() if judgement.cause}
 
 
 def times(cases, *slow, by=1.2):
@@ -140,12 +145,12 @@ def test_a_device_that_moves_as_a_whole_is_one_finding(story, night, cases):
     slow = times(cases, "v0", "v1", "v2", "v3", "v4")
     _, suspects = night(slow)
     assert suspects == []
-    (found,) = story.store.findings.active()
-    assert (found.cause, found.direction, len(found.moved)) == (Cause.ENVIRONMENT, Direction.SLOWER, 5)
-    assert found.evidence == "5 cases with unchanged code moved at once"
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.direction, len(finding.moved)) == (Cause.ENVIRONMENT, Direction.SLOWER, 5)
+    assert finding.evidence == "5 cases with unchanged code moved at once"
     night(slow)
     (again,) = story.store.findings.active()
-    assert (again.id, again.first_run, again.last_run) == (found.id, 2, 3)
+    assert (again.id, again.first_run, again.last_run) == (finding.id, 2, 3)
     night(times(cases))
     assert story.store.findings.active() == []
 
@@ -162,9 +167,9 @@ def test_an_improvement_of_unchanged_code_sets_no_level(night, cases):
 
 
 def updates(story, run, suspects, cause=Cause.KERNEL):
-    """Stores what came of suspects, settles their run, and returns the findings that it raised."""
-    for one in suspects:
-        story.store.confirmations.put(answer(one, cause, "the old one is faster"))
+    """Confirm suspects with a cause, update the findings of their run, and return the findings that this raised."""
+    for suspect in suspects:
+        story.store.confirmations.put(answer(suspect, cause, "the old one is faster"))
     return list(update.update_findings(story.store, run).raised)
 
 
@@ -180,13 +185,13 @@ def test_all_series_that_the_code_of_a_night_moved_are_one_finding(story, night,
     night(times(every))
     _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
     assert updates(story, 2, suspects) == [1]
-    (found,) = story.store.findings.active()
-    assert (found.root_cause, found.evidence) == ("the code of run 2", "the old one is faster")
-    assert {moved.series.case for moved in found.moved} == {*cases[:2], wide}
+    (finding,) = story.store.findings.active()
+    assert (finding.root_cause, finding.evidence) == ("the code of run 2", "the old one is faster")
+    assert {moved.series.case for moved in finding.moved} == {*cases[:2], wide}
 
 
 @pytest.mark.parametrize(
-    ("cause", "looked_for", "asked", "told"),
+    ("cause", "confirmed_with", "threshold", "expected"),
     [
         (Cause.NOISE, 0.1, None, Cause.UNCONFIRMED),
         (Cause.ENVIRONMENT, 0.1, None, Cause.UNCONFIRMED),
@@ -197,13 +202,15 @@ def test_all_series_that_the_code_of_a_night_moved_are_one_finding(story, night,
     ],
 )
 def test_a_confirmation_with_a_larger_threshold_clears_no_smaller_change(
-    story, night, cases, *, cause, looked_for, asked, told
+    story, night, cases, *, cause, confirmed_with, threshold, expected
 ):
     night(times(cases))
     _, (suspect,) = night(times(cases, "v0"), **EDITED)
-    again = Confirmation(suspect, cause, "measured in turn", threshold=looked_for, seed=1, budget_s=60.0)
+    again = Confirmation(suspect, cause, "measured in turn", threshold=confirmed_with, seed=1, budget_s=60.0)
     story.store.confirmations.put(again)
-    assert [judgement.cause for judgement in judge_run(story.store, 2, threshold=asked) if judgement.cause] == [told]
+    assert [judgement.cause for judgement in judge_run(story.store, 2, threshold=threshold) if judgement.cause] == [
+        expected
+    ]
 
 
 @pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
@@ -227,17 +234,17 @@ def test_a_run_with_uncommitted_changes_raises_and_resolves_nothing(story, night
 
 
 @pytest.fixture
-def found(story, night, cases):
-    """A finding of one kernel that lost a fifth in run 2."""
+def finding(story, night, cases):
+    """A finding of one kernel that became 20 % slower in run 2."""
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
     updates(story, 2, suspects)
 
 
-def test_a_recovery_resolves_its_finding(story, night, cases, found):
+def test_a_recovery_resolves_its_finding(story, night, cases, finding):
     night(times(cases), code=b"third", source=b"cured")
-    (one,) = story.store.findings.all()
-    assert (one.state, one.reason) == (FindingState.RESOLVED, "back at its old level in run 3")
+    (finding,) = story.store.findings.all()
+    assert (finding.state, finding.reason) == (FindingState.RESOLVED, "back at its old level in run 3")
 
 
 def test_a_run_with_a_larger_threshold_resolves_nothing_that_is_still_slow(story, night, cases):
@@ -251,17 +258,17 @@ def test_a_run_with_a_larger_threshold_resolves_nothing_that_is_still_slow(story
     assert story.store.findings.active() == []
 
 
-def test_a_run_with_a_larger_threshold_resolves_a_recovered_series(story, night, cases, found):
+def test_a_run_with_a_larger_threshold_resolves_a_recovered_series(story, night, cases, finding):
     night(times(cases), code=b"third", source=b"cured", threshold=0.5)
     assert story.store.findings.active() == []
 
 
-def test_a_series_that_is_still_slower_has_not_recovered(story, night, cases, found):
+def test_a_series_that_is_still_slower_has_not_recovered(story, night, cases, finding):
     night(times(cases, "v0", by=1.05), code=b"third", source=b"half cured", threshold=0.1)
     assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
 
 
-def test_a_new_segment_at_the_slower_level_is_no_recovery(story, night, cases, found):
+def test_a_new_segment_at_the_slower_level_is_no_recovery(story, night, cases, finding):
     elsewhere = {"environment": {"driver": "590.1"}, "code": b"other", "source": b"edited"}
     for _ in range(2):
         night(times(cases, "v0"), **elsewhere)
@@ -272,7 +279,7 @@ def test_a_new_segment_at_the_slower_level_is_no_recovery(story, night, cases, f
     assert story.store.findings.active() == []
 
 
-def test_the_next_night_is_compared_with_an_accepted_level(story, night, cases, found):
+def test_the_next_night_is_compared_with_an_accepted_level(story, night, cases, finding):
     accepted = actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
     assert (accepted.state, accepted.reason, bool(accepted.by)) == (
         FindingState.ACCEPTED,
@@ -287,14 +294,14 @@ def test_the_next_night_is_compared_with_an_accepted_level(story, night, cases, 
 
 @pytest.fixture
 def nights(night, cases, after):
-    """Thirty quiet nights of six cases, and what every night raised."""
+    """Return a function that measures a noisy run of six cases, after thirty quiet ones."""
     rng = np.random.default_rng(7)
 
-    def noisy(*slow, by=1.0, **how):
+    def noisy(*slow, by=1.0, **given):
         seconds = {
             case: value * float(np.exp(rng.normal(0, 0.002))) for case, value in times(cases, *slow, by=by).items()
         }
-        return night(seconds, replicas=1, **how)
+        return night(seconds, replicas=1, **given)
 
     def quiet():
         assert [suspect for _ in range(30) for suspect in noisy()[1]] == []
@@ -305,7 +312,7 @@ def nights(night, cases, after):
 
 
 def cleared(story, suspects):
-    """Stores that suspects were measured again, and returns them."""
+    """Store a confirmation that clears each suspect, and return the suspects."""
     for suspect in suspects:
         answer = Confirmation(suspect, Cause.NOISE, "it is gone", threshold=0.01, seed=1, budget_s=60.0)
         story.store.confirmations.put(answer)
@@ -327,8 +334,8 @@ def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
         updates(story, number, nights("v0", by=1.02, **edited)[1])
-    (found,) = story.store.findings.active()
-    assert (found.cause, found.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
     assert [suspect for _ in range(8) for suspect in nights(code=b"third", source=b"cured")[1]] == []
     assert story.store.findings.active() == []
 
@@ -337,19 +344,19 @@ def test_a_step_below_the_threshold_stays_open_if_the_run_before_it_is_pinned(st
     rng = np.random.default_rng(7)
     case = cases[0]
 
-    def one(by=1.0, **how):
-        return night({case: by * 1e-4 * (1 + 3e-4 * rng.standard_normal())}, **how)[1]
+    def measure(by=1.0, **given):
+        return night({case: by * 1e-4 * (1 + 3e-4 * rng.standard_normal())}, **given)[1]
 
-    assert [suspect for _ in range(25) for suspect in one()] == []
+    assert [suspect for _ in range(25) for suspect in measure()] == []
     story.store.baselines.pin(25, [story.series(case)])
     for number in range(26, 34):
-        updates(story, number, one(1.007, **EDITED))
-    (found,) = story.store.findings.all()
-    assert (found.state, found.moved[0].baseline_run) == (FindingState.OPEN, 25)
-    cured = [one(code=b"third", source=b"cured")]
-    (found,) = story.store.findings.all()
-    assert (found.state, found.moved[0].recovered_run) == (FindingState.RESOLVED, 34)
-    assert [*cured, *(one(code=b"third", source=b"cured") for _ in range(5))] == [[]] * 6
+        updates(story, number, measure(1.007, **EDITED))
+    (finding,) = story.store.findings.all()
+    assert (finding.state, finding.moved[0].baseline_run) == (FindingState.OPEN, 25)
+    cured = [measure(code=b"third", source=b"cured")]
+    (finding,) = story.store.findings.all()
+    assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, 34)
+    assert [*cured, *(measure(code=b"third", source=b"cured") for _ in range(5))] == [[]] * 6
 
 
 def test_an_interval_that_contains_the_moved_level_is_no_recovery(story, night, cases):
@@ -386,11 +393,11 @@ def test_one_good_run_does_not_resolve_a_change_of_mixture(story, night, cases, 
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
     updates(story, 2, suspects)
-    (found,) = story.store.findings.active()
-    mixed = replace(found, moved=(replace(found.moved[0], change=ChangeKind.MIXTURE),))
-    told = {series} if alerted else alerted
-    assert recovery.recovered([mixed], [tonight], told) == [(1, series)] * back
-    assert recovery.recovered([found], [tonight], frozenset()) == [(1, series)]
+    (finding,) = story.store.findings.active()
+    mixed = replace(finding, moved=(replace(finding.moved[0], change=ChangeKind.MIXTURE),))
+    alerts = {series} if alerted else alerted
+    assert recovery.recovered([mixed], [tonight], alerts) == [(1, series)] * back
+    assert recovery.recovered([finding], [tonight], frozenset()) == [(1, series)]
 
 
 def test_a_step_of_unchanged_code_is_no_suspect(nights):
@@ -400,8 +407,8 @@ def test_a_step_of_unchanged_code_is_no_suspect(nights):
 def test_a_device_that_steps_as_a_whole_is_one_finding_of_the_environment(story, nights):
     slow = [f"v{place}" for place in range(6)]
     assert [suspect for _ in range(6) for suspect in nights(*slow, by=1.02)[1]] == []
-    (found,) = story.store.findings.active()
-    assert (found.cause, found.changes) == (Cause.ENVIRONMENT, (ChangeKind.STEP,))
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.changes) == (Cause.ENVIRONMENT, (ChangeKind.STEP,))
 
 
 def test_a_run_with_uncommitted_changes_raises_no_alert(nights):
@@ -454,16 +461,16 @@ def test_rising_energy_and_errors_are_suspects_and_recover(story, night, cases):
     ]
     assert len(updates(story, 2, suspects)) == 1
     night(times(cases[:1]), joules=0.25, **EDITED)
-    (found,) = story.store.findings.all()
-    assert {moved.series.metric: moved.recovered_run for moved in found.moved} == {"energy_j": 3, "max_error": 3}
-    assert found.state is FindingState.RESOLVED
+    (finding,) = story.store.findings.all()
+    assert {moved.series.metric: moved.recovered_run for moved in finding.moved} == {"energy_j": 3, "max_error": 3}
+    assert finding.state is FindingState.RESOLVED
 
 
 def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
     rng = np.random.default_rng(11)
 
-    def noisy(joules, **how):
-        return night(times(cases[:1]), replicas=1, joules=joules * float(np.exp(rng.normal(0, 0.002))), **how)[1]
+    def noisy(joules, **given):
+        return night(times(cases[:1]), replicas=1, joules=joules * float(np.exp(rng.normal(0, 0.002))), **given)[1]
 
     assert [suspect for _ in range(30) for suspect in noisy(0.25)] == []
     (suspect,) = [suspect for _ in range(6) for suspect in cleared(story, noisy(0.2575, **EDITED))]
@@ -476,5 +483,5 @@ def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
 def test_an_error_that_changes_by_less_than_one_bit_raises_nothing(night, cases, error, raised):
     for _ in range(24):
         night(times(cases[:1]), replicas=1)
-    found = [suspect for _ in range(6) for suspect in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
-    assert {finding.series.metric for finding in found} == raised
+    suspects = [s for _ in range(6) for s in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
+    assert {suspect.series.metric for suspect in suspects} == raised

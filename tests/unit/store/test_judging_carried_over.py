@@ -19,22 +19,22 @@ SLOW = b"slow"
 
 @pytest.fixture
 def means(story):
-    """What suspects would be measured again with, if they were."""
+    """The devices, seed and threshold of a confirmation."""
     return PairSettings({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=THRESHOLD)
 
 
 @pytest.fixture
 def night(story):
-    """Measures a case that takes so many seconds with some code, and judges."""
+    """Return a function that measures a case with these seconds and this code, judges the run and returns it."""
 
     def run(seconds, code=b"fast", **environment):
-        teller = replace(story, environment=replace(story.environment, **environment))
+        in_environment = replace(story, environment=replace(story.environment, **environment))
         number = story.begin(scope="all")
         record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
         binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"a.cu": code})
         for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
             samples = (seconds * (1 + noise),) * 5
-            teller.put(number, story.tiled, replica=replica, samples=samples, binary=binary)
+            in_environment.put(number, story.tiled, replica=replica, samples=samples, binary=binary)
         story.store.runs.end(number, RunState.FINISHED)
         story.store.verdicts.put(number, judge_run(story.store, number, threshold=THRESHOLD))
         return number
@@ -44,22 +44,22 @@ def night(story):
 
 @pytest.fixture
 def slowed(story, night):
-    """After a night that was measured again: its code takes a tenth more, as a finding says."""
+    """A run with a confirmed finding: its code is 10 % slower."""
     night(1e-4)
     run = night(1.1e-4, SLOW)
     (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
     old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
-    told = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
+    measured = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
     why = "measured in turn, its code is 10.0 % slower than the baseline's"
-    answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **told, baseline=(old,), candidate=(new,))
+    answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **measured, baseline=(old,), candidate=(new,))
     story.store.confirmations.put(answer)
     update.update_findings(story.store, run, threshold=THRESHOLD)
     return run
 
 
 @pytest.fixture
-def told(story, means):
-    """The answers to the suspects of a run that an earlier night gave."""
+def carried_over(story, means):
+    """Return a function that returns the earlier confirmations that hold for the suspects of a run."""
 
     def of(run, means=means):
         suspects = suspects_of(story.store, run, threshold=THRESHOLD)
@@ -69,9 +69,9 @@ def told(story, means):
     return of
 
 
-def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, told):
+def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, carried_over):
     for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
-        (answer,) = told(run)
+        (answer,) = carried_over(run)
         assert (answer.cause, answer.ratio, answer.suspect.judgement.candidate_run) == (Cause.KERNEL, 1.1, run)
         assert answer.reason == (
             "measured in turn, its code is 10.0 % slower than the baseline's, as run 2 had it measured"
@@ -83,45 +83,45 @@ def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, told):
         assert (finding.first_run, finding.last_run) == (slowed, run)
 
 
-def test_changed_code_is_measured_again(slowed, night, told):
-    assert told(night(1.1e-4, b"slow too")) == []
+def test_changed_code_is_measured_again(slowed, night, carried_over):
+    assert carried_over(night(1.1e-4, b"slow too")) == []
 
 
-def test_a_larger_change_than_the_confirmed_one_is_measured_again(slowed, night, told):
-    assert told(night(1.2e-4, SLOW)) == []
+def test_a_larger_change_than_the_confirmed_one_is_measured_again(slowed, night, carried_over):
+    assert carried_over(night(1.2e-4, SLOW)) == []
 
 
 @pytest.mark.parametrize("changed", [{"toolkit": "nvcc 14.0"}, {"driver": "590.1"}, {"power_limit_w": 500.0}])
-def test_another_environment_is_measured_again(slowed, night, told, changed):
-    assert told(night(1.1e-4, SLOW, **changed)) == []
+def test_another_environment_is_measured_again(slowed, night, carried_over, changed):
+    assert carried_over(night(1.1e-4, SLOW, **changed)) == []
 
 
-def test_another_threshold_is_measured_again(slowed, night, told, means):
-    assert told(night(1.1e-4, SLOW), replace(means, threshold=0.02)) == []
+def test_another_threshold_is_measured_again(slowed, night, carried_over, means):
+    assert carried_over(night(1.1e-4, SLOW), replace(means, threshold=0.02)) == []
 
 
-def test_a_device_of_another_host_is_not_confirmed_here(slowed, night, told, means):
-    assert told(night(1.1e-4, SLOW), replace(means, devices={})) == []
+def test_a_device_of_another_host_is_not_confirmed_here(slowed, night, carried_over, means):
+    assert carried_over(night(1.1e-4, SLOW), replace(means, devices={})) == []
 
 
 @pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
-def test_a_suspect_not_confirmed_as_the_kernel_is_measured_again(story, night, told, cause):
+def test_a_suspect_not_confirmed_as_the_kernel_is_measured_again(story, night, carried_over, cause):
     night(1e-4)
     run = night(1.1e-4, SLOW)
     (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
     answer = Confirmation(suspect, cause, "nothing of it stays", THRESHOLD, seed=1, budget_s=20.0)
     story.store.confirmations.put(answer)
     update.update_findings(story.store, run, threshold=THRESHOLD)
-    assert told(night(1.1e-4, SLOW)) == []
+    assert carried_over(night(1.1e-4, SLOW)) == []
 
 
-def test_a_finding_that_a_person_resolved_is_measured_again(story, slowed, night, told):
+def test_a_finding_that_a_person_resolved_is_measured_again(story, slowed, night, carried_over):
     story.store.findings.set_state(1, FindingState.RESOLVED, by="a person")
-    assert told(night(1.1e-4, SLOW)) == []
+    assert carried_over(night(1.1e-4, SLOW)) == []
 
 
 def test_a_series_recovers_even_if_noise_makes_it_a_regression(story, slowed, night):
-    """Its code is what it was, and it is nearer to its old level than to the one that it had come to."""
+    """The code is the old one again, and the time is nearer to the old level than to the moved one."""
     run = night(1.02e-4)
     (judged,) = (judgement for judgement in story.store.verdicts.of_run(run) if judgement.series.metric == "time")
     assert (judged.verdict, judged.cause) == (Verdict.REGRESSION, Cause.NOISE)

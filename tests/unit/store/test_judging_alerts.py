@@ -32,7 +32,10 @@ def rng():
 
 @pytest.fixture
 def night(story, rng):
-    """Measures a case of some relative time and code; judges it and returns the suspects unless it is cut short."""
+    """Return a function that measures and judges a run; it takes the relative time of the cases and their code.
+
+    The function returns the suspects; none if the run does not finish.
+    """
 
     def run(by=1.0, code=b"code", *, state=RunState.FINISHED, cases=(story.tiled,), between=(0.0, 0.0, 0.0)):
         number = story.begin(scope="all")
@@ -57,7 +60,7 @@ def night(story, rng):
 
 @pytest.fixture
 def nights(night, rng, after):
-    """After 25 quiet nights."""
+    """The same function, after 25 quiet nights."""
 
     def quiet():
         assert [suspect for _ in range(25) for suspect in night()] == []
@@ -141,9 +144,13 @@ def test_the_recovery_of_a_device_raises_no_alert_in_the_histories(story, night)
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
     for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:
         assert night(by, cases=cases) == []
-    (found,) = story.store.findings.all()
-    assert (found.cause, found.direction, found.state) == (Cause.ENVIRONMENT, Direction.SLOWER, FindingState.RESOLVED)
-    assert {moved.recovered_run for moved in found.moved} == {31}
+    (finding,) = story.store.findings.all()
+    assert (finding.cause, finding.direction, finding.state) == (
+        Cause.ENVIRONMENT,
+        Direction.SLOWER,
+        FindingState.RESOLVED,
+    )
+    assert {moved.recovered_run for moved in finding.moved} == {31}
 
 
 def test_alerts_of_a_few_cases_are_not_a_move_of_the_whole_device(story, night, monkeypatch):
@@ -152,7 +159,7 @@ def test_alerts_of_a_few_cases_are_not_a_move_of_the_whole_device(story, night, 
         night(cases=every)
     quiet = judge_run(story.store, 2, threshold=None)
     moved = [replace(judgement, verdict=Verdict.REGRESSION, ratio=1.005) for judgement in quiet[:5]]
-    raised = {one.series: Suspect(one, ChangeKind.STEP, Direction.SLOWER) for one in moved}
+    raised = {judgement.series: Suspect(judgement, ChangeKind.STEP, Direction.SLOWER) for judgement in moved}
     monkeypatch.setattr(suspects, "alerts", lambda *_: raised)
     changes = suspects.changes_of_run(story.store, 2, quiet)
     assert [judgement.cause for judgement in changes.judgements if judgement.cause] == [Cause.NOISE] * 5

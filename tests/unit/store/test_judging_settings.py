@@ -18,9 +18,9 @@ from perfsvc.store import RunState
 FIVE_PERCENT = compare.thresholds(Settings(thresholds=[{"cases": "*/tiled", "change": "5%"}]))
 
 
-def night(story, seconds, *, threshold=None, against=None, **origin):
-    """Measures and judges a run; the verdicts by variant, with the run that each was compared with."""
-    run = story.begin(scope="all", **origin)
+def night(story, seconds, *, threshold=None, against=None, **provenance):
+    """Measure and judge a run, and return the verdict and the baseline run of each variant."""
+    run = story.begin(scope="all", **provenance)
     for case, value in seconds.items():
         for replica in range(3):
             story.put(run, case, replica=replica, samples=(value,) * 5)
@@ -38,8 +38,8 @@ def test_a_threshold_rule_applies_to_its_cases_only(story):
 
 def test_the_threshold_of_a_command_overrides_the_rules(story):
     night(story, {story.tiled: 1e-4})
-    asked = compare.thresholds(Settings(thresholds=[{"change": "5%"}]), 0.02)
-    assert night(story, {story.tiled: 1.03e-4}, threshold=asked)["tiled"][0] is Verdict.REGRESSION
+    threshold = compare.thresholds(Settings(thresholds=[{"change": "5%"}]), 0.02)
+    assert night(story, {story.tiled: 1.03e-4}, threshold=threshold)["tiled"][0] is Verdict.REGRESSION
 
 
 def test_all_cases_are_compared_with_the_named_run(story, tmp_path):
@@ -81,7 +81,7 @@ def test_a_named_run_without_a_correct_result_of_a_case_is_not_its_baseline(stor
 
 
 def stepped(story, by):
-    """25 quiet nights, and some on another level."""
+    """Measure 25 runs on one level and four on another, and return the last one."""
     rng = np.random.default_rng(7)
     for step in [1.0] * 25 + [by] * 4:
         night(story, {story.tiled: 1e-4 * step * (1 + 1e-3 * rng.standard_normal())})
@@ -110,9 +110,9 @@ def test_a_confirmation_looks_for_no_change_smaller_than_its_rule(story, change,
 def test_a_finding_is_resolved_when_its_case_is_back_within_its_rule(story):
     night(story, {story.tiled: 1e-4})
     night(story, {story.tiled: 1.2e-4}, threshold=FIVE_PERCENT)
-    (found,) = suspects_of(story.store, 2, threshold=FIVE_PERCENT)
+    (slower,) = suspects_of(story.store, 2, threshold=FIVE_PERCENT)
     story.store.confirmations.put(
-        Confirmation(found, Cause.KERNEL, "slower", 0.05, seed=1, budget_s=20.0, ratio=1.2, low=1.19, high=1.21)
+        Confirmation(slower, Cause.KERNEL, "slower", 0.05, seed=1, budget_s=20.0, ratio=1.2, low=1.19, high=1.21)
     )
     (number,) = update.update_findings(story.store, 2, threshold=FIVE_PERCENT).raised
     night(story, {story.tiled: 1.03e-4}, threshold=FIVE_PERCENT)

@@ -7,8 +7,8 @@ from perfsvc.model import TIME, CacheState, Status
 from perfsvc.store import RunState
 
 
-def told(nights):
-    """The nights of a series with the values of their replicas."""
+def values_by_run(nights):
+    """The runs of a history, each with the values of its replicas."""
     rows = zip(nights.runs.tolist(), nights.values.tolist(), strict=True)
     return [(run, tuple(value for value in values if not isnan(value))) for run, values in rows]
 
@@ -31,7 +31,7 @@ def test_a_history_has_the_medians_of_replicas_through_renames(story):
     second = story.run(renamed, scope="all")
     ((place, nights),) = times(story, second).items()
     assert place == ("GPU-1", renamed, CacheState.COLD)
-    assert told(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
+    assert values_by_run(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
 
 
 def test_a_reused_name_has_its_own_history(story):
@@ -41,8 +41,8 @@ def test_a_reused_name_has_its_own_history(story):
     story.put(last, story.tiled, samples=(5e-3,) * 3)
     story.put(last, renamed, samples=(1e-3,) * 3)
     story.store.runs.end(last, RunState.FINISHED)
-    found = {case.variant: told(nights) for (_, case, _), nights in times(story, last).items()}
-    assert found == {
+    histories = {case.variant: values_by_run(nights) for (_, case, _), nights in times(story, last).items()}
+    assert histories == {
         "shared": [*((run, (2e-3,)) for run in runs), (last, (1e-3,))],
         "tiled": [(runs[-1], (2e-3,)), (last, (5e-3,))],
     }
@@ -54,7 +54,7 @@ def test_a_run_with_a_wrong_replica_has_no_time(story):
     story.put(first, story.tiled, replica=1, status=Status.WRONG)
     story.store.runs.end(first, RunState.FINISHED)
     ((_, nights),) = times(story, story.run(scope="all")).items()
-    assert told(nights)[0] == (first, ())
+    assert values_by_run(nights)[0] == (first, ())
 
 
 def test_uncommitted_changes_other_scopes_and_unmeasured_cases_are_not_in_a_history(story):
@@ -115,7 +115,7 @@ def test_each_judged_metric_has_a_history(story):
     story.put(last, story.tiled, metrics={"energy_j": 0.5})
     story.store.runs.end(last, RunState.FINISHED)
     by_metric = {
-        series.metric: told(history) for series, history in story.store.series.histories_until(last, 9).items()
+        series.metric: values_by_run(history) for series, history in story.store.series.histories_until(last, 9).items()
     }
     assert by_metric["energy_j"] == [(first, (0.25, 0.5)), (last, (0.5,))]
     assert by_metric["max_error"][0] == (first, (1e-7, 1e-7))
@@ -127,7 +127,7 @@ def test_measurements_after_the_end_of_a_run_are_read(story):
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
     last = story.run(scope="all")
     ((_, nights),) = times(story, last).items()
-    assert told(nights)[0] == (first, (2e-3, 1e-3))
+    assert values_by_run(nights)[0] == (first, (2e-3, 1e-3))
 
 
 def test_a_resumed_run_is_read_as_it_ended(story):
@@ -136,7 +136,7 @@ def test_a_resumed_run_is_read_as_it_ended(story):
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
     story.store.runs.end(first, RunState.FINISHED)
     ((_, nights),) = times(story, story.run(scope="all")).items()
-    assert told(nights)[0] == (first, (2e-3, 1e-3))
+    assert values_by_run(nights)[0] == (first, (2e-3, 1e-3))
 
 
 def test_a_run_that_was_cut_short_is_read_too(story):
@@ -146,4 +146,4 @@ def test_a_run_that_was_cut_short_is_read_too(story):
     last = story.run(scope="all")
     assert story.store.runs.get(first).state is RunState.INTERRUPTED
     ((_, history),) = times(story, last).items()
-    assert told(history) == [(first, (2e-3,)), (last, (2e-3,))]
+    assert values_by_run(history) == [(first, (2e-3,)), (last, (2e-3,))]
