@@ -73,7 +73,7 @@ def verdicts(
     """
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
     usable = {series: level for series, level in baseline.items() if not _fault(level)}
-    homes = _baseline_series(baseline, usable, candidate)
+    baseline_sources = _baseline_sources(baseline, usable, candidate)
     cases = {_time_of(series): level for series, level in usable.items()}
     versions: dict[Hashable, int] = {}
     for series in baseline:
@@ -85,19 +85,21 @@ def verdicts(
         before = baseline.get(series)
         if not every and series.metric in AUXILIARY and before is not None and before.replicas == level.replicas:
             continue
-        used = homes.get(series, (series,))
-        before = baseline.get(used[0]) or _fault_of_case(baseline, used[0])
+        sources = baseline_sources.get(series, (series,))
+        before = baseline.get(sources[0]) or _fault_of_case(baseline, sources[0])
         if level.status is Status.SKIPPED:
             if known := cases.get(_time_of(series)):
                 judgements.append(_missing(series, known, level))
         elif fault := _fault(level):
             judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
-        elif before is None or used[0] not in usable:
+        elif before is None or sources[0] not in usable:
             judgements.append(_row(series, Verdict.NEW, _why_new(series, before, versions), before, level))
         else:
             limit = threshold(series) if callable(threshold) else threshold
-            judgements.append(_compared(series, {home: baseline[home] for home in used}, level, limit, alpha))
-    judgements += [_missing(series, level, None) for series, level in _absent(usable, candidate, homes).items()]
+            judgements.append(_compared(series, {source: baseline[source] for source in sources}, level, limit, alpha))
+    judgements += [
+        _missing(series, level, None) for series, level in _absent(usable, candidate, baseline_sources).items()
+    ]
     shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
     return sorted(shown, key=_sort_key)
 
@@ -138,51 +140,55 @@ def _fault(level: Level) -> str:
     return "" if all(map(isfinite, values)) else "a value is not a finite number"
 
 
-def _baseline_series(
+def _baseline_sources(
     baseline: Container[Series], usable: Mapping[Series, Level], candidate: Iterable[Series]
 ) -> dict[Series, tuple[Series, ...]]:
     """Return the baseline's series that each of the candidate's is compared with; series without any are absent.
 
     That is the same series, or else the usable ones of all other devices of its model, the latest run first.
     """
-    homes: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
-    unknown = [series for series in candidate if series not in homes]
+    sources: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
+    unknown = [series for series in candidate if series not in sources]
     by_model: dict[tuple[Case, str, str, CacheState], list[Series]] = {}
     for series in usable if unknown else ():
         by_model.setdefault(_of_model(series), []).append(series)
     for series in unknown:
         if others := by_model.get(_of_model(series)):
-            homes[series] = tuple(sorted(others, key=lambda home: (usable[home].run, home.device), reverse=True))
-    return homes
+            sources[series] = tuple(
+                sorted(others, key=lambda source: (usable[source].run, source.device), reverse=True)
+            )
+    return sources
 
 
 def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-def _compared(series: Series, homes: Mapping[Series, Level], after: Level, threshold: float, alpha: float) -> Judgement:
+def _compared(
+    series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float, alpha: float
+) -> Judgement:
     """Compare a series with its baseline: its own level, or those of other devices of its model."""
-    home, before = next(iter(homes.items()))
-    values = [*chain.from_iterable(chain(after.replicas, *(level.replicas for level in homes.values())))]
+    source, before = next(iter(baselines.items()))
+    values = [*chain.from_iterable(chain(after.replicas, *(level.replicas for level in baselines.values())))]
     if min(values) <= 0:
         if min(values) == max(values) == 0:
             return _row(series, Verdict.UNCHANGED, BOTH_ZERO, before, after)
         return _row(series, Verdict.INCONCLUSIVE, NO_RATIO, before, after)
     note = ""
-    if len(homes) > 1:
-        devices = [level.replicas for level in homes.values()]
+    if len(baselines) > 1:
+        devices = [level.replicas for level in baselines.values()]
         comparison = compare_with_devices(devices, after.replicas, threshold=threshold, alpha=alpha)
-        note = f"; compared with {len(homes)} other GPUs of {home.device_model}, whose spread is in the interval"
+        note = f"; compared with {len(baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
     else:
         comparison = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
-        if home.device != series.device:
-            note = f"; compared with another {home.device_model} ({home.device}), whose difference is part of the ratio"
+        if source.device != series.device:
+            note = f"; compared with another {source.device_model} ({source.device}), whose difference is part of the ratio"
     return replace(
         _row(series, comparison.verdict, comparison.reason + note, before, after),
         ratio=comparison.ratio,
         low=comparison.low,
         high=comparison.high,
-        baseline_s=center_of(np.array([_center(level) for level in homes.values()])),
+        baseline_s=center_of(np.array([_center(level) for level in baselines.values()])),
         smallest=comparison.smallest,
     )
 
@@ -198,7 +204,7 @@ def _why_new(series: Series, before: Level | None, versions: Mapping[Hashable, i
 def _absent(
     usable: Mapping[Series, Level],
     candidate: Mapping[Series, Level],
-    homes: Mapping[Series, Sequence[Series]],
+    sources: Mapping[Series, Sequence[Series]],
 ) -> dict[Series, Level]:
     """Return the baseline's right results that the candidate does not have.
 
@@ -211,7 +217,7 @@ def _absent(
     present = {_any_version(series) for series in candidate}
     not_ok = {_any_version(_time_of(series)) for series, level in candidate.items() if level.status is not Status.OK}
     devices = {series.device for series in candidate}
-    stand_ins = {home for used in homes.values() for home in used if home.device not in devices}
+    stand_ins = {source for used in sources.values() for source in used if source.device not in devices}
     return {
         series: level
         for series, level in absent.items()
