@@ -31,11 +31,11 @@ def build(folder: Path, last: int, database: str, output_format: str) -> None:
     removed; files of others are left alone.
     """
     from perfsvc import units
-    from perfsvc.service import dashboard
+    from perfsvc.service.dashboard.build import build as build_site
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        pages = dashboard.build(store, folder, last=last)
+        pages = build_site(store, folder, last=last)
     if output_format == "json":
         output.show_json(pages)
         return

@@ -82,7 +82,7 @@ def prune(
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
-    from perfsvc.service.retention import LEFT
+    from perfsvc.service.retention import KEPT
     from perfsvc.service.retention import prune as prune_store
     from perfsvc.store import Store
 
@@ -114,4 +114,4 @@ def prune(
     if pruned.parts:
         click.echo(f"{units.size(pruned.size_bytes)} in all")
     if pruned.code is None:
-        click.echo(LEFT, err=True)
+        click.echo(KEPT, err=True)

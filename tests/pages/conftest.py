@@ -39,7 +39,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.report.pages.site import series_page
-from perfsvc.service import dashboard
+from perfsvc.service.dashboard.build import build
 from perfsvc.store import MeasurementEntry, RunState, Store
 
 BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
@@ -186,7 +186,7 @@ def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(template, folder / "perfsvc.db")
     with Store.open(folder / "perfsvc.db") as store:
         planted(Nights(store))
-        dashboard.build(store, folder / "site")
+        build(store, folder / "site")
     return folder / "site"
 
 

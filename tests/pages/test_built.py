@@ -10,7 +10,7 @@ import pytest
 
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.model import Verdict
-from perfsvc.service import dashboard
+from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.folder import MANIFEST, writing
 
 
@@ -31,7 +31,7 @@ def test_a_site_is_its_pages_its_assets_and_the_list_of_them(site):
 
 
 def test_an_empty_database_has_a_page_that_says_so(nights, tmp_path):
-    pages = dashboard.build(nights.store, tmp_path / "site")
+    pages = build(nights.store, tmp_path / "site")
     assert [page.name for page in pages] == ["index.html", "findings.html", "series.html"]
     assert "Nothing was measured yet" in pages[0].read_text()
 
@@ -39,7 +39,7 @@ def test_an_empty_database_has_a_page_that_says_so(nights, tmp_path):
 def test_a_quiet_night_says_that_nothing_is_new(nights, tmp_path, names):
     run = nights.night({names.tiled: 1e-4})
     nights.judge(run, {names.tiled: Verdict.UNCHANGED})
-    (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+    (first, *_) = build(nights.store, tmp_path / "site")
     assert "<h1>Nothing new</h1>" in first.read_text()
     assert "Every series is where it was" in first.read_text()
 
@@ -49,12 +49,12 @@ def test_a_finding_of_an_earlier_night_stands_and_one_that_tonight_resolves_is_t
     raised = nights.night({names.tiled: 1.2e-4})
     number = nights.find(raised, [names.tiled])
     nights.night({names.tiled: 1.2e-4})
-    (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+    (first, *_) = build(nights.store, tmp_path / "site")
     assert "Nothing new, 1 finding standing" in first.read_text()
     back = nights.night({names.tiled: 1e-4})
     (moved,) = nights.store.findings.get(number).moved
     assert nights.store.findings.update(back, [(number, moved.series)], []).resolved == (number,)
-    (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+    (first, *_) = build(nights.store, tmp_path / "site")
     assert "Resolved tonight" in first.read_text()
     assert "Standing findings" not in first.read_text()
 
@@ -64,7 +64,7 @@ def test_a_run_with_uncommitted_changes_is_not_tonight_and_has_no_part_in_a_leve
         clean = nights.night({names.tiled: 1e-4})
     nights.night({names.tiled: 9e-4}, dirty=True)
     nights.night({names.tiled: 9e-4}, dirty=True)
-    dashboard.build(nights.store, tmp_path / "site")
+    build(nights.store, tmp_path / "site")
     assert f"<span>run {clean}</span>" in (tmp_path / "site" / "index.html").read_text()
     page = (tmp_path / "site" / names.page(names.tiled)).read_text()
     data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
@@ -75,18 +75,18 @@ def test_a_run_with_uncommitted_changes_is_not_tonight_and_has_no_part_in_a_leve
 def test_only_so_many_runs_are_shown(nights, tmp_path, names):
     for _ in range(5):
         nights.night({names.tiled: 1e-4})
-    dashboard.build(nights.store, tmp_path / "site", last=2)
+    build(nights.store, tmp_path / "site", last=2)
     assert "2 runs" in (tmp_path / "site" / names.page(names.tiled)).read_text()
 
 
 def test_pages_of_what_is_gone_are_removed_and_foreign_files_are_not(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4, names.naive: 3e-4})
     site = tmp_path / "site"
-    dashboard.build(nights.store, site)
+    build(nights.store, site)
     (site / "CNAME").write_text("perf.example.org")
     (site / "series" / "notes.html").write_text("mine")
     nights.night({names.naive: 3e-4})
-    dashboard.build(nights.store, site, last=1)
+    build(nights.store, site, last=1)
     assert not (site / names.page(names.tiled)).exists()
     assert (site / names.page(names.naive)).exists()
     assert (site / "CNAME").read_text() == "perf.example.org"
@@ -96,10 +96,10 @@ def test_pages_of_what_is_gone_are_removed_and_foreign_files_are_not(nights, tmp
 def test_what_has_not_changed_is_left_as_it_is(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4})
     site = tmp_path / "site"
-    dashboard.build(nights.store, site)
+    build(nights.store, site)
     before = (site / "assets" / "plotly.min.js").stat()
     (site / "assets" / "site.css").write_text("changed")
-    dashboard.build(nights.store, site)
+    build(nights.store, site)
     after = (site / "assets" / "plotly.min.js").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (site / "assets" / "site.css").read_text() != "changed"
@@ -110,7 +110,7 @@ def test_a_folder_with_a_page_of_somebody_else_is_refused_before_anything_is_wri
     site.mkdir()
     (site / "index.html").write_text("mine")
     with pytest.raises(UsageError, match=r"did not write: index\.html"):
-        dashboard.build(nights.store, site)
+        build(nights.store, site)
     assert files_of(site) == {"index.html"}
     assert (site / "index.html").read_text() == "mine"
 
@@ -118,7 +118,7 @@ def test_a_folder_with_a_page_of_somebody_else_is_refused_before_anything_is_wri
 def test_a_file_is_no_folder(nights, tmp_path):
     (tmp_path / "site").write_text("mine")
     with pytest.raises(UsageError, match="is no folder"):
-        dashboard.build(nights.store, tmp_path / "site")
+        build(nights.store, tmp_path / "site")
     assert (tmp_path / "site").read_text() == "mine"
 
 
@@ -181,9 +181,9 @@ def test_with_a_damaged_list_nothing_is_removed(tmp_path, damaged):
     assert files_of(folder) == {"a.html", "old.html", MANIFEST}
 
 
-def test_without_plotly_the_cure_is_said(nights, tmp_path, monkeypatch):
-    module = importlib.import_module("perfsvc.service.dashboard.build")  # the package has the function of that name
+def test_without_plotly_the_error_has_a_cure(nights, tmp_path, monkeypatch):
+    module = importlib.import_module("perfsvc.service.dashboard.build")
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match="plotly is not installed"):
-        dashboard.build(nights.store, tmp_path / "site")
+        build(nights.store, tmp_path / "site")
     assert not (tmp_path / "site").exists()

@@ -12,8 +12,7 @@ from perfsvc.report import wording
 from perfsvc.report.pages import views
 from perfsvc.report.pages.site import series_page
 from perfsvc.report.pages.spark import HEIGHT, MOST_VALUES, spark
-from perfsvc.service import dashboard
-from perfsvc.service.dashboard.build import gather
+from perfsvc.service.dashboard.build import build, gather
 from perfsvc.store import RunState, StageRow, StageState
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
@@ -24,7 +23,7 @@ def tonight(nights, tmp_path):
     """Builds the site and gives the text of its first page."""
 
     def built():
-        (first, *_) = dashboard.build(nights.store, tmp_path / "site")
+        (first, *_) = build(nights.store, tmp_path / "site")
         return first.read_text()
 
     return built
@@ -66,7 +65,7 @@ def test_a_night_shows_its_stages_and_what_failed_of_them(nights, tonight, begin
 
 def test_a_series_that_never_had_a_right_result_has_a_page_that_says_why(nights, tmp_path, names):
     nights.night({names.naive: "out of memory"})
-    dashboard.build(nights.store, tmp_path / "site")
+    build(nights.store, tmp_path / "site")
     page = (tmp_path / "site" / names.page(names.naive)).read_text()
     assert "failed: out of memory" in page
     assert 'id="levels"' not in page

@@ -1,5 +1,1 @@
-"""The pages to open in the morning."""
-
-from perfsvc.service.dashboard.build import LAST, build
-
-__all__ = ["LAST", "build"]
+"""The site: pages about the newest run, every series and every finding."""

@@ -1,7 +1,7 @@
-"""The folder of a site: whole pages or none, nothing of anybody else's touched, nothing of ours left behind.
+"""The folder of a site: pages are whole, files of others are never touched, and no page of an old build is left.
 
-A hidden file names all that perfsvc wrote there. It is written before the first page and after the last: whenever a
-build is killed, the next one knows what is its own.
+A hidden file, the manifest, lists all files that perfsvc wrote there. It is written before the first page and after the
+last, so that after a build that was killed the next build knows its files.
 """
 
 import fcntl
@@ -20,37 +20,44 @@ NAMED = 3
 
 
 @contextmanager
-def writing(folder: Path, names: Sequence[str]) -> Iterator["Folder"]:
-    """The folder to write some files into; at the end, those that it held of ours and that were not named are removed.
+def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
+    """Open a folder to write files into; at the end, remove the files of the last build that were not written again.
 
-    Another process that writes to it is waited for.
+    If another process writes to the folder, wait for it.
 
     Raises:
-        UsageError: it is no folder, or one of the files is there and is not ours.
-        InfrastructureError: it cannot be written to, or the disk is full.
+        UsageError: the path is no folder, or one of the files exists and is not of perfsvc.
+        InfrastructureError: the folder cannot be written to, or the disk is full.
     """
-    with _said(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
-            held = _held(folder)
-            _refuse_foreign(folder, set(names) - held)
-            opened = Folder(folder)
-            opened.write(MANIFEST, _manifest(held | set(names)))
+        with _locked(folder):
+            ours = _listed_in_manifest(folder)
+            _refuse_foreign(folder, set(names) - ours)
+            opened = SiteFolder(folder)
+            opened.write(MANIFEST, _manifest(ours | set(names)))
             yield opened
-            opened.remove(held - set(names))
+            opened.remove(ours - set(names))
             opened.write(MANIFEST, _manifest(names))
+    except (NotADirectoryError, FileExistsError) as error:
+        raise UsageError(f"{folder} is no folder", cure="name one for the pages") from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InfrastructureError(
+            f"the pages cannot be written to {folder}: {why}", cure="make room there, or name another folder"
+        ) from error
 
 
-class Folder:
+class SiteFolder:
     """A folder that pages are written into."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, name: str, content: bytes) -> Path:
-        """Replaces a file at once, unless it is as it should be."""
+        """Replace a file at once. An equal file is kept with its time, so that tools that copy changes skip it."""
         path = self.path / name
-        if not _is(path, content):
+        if not _has_content(path, content):
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.part")
             try:
@@ -62,7 +69,7 @@ class Folder:
         return path
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes files, and the folders that are empty without them."""
+        """Remove files, and the folders that are empty without them."""
         for name in sorted(names):
             path = self.path / name
             path.unlink(missing_ok=True)
@@ -71,8 +78,8 @@ class Folder:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Holds the kernel's lock of the folder itself, which leaves no file behind."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the kernel's lock of the folder itself, which needs no lock file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -81,22 +88,8 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-@contextmanager
-def _said(folder: Path) -> Iterator[None]:
-    """Makes what the system refuses an error with a cure."""
-    try:
-        yield
-    except (NotADirectoryError, FileExistsError) as error:
-        raise UsageError(f"{folder} is no folder", cure="name one for the pages") from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise InfrastructureError(
-            f"the pages cannot be written to {folder}: {why}", cure="make room there, or name another folder"
-        ) from error
-
-
-def _held(folder: Path) -> set[str]:
-    """What the manifest says is ours; nothing where it is damaged, since then nobody knows."""
+def _listed_in_manifest(folder: Path) -> set[str]:
+    """Return the files of perfsvc; none if the manifest is damaged."""
     try:
         names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
@@ -105,7 +98,7 @@ def _held(folder: Path) -> set[str]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name stays below the folder, so that no manifest can have anything else removed."""
+    """Return whether a name stays inside the folder, so that a manifest cannot have other files removed."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
@@ -115,7 +108,7 @@ def _manifest(names: Iterable[str]) -> bytes:
 
 
 def _refuse_foreign(folder: Path, names: Iterable[str]) -> None:
-    """Raises where files are in the way that perfsvc did not write."""
+    """Raise ``UsageError`` if files exist that perfsvc did not write."""
     foreign = sorted(name for name in names if os.path.lexists(folder / name))
     if foreign:
         more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""
@@ -125,8 +118,7 @@ def _refuse_foreign(folder: Path, names: Iterable[str]) -> None:
         )
 
 
-def _is(path: Path, content: bytes) -> bool:
-    """Whether a file holds that already: it is then left alone, with its time, for whoever copies what is new."""
+def _has_content(path: Path, content: bytes) -> bool:
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content
     except FileNotFoundError:

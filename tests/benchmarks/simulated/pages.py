@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfsvc.model import MAX_ERROR
 from perfsvc.report.pages.site import finding_page, series_page
-from perfsvc.service import dashboard
+from perfsvc.service.dashboard.build import build as build_site
 from perfsvc.store import Store
 
 
@@ -31,7 +31,7 @@ class Built:
 def build(store: Store, folder: Path, last_night: int) -> Built:
     """Builds them into a folder, as the last night of many does."""
     began, used = time.perf_counter(), time.process_time()
-    written = {page.relative_to(folder).as_posix(): page for page in dashboard.build(store, folder)}
+    written = {page.relative_to(folder).as_posix(): page for page in build_site(store, folder)}
     wall_s, cpu_s = time.perf_counter() - began, time.process_time() - used
     findings = {finding_page(one.id) for one in store.findings.all()}
     # A series of errors has a page where something was told of it, and of these nothing is.
