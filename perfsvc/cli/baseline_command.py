@@ -9,10 +9,10 @@ from perfsvc.cli import options, output
 
 @click.group("baseline")
 def command() -> None:
-    """Set, show and clear what verdicts compare against.
+    """Set, show and clear pinned baselines.
 
-    A series is compared with its pin; without one, with its last accepted level: the run where it was new or last
-    improved. A regression never becomes the level by itself: set the baseline to accept it.
+    A series is compared with its pin. Without a pin it is compared with its last accepted level: the run in which it
+    was new or last improved. A regression never becomes the level by itself: set the baseline to accept it.
     """
 
 
@@ -73,7 +73,7 @@ def show(database: str, output_format: str) -> None:
 @options.database
 @options.formats()
 def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, output_format: str) -> None:
-    """Take pins away; the last accepted level counts again."""
+    """Remove pins; the last accepted level counts again."""
     from perfsvc import units
     from perfsvc.service import baseline
     from perfsvc.store import Store

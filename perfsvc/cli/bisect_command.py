@@ -10,14 +10,16 @@ from perfsvc.cli import configuration, options, output
 
 @click.command("bisect")
 @click.argument("case")
-@click.option("--good", required=True, metavar="REV", help="A git revision at which the case is as it should be.")
-@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="A later one, at which it is not.")
+@click.option("--good", required=True, metavar="REV", help="A git revision at which the case is good.")
+@click.option(
+    "--bad", default="HEAD", show_default=True, metavar="REV", help="A later revision at which the case is bad."
+)
 @options.devices
 @click.option(
     "--cache",
     type=click.Choice(["cold", "warm"]),
     default=None,
-    show_default="the case's first one",
+    show_default="the case's first cache state",
     help="Its cache state.",
 )
 @click.option(
@@ -25,16 +27,16 @@ from perfsvc.cli import configuration, options, output
     default="time",
     show_default=True,
     metavar="NAME",
-    help="What is compared: time, energy_j, max_error or one of the case's own.",
+    help="The metric to compare: time, energy_j, max_error or a metric of the case.",
 )
 @click.option(
     "--budget",
     type=options.Duration(),
     default="60s",
     show_default=True,
-    help="What each comparison of two commits may take: 90s, 20m, 1h30m.",
+    help="The time for each comparison of two commits: 90s, 20m, 1h30m.",
 )
-@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side begins.")
+@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side starts.")
 @options.suite
 @options.threshold
 @options.formats()
@@ -53,8 +55,8 @@ def command(
 ) -> None:
     """Find the commit that made CASE slower, or faster, between a good and a bad one.
 
-    The case is built at every commit between them, in worktrees that are gone afterwards: your checkout is not
-    touched. Commits of different code are measured in turn with the good one, each time in fresh processes.
+    The case is built at every commit between them, in temporary worktrees: your checkout is not touched. Commits of
+    different code are measured in A/B pairs with the good commit, each time in fresh processes.
     """
     from perfsvc.model import CacheState
     from perfsvc.report.export.objects import bisection_json
@@ -73,11 +75,11 @@ def command(
         threshold=configuration.thresholds(threshold),
         seed=seed,
     )
-    options.tell_suite(suite)
+    options.announce_suite(suite)
     with output.progress() as progress:
-        found = bisect(request, progress)
+        bisection = bisect(request, progress)
     if output_format == "json":
-        output.show_json(bisection_json(found))
+        output.show_json(bisection_json(bisection))
     else:
-        output.show(bisection_text(found))
-    sys.exit(exit_code(found))
+        output.show(bisection_text(bisection))
+    sys.exit(exit_code(bisection))

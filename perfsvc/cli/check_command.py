@@ -60,9 +60,9 @@ class CheckOptions(TypedDict):
     help="Compare with the suite at this git revision, without a database, instead of with the baseline.",
 )
 @click.option(
-    "--accept", default="", metavar="REASON", help="Make all that is found the baseline from now on, and say why."
+    "--accept", default="", metavar="REASON", help="Make everything found the baseline from now on, for this reason."
 )
-@click.option("--run", "also_run", is_flag=True, help="Run the cases on the CPU device, too, and check their results.")
+@click.option("--run", "also_run", is_flag=True, help="Also run the cases on the CPU device and check their results.")
 @click.option("--all", "everything", is_flag=True, help="Show every kernel on every architecture with all its facts.")
 @options.strict
 @options.database
@@ -80,7 +80,7 @@ class CheckOptions(TypedDict):
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     default=None,
     show_default="standard output",
-    help="Where to write it; the table is then printed as well.",
+    help="The file to write; the table is then printed as well.",
 )
 def command(**chosen: Unpack[CheckOptions]) -> None:
     """Check the suite's kernels without a GPU: registers, spills, shared memory, occupancy, instructions.
@@ -90,7 +90,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     from perfsvc.report.export import check_formats
     from perfsvc.service.check.check import check
 
-    options.tell_suite(chosen["suite"])
+    options.announce_suite(chosen["suite"])
     with output.progress() as progress:
         outcome = check(_request(chosen), progress)
     output.warn(outcome.warnings)
@@ -110,9 +110,9 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
     from perfsvc.suite import Selection
 
     if chosen["base"] and chosen["accept"]:
-        raise click.UsageError("--accept is for the baseline in the database, which --base does without.")
+        raise click.UsageError("--accept needs the baseline in the database, which --base does not use.")
     if chosen["file"] and chosen["output_format"] == "table":
-        raise click.UsageError("--output wants a --format other than table.")
+        raise click.UsageError("--output needs a --format other than table.")
     return CheckRequest(
         database=chosen["database"],
         suite=chosen["suite"],
@@ -144,7 +144,7 @@ def _shown(outcome: "CheckOutcome") -> "StaticCheck":
 
 
 def _written(shown: "StaticCheck", output_format: Format) -> str | None:
-    """What is written for programs; None for the table."""
+    """Return the output for programs; None for the table."""
     import json
 
     from perfsvc.report.export import check_formats
@@ -169,4 +169,4 @@ def _show_table(shown: "StaticCheck", chosen: CheckOptions) -> None:
 
     output.show(check_table(shown, everything=chosen["everything"]))
     if not shown.disassembler:
-        output.warn([f"nobody counted instructions: there is no nvdisasm\n  cure: {install_command('nvcc')}"])
+        output.warn([f"instructions were not counted: there is no nvdisasm\n  cure: {install_command('nvcc')}"])

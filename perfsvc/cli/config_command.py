@@ -7,18 +7,18 @@ from perfsvc.cli import configuration, options, output
 
 @click.group("config")
 def command() -> None:
-    """Show what is in force, and where each value comes from.
+    """Show the settings in force and where each comes from.
 
-    A command's option goes before a PERFSVC_ variable, that before perfsvc.toml, and the file before the default.
+    An option of a command overrides a PERFSVC_ variable, which overrides perfsvc.toml, which overrides the default.
     """
 
 
 @command.command("show")
 @options.formats()
 def show(output_format: str) -> None:
-    """Show every value and where it comes from: a line of the file, a variable, or the default.
+    """Show every setting and where it comes from: a line of the file, a variable, or the default.
 
-    Secrets are never shown: of the variables that hold targets' addresses, whether they are set.
+    Secrets are never shown: for the variables that hold targets' addresses, only whether they are set.
     """
     from perfsvc.config.load import shown, shown_json
     from perfsvc.report.tables.lists import settings_table

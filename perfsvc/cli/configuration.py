@@ -1,4 +1,4 @@
-"""What ``perfsvc.toml`` and ``PERFSVC_*`` say of a command's options: their defaults, and all else that is in force."""
+"""The configuration of a command: the defaults of its options from ``perfsvc.toml`` and ``PERFSVC_*``, and the settings."""
 
 import os
 import shlex
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from perfsvc.judge import Thresholds
 
 EVERYWHERE = {"database": "database", "suite": "suite"}
-"""Options, by the names of their parameters, and the keys that they have their defaults from, in every command."""
+"""The key of the setting with an option's default, by the name of the option's parameter; in every command."""
 
 DEVICES = {"devices": "run.devices"}
-OF: Mapping[str, Mapping[str, str]] = {
+OF_COMMAND: Mapping[str, Mapping[str, str]] = {
     "run": {
         name: f"run.{name}"
         for name in (
@@ -43,59 +43,59 @@ OF: Mapping[str, Mapping[str, str]] = {
     "check": {"architectures": "check.architectures"},
     "dashboard": {"folder": "dashboard.folder"},
 }
-"""The same for the options of one command."""
+"""The same by command, for options of a single command."""
 
-WITHOUT = frozenset({"init", "config", "devices"})
-"""Commands that a file which cannot be used must not keep from working."""
+WITHOUT_FILE = frozenset({"init", "config", "devices"})
+"""Commands that must work even if the file is invalid."""
 
 HELP = frozenset({"-h", "--help"})
 _NAME = "perfsvc.toml"
-_ELSEWHERE = frozenset({"PERFSVC_DB", "PERFSVC_SUITE", "PERFSVC_CACHE", "PERFSVC_LOCKS"})
-"""Variables that options and rooms read for themselves."""
+_READ_ELSEWHERE = frozenset({"PERFSVC_DB", "PERFSVC_SUITE", "PERFSVC_CACHE", "PERFSVC_LOCKS"})
+"""Variables that options and other modules read themselves."""
 
 
 @dataclass
 class Configuration:
-    """What is in force for one command, read when it is first asked for.
+    """The settings for one command, read at first use.
 
     Attributes:
-        asked: the file that ``--config`` or ``PERFSVC_CONFIG`` names.
+        path: the file that ``--config`` or ``PERFSVC_CONFIG`` names.
     """
 
-    asked: Path | None = None
+    path: Path | None = None
 
     @cached_property
     def loaded(self) -> "Loaded":
-        """The settings and where they come from; raises ``ConfigError``."""
+        """The settings and their origins; raises ``ConfigError``."""
         from perfsvc.config import load
 
-        return load(self.asked)
+        return load(self.path)
 
     @property
-    def silent(self) -> bool:
-        """Whether nothing can have been set, which is quickly seen, so that reading it may be spared."""
-        if self.asked or any(name.startswith("PERFSVC_") and name not in _ELSEWHERE for name in os.environ):
+    def is_empty(self) -> bool:
+        """Whether nothing can be configured. This is cheap to see, and saves reading the settings."""
+        if self.path or any(name.startswith("PERFSVC_") and name not in _READ_ELSEWHERE for name in os.environ):
             return False
         try:
             here = Path.cwd()
-        except FileNotFoundError:  # somebody removed it
+        except FileNotFoundError:  # the current folder was removed
             return True
         return not any(os.path.exists(folder / _NAME) for folder in (here, *here.parents))  # noqa: PTH110 - never fails
 
     def defaults(self, name: str, command: click.Command | None, arguments: Collection[str]) -> dict[str, Any]:
-        """The defaults of a command's options as click takes them; ``--help`` tells the built-in ones."""
-        if name in WITHOUT or not HELP.isdisjoint(arguments) or self.silent:
+        """Return the defaults of a command's options for click; ``--help`` shows the built-in defaults."""
+        if name in WITHOUT_FILE or not HELP.isdisjoint(arguments) or self.is_empty:
             return {}
-        return {name: self._below(command, {**EVERYWHERE, **OF.get(name, {})})}
+        return {name: self._below(command, {**EVERYWHERE, **OF_COMMAND.get(name, {})})}
 
     def _below(self, command: click.Command | None, keys: Mapping[str, str]) -> dict[str, Any]:
-        """The defaults of a command and of those in its group."""
+        """Return the defaults of a command and of the commands in its group."""
         commands = command.commands if isinstance(command, click.Group) else {}
         own = {option: self._value(key) for option, key in keys.items() if self._is_set(key)}
         return own | {name: self._below(below, keys) for name, below in commands.items()}
 
     def _is_set(self, key: str) -> bool:
-        """Whether somebody set a key, or a file does by where it lies."""
+        """Return True if a key is set, or if a file sets it by its location."""
         return self.loaded.given(key) or (key in EVERYWHERE.values() and self.loaded.path is not None)
 
     def _value(self, key: str) -> Any:
@@ -106,16 +106,15 @@ class Configuration:
 
 
 def current() -> Configuration:
-    """That of the command which runs; outside of any, what is found from here."""
+    """Return the configuration of the running command; outside of any, the one of the current folder."""
     context = click.get_current_context(silent=True)
-    found = context.find_object(Configuration) if context else None
-    return found or Configuration()
+    return (context.find_object(Configuration) if context else None) or Configuration()
 
 
 def thresholds(asked: float | None) -> "Thresholds | float | None":
-    """What a command's ``--threshold`` asks for, and the rules that hold where it asks for none."""
+    """Return the threshold of ``--threshold``, with the rules of the settings for commands without it."""
     configuration = current()
-    if configuration.silent:
+    if configuration.is_empty:
         return asked
     from perfsvc.service.compare.compare import thresholds as laid_down
 
@@ -124,13 +123,13 @@ def thresholds(asked: float | None) -> "Thresholds | float | None":
 
 
 def against() -> str:
-    """The run that the settings compare with."""
+    """Return the run that the settings compare with."""
     configuration = current()
-    return "@baseline" if configuration.silent else configuration.loaded.settings.baseline.against
+    return "@baseline" if configuration.is_empty else configuration.loaded.settings.baseline.against
 
 
 def typed() -> str:
-    """The command as it was typed, to be stored: without the password that the URL of a database may carry."""
+    """Return the command line to store, without the password in the URL of a database."""
     from perfsvc.config.settings import without_password
 
     return without_password(shlex.join(["perfsvc", *sys.argv[1:]]))

@@ -15,13 +15,13 @@ from perfsvc.cli import configuration, options, output
     "run",
     default="latest",
     show_default=True,
-    help="The run that raised doubts of it, or its label or revision.",
+    help="The run with the suspect: its number, label or revision.",
 )
 @click.option(
     "--metric",
     default="time",
     show_default=True,
-    help="What the run compared and is measured again: time, energy_j, max_error or one of the case's own.",
+    help="The metric to measure again: time, energy_j, max_error or a metric of the case.",
 )
 @options.devices
 @click.option(
@@ -29,9 +29,9 @@ from perfsvc.cli import configuration, options, output
     type=options.Duration(),
     default="20s",
     show_default=True,
-    help="What it may take on each device: 90s, 20m, 1h30m.",
+    help="The time on each device: 90s, 20m, 1h30m.",
 )
-@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side begins.")
+@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side starts.")
 @options.suite
 @options.threshold
 @options.database
@@ -48,10 +48,10 @@ def command(
     database: str,
     output_format: str,
 ) -> None:
-    """Measure CASE again: its baseline's stored binary and the run's, in turn.
+    """Measure CASE again in A/B pairs: its baseline's stored binary and the run's binary.
 
-    Each turn is a fresh process. It ends as soon as the answer is known: the code is to blame, or the GPU, or nothing
-    that stays.
+    Each side runs in a fresh process. Measuring ends as soon as the answer is known: the code is the cause, or the GPU,
+    or the change does not last.
     """
     from perfsvc.report.export.objects import confirmation_json
     from perfsvc.report.tables.confirmations import confirmations_table
@@ -71,7 +71,7 @@ def command(
     with output.progress() as progress:
         confirmations = confirm_case(request, progress)
     if output_format == "json":
-        output.show_json([confirmation_json(one) for one in confirmations])
+        output.show_json([confirmation_json(confirmation) for confirmation in confirmations])
     else:
         output.show(confirmations_table(confirmations))
     sys.exit(exit_code(confirmations))

@@ -9,7 +9,7 @@ from perfsvc.cli import options, output
 
 @click.group("dashboard")
 def command() -> None:
-    """Write the pages to open in the morning."""
+    """Write the pages to read in the morning."""
 
 
 @command.command("build")
@@ -25,10 +25,10 @@ def command() -> None:
 @options.database
 @options.formats()
 def build(folder: Path, last: int, database: str, output_format: str) -> None:
-    """Write a static site to DIR (site, if none is named): tonight, a page a series, a page a finding.
+    """Write a static site to DIR (default: site): tonight, a page a series, a page a finding.
 
-    The pages need no server and no network: open DIR/index.html. What an earlier build wrote and this one does not is
-    removed; files of others are left alone.
+    The pages need no server and no network: open DIR/index.html. Pages of an earlier build that are no longer needed
+    are removed; other files are left alone.
     """
     from perfsvc import units
     from perfsvc.service.dashboard.build import build as build_site

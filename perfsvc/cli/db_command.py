@@ -17,25 +17,25 @@ def command() -> None:
 @options.database
 @options.formats()
 def upgrade(database: str, output_format: str) -> None:
-    """Bring the database to this perfsvc's schema. A SQLite file is copied beside itself first."""
+    """Upgrade the database to this perfsvc's schema. A SQLite file is backed up next to itself first."""
     from perfsvc.store import Store
     from perfsvc.store.schema.engine import resolve, shown
 
-    done, url = Store.upgrade(database), shown(resolve(database))
+    upgraded, url = Store.upgrade(database), shown(resolve(database))
     if output_format == "json":
-        output.show_json({"url": url, "before": done.before, "after": done.after, "backup": done.backup})
-    elif done.before == done.after:
-        click.echo(f"{url} is up to date ({done.after})")
+        output.show_json({"url": url, "before": upgraded.before, "after": upgraded.after, "backup": upgraded.backup})
+    elif upgraded.before == upgraded.after:
+        click.echo(f"{url} is up to date ({upgraded.after})")
     else:
-        kept = f"; the old one is kept as {done.backup}" if done.backup else ""
-        click.echo(f"{url} is upgraded from {done.before or 'nothing'} to {done.after}{kept}")
+        kept = f"; the old database is kept as {upgraded.backup}" if upgraded.backup else ""
+        click.echo(f"{url} is upgraded from {upgraded.before or 'nothing'} to {upgraded.after}{kept}")
 
 
 @command.command("check")
 @options.database
 @options.formats()
 def check(database: str, output_format: str) -> None:
-    """Say whether this perfsvc can use the database as it is."""
+    """Check whether this perfsvc can use the database as it is."""
     from perfsvc.store import Store
 
     state = Store.check(database)
@@ -51,18 +51,18 @@ def check(database: str, output_format: str) -> None:
 
 
 def _age(name: str, what: str) -> options.Decorator:
-    """An option for how long something is kept."""
-    default = "what perfsvc.toml says, else for ever"
+    """Return an option for how long data is kept."""
+    default = "the value in perfsvc.toml, else for ever"
     return click.option(f"--{name}", type=options.Duration(), default=None, show_default=default, help=what)
 
 
 @command.command("prune")
-@_age("samples", "Keep the samples of measurements for so long: 90d. Their medians and intervals stay.")
-@_age("binaries", "Keep binaries for so long after a run used them.")
-@_age("profiles", "Keep Nsight Compute's reports for so long. What they counted stays.")
-@_age("nights", "Keep what is known of nights, and their files, for so long. Their runs stay.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
-@click.option("--vacuum", is_flag=True, help="Then give the room back to the file system; it locks the database.")
+@_age("samples", "Keep the samples of measurements for this long: 90d. Their medians and intervals stay.")
+@_age("binaries", "Keep binaries for this long after their last run.")
+@_age("profiles", "Keep Nsight Compute's reports for this long. Their metrics stay.")
+@_age("nights", "Keep nights and their files for this long. Their runs stay.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.option("--vacuum", is_flag=True, help="Then return the space to the file system; this locks the database.")
 @options.database
 @options.formats()
 def prune(
@@ -75,10 +75,10 @@ def prune(
     database: str,
     output_format: str,
 ) -> None:
-    """Remove what is older than it is to be kept, and needed no more.
+    """Remove data that is too old and no longer needed.
 
-    Levels, pins, findings that are not resolved, the newest runs and what they are compared with keep all they need:
-    no verdict, alert or finding of a night to come is another one for it.
+    Levels, pins, unresolved findings, the newest runs and their baselines keep everything they need: no future verdict,
+    alert or finding changes.
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
@@ -105,11 +105,11 @@ def prune(
         output.show_json(plain(pruned) | {"size_bytes": pruned.size_bytes, "dry_run": dry_run})
         return
     if not any(retention.model_dump().values()):
-        click.echo(
-            "everything is kept for ever: say for how long, in [retention] of perfsvc.toml or with --samples 90d"
-        )
+        click.echo("everything is kept for ever: set a limit in [retention] of perfsvc.toml or with --samples 90d")
     click.echo(
-        "\n".join([f"{'would go' if dry_run else 'gone'}: {part}" for part in pruned.parts] or ["nothing to prune"])
+        "\n".join(
+            [f"{'would be removed' if dry_run else 'removed'}: {part}" for part in pruned.parts] or ["nothing to prune"]
+        )
     )
     if pruned.parts:
         click.echo(f"{units.size(pruned.size_bytes)} in all")

@@ -10,7 +10,7 @@ from perfsvc.cli import options, output
 def command(output_format: str) -> None:
     """List the devices of this machine: every GPU, and the CPU device.
 
-    GPUs stand in the order in which cuda:0, cuda:1 and so on count them; one in MIG mode is listed as its instances.
+    GPUs are listed in the order of cuda:0, cuda:1 and so on; a GPU in MIG mode is listed as its instances.
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import devices_table

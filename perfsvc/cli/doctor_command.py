@@ -12,9 +12,9 @@ from perfsvc.errors import InfrastructureError
 @options.database
 @options.formats()
 def command(database: str, output_format: str) -> None:
-    """Check the environment and say how to cure what is missing.
+    """Check the environment and print a cure for what is missing.
 
-    Exits with 5 where something that every run needs is missing.
+    The exit code is 5 if something that every run needs is missing.
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import doctor_table

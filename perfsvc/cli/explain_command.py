@@ -10,13 +10,18 @@ from perfsvc.cli import options, output
 @click.command("explain")
 @click.argument("before")
 @click.argument("after")
-@click.option("--case", metavar="CASE", help="BEFORE and AFTER are runs, and the case is this one.")
-@click.option("--run", default="latest", show_default=True, help="The run that cases are of, or its label or revision.")
-@click.option("--kernel", metavar="NAME", help="Reports have to be of this kernel.")
+@click.option("--case", metavar="CASE", help="The case, if BEFORE and AFTER are runs.")
+@click.option(
+    "--run",
+    default="latest",
+    show_default=True,
+    help="The run of BEFORE and AFTER, if these are cases: its number, label or revision.",
+)
+@click.option("--kernel", metavar="NAME", help="The kernel that both reports must have launched.")
 @click.option(
     "--roofline",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Draw both launches under the device's ceilings: FILE.svg, FILE.png, FILE.pdf, or FILE.html with the rest.",
+    help="Draw the roofline of both launches: FILE.svg, FILE.png, FILE.pdf, or FILE.html with the explanation.",
 )
 @options.devices
 @options.suite
@@ -34,9 +39,9 @@ def command(
     database: str,
     output_format: str,
 ) -> None:
-    """Say why the launch AFTER takes longer than the one BEFORE.
+    """Explain why the launch AFTER takes longer than the launch BEFORE.
 
-    Each is a report of Nsight Compute with one launch (.ncu-rep), a case, or with --case a run. Needs no GPU where both
+    Each is a report of Nsight Compute with one launch (.ncu-rep), a case, or with --case a run. No GPU is needed if both
     are reports or were profiled before.
     """
     from perfsvc.report.export.objects import explanation_json

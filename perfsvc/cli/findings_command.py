@@ -21,35 +21,35 @@ else:
 _DAYS = {"d": 1, "w": 7}
 
 
-class Listing(click.Group):
-    """A group that lists where no command is named: ``perfsvc findings --all`` is ``perfsvc findings list --all``."""
+class ListByDefault(click.Group):
+    """A group whose default command is ``list``: ``perfsvc findings --all`` is ``perfsvc findings list --all``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Puts the command in front of options."""
+        """Insert ``list`` if no command is given."""
         named = not args or args[0] in {*ctx.help_option_names, *self.commands} or not args[0].startswith("-")
         return super().parse_args(ctx, args if args and named else ["list", *args])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of a finding's life."""
+        """Return the names in the order of a finding's life."""
         return list(self.commands)
 
 
 class Until(_ToMoment):
-    """A day to come (``2026-12-24``), or how long from now (``14d``, ``2w``)."""
+    """A future day (``2026-12-24``), or a time from now (``14d``, ``2w``)."""
 
     name = "date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The moment, in UTC."""
+        """Return the moment, in UTC."""
         text, now = str(value), datetime.now(UTC)
         if long := re.fullmatch(r"(\d{1,4})([dw])", text):
             return now + timedelta(days=int(long[1]) * _DAYS[long[2]])
         try:
             moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         except ValueError:
-            self.fail(f"{text!r} is no day; write {now + timedelta(days=14):%Y-%m-%d}, 14d or 2w", param, ctx)
+            self.fail(f"{text!r} is no date; write {now + timedelta(days=14):%Y-%m-%d}, 14d or 2w", param, ctx)
         if moment <= now:
-            self.fail(f"{text} is not a day to come", param, ctx)
+            self.fail(f"{text} is not in the future", param, ctx)
         return moment
 
 
@@ -58,42 +58,42 @@ only = click.option(
     "--select",
     multiple=True,
     metavar="GLOB",
-    help="Only these of its cases: they are split off into a finding of their own. May be repeated.",
+    help="Only these cases of the finding; they become a finding of their own. May be repeated.",
 )
 
 
 def why(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--comment``."""
+    """Return the option ``--comment``."""
     return click.option("--comment", "reason", default="", metavar="TEXT", help=what)
 
 
-@click.group("findings", cls=Listing, invoke_without_command=True)
+@click.group("findings", cls=ListByDefault, invoke_without_command=True)
 def command() -> None:
-    """List what someone should look at, and say what became of it: each cause with the cases it moved.
+    """List what needs attention, each cause with the cases that it moved, and accept, resolve or ignore it.
 
-    A finding is open, acknowledged, accepted, resolved or ignored. One whose cases are back at their old levels is
-    resolved by the run that sees it.
+    A finding is open, acknowledged, accepted, resolved or ignored. A run resolves a finding if its cases are back at
+    their old levels.
     """
 
 
 @command.command("list")
-@click.option("--all", "every", is_flag=True, help="Also those that are accepted or resolved.")
+@click.option("--all", "every", is_flag=True, help="Also accepted and resolved findings.")
 @options.database
 @options.formats()
 def list_(every: bool, database: str, output_format: str) -> None:
-    """List the findings that stand, newest first."""
+    """List the findings that need attention, newest first."""
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.findings import findings_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        found = store.findings.all() if every else store.findings.active()
+        findings = store.findings.all() if every else store.findings.active()
     if output_format == "json":
-        output.show_json(plain(found))
-    elif found:
-        output.show(findings_table(found))
+        output.show_json(plain(findings))
+    elif findings:
+        output.show(findings_table(findings))
     else:
-        click.echo("nothing was ever found" if every else "nothing stands: no finding is open, acknowledged or ignored")
+        click.echo("there are no findings" if every else "no finding is open, acknowledged or ignored")
 
 
 @command.command("show")
@@ -101,66 +101,66 @@ def list_(every: bool, database: str, output_format: str) -> None:
 @options.database
 @options.formats()
 def show(number: int, database: str, output_format: str) -> None:
-    """Show finding ID: all cases that it moved, and who did what when."""
+    """Show finding ID: all cases that it moved, and its history."""
     from perfsvc.report.export.objects import finding_json
     from perfsvc.report.tables.findings import finding_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        found, events = store.findings.get(number), store.findings.events(finding=number)
+        finding, events = store.findings.get(number), store.findings.events(finding=number)
     if output_format == "json":
-        output.show_json(finding_json(found, events))
+        output.show_json(finding_json(finding, events))
     else:
-        output.show(finding_table(found, events))
+        output.show(finding_table(finding, events))
 
 
 @command.command("ack")
 @number
 @only
-@why("What you know of it.")
+@why("What you know about it.")
 @options.database
 @options.formats()
 def ack(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Acknowledge finding ID: somebody looks at it."""
-    found = _put(database, number, "acknowledged", select, reason=reason)
-    _tell(found, number, "acknowledged: it stands until its cases are back", output_format)
+    """Acknowledge finding ID: you are looking at it."""
+    finding = _set_state(database, number, "acknowledged", select, reason=reason)
+    _report(finding, number, "acknowledged until its cases are back", output_format)
 
 
-@command.command("accept", short_help="Make where the cases of finding ID are now their level.")
+@command.command("accept", short_help="Accept the new levels of finding ID.")
 @number
 @click.option("--reason", required=True, metavar="TEXT", help="Why the new level is right.")
 @only
 @options.database
 @options.formats()
 def accept(number: int, reason: str, select: tuple[str, ...], database: str, output_format: str) -> None:
-    """Make where the cases of finding ID are now their level: what later runs are compared with.
+    """Accept finding ID: its cases' present levels become the levels that later runs are compared with.
 
-    A pin goes before every level: a pinned case is still compared with its pin.
+    A pinned case is still compared with its pin.
     """
     from perfsvc import units
 
-    found = _put(database, number, "accepted", select, reason=reason)
-    runs = sorted({one.last_run for one in found.standing})
-    series = units.count(len(found.standing), "series", "series")
+    finding = _set_state(database, number, "accepted", select, reason=reason)
+    runs = sorted({moved.last_run for moved in finding.standing})
+    series = units.count(len(finding.standing), "series", "series")
     level = f"run {runs[0]} is" if len(runs) == 1 else f"the newest of runs {', '.join(map(str, runs))} is"
-    _tell(found, number, f"accepted: {level} the level of {series}", output_format)
+    _report(finding, number, f"accepted: {level} the level of {series}", output_format)
 
 
-@command.command("resolve", short_help="Say that finding ID is over.")
+@command.command("resolve", short_help="Resolve finding ID.")
 @number
 @only
-@why("What cured it.")
+@why("What fixed it.")
 @options.database
 @options.formats()
 def resolve(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Say that finding ID is over; the next run that still shows it opens it again."""
-    found = _put(database, number, "resolved", select, reason=reason)
-    _tell(found, number, "resolved: a run that still shows it opens it again", output_format)
+    """Resolve finding ID; the next run that still shows it reopens it."""
+    finding = _set_state(database, number, "resolved", select, reason=reason)
+    _report(finding, number, "resolved; a run that still shows it reopens it", output_format)
 
 
-@command.command("ignore", short_help="Hear no more of finding ID, for good or for a while.")
+@command.command("ignore", short_help="Ignore finding ID, for good or for a while.")
 @number
-@click.option("--until", type=Until(), help="When it is open again by itself: 2026-12-24, 14d or 2w. Without, never.")
+@click.option("--until", type=Until(), help="When it opens again: 2026-12-24, 14d or 2w (default: never).")
 @only
 @why("Why.")
 @options.database
@@ -168,9 +168,9 @@ def resolve(number: int, select: tuple[str, ...], reason: str, database: str, ou
 def ignore(
     number: int, until: datetime | None, select: tuple[str, ...], reason: str, database: str, output_format: str
 ) -> None:
-    """Hear no more of finding ID: its cases are not measured again, and nobody is told of them."""
-    found = _put(database, number, "ignored", select, reason=reason, until=until)
-    _tell(found, number, f"ignored {f'until {until:%Y-%m-%d}' if until else 'until somebody opens it'}", output_format)
+    """Ignore finding ID: its cases are neither measured again nor reported."""
+    finding = _set_state(database, number, "ignored", select, reason=reason, until=until)
+    _report(finding, number, f"ignored {f'until {until:%Y-%m-%d}' if until else 'until you reopen it'}", output_format)
 
 
 @command.command("reopen")
@@ -180,9 +180,9 @@ def ignore(
 @options.database
 @options.formats()
 def reopen(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Open finding ID again; an accepted level is none any more."""
-    found = _put(database, number, "open", select, reason=reason)
-    _tell(found, number, "open again", output_format)
+    """Reopen finding ID; an accepted level no longer counts."""
+    finding = _set_state(database, number, "open", select, reason=reason)
+    _report(finding, number, "open again", output_format)
 
 
 @command.command("assign", short_help="Give finding ID to OWNER.")
@@ -192,11 +192,11 @@ def reopen(number: int, select: tuple[str, ...], reason: str, database: str, out
 @options.database
 @options.formats()
 def assign(number: int, owner: str | None, select: tuple[str, ...], database: str, output_format: str) -> None:
-    """Give finding ID to OWNER: to yourself where none is named, with '' to nobody."""
+    """Give finding ID to OWNER (default: yourself); '' removes the owner."""
     from perfsvc.service.findings import actions
 
-    found = _do(database, select, lambda store, only: actions.assign(store, number, owner, selection=only))
-    _tell(found, number, f"{found.owner}'s" if found.owner else "nobody's", output_format)
+    finding = _apply(database, select, lambda store, only: actions.assign(store, number, owner, selection=only))
+    _report(finding, number, f"assigned to {finding.owner}" if finding.owner else "assigned to no owner", output_format)
 
 
 @command.command("comment")
@@ -209,37 +209,39 @@ def comment(number: int, text: str, select: tuple[str, ...], database: str, outp
     """Add TEXT to the history of finding ID."""
     from perfsvc.service.findings import actions
 
-    found = _do(database, select, lambda store, only: actions.comment(store, number, text, selection=only))
-    _tell(found, number, "commented", output_format)
+    finding = _apply(database, select, lambda store, only: actions.comment(store, number, text, selection=only))
+    _report(finding, number, "commented", output_format)
 
 
-def _put(database: str, number: int, state: str, select: tuple[str, ...], **how: Any) -> "Finding":
+def _set_state(database: str, number: int, state: str, select: tuple[str, ...], **how: Any) -> "Finding":
     from perfsvc.model import FindingState
     from perfsvc.service.findings import actions
 
-    return _do(
+    return _apply(
         database,
         select,
         lambda store, only: actions.set_state(store, number, FindingState(state), selection=only, **how),
     )
 
 
-def _do(database: str, select: tuple[str, ...], deed: "Callable[[Store, Selection | None], Finding]") -> "Finding":
-    """Does something to a finding, or to its selected cases."""
+def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Selection | None], Finding]") -> "Finding":
+    """Apply an action to a finding, or to its selected cases."""
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
-        return deed(store, Selection(select))
+        return action(store, Selection(select))
 
 
-def _tell(found: "Finding", number: int, what: str, output_format: str) -> None:
-    """Says what became of it, and under which number where it was split off."""
+def _report(finding: "Finding", number: int, what: str, output_format: str) -> None:
+    """Print the finding's new state, and its number if it was split off."""
     from perfsvc import units
     from perfsvc.report.export.objects import plain
 
     if output_format == "json":
-        output.show_json(plain(found))
+        output.show_json(plain(finding))
         return
-    split = "" if found.id == number else f" ({units.count(len(found.moved), 'series', 'series')} of finding {number})"
-    click.echo(f"finding {found.id}{split} is {what}")
+    split = (
+        "" if finding.id == number else f" ({units.count(len(finding.moved), 'series', 'series')} of finding {number})"
+    )
+    click.echo(f"finding {finding.id}{split} is {what}")

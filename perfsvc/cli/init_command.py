@@ -12,15 +12,15 @@ from perfsvc.cli import options, output
     "--suite",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=None,
-    show_default="the folder here that has benchmark files",
-    help="The folder of benchmarks that it names.",
+    show_default="the folder here with benchmark files",
+    help="The suite to write into the file.",
 )
-@click.option("--force", is_flag=True, help="Write over a perfsvc.toml that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing perfsvc.toml.")
 @options.formats()
 def command(suite: Path | None, *, force: bool, output_format: str) -> None:
-    """Write a commented perfsvc.toml for the suite that is here.
+    """Write a commented perfsvc.toml for the suite in this folder.
 
-    Every key is in it, commented out with its default. A file that is there is left as it is.
+    Every key is in it, commented out with its default. An existing file is not overwritten.
     """
     from perfsvc.config.file import NAME
     from perfsvc.service import init
@@ -30,5 +30,5 @@ def command(suite: Path | None, *, force: bool, output_format: str) -> None:
     if output_format == "json":
         output.show_json({"path": NAME, "suite": str(found) if found else None})
         return
-    named = f"the suite {found}" if found else "the built-in suite, for none is here"
-    click.echo(f"{NAME} is written, for {named}; perfsvc config show tells what is in force")
+    named = f"the suite {found}" if found else "the built-in suite, since there is none here"
+    click.echo(f"{NAME} is written, for {named}; perfsvc config show prints the settings in force")

@@ -28,7 +28,7 @@ def command(
     from perfsvc.report.tables.lists import cases_table
     from perfsvc.suite import Selection, discover
 
-    options.tell_suite(suite)
+    options.announce_suite(suite)
     found, selection = discover(suite), Selection(select, exclude)
     rows = [
         {

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 )
 @options.formats()
 def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
-    """Execute one unattended night: check, measure, judge, confirm, and notify people of what is new.
+    """Run one unattended night: check, measure, judge, confirm, and notify people of news.
 
-    perfsvc.toml says what it does. It writes its log and its report to a folder of its own. A stage that fails does not
-    keep the others from running.
+    perfsvc.toml configures it. Its log and its report lie in a folder of its own. A stage that fails does not stop the
+    others.
     """
     from perfsvc.measure.host.fork_servers import ForkServers
 
@@ -50,5 +50,5 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
 def _show(night: "NightRow") -> None:
     from perfsvc.report.tables.lists import StageLine, night_table
 
-    lines = [StageLine(one.name, one.state, one.wall_s, one.message, one.cure) for one in night.stages]
+    lines = [StageLine(stage.name, stage.state, stage.wall_s, stage.message, stage.cure) for stage in night.stages]
     output.show(night_table(night.id, night.state, night.run, lines))

@@ -12,8 +12,8 @@ from perfsvc import units
 from perfsvc.cli import configuration
 from perfsvc.installation import data_folder
 
-MOST = 10
-"""A tenfold time: a threshold above it is a slip of the finger."""
+LARGEST_THRESHOLD = 10
+"""The largest threshold, a tenfold time; anything above is a typing error."""
 
 if TYPE_CHECKING:
     _ToFloat = click.ParamType[float]
@@ -47,17 +47,17 @@ def formats() -> Decorator:
 
 
 def suite_folder() -> Path:
-    """The suite where none is named: ``./kernels``, else the built-in one."""
+    """Return the default suite: ``./kernels`` if it exists, else the built-in suite."""
     here = Path("kernels")
     return here if here.is_dir() else data_folder("kernels")
 
 
-def tell_suite(chosen: Path) -> None:
-    """Says on standard error that the built-in suite is used where nobody named one and there is no ``./kernels``."""
+def announce_suite(chosen: Path) -> None:
+    """Print on standard error that the built-in suite is used by default, since there is no ``./kernels``."""
     source = click.get_current_context().get_parameter_source("suite")
     by_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
     if (by_file or source is ParameterSource.DEFAULT) and chosen == data_folder("kernels"):
-        click.echo(f"there is no folder ./kernels here: this is the built-in suite, {chosen}", err=True)
+        click.echo(f"there is no folder ./kernels here: using the built-in suite, {chosen}", err=True)
 
 
 suite = click.option(
@@ -98,15 +98,15 @@ points = click.option(
     help="The small smoke point of each benchmark, or its full points.",
 )
 
-strict = click.option("--strict", is_flag=True, help="Exit with 3 where a verdict is inconclusive.")
+strict = click.option("--strict", is_flag=True, help="Exit with 3 if a verdict is inconclusive.")
 
 
 class Share(_ToFloat):
     """``3%`` or ``0.03``, as a fraction above zero.
 
     Args:
-        example: how it may be written.
-        below: where it has to end, as a fraction.
+        example: shown in errors.
+        below: the upper limit, as a fraction.
     """
 
     name = "share"
@@ -154,7 +154,7 @@ class Duration(_ToFloat):
 
 threshold = click.option(
     "--threshold",
-    type=Share("1%", below=MOST),
+    type=Share("1%", below=LARGEST_THRESHOLD),
     default=None,
     show_default="1% on a GPU, 50% on the CPU device",
     help="The smallest relevant change: 1% or 0.01.",

@@ -1,6 +1,7 @@
-"""Printing: tables for people, JSON for programs, progress while they wait."""
+"""Printing: tables for people, JSON for programs, and progress."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,33 +16,37 @@ if TYPE_CHECKING:
 
 
 def console() -> "Console":
-    """Standard output: coloured on a terminal; otherwise plain, and as wide as COLUMNS says (120 where it does not)."""
+    """Return standard output: coloured on a terminal, else plain and COLUMNS wide (default: 120)."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _columns())
+    return Console(
+        highlight=False,
+        soft_wrap=False,
+        width=None if sys.stdout.isatty() else shutil.get_terminal_size(fallback=(120, 0)).columns,
+    )
 
 
 def show(*renderables: "RenderableType") -> None:
-    """Prints what rich can render."""
+    """Print tables and text."""
     out = console()
     for renderable in renderables:
         out.print(renderable)
 
 
 def show_json(value: Any) -> None:
-    """Prints a value as indented JSON; what JSON does not know is written as text."""
+    """Print a value as indented JSON; values without a JSON type become text."""
     click.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
 
 
 def warn(problems: Iterable[Exception | str]) -> None:
-    """Prints on standard error what is wrong and yet no fault of what was asked for."""
+    """Print problems on standard error that do not fail the command."""
     for problem in problems:
         click.echo(f"warning: {problem}", err=True)
 
 
 @contextmanager
-def progress() -> Iterator["Watcher"]:
-    """A progress bar with the remaining time on standard error; plain lines where that is no terminal."""
+def progress() -> Iterator["ProgressBar"]:
+    """Show a progress bar with the remaining time on standard error; only messages if that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -57,33 +62,27 @@ def progress() -> Iterator["Watcher"]:
         disable=not sys.stderr.isatty(),
     )
     with bar:
-        yield Watcher(bar)
+        yield ProgressBar(bar)
 
 
-class Watcher:
-    """Draws the stages of a use case (``perfsvc.service.progress.Progress``)."""
+class ProgressBar:
+    """Draws the stages of a use case; implements ``perfsvc.service.progress.Progress``."""
 
     def __init__(self, bar: "Bar") -> None:
         self._bar = bar
         self._task: TaskID | None = None
 
     def begin(self, stage: str, total: int) -> None:
-        """Replaces the bar by one for the next stage."""
+        """Replace the bar by a bar for the next stage."""
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(stage, total=total, what="")
 
     def step(self, what: str) -> None:
-        """Advances the bar."""
+        """Advance the bar."""
         if self._task is not None:
             self._bar.update(self._task, advance=1, what=what)
 
     def say(self, line: str) -> None:
-        """Prints a line above the bar."""
+        """Print a line above the bar."""
         self._bar.console.print(line, markup=False, soft_wrap=True)
-
-
-def _columns() -> int:
-    import shutil
-
-    return shutil.get_terminal_size(fallback=(120, 0)).columns

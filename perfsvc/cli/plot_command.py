@@ -19,7 +19,7 @@ from perfsvc.cli import options
 )
 @options.select
 @options.exclude
-@click.option("--device", metavar="UUID", help="Only this device; to be named where the run has several.")
+@click.option("--device", metavar="UUID", help="Only this device; required if the run has several.")
 @options.suite
 @options.database
 def command(
@@ -31,10 +31,10 @@ def command(
     suite: Path,
     database: str,
 ) -> None:
-    """Draw the ladders of RUN: what each variant reaches, in the suite's order.
+    """Draw the rate of each variant of RUN, in the suite's order.
 
-    RUN is a number, a label, latest~1 or a git revision, and the latest where none is given. Each benchmark has a panel
-    for each point, with a line at its reference variant and one at the GPU's measured peak.
+    RUN is a number, a label, latest~1 or a git revision; the default is the latest run. Each benchmark has a panel for
+    each point, with lines at its reference variant and at the GPU's measured peak.
     """
     from perfsvc.service.plot import draw
     from perfsvc.store import Store

@@ -10,14 +10,19 @@ from perfsvc.cli import options, output
 
 @click.command("profile")
 @click.argument("case")
-@click.option("--run", default="latest", show_default=True, help="Whose binary: a run, its label or revision.")
+@click.option(
+    "--run",
+    default="latest",
+    show_default=True,
+    help="The run whose binary is profiled: its number, label or revision.",
+)
 @options.devices
 @click.option(
     "--tool",
     type=click.Choice(["ncu", "nsys"]),
     default="ncu",
     show_default=True,
-    help="Nsight Compute, which counts, or Nsight Systems, which draws a timeline.",
+    help="Nsight Compute for metrics, or Nsight Systems for a timeline.",
 )
 @click.option(
     "--set",
@@ -25,13 +30,13 @@ from perfsvc.cli import options, output
     default="full",
     show_default=True,
     metavar="SET",
-    help="What Nsight Compute counts: a set of its sections (ncu --list-sets), or perfsvc for those of our metrics.",
+    help="The sections of Nsight Compute: a set (ncu --list-sets), or perfsvc for the sections of our metrics.",
 )
 @click.option(
     "--output",
     "destination",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="The file that gets the tool's own report, for ncu-ui or nsys-ui; of nsys by default one named like the case.",
+    help="The file for the tool's own report, for ncu-ui or nsys-ui; for nsys the default is named after the case.",
 )
 @options.suite
 @options.database
@@ -47,9 +52,9 @@ def command(
     database: str,
     output_format: str,
 ) -> None:
-    """Count what CASE does on a GPU, of the binary that a run stored.
+    """Profile CASE on a GPU, with the binary that a run stored.
 
-    A fresh process launches it once, and Nsight Compute looks at its longest launch. What it counts is stored.
+    A fresh process launches the case once, and Nsight Compute profiles its longest launch. The metrics are stored.
     """
     from perfsvc.model import ProfileResult
     from perfsvc.report.export.objects import plain
@@ -58,10 +63,12 @@ def command(
 
     request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
     with output.progress() as progress:
-        found = profile_case(request, progress)
-    if not isinstance(found, ProfileResult):
-        output.show_json({"timeline": found}) if output_format == "json" else click.echo(f"the timeline is in {found}")
+        profiled = profile_case(request, progress)
+    if not isinstance(profiled, ProfileResult):
+        output.show_json({"timeline": profiled}) if output_format == "json" else click.echo(
+            f"the timeline is in {profiled}"
+        )
     elif output_format == "json":
-        output.show_json(plain(found))
+        output.show_json(plain(profiled))
     else:
-        output.show(profile_table(found))
+        output.show(profile_table(profiled))

@@ -9,7 +9,7 @@ from perfsvc.errors import UsageError
 
 FORMATS = ("table", "csv", "json", "markdown", "html", "parquet", "xlsx")
 ENDINGS = {f".{name}": name for name in FORMATS[1:]} | {".md": "markdown", ".htm": "html"}
-"""What the name of a file says of its format."""
+"""The format by the suffix of a file."""
 
 
 @click.command("report")
@@ -21,14 +21,14 @@ ENDINGS = {f".{name}": name for name in FORMATS[1:]} | {".md": "markdown", ".htm
     "output_format",
     type=click.Choice(FORMATS),
     default=None,
-    show_default="by the name of --output, else table",
+    show_default="by the suffix of --output, else table",
     help="A table for people, or what to export.",
 )
 @click.option(
     "--output",
     "destination",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="The file to write; standard output where none is given.",
+    help="The file to write; default: standard output.",
 )
 @options.suite
 @options.database
@@ -41,10 +41,10 @@ def command(
     suite: Path,
     database: str,
 ) -> None:
-    """Show or export measurements: of each RUN (a number, a label, latest~1, a git revision), else of the latest.
+    """Show or export the measurements of each RUN: a number, a label, latest~1 or a git revision (default: latest).
 
-    The table shows a row a case, over its replicas, with what was judged of it. An export has one row a measurement,
-    with a column for each axis; times are in seconds.
+    The table has a row a case, over its replicas, with its verdict. An export has a row a measurement, with a column
+    for each axis; times are in seconds.
     """
     from perfsvc.report.export import files, frames
     from perfsvc.report.tables.run import run_tables
@@ -64,7 +64,7 @@ def command(
 
 
 def _form(chosen: str | None, destination: Path | None) -> str:
-    """The format that was asked for, by its name or by a file's."""
+    """Return the requested format: the chosen one, or the one of the file's suffix."""
     if destination is None:
         return chosen or "table"
     form = chosen or ENDINGS.get(destination.suffix.lower(), "table")

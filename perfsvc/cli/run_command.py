@@ -53,33 +53,33 @@ class RunOptions(TypedDict):
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Fresh processes that measure each case.",
+    help="How many fresh processes measure each case.",
 )
 @click.option(
     "--precision",
     type=options.Share("0.2%", below=1),
     default=None,
     show_default="0.2%",
-    help="A case is sampled until the 95 % interval of its median is no wider than this to each side: 0.2% or 0.002.",
+    help="Sample a case until the 95 % interval of its median is no wider than this to each side: 0.2% or 0.002.",
 )
 @click.option(
     "--samples",
     type=click.IntRange(1),
     default=None,
     show_default="1000 on a GPU, 20 on the CPU device",
-    help="Or until it has so many samples in a replica.",
+    help="Or until a replica has this many samples.",
 )
 @click.option(
     "--seconds",
     type=options.Seconds(),
     default=None,
     show_default="2 on a GPU, 0.15 on the CPU device",
-    help="Or until it was sampled for so long in a replica; at most half of --limit.",
+    help="Or until a replica was sampled for this long; at most half of --limit.",
 )
 @click.option(
     "--energy/--no-energy",
     default=False,
-    help="Measure the energy of a launch too: a second or more for each case.",
+    help="Also measure the energy of a launch: a second or more for each case.",
 )
 @click.option(
     "--spread",
@@ -93,24 +93,24 @@ class RunOptions(TypedDict):
     type=options.Duration(),
     default=None,
     show_default="none",
-    help="What the run may take on each device: 90s, 20m, 1h30m. It goes to what is noisy or long not measured.",
+    help="The time on each device: 90s, 20m, 1h30m. Noisy cases and cases not measured for long come first.",
 )
 @click.option(
     "--limit",
     type=options.Seconds(),
     default=60.0,
     show_default=True,
-    help="What a case may take in a replica before its worker is killed.",
+    help="The time for a case in a replica, after which its worker is killed.",
 )
 @click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides the order of cases.")
 @click.option("--label", default="", help="A name to find the run by.")
 @click.option(
-    "--confirm", is_flag=True, help="Measure suspects again, the baseline's stored binary and this run's in turn."
+    "--confirm", is_flag=True, help="Measure suspects again in A/B pairs: the baseline's stored binary and this run's."
 )
 @click.option(
     "--profile",
     is_flag=True,
-    help="Have Nsight Compute look at both binaries of what --confirm finds slower, and say why.",
+    help="Profile both binaries of confirmed regressions with Nsight Compute, and explain them.",
 )
 @options.threshold
 @options.strict
@@ -122,7 +122,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
     Every measurement is committed as it arrives, so a run that is cut short keeps what it measured.
     """
     if chosen["profile"] and not chosen["confirm"]:
-        raise click.UsageError("--profile looks at what --confirm finds slower: add --confirm")
+        raise click.UsageError("--profile explains confirmed regressions: add --confirm")
     from perfsvc.measure.host.fork_servers import ForkServers
 
     with ForkServers() as servers:  # it imports what workers need while we import the rest
@@ -132,7 +132,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
         from perfsvc.service.run.run import run
         from perfsvc.store import Store
 
-        options.tell_suite(chosen["suite"])
+        options.announce_suite(chosen["suite"])
         with output.progress() as progress:
             outcome = run(_request(chosen), progress, servers)
     output.warn([*outcome.warnings, *map(doubt_text, outcome.doubts)])

@@ -26,7 +26,7 @@ class WallTime(_ToTime):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> time:
-        """The time of day."""
+        """Return the time of day."""
         try:
             return value if isinstance(value, time) else datetime.strptime(value, "%H:%M").time()  # noqa: DTZ007 - no day, no zone
         except ValueError:
@@ -39,7 +39,7 @@ class Zone(_ToZone):
     name = "zone"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ZoneInfo:
-        """The time zone."""
+        """Return the time zone."""
         if isinstance(value, ZoneInfo):
             return value
         if value not in available_timezones():
@@ -47,13 +47,13 @@ class Zone(_ToZone):
         return ZoneInfo(value)
 
 
-at = click.option("--at", type=WallTime(), required=True, metavar="HH:MM", help="When a night begins, by the clock.")
+at = click.option("--at", type=WallTime(), required=True, metavar="HH:MM", help="The time of day when a night starts.")
 limit = click.option(
     "--limit",
     type=options.Duration(),
     default=LIMIT_S,
     show_default="12h",
-    help="What a night may take before it is told to end.",
+    help="The time after which a night is stopped.",
 )
 
 
@@ -64,13 +64,13 @@ def _zone(where: str) -> options.Decorator:
         default=None,
         show_default=where,
         metavar="ZONE",
-        help="Of which clock: Europe/Berlin.",
+        help="The time zone of --at: Europe/Berlin.",
     )
 
 
 @click.group("schedule")
 def command() -> None:
-    """Have nights begin by themselves."""
+    """Start nights automatically."""
 
 
 @command.command("print")
@@ -80,7 +80,7 @@ def command() -> None:
     "kind",
     type=click.Choice(["cron", "systemd", "kubernetes", "slurm"]),
     required=True,
-    help="For which scheduler.",
+    help="The scheduler.",
 )
 @_zone("the scheduler's own; UTC in Kubernetes")
 @limit
@@ -88,8 +88,8 @@ def command() -> None:
     "--gpus",
     type=click.IntRange(0),
     default=None,
-    show_default="as many as run.devices names",
-    help="How many GPUs to ask Kubernetes or Slurm for.",
+    show_default="the number in run.devices",
+    help="How many GPUs to request from Kubernetes or Slurm.",
 )
 @click.option("--image", default="perfsvc:latest", show_default=True, help="The image with perfsvc, for Kubernetes.")
 @click.option("--claim", default="perfsvc", show_default=True, help="The volume claim of the folder, for Kubernetes.")
@@ -99,7 +99,7 @@ def command() -> None:
     type=click.Path(path_type=Path, file_okay=False, exists=True, writable=True),
     default=None,
     show_default="standard output",
-    help="Write it as files into this folder.",
+    help="Write files into this folder.",
 )
 def print_(
     at: time,
@@ -111,9 +111,9 @@ def print_(
     claim: str,
     folder: Path | None,
 ) -> None:
-    """Print what makes a scheduler start a night, with the settings that are in force here.
+    """Print the configuration that makes a scheduler start nights, with the settings in force here.
 
-    Variables of the environment that the settings need are named, and their values are not.
+    It names the environment variables that the settings need, without their values.
     """
     from perfsvc.service.schedule.printed import printed
     from perfsvc.service.schedule.scheduled_night import scheduled_night
@@ -142,7 +142,7 @@ def print_(
     type=options.Duration(),
     default=LATE_S,
     show_default="6h",
-    help="How late a night that was missed may still begin.",
+    help="How late a missed night may still start.",
 )
 @options.database
 def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database: str) -> None:

@@ -41,7 +41,7 @@ def test_an_accepted_finding_is_the_level_from_then_on(slow, night):
     ended = slow("findings", "accept", "1", "--reason", "the GPU was moved to the other rack", code=0)
     assert ended.out.strip() == "finding 1 is accepted: run 2 is the level of 6 series"
     night(SLOW, 0)
-    assert "nothing stands" in slow("findings", code=0).out
+    assert "no finding is open" in slow("findings", code=0).out
     assert "the GPU was moved to the other rack" in slow("findings", "--all", code=0).out
     again = slow("findings", "accept", "1", "--reason", "again", code=2)
     assert "accepted already" in again.err
@@ -63,22 +63,22 @@ def test_a_finding_that_is_not_there_is_said_with_its_cure(slow):
 
 def test_a_database_without_findings_says_so(perfsvc, night):
     night(USUAL, 0)
-    assert "nothing stands" in perfsvc("findings", code=0).out
-    assert "nothing was ever found" in perfsvc("findings", "--all", code=0).out
+    assert "no finding is open" in perfsvc("findings", code=0).out
+    assert "there are no findings" in perfsvc("findings", "--all", code=0).out
 
 
 def test_a_finding_is_looked_after(slow):
     assert slow("findings", "ack", "1", "--comment", "who moved it?", code=0).out.startswith(
         "finding 1 is acknowledged"
     )
-    assert slow("findings", "assign", "1", "ann", code=0).out.strip() == "finding 1 is ann's"
+    assert slow("findings", "assign", "1", "ann", code=0).out.strip() == "finding 1 is assigned to ann"
     slow("findings", "comment", "1", "the rack is warmer", code=0)
     shown = slow("findings", "show", "1", code=0).out
     for said in ("acknowledged by", "owner: ann", "who moved it?", "the rack is warmer"):
         assert said in shown
     events = [one["kind"] for one in slow("findings", "show", "1", "--format", "json", code=0).json["events"]]
     assert events == ["raised", "acknowledged", "assigned", "commented"]
-    assert slow("findings", "assign", "1", "", code=0).out.strip() == "finding 1 is nobody's"
+    assert slow("findings", "assign", "1", "", code=0).out.strip() == "finding 1 is assigned to no owner"
 
 
 def test_some_cases_are_ignored_for_a_while(slow):

@@ -255,12 +255,12 @@ def test_db_prune_tells_what_would_go_and_then_removes_it(nights):
     time.sleep(1.1)
     kept = perfsvc("db", "prune", code=0)
     assert kept.out.splitlines() == [
-        "everything is kept for ever: say for how long, in [retention] of perfsvc.toml or with --samples 90d",
+        "everything is kept for ever: set a limit, in [retention] of perfsvc.toml or with --samples 90d",
         "nothing to prune",
     ]
     tried = perfsvc("db", "prune", "--samples", "1s", "--nights", "1s", "--dry-run", code=0).out.splitlines()
-    assert tried[0].startswith("would go: 6 measurements' samples (")
-    assert tried[1:3] == ["would go: 2 nights", tried[2]]
+    assert tried[0].startswith("would be removed: 6 measurements' samples (")
+    assert tried[1:3] == ["would be removed: 2 nights", tried[2]]
     assert samples(perfsvc) == [1, 2, 3]
     told = perfsvc("db", "prune", "--samples", "1s", "--vacuum", "--format", "json", code=0).json
     assert told["samples"]["count"] == 6

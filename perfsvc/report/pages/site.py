@@ -88,7 +88,7 @@ class SeriesView:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceView:
+class DevicePanel:
     """A device in tonight's run; ``peaks`` are its measured peaks up to this run, oldest first. None is unknown."""
 
     device: str
@@ -146,7 +146,7 @@ class Site:
     series: tuple[SeriesView, ...]
     findings: tuple[FindingView, ...]
     verdicts: tuple[Judgement, ...]
-    devices: tuple[DeviceView, ...]
+    devices: tuple[DevicePanel, ...]
     environments: Mapping[int, Environment]
     stages: tuple[StageView, ...] = ()
     night: int | None = None

@@ -28,7 +28,7 @@ from perfsvc.model import (
 )
 from perfsvc.report import wording
 from perfsvc.report.pages.site import (
-    DeviceView,
+    DevicePanel,
     FindingView,
     LevelRange,
     RunPoint,
@@ -192,7 +192,7 @@ class Views:
         )
         return ", ".join(text for text, applies in parts if applies)
 
-    def peak(self, device: DeviceView) -> tuple[str, str, Markup]:
+    def peak(self, device: DevicePanel) -> tuple[str, str, Markup]:
         """Return a GPU's measured peak tonight, its change from the usual peak, and its history."""
         best = [peak.best_bytes_per_s for peak in device.peaks]
         if not best:

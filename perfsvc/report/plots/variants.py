@@ -61,7 +61,7 @@ class VariantRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class PlotPanel:
     """A benchmark at a point in a cache state, on one device.
 
     Attributes:
@@ -89,7 +89,7 @@ class Panel:
         return max([*rates, *filter(None, (self.relative_rate, self.peak))])
 
 
-def panels(summary: pd.DataFrame) -> list[Panel]:
+def panels(summary: pd.DataFrame) -> list[PlotPanel]:
     """Return the panels of one run on one device, without panels that have no rate.
 
     Args:
@@ -104,7 +104,7 @@ def panels(summary: pd.DataFrame) -> list[Panel]:
     return [panel for panel in every_panel if any(variant.rate for variant in panel.variants)]
 
 
-def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> Panel:
+def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
     known: list[dict[Any, Any]] = [
         {name: None if pd.isna(value) else value for name, value in record.items()} for record in records
     ]
@@ -122,7 +122,7 @@ def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> Panel:
     )
     first = known[0]
     reference_rates = [row.rate / row.relative_speed for row in variants if row.rate and row.relative_speed]
-    return Panel(
+    return PlotPanel(
         benchmark=first["benchmark"],
         point=first["point"],
         cache=first["cache"] if show_cache else "",
@@ -143,7 +143,7 @@ def _peak(record: Mapping[Any, Any], variants: Sequence[VariantRate]) -> float |
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def write(panels: Sequence[Panel], title: str, subtitle: str, destination: Path) -> None:
+def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: Path) -> None:
     """Draw panels one below the other into a file, which is replaced.
 
     Args:
@@ -160,7 +160,7 @@ def write(panels: Sequence[Panel], title: str, subtitle: str, destination: Path)
     save(lambda: _draw(panels, title, subtitle), destination)
 
 
-def _draw(panels: Sequence[Panel], title: str, subtitle: str) -> "Figure":
+def _draw(panels: Sequence[PlotPanel], title: str, subtitle: str) -> "Figure":
     from matplotlib.figure import Figure
 
     columns = max(len(_columns(panel)) for panel in panels)
@@ -193,7 +193,7 @@ def _draw(panels: Sequence[Panel], title: str, subtitle: str) -> "Figure":
     return figure
 
 
-def _draw_bars(axes: "Axes", panel: Panel) -> None:
+def _draw_bars(axes: "Axes", panel: PlotPanel) -> None:
     rows = range(len(panel.variants))
     colours = [ORANGE if variant.variant == panel.relative_to else BLUE for variant in panel.variants]
     axes.barh(rows, [variant.rate or 0.0 for variant in panel.variants], height=BAR_SHARE, color=colours, zorder=2)
@@ -205,7 +205,7 @@ def _draw_bars(axes: "Axes", panel: Panel) -> None:
     axes.spines["left"].set(visible=True, color=FAINT, linewidth=0.8)
 
 
-def _draw_ticks(axes: "Axes", panel: Panel) -> None:
+def _draw_ticks(axes: "Axes", panel: PlotPanel) -> None:
     """Draw the scale below the bars in round numbers, with the unit in front."""
     from matplotlib.ticker import MaxNLocator
 
@@ -229,7 +229,7 @@ def _draw_ticks(axes: "Axes", panel: Panel) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw_lines(axes: "Axes", panel: Panel) -> None:
+def _draw_lines(axes: "Axes", panel: PlotPanel) -> None:
     """Draw the reference variant and the measured peak as lines through all bars, with a legend above."""
     lines = []
     if panel.relative_rate:
@@ -252,7 +252,7 @@ def _draw_lines(axes: "Axes", panel: Panel) -> None:
         )
 
 
-def _draw_heading(axes: "Axes", panel: Panel, indent: float) -> None:
+def _draw_heading(axes: "Axes", panel: PlotPanel, indent: float) -> None:
     """Write the benchmark and the point above the bars, aligned with the title.
 
     Args:
@@ -266,7 +266,7 @@ def _draw_heading(axes: "Axes", panel: Panel, indent: float) -> None:
     _write_above(axes, 0, point, size=FONT, color=FAINT, start=after)
 
 
-def _draw_numbers(axes: "Axes", panel: Panel) -> None:
+def _draw_numbers(axes: "Axes", panel: PlotPanel) -> None:
     """Write the numbers of the bars in columns beside them."""
     for number, (name, cells) in enumerate(_columns(panel).items(), 1):
         right = 1 + number * COLUMN / BARS
@@ -291,7 +291,7 @@ def _write_above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **lo
     )
 
 
-def _columns(panel: Panel) -> dict[str, list[str]]:
+def _columns(panel: PlotPanel) -> dict[str, list[str]]:
     """Return the numbers beside the bars by heading: the rates, and the shares if a variant has any."""
     columns = {"": [_rate(variant, panel) for variant in panel.variants]}
     if any(variant.peak_share is not None for variant in panel.variants):
@@ -303,7 +303,7 @@ def _columns(panel: Panel) -> dict[str, list[str]]:
     return columns
 
 
-def _rate(variant: VariantRate, panel: Panel) -> str:
+def _rate(variant: VariantRate, panel: PlotPanel) -> str:
     if variant.status is not Status.OK:
         return variant.status.value
     return wording.or_dash(variant.rate, units.rate if panel.unit == "B/s" else units.flop_rate)

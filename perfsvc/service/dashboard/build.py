@@ -10,7 +10,7 @@ from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import DeviceView, FindingView, RunView, SeriesView, Site, StageView
+from perfsvc.report.pages.site import DevicePanel, FindingView, RunView, SeriesView, Site, StageView
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.series import series_views
 from perfsvc.store import DeviceConditions, NightRow, RunRow, RunState, StageState, Store
@@ -151,12 +151,12 @@ def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) ->
     return tuple(views)
 
 
-def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[DeviceView, ...]:
+def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[DevicePanel, ...]:
     if tonight is None:
         return ()
     peaks = store.devices.peaks_of([run for run in runs if run <= tonight.id])
     return tuple(
-        DeviceView(
+        DevicePanel(
             device=conditions.device,
             device_model=conditions.device_model,
             measured=conditions.measured,

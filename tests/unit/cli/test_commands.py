@@ -173,7 +173,7 @@ def test_a_file_of_no_format_is_refused(chosen, said):
 
 
 def test_the_built_in_suite_is_named_where_nobody_chose_it(typed, tmp_path):
-    said = f"there is no folder ./kernels here: this is the built-in suite, {data_folder('kernels')}\n"
+    said = f"there is no folder ./kernels here: using the built-in suite, {data_folder('kernels')}\n"
     assert typed("list", "--select", "dot")[2] == said
     assert typed("run", "--device", "cpu", "--select", "nothing", "--db", "none.db")[2].startswith(said)
     assert typed("list", "--suite", data_folder("kernels"))[2] == ""
@@ -203,7 +203,7 @@ def test_a_colleagues_broken_benchmark_is_a_warning_to_those_who_did_not_select_
 
 
 def test_the_options_of_a_run_have_types_and_all_of_them_count():
-    hints = get_type_hints(run_command.Chosen)
+    hints = get_type_hints(run_command.RunOptions)
     assert Any not in hints.values()
     assert set(hints) == {option.name for option in run_command.command.params}
     assert get_type_hints(run_command._request, localns={"RunRequest": RunRequest})["return"] is RunRequest

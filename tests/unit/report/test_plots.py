@@ -14,7 +14,7 @@ from perfsvc.model import Status
 from perfsvc.report.export.frames import frame, summary
 from perfsvc.report.plots import variants
 from perfsvc.report.plots.figure import TITLE
-from perfsvc.report.plots.variants import Panel, VariantRate, panels
+from perfsvc.report.plots.variants import PlotPanel, VariantRate, panels
 
 COPIED, READ = 2.9e12, 3.0e12
 
@@ -115,7 +115,7 @@ def test_what_has_no_rate_is_no_panel():
 
 # --- the picture -----------------------------------------------------------------------------------------------------
 
-MATMUL = Panel(
+MATMUL = PlotPanel(
     benchmark="matmul",
     point="m=4096,n=4096,k=4096",
     cache="",
@@ -128,7 +128,7 @@ MATMUL = Panel(
     relative_to="cublas",
     relative_rate=51.1e12,
 )
-COPY = Panel(
+COPY = PlotPanel(
     benchmark="constant_memory",
     point="n=67108864,index=divergent",
     cache="warm",
@@ -143,7 +143,7 @@ COPY = Panel(
     relative_rate=2.83e12,
     peak=2.97e12,
 )
-TINY = Panel("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
+TINY = PlotPanel("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
 TITLES = ("NVIDIA H100 80GB HBM3", "run 7  ·  nightly  ·  2026-11-21")
 
 
