@@ -1,4 +1,4 @@
-"""What every device promises (perfsvc/device/protocol.py), asked of each."""
+"""What every device must do (perfsvc/device/protocol.py), tested on each device."""
 
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ def cuda(folder):
 
 
 DEVICES = {"cpu": lambda folder: CpuDevice(), "fake": fake, "cuda": cuda}
-"""Opens each device that is put to the test."""
+"""Opens each device under test."""
 
 COMPUTING = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 ALL = [*COMPUTING, "fake"]
@@ -81,7 +81,7 @@ def test_it_describes_itself(device):
 
 
 @pytest.mark.parametrize("nbytes", [1, 4, 255, 256, 1 << 20])
-def test_memory_is_aligned_and_apart(device, buffer, nbytes):
+def test_allocations_are_aligned_and_do_not_overlap(device, buffer, nbytes):
     addresses = [buffer(nbytes) for _ in range(4)]
     assert all(address % 256 == 0 for address in addresses)
     ordered = sorted(addresses)
@@ -90,7 +90,7 @@ def test_memory_is_aligned_and_apart(device, buffer, nbytes):
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=arrays.arrays(arrays.scalar_dtypes(), arrays.array_shapes(min_dims=0, min_side=0)))
-def test_what_is_uploaded_comes_back(device, data):
+def test_an_uploaded_array_downloads_unchanged(device, data):
     address = device.allocate(max(1, data.nbytes))
     out = np.empty_like(data)
     device.upload(address, data)
@@ -108,14 +108,14 @@ def test_a_fill_sets_its_bytes_and_no_others(device, buffer):
     assert np.array_equal(bytes_at(device, address, 1000), expected)
 
 
-def test_addresses_may_point_into_the_middle(device, buffer):
+def test_addresses_may_point_into_an_allocation(device, buffer):
     address = buffer(64)
     device.fill(address, 64, 0)
     device.upload(address + 16, np.arange(4, dtype=np.int32))
     assert np.array_equal(bytes_at(device, address, 64)[16:32].view(np.int32), np.arange(4))
 
 
-def test_the_same_requests_are_met_at_the_same_places_where_that_moves_times(device):
+def test_equal_requests_get_equal_addresses_if_addresses_change_times(device):
     if device.info.kind != "cuda":
         return
 
@@ -161,7 +161,7 @@ def test_a_copy_moves_bytes_and_leaves_the_others(device, buffer):
 
 
 @pytest.mark.parametrize("nbytes", [1, 7, 8, 1000, 100_003])
-def test_a_digest_tells_bytes_apart_by_value_place_and_number(device, buffer, nbytes):
+def test_a_digest_depends_on_values_positions_and_number_of_bytes(device, buffer, nbytes):
     first, second = buffer(nbytes + 1), buffer(nbytes + 1)
     data = np.random.default_rng(nbytes).integers(0, 256, nbytes + 1, np.uint8)
     for address in (first, second):
@@ -200,17 +200,17 @@ def test_each_sample_has_its_time(device, buffer, clock, evict_bytes, blocked):
     assert (batch.rejected, apiece > 0, calls != []) == ("", True, True)
 
 
-def test_time_goes_on_and_can_be_let_pass(device):
+def test_the_clock_advances_with_rests(device):
     before = device.now()
     device.rest(0.01)
     assert device.now() - before >= 0.01
 
 
-def test_conditions_can_always_be_asked_for(device):
+def test_conditions_can_always_be_read(device):
     assert isinstance(device.conditions(), Conditions)
 
 
-def test_work_on_the_stream_is_nowhere_else(device, buffer):
+def test_work_on_the_stream_uses_no_other_stream(device, buffer):
     address = buffer(1 << 10)
     assert not device.uses_other_streams(lambda: device.fill(address, 1 << 10, 3), 0.01, [(address, 1 << 10)])
 
@@ -260,7 +260,7 @@ def test_a_launch_computes_with_its_arguments_shared_memory_and_constants(device
 
 
 @pytest.mark.parametrize("device", COMPUTING, indirect=True)
-def test_what_a_device_cannot_launch_is_refused_and_it_goes_on(device, buffer, shifted):
+def test_an_impossible_launch_is_refused_and_the_device_stays_usable(device, buffer, shifted):
     address = np.uint64(buffer(256))
     for shape, shared in (((2048, 1, 1), 0), ((32, 1, 1), 1 << 24)):
         with pytest.raises(LaunchError) as caught:
@@ -290,7 +290,7 @@ RESULTS = [
 
 @pytest.mark.parametrize("size", [1, 100_003])
 @pytest.mark.parametrize(("out", "ref"), RESULTS, ids=lambda array: array.dtype.name)
-def test_a_device_finds_the_error_that_the_host_finds(device, buffer, out, ref, size):
+def test_device_and_host_compute_the_same_error(device, buffer, out, ref, size):
     if not device.can_compute_error(out.dtype.name, ref.dtype.name):
         assert device.info.kind != "cuda", "the CUDA device knows these"
         return
@@ -307,7 +307,7 @@ def test_a_device_finds_the_error_that_the_host_finds(device, buffer, out, ref, 
     assert found.mean == pytest.approx(expected.mean, rel=1e-9, abs=0)
 
 
-def test_a_reference_of_zeros_is_left_to_the_host(device, buffer):
+def test_the_error_against_zeros_is_left_to_the_host(device, buffer):
     if not device.can_compute_error("float32", "float64"):
         return
     where, right = buffer(64), buffer(128)

@@ -41,8 +41,8 @@ class Kernels:
     def check(self, select, *, python=True, **point):
         """The measurement of each selected variant at a point, skipped ones included; fails where one does."""
         found = self.measure(select, python=python, **point)
-        bad = [one for one in found.values() if one.status not in {Status.OK, Status.SKIPPED}]
-        assert not bad, "\n".join(f"{one.case.id} {one.status}: {one.reason}" for one in bad)
+        bad = [result for result in found.values() if result.status not in {Status.OK, Status.SKIPPED}]
+        assert not bad, "\n".join(f"{result.case.id} {result.status}: {result.reason}" for result in bad)
         return found
 
     def measure(self, select, *, python=True, **point):

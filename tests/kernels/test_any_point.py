@@ -23,7 +23,7 @@ EXAMPLES = 10
 
 def test_the_smoke_point_is_right(check, suite, benchmark):
     found = check(benchmark, **suite.benchmark(benchmark).benchmark.smoke)
-    assert all(one.reason for one in found.values() if one.status is Status.SKIPPED)
+    assert all(result.reason for result in found.values() if result.status is Status.SKIPPED)
 
 
 def test_sizes_around_blocks_and_tiles_are_right(check, suite, benchmark):
@@ -102,7 +102,7 @@ def grids(launches):
 def launches(listed, axis, value):
     """What a variant launches where the smoke point has this value on an axis; nothing where it is not to run."""
     smoke = smoke_point(listed.file.benchmark)
-    point = tuple((one, value if one == axis else other) for one, other in smoke)
+    point = tuple((name, value if name == axis else smoke_value) for name, smoke_value in smoke)
     if not worth_running(listed.expansion, point):
         return []
     (spec, *_) = resolve(listed.expansion, BenchmarkPoint(listed.file, point, buffers(listed.file, smoke)))

@@ -23,7 +23,7 @@ def pieces_of_warps(names, index, n):
     return np.array([len(set(warp)) for warp in piece])
 
 
-def test_a_uniform_index_is_one_for_nearly_every_warp(names):
+def test_a_uniform_index_is_equal_within_nearly_every_warp(names):
     several = pieces_of_warps(names, "uniform", 100_000) > 1
     assert several.sum() <= names["PIECES"] - 1
 
@@ -55,7 +55,7 @@ def test_one_coefficient_taken_for_its_neighbour_is_beyond_the_tolerance(suite, 
 @pytest.mark.parametrize("index", ["uniform", "divergent"])
 def test_every_table_is_right(check, index):
     found = check("constant_memory", index=index, n=20_011)
-    assert {name: one.status for name, one in found.items()} == dict.fromkeys(
+    assert {name: result.status for name, result in found.items()} == dict.fromkeys(
         ("global", "constant", "argument"), Status.OK
     )
 

@@ -33,7 +33,7 @@ def test_every_launch_finds_the_count_of_blocks_at_zero(check):
         check("dot/last_block*", n=n)
 
 
-def test_libraries_are_skipped_on_a_cpu_and_say_why(check):
+def test_libraries_are_skipped_on_a_cpu_with_a_reason(check):
     found = check("dot", n=100)
     assert found["triton"].reason.startswith("requires cuda")
     assert found["cupy"].reason.startswith("requires cuda")

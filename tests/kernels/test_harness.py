@@ -17,7 +17,7 @@ def test_a_case_that_leaves_the_device_unusable_ends_the_tests_and_is_named(tmp_
         kernels.check("vector_add/guarded", n=5)
 
 
-def test_steps_in_python_can_be_left_out(kernels):
+def test_untimed_python_steps_are_not_part_of_a_sample(kernels):
     point = {"n": 20}
     assert set(kernels.measure("dot", **point)) - set(kernels.measure("dot", python=False, **point)) == {
         "triton",

@@ -40,8 +40,8 @@ def run(suite):
         ((step, *_),) = (spec.steps,)
         assert step == Call(step.function, module=0)
         arrays = {
-            one: SimpleNamespace(__cuda_array_interface__={"data": (place, False)})
-            for one, place in (("x", 1), ("y", 2))
+            name: SimpleNamespace(__cuda_array_interface__={"data": (address, False)})
+            for name, address in (("x", 1), ("y", 2))
         }
         return functions(suite.benchmark("jit").text, [step.function])[step.function](arrays, 0, PTX)
 
@@ -57,7 +57,7 @@ def test_ptx_is_made_for_the_variants_that_load_it(suite):
     }
 
 
-def test_a_cold_load_is_of_text_that_was_never_seen_and_says_the_same(loaded, run):
+def test_every_cold_load_is_of_new_text_with_the_same_result(loaded, run):
     run("ptx_cold")
     run("ptx_cold")
     assert len(set(loaded.binaries)) == len(loaded.binaries) == 22
@@ -71,7 +71,7 @@ def test_every_other_load_is_of_the_same_bytes_once_they_have_been_loaded(loaded
 
 
 @pytest.mark.parametrize("variant", ["ptx_cold", "ptx_warm", "cubin"])
-def test_what_was_loaded_is_launched_over_every_element(loaded, run, variant):
+def test_the_loaded_kernel_runs_over_every_element(loaded, run, variant):
     assert run(variant)["load_s"] > 0
     assert loaded.launches == [(2, 1, 10_007)]
 

@@ -105,7 +105,7 @@ def test_cublas_is_asked_for_the_product_by_rows_on_the_given_stream(suite, blas
     m, n, k = point
     rng = np.random.default_rng(4)
     arrays = {"A": rng.random((m, k), "f4"), "B": rng.random((k, n), "f4"), "C": np.full((m, n), 9, "f4")}
-    (relative_to,) = (one for one in suite.benchmark("matmul").benchmark.variants if one.name == "cublas")
+    (relative_to,) = (variant for variant in suite.benchmark("matmul").benchmark.variants if variant.name == "cublas")
     relative_to.run.__globals__["cublas_handle"].cache_clear()
     for stream in (7, 8):
         relative_to.run({name: on_device(array) for name, array in arrays.items()}, stream)

@@ -28,10 +28,10 @@ ADDITIONS_OF = 16  # products that a tensor core adds to a sum at once
 def specs(suite, name, **point):
     """The cases of a benchmark at a point."""
     file = suite.benchmark(name)
-    place = tuple(point.items()) if point else smoke_point(file.benchmark)
-    shapes = Inputs().shapes([(file, place)])[file, place]
-    listed = [one for one in suite.cases if one.file is file and one.points == "smoke"]
-    return [resolve(one.expansion, BenchmarkPoint(file, place, shapes))[0] for one in listed]
+    at_point = tuple(point.items()) if point else smoke_point(file.benchmark)
+    shapes = Inputs().shapes([(file, at_point)])[file, at_point]
+    listed = [case for case in suite.cases if case.file is file and case.points == "smoke"]
+    return [resolve(case.expansion, BenchmarkPoint(file, at_point, shapes))[0] for case in listed]
 
 
 def of_allowed(spec, found, expected):
@@ -186,7 +186,7 @@ def test_cublas_is_asked_for_the_same_product_on_the_given_stream(suite, blas, n
     benchmark = suite.benchmark(name).benchmark
     made = benchmark.inputs(np.random.default_rng(4), m=3, n=5, k=7)
     arrays = {**made, "C": np.full((3, 5), 9, "f4")}
-    (relative_to,) = (one for one in benchmark.variants if one.name == benchmark.relative_to)
+    (relative_to,) = (variant for variant in benchmark.variants if variant.name == benchmark.relative_to)
     relative_to.run.__globals__["cublas_handle"].cache_clear()
     relative_to.run({of: on_device(array) for of, array in arrays.items()}, 7)
     a, b = (floats(made[of]) if kind == "bfloat16" else made[of] for of in "AB")

@@ -1,4 +1,4 @@
-"""The pipelines of overlap on a stand-in for PyCUDA, whose streams do nothing before somebody waits for them."""
+"""The pipelines of overlap on a stand-in for PyCUDA, whose streams do nothing until the host waits for them."""
 
 import ctypes
 import sys
@@ -79,7 +79,7 @@ class Driver:
     def cuLaunchHostFunc(self, handle, function, memory):  # noqa: N802 the driver's name
         stream = self.streams[handle.value or 0]
         self._queue("call", stream, lambda: ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function.value)(memory))
-        stream.synchronize()  # nobody else would: the host waits for the semaphore
+        stream.synchronize()  # because the host waits for the semaphore
         return 0
 
     def _queue(self, what, stream, does):
@@ -133,8 +133,8 @@ def numbers(n, first=1.0):
     return np.linspace(first, 4, n, dtype=np.float32)
 
 
-def test_these_are_the_variants(suite):
-    assert tuple(one.name for one in suite.benchmark("overlap").benchmark.variants) == VARIANTS
+def test_the_variants_are_as_expected(suite):
+    assert tuple(variant.name for variant in suite.benchmark("overlap").benchmark.variants) == VARIANTS
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

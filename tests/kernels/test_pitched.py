@@ -48,7 +48,7 @@ def test_one_element_left_out_of_a_sum_is_beyond_the_tolerance(layouts):
 @pytest.mark.parametrize("width", [*range(1, 6), 127, 128, 129, 512, 1001])
 def test_every_variant_is_right_with_any_share_of_padding(check, width):
     found = check("pitched", slices=2, rows=11, width=width)
-    assert {one.status for one in found.values()} == {Status.OK}
+    assert {result.status for result in found.values()} == {Status.OK}
 
 
 def test_the_full_points_are_such_that_a_pitch_matters(suite):

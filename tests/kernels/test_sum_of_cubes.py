@@ -20,15 +20,15 @@ def test_the_reference_is_the_whole_sum_modulo_two_to_the_32(smoke):
 
 
 @pytest.mark.parametrize("n", [1, 2, 20_011, 2**16])
-def test_every_rung_is_exact(check, n):
+def test_every_variant_is_exact(check, n):
     found = check("sum_of_cubes", n=n)
-    assert {one.status for one in found.values()} == {Status.OK}
-    assert {one.max_error for one in found.values()} == {0.0}
+    assert {result.status for result in found.values()} == {Status.OK}
+    assert {result.max_error for result in found.values()} == {0.0}
 
 
-def test_one_thread_and_one_block_are_spared_what_would_take_them_seconds(check):
+def test_one_thread_and_one_block_do_not_run_large_points(check):
     found = check("sum_of_cubes", n=2**16 + 1)
-    assert {name for name, one in found.items() if one.status is Status.SKIPPED} == {"one_thread", "one_block"}
+    assert {name for name, result in found.items() if result.status is Status.SKIPPED} == {"one_thread", "one_block"}
 
 
 def test_more_elements_than_a_grid_has_threads_are_all_added(check):

@@ -19,13 +19,13 @@ LIBRARIES = {"cupy", "triton"}
 @given(whole=st.integers(0, 2), beside=st.integers(1, LARGEST_TILE))
 def test_a_last_tile_of_any_width_is_turned(check, whole, beside):
     found = check("transpose", n=whole * LARGEST_TILE + beside)
-    assert {one.status for name, one in found.items() if name not in LIBRARIES} == {Status.OK}
+    assert {result.status for name, result in found.items() if name not in LIBRARIES} == {Status.OK}
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 61, 62, 66, 67, 68])
 def test_float4_turns_rows_that_are_aligned_for_it_and_rows_that_are_not(check, n):
     found = check("transpose/float4", n=n) | check("transpose/registers", n=n)
-    assert [one.max_error for one in found.values()] == [0.0, 0.0]
+    assert [result.max_error for result in found.values()] == [0.0, 0.0]
 
 
 def test_cupy_turns_the_matrix_on_the_stream_that_it_is_given(suite, monkeypatch):

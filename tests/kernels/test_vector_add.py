@@ -15,12 +15,12 @@ def test_one_block_ends_where_its_threads_do(check):
 
 
 @pytest.mark.parametrize("n", [4096 * 256, 4096 * 256 + 77])
-def test_a_grid_that_no_longer_grows_goes_on_to_the_end(check, n):
+def test_a_grid_of_limited_size_covers_all_elements(check, n):
     found = check("vector_add/grid_stride*", n=n)
-    assert [one.status for one in found.values()] == [Status.OK, Status.OK]
+    assert [result.status for result in found.values()] == [Status.OK, Status.OK]
 
 
 @pytest.mark.parametrize("left_over", [0, 1, 2, 3])
-def test_what_float4_leaves_over_is_added(check, left_over):
+def test_the_rest_after_float4_is_added(check, left_over):
     found = check("vector_add/float4*", n=4 * 5000 + left_over)
-    assert {one.status for one in found.values()} == {Status.OK}
+    assert {result.status for result in found.values()} == {Status.OK}

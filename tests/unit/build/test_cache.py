@@ -15,13 +15,13 @@ KEY = digest(b"key")
 
 
 @given(code=st.binary(max_size=300))
-def test_what_was_put_is_what_is_got(tmp_path_factory, code):
+def test_get_returns_what_was_put(tmp_path_factory, code):
     cache = Cache(tmp_path_factory.mktemp("cache"))
     cache.put(KEY, code)
     assert cache.get(KEY) == code
 
 
-def test_a_key_that_was_never_put_is_not_there(tmp_path):
+def test_an_unknown_key_has_no_entry(tmp_path):
     assert Cache(tmp_path).get(KEY) is None
 
 

@@ -33,7 +33,7 @@ def source(tmp_path):
     return write
 
 
-def test_one_unit_that_does_not_compile_stops_no_other(cache, source):
+def test_one_unit_that_does_not_compile_does_not_stop_the_others(cache, source):
     good, bad, gone = source("good.cu"), source("bad.cu", "int x;\n  #error no such luck\n"), Unit(Path("gone.cu"), ())
     built = compile_all([bad, good, gone], FakeToolchain(), cache)
     assert list(built) == [bad, good, gone]
@@ -57,7 +57,7 @@ def test_a_second_build_comes_from_the_cache_and_a_changed_source_does_not(cache
 
 @dataclass
 class Scripted:
-    """A compiler that does what a test says."""
+    """A compiler that does what a test scripts."""
 
     act: object
     target: str = "fake"
@@ -93,7 +93,7 @@ def test_equal_units_are_compiled_once(cache):
     assert list(compile_all([UNITS[0]] * 3, Scripted(act), cache)) == [UNITS[0]] == seen
 
 
-def test_a_unit_that_the_target_cannot_run_is_told_apart(cache):
+def test_a_unit_that_the_target_cannot_run_is_unsupported(cache):
     def act(unit):
         raise UnsupportedError("inline PTX")
 
@@ -101,13 +101,13 @@ def test_a_unit_that_the_target_cannot_run_is_told_apart(cache):
     assert isinstance(built, UnsupportedError)
 
 
-def test_each_outcome_is_told_once_in_the_calling_thread(cache):
-    told = []
+def test_each_outcome_is_reported_once_in_the_calling_thread(cache):
+    reported = []
     compile_all(
-        UNITS, Scripted(lambda unit: b"code"), cache, on_done=lambda u, b: told.append((u, threading.get_ident()))
+        UNITS, Scripted(lambda unit: b"code"), cache, on_done=lambda u, b: reported.append((u, threading.get_ident()))
     )
-    assert len(told) == len(UNITS)
-    assert set(told) == {(unit, threading.get_ident()) for unit in UNITS}
+    assert len(reported) == len(UNITS)
+    assert set(reported) == {(unit, threading.get_ident()) for unit in UNITS}
 
 
 def test_no_compiler_at_all_ends_the_build(cache):
@@ -174,12 +174,12 @@ def test_an_interrupt_kills_the_compilers_and_what_they_started(tmp_path):
         time.sleep(0.02)
 
 
-def test_a_compilers_output_comes_back_whole_with_its_exit_code(tmp_path):
+def test_a_program_returns_its_output_and_exit_code(tmp_path):
     finished = process.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], folder=tmp_path)
     assert finished == process.Finished(3, f"out\nerr\n{tmp_path.resolve()}\n")
 
 
-def test_a_binary_has_the_texts_it_was_made_from_also_when_the_cache_had_it(cache, tmp_path):
+def test_built_and_cached_binaries_have_their_source_texts(cache, tmp_path):
     (tmp_path / "deep").mkdir()
     for name, text in {"k.cu": '#include "deep/k.cu"\n', "deep/k.cu": "int deep;\n"}.items():
         (tmp_path / name).write_text(text)
@@ -190,11 +190,11 @@ def test_a_binary_has_the_texts_it_was_made_from_also_when_the_cache_had_it(cach
     assert binary.cached
 
 
-def test_a_header_that_many_units_include_is_held_once(cache, source):
+def test_a_header_that_many_units_include_is_stored_once(cache, source):
     units = [source(name, '#include "h.cuh"\n') for name in ("a.cu", "b.cu")]
     (units[0].source.parent / "h.cuh").write_text("int h;\n")
-    one, other = compile_all(units, FakeToolchain(), cache).values()
-    assert one.sources["h.cuh"] is other.sources["h.cuh"]
+    first, second = compile_all(units, FakeToolchain(), cache).values()
+    assert first.sources["h.cuh"] is second.sources["h.cuh"]
 
 
 def test_units_are_preprocessed_at_the_same_time(cache):
@@ -224,7 +224,7 @@ def test_a_source_that_is_edited_while_it_is_compiled_fails_and_is_not_kept(cach
     assert not [path for path in cache.folder.rglob("*") if path.is_file()]
 
 
-def test_a_compiler_that_finds_no_end_is_killed_with_what_it_started(monkeypatch, tmp_path):
+def test_a_compiler_that_hangs_is_killed_with_its_children(monkeypatch, tmp_path):
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
     finished = process.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
     assert (finished.timed_out, finished.output) == (True, "so far\n")
@@ -238,14 +238,14 @@ def test_a_compiler_that_finds_no_end_is_killed_with_what_it_started(monkeypatch
 @pytest.mark.parametrize(("then", "timed_out"), [("exit 3", False), ("sleep 300", True)])
 def test_a_daemon_that_a_compiler_leaves_behind_is_not_waited_for(tmp_path, then, timed_out):
     daemon = "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do sleep 0.02; done"
-    finished = process.run(["sh", "-c", f"{daemon}; echo said; {then}"], folder=tmp_path, limit_s=3)
+    finished = process.run(["sh", "-c", f"{daemon}; echo done; {then}"], folder=tmp_path, limit_s=3)
     pid = int((tmp_path / "pid").read_text())
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
-    assert finished == process.Finished(-signal.SIGKILL if timed_out else 3, "said\n", timed_out)
+    assert finished == process.Finished(-signal.SIGKILL if timed_out else 3, "done\n", timed_out)
 
 
-def test_what_a_compiler_started_ends_with_it(tmp_path):
+def test_the_children_of_a_compiler_end_with_it(tmp_path):
     finished = process.run(["sh", "-c", "sleep 20 & echo $! > pid"], folder=tmp_path, limit_s=3)
     assert finished == process.Finished(0, "")
     deadline = time.monotonic() + 10
@@ -255,7 +255,7 @@ def test_what_a_compiler_started_ends_with_it(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits other processes")
-def test_the_system_ends_a_compiler_that_nobody_watches_any_more(tmp_path):
+def test_the_system_limits_the_processor_time_of_a_compiler(tmp_path):
     limit = process._ORPHAN_LIMIT_S
     finished = process.run(["sh", "-c", f"until [ $(ulimit -t) = {limit} ]; do sleep 0.05; done"], folder=tmp_path)
     assert finished.code == 0
@@ -263,13 +263,13 @@ def test_the_system_ends_a_compiler_that_nobody_watches_any_more(tmp_path):
 
 def test_a_long_message_is_cut_to_its_first_errors():
     warnings, errors = [f"k.cu:{n}: warning: w" for n in range(100)], [f"k.cu:{n}: error: e" for n in range(500)]
-    told = toolchain.compile_failure(Unit(Path("k.cu"), ()), "\n".join(warnings + errors)).what.splitlines()
-    assert told[0] == "k.cu does not compile:"
-    assert told[1:5] == [*warnings[-3:], errors[0]]
-    assert told[-2:] == [errors[26], "(570 more lines left out)"]
+    lines = toolchain.compile_failure(Unit(Path("k.cu"), ()), "\n".join(warnings + errors)).what.splitlines()
+    assert lines[0] == "k.cu does not compile:"
+    assert lines[1:5] == [*warnings[-3:], errors[0]]
+    assert lines[-2:] == [errors[26], "(570 more lines left out)"]
 
 
-def test_a_target_chooses_its_compiler():
+def test_the_target_decides_the_compiler():
     assert toolchain_for("fake").target == "fake"
     with pytest.raises(UsageError, match="rv64"):
         toolchain_for("rv64")

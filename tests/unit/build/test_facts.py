@@ -1,4 +1,4 @@
-"""The facts of kernels: what the assembler tells, what the disassembler lists, and both together for a unit."""
+"""The facts of kernels: what the assembler prints, what the disassembler lists, and both together for a unit."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from perfsvc.build.nvcc import is_ptx
 from perfsvc.errors import CompileError, NoDisassemblerError
 from perfsvc.model import Unit
 
-SAID = """
+PRINTED = """
 ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '_Z1hILi3EEvPf' for 'sm_90'
 ptxas info    : Function properties for _Z1hILi3EEvPf
@@ -31,24 +31,24 @@ FUNCTION = """ptxas info    : Function properties for _Z4deepPfi
 """
 
 
-def test_the_assembler_tells_of_each_kernel():
-    told = facts.read_ptxas(SAID)
-    assert told == {
+def test_the_assembler_reports_each_kernel():
+    reports = facts.read_ptxas(PRINTED)
+    assert reports == {
         "_Z1hILi3EEvPf": facts.PtxasReport(registers=10, shared_bytes=4224, barriers=1),
         "g": facts.PtxasReport(registers=64, stack_bytes=96, spill_store_bytes=40, spill_load_bytes=44),
     }
 
 
 def test_the_spills_of_a_function_count_for_every_kernel_that_may_call_it():
-    told = facts.read_ptxas(SAID + FUNCTION)
-    assert [(one.spill_store_bytes, one.spill_load_bytes) for one in told.values()] == [(2, 4), (42, 48)]
+    reports = facts.read_ptxas(PRINTED + FUNCTION)
+    assert [(report.spill_store_bytes, report.spill_load_bytes) for report in reports.values()] == [(2, 4), (42, 48)]
 
 
-def test_nothing_is_told_of_no_kernel():
+def test_output_without_kernels_has_no_reports():
     assert facts.read_ptxas("") == facts.read_ptxas(FUNCTION) == {}
 
 
-def test_instructions_are_counted_by_what_they_do():
+def test_instructions_are_counted_by_class():
     opcodes = {
         "LDG.E.128": 2,
         "STG.E": 1,
@@ -146,7 +146,7 @@ def test_a_cap_on_registers_shows_as_spills(toolchain, cache, tmp_path):
     assert facts.instructions is None
 
 
-def test_what_was_found_before_needs_neither_compiler_nor_disassembler(
+def test_cached_facts_need_neither_compiler_nor_disassembler(
     toolchain, cache, disassembler, tmp_path, monkeypatch
 ):
     wanted = unit(tmp_path)
@@ -167,7 +167,7 @@ def test_instructions_disassembled_together_are_those_of_each_kernel(toolchain, 
     }
 
 
-def test_a_unit_that_does_not_compile_stops_no_other(toolchain, cache, tmp_path):
+def test_a_unit_that_does_not_compile_does_not_stop_the_others(toolchain, cache, tmp_path):
     good, bad = (tmp_path / name for name in ("good", "bad"))
     good.mkdir()
     bad.mkdir()
@@ -177,7 +177,7 @@ def test_a_unit_that_does_not_compile_stops_no_other(toolchain, cache, tmp_path)
     assert set(found[right]) == {"crowded", "idle"}
 
 
-def test_the_most_threads_of_a_block_are_told_of_kernels_that_are_bounded(toolchain, cache, tmp_path):
+def test_kernels_with_launch_bounds_have_a_largest_block(toolchain, cache, tmp_path):
     (found,) = facts_of_all([unit(tmp_path)], toolchain, cache, None).values()
     assert found.most_threads == {"crowded": 256}
 
@@ -210,24 +210,24 @@ PRINTS_VERSION = 'case "$1" in --version) echo "Cuda compilation tools, V13.5.37
         (PRINTS_VERSION + '*) echo "no such architecture"; exit 255;; esac', "no such architecture"),
     ],
 )
-def test_a_disassembler_that_does_not_work_is_an_error_with_a_cure(tmp_path, cache, script, message):
+def test_a_broken_disassembler_is_an_error_with_a_cure(tmp_path, cache, script, message):
     with pytest.raises(NoDisassemblerError, match=message) as raised:
         Disassembler(program(tmp_path, script), cache).opcodes("sm_90", {"a": bytes(INSTRUCTION_BYTES)})
     assert raised.value.cure
 
 
-def test_an_architecture_is_disassembled_by_its_exact_name_where_that_is_known(tmp_path, cache):
+def test_an_architecture_is_disassembled_by_its_exact_name_if_that_is_known(tmp_path, cache):
     listing = json.dumps([{}, [{"sass-instructions": [{"opcode": "EXIT"}]}]])
     script = (
         "case \"$1\" in --version) echo V13.5;; --help) echo \"'SM90','SM90a','SM86'\";; "
         f"*) echo $4 >>{tmp_path}/names; echo '{listing}';; esac"
     )
-    one = disassembly.Disassembler(program(tmp_path, script), cache)
+    disassembler = disassembly.Disassembler(program(tmp_path, script), cache)
     for name in ("sm_90", "sm_86"):
-        assert one.opcodes(name, {"a": bytes(INSTRUCTION_BYTES)}) == {"a": {"EXIT": 1}}
+        assert disassembler.opcodes(name, {"a": bytes(INSTRUCTION_BYTES)}) == {"a": {"EXIT": 1}}
     assert (tmp_path / "names").read_text().split() == ["SM90a", "SM86"]
 
 
-def test_nobody_needs_a_disassembler(monkeypatch, tmp_path):
+def test_a_missing_disassembler_is_none(monkeypatch, tmp_path):
     monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
     assert find_nvdisasm() is None

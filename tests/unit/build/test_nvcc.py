@@ -71,7 +71,7 @@ def test_ptx_is_made_where_an_option_asks_for_it(toolchain, tmp_path, option):
         toolchain.compile(write(tmp_path / "here", options=("-w", option), entries=("f", "h")))
 
 
-def test_two_checkouts_give_equal_bytes_that_hold_no_folder(toolchain, unit, tmp_path):
+def test_two_checkouts_give_equal_bytes_without_a_path(toolchain, unit, tmp_path):
     away = write(tmp_path / "quite" / "another" / "place")
     code = toolchain.compile(unit)
     assert code == toolchain.compile(away)
@@ -118,7 +118,7 @@ def test_a_misspelt_option_is_a_compile_error(toolchain, tmp_path):
         toolchain.compile(write(tmp_path, options=("-usefastmath",)))
 
 
-def test_an_entry_that_is_missing_is_named_with_those_that_are_there(toolchain, tmp_path):
+def test_a_missing_kernel_is_an_error_that_lists_the_existing_ones(toolchain, tmp_path):
     with pytest.raises(CompileError, match=r"no kernel named h; it has _Z\S+, f, g\n") as raised:
         toolchain.compile(write(tmp_path, entries=("f", "h")))
     assert 'extern "C"' in raised.value.cure
@@ -144,14 +144,14 @@ def test_a_warning_is_no_error(toolchain, tmp_path):
     assert nvcc.entries(toolchain.compile(write(tmp_path, text, options=()))) == ("f",)
 
 
-def test_an_architecture_that_nvcc_does_not_know_is_no_fault_of_the_case(toolchain, unit):
+def test_an_architecture_unknown_to_nvcc_is_a_compiler_error(toolchain, unit):
     with pytest.raises(NoCompilerError, match=r"cannot build for sm_35; it builds for .*sm_90"):
         NvccToolchain("sm_35").compile(unit)
 
 
 @needs_wheel
 @needs_cxx
-def test_the_wheels_nvcc_is_found_and_enough_when_there_is_no_other(monkeypatch, tmp_path, unit):
+def test_the_nvcc_of_the_wheel_is_enough(monkeypatch, tmp_path, unit):
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in ("gcc", "g++", "sh"):
@@ -163,7 +163,7 @@ def test_the_wheels_nvcc_is_found_and_enough_when_there_is_no_other(monkeypatch,
 
 
 @needs_wheel
-def test_a_machine_without_a_host_compiler_is_told_so(monkeypatch, tmp_path, unit):
+def test_a_missing_host_compiler_is_reported(monkeypatch, tmp_path, unit):
     without_toolkit(monkeypatch, str(tmp_path))
     with pytest.raises(NoCompilerError, match="no C\\+\\+ compiler") as raised:
         NvccToolchain("sm_90").compile(unit)
@@ -199,14 +199,14 @@ def test_nvcc_is_taken_from_path_then_cuda_home_then_cuda_path(monkeypatch, tmp_
     assert NvccToolchain("sm_90").version == "nvcc 12.4.131"
 
 
-def test_a_machine_without_nvcc_is_told_how_to_get_it(monkeypatch):
+def test_a_missing_nvcc_is_reported_with_how_to_install_it(monkeypatch):
     monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
     with pytest.raises(NoCompilerError, match="nvcc was not found") as raised:
         NvccToolchain("sm_90")
     assert install_command("nvcc") in raised.value.cure
 
 
-def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):
+def test_an_nvcc_that_cannot_be_run_is_an_error(monkeypatch, tmp_path):
     broken = tmp_path / "nvcc"
     broken.write_bytes(b"\x7fELF no program")
     broken.chmod(0o755)
@@ -215,7 +215,7 @@ def test_an_nvcc_that_cannot_be_run_is_told(monkeypatch, tmp_path):
         NvccToolchain("sm_90")
 
 
-def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
+def test_an_nvcc_that_hangs_fails_its_unit(monkeypatch, tmp_path):
     hung = executable(tmp_path / "bin" / "nvcc")
     monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((hung,)))
     toolchain = NvccToolchain("sm_90")
@@ -225,7 +225,7 @@ def test_an_nvcc_that_finds_no_end_fails_its_unit(monkeypatch, tmp_path):
         toolchain.compile(write(tmp_path / "k"))
 
 
-def test_what_a_killed_nvcc_leaves_goes_with_its_folder(monkeypatch, tmp_path):
+def test_files_of_a_killed_nvcc_are_deleted_with_its_folder(monkeypatch, tmp_path):
     killed = executable(tmp_path / "bin" / "nvcc")
     monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((killed,)))
     toolchain, temporary = NvccToolchain("sm_90"), tmp_path / "tmp"
@@ -247,7 +247,7 @@ def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"", b"MZ not an ELF", b"\x7fELF\x02\x01" + b"\0" * 10])
-def test_what_is_no_cubin_is_refused(text):
+def test_bytes_that_are_no_cubin_are_refused(text):
     with pytest.raises(ValueError, match="ELF"):
         nvcc.entries(text)
 
@@ -260,9 +260,9 @@ def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
     assert nvcc.entries(Path(tmp_path, "a.o").read_bytes()) == ("one", "two")
 
 
-def test_what_the_assembler_tells_comes_with_a_binary_of_the_same_code(toolchain, unit):
-    code, said = toolchain.compile_verbosely(unit)
-    told = facts.read_ptxas(said)
-    assert {name: one.registers for name, one in told.items()} == elf.kernel_registers(code)
-    assert {"f", "g"} < set(told)
+def test_a_verbose_binary_has_the_same_code(toolchain, unit):
+    code, printed = toolchain.compile_verbosely(unit)
+    reports = facts.read_ptxas(printed)
+    assert {name: report.registers for name, report in reports.items()} == elf.kernel_registers(code)
+    assert {"f", "g"} < set(reports)
     assert elf.code_digest(code) == elf.code_digest(toolchain.compile(unit))

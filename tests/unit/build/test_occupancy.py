@@ -35,14 +35,14 @@ def facts(registers=0, shared_bytes=0, barriers=0):
         (("sm_86", 32, 256, 100 * KIB, 1), 0.0, Limiter.SHARED_MEMORY),  # 99 KiB at most
     ],
 )
-def test_a_launch_as_nvidias_calculator_has_it(launch, share, limiter):
+def test_occupancy_agrees_with_nvidias_calculator(launch, share, limiter):
     architecture, registers, threads, shared_bytes, barriers = launch
     found = occupancy(architecture, facts(registers, 0, barriers), threads, shared_bytes)
     assert (found.share, found.limiter) == (pytest.approx(share), limiter)
     assert occupancy(architecture, facts(registers, shared_bytes, barriers), threads, 0) == found
 
 
-def test_of_an_architecture_whose_limits_nobody_published_nothing_is_said():
+def test_an_unknown_architecture_has_no_occupancy():
     assert occupancy("sm_999", facts(32), 256, 0) is None
 
 

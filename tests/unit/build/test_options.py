@@ -19,7 +19,7 @@ def unit(*words, defines=()):
         ("-DA=1,B", "--undefine-macro=C"),
     ],
 )
-def test_every_spelling_that_nvcc_knows_of_a_macro_means_the_same(words):
+def test_all_of_nvccs_spellings_of_a_macro_are_equal(words):
     assert sources.read_options(words).directives == ("#define A 1", "#define B 1", "#undef C")
 
 
@@ -31,13 +31,13 @@ def test_every_spelling_that_nvcc_knows_of_a_macro_means_the_same(words):
         ("--include-path=a", "-I=b", "--system-include", "c", "--pre-include", "d.h"),
     ],
 )
-def test_every_spelling_that_nvcc_knows_of_a_folder_means_the_same(words):
+def test_all_of_nvccs_spellings_of_a_folder_are_equal(words):
     read = sources.read_options(words)
     assert (read.folders, read.system_folders, read.includes) == (("a", "b"), ("c",), ("d.h",))
     assert read.others == ()
 
 
-def test_what_another_option_takes_is_not_taken_for_an_option():
+def test_the_value_of_a_forwarding_option_is_not_an_option():
     words = ("-Xcompiler", "-DNOT=1", "--ptxas-options", "-v", "--use_fast_math", "-O3")
     read = sources.read_options(words)
     assert read.directives == ()
@@ -60,6 +60,6 @@ def test_the_last_standard_counts():
 
 
 @pytest.mark.parametrize("words", [("-optf", "file"), ("--options-file=file",)])
-def test_options_in_a_file_would_decide_a_binary_unseen_and_are_refused(words):
+def test_options_in_a_file_are_refused(words):
     with pytest.raises(CompileError, match="file"):
         sources.read_options(words)

@@ -95,7 +95,7 @@ def test_a_source_that_is_not_there_is_a_compile_error(tmp_path):
         preimage(Unit(tmp_path / "gone.cu", ()))
 
 
-def test_files_of_one_name_in_different_folders_all_have_a_name_of_their_own(tmp_path):
+def test_files_with_equal_names_in_different_folders_have_different_names(tmp_path):
     folder = write(tmp_path / "kernel", k='#include "a.cuh"\n#include "deep/a.cuh"\n#include <a.cuh>', a="int here;")
     write(folder / "deep", a='#include "../../shared/a.cuh"\nint deep;')
     write(tmp_path / "shared", a="int shared;")

@@ -3,14 +3,14 @@ from perfsvc.device.memory import ARENA_ALIGNMENT, PAGE_BYTES, Arena, arena_byte
 START = 10 * PAGE_BYTES
 
 
-def test_pieces_are_dealt_one_after_the_other_the_large_ones_at_pages():
+def test_pieces_follow_each_other_and_large_ones_begin_at_pages():
     arena = Arena(START, 8 * PAGE_BYTES)
     small, large, tiny = arena.allocate(100), arena.allocate(PAGE_BYTES + 1), arena.allocate(1)
     assert (small, large) == (START, START + PAGE_BYTES)
     assert tiny == START + 2 * PAGE_BYTES + ARENA_ALIGNMENT
 
 
-def test_the_same_requests_are_met_at_the_same_places_whatever_came_before():
+def test_equal_requests_get_equal_addresses_in_a_new_arena():
     arena = Arena(START, 8 * PAGE_BYTES)
     first = [arena.allocate(size) for size in (100, 3000, PAGE_BYTES)]
     for address in (first[1], first[0], first[2]):  # in whatever order
@@ -20,7 +20,7 @@ def test_the_same_requests_are_met_at_the_same_places_whatever_came_before():
     assert [arena.allocate(size) for size in (100, 3000, PAGE_BYTES)] == first
 
 
-def test_what_is_not_there_is_neither_dealt_nor_taken_back():
+def test_an_arena_without_room_allocates_nothing():
     arena = Arena(START, PAGE_BYTES)
     assert arena.allocate(PAGE_BYTES + 1) is None
     assert arena.allocate(PAGE_BYTES) == START

@@ -1,4 +1,4 @@
-"""The fake device's script, and that it plays it."""
+"""The fake device plays its script."""
 
 import json
 import random
@@ -44,11 +44,11 @@ def entries(*keys):
         ((), 1e-4),
     ],
 )
-def test_the_most_special_entry_counts(keys, found):
+def test_the_most_specific_entry_counts(keys, found):
     assert entries(*keys).entry(CASE).seconds == found
 
 
-def test_a_binary_is_more_special_than_its_case():
+def test_an_entry_for_a_binary_comes_before_one_for_its_case():
     script = entries("dot/tree[n=1000]", "ab12")
     assert script.entry(CASE, ["ab12"]).seconds == 2.0
     assert script.entry(CASE, ["cd34"]).seconds == 1.0
@@ -62,13 +62,13 @@ def test_a_binary_is_more_special_than_its_case():
         (((0.1, 0.2), 0.3), [(0.1, 0.2), (0.3,), (0.1, 0.2)]),
     ],
 )
-def test_seconds_are_one_number_or_one_entry_a_replica(seconds, samples):
+def test_seconds_are_a_number_or_a_list_with_an_item_for_each_replica(seconds, samples):
     assert [ScriptedCase(seconds).samples(replica) for replica in range(3)] == samples
 
 
 @pytest.fixture
 def play(tmp_path):
-    """Opens the fake device with a script."""
+    """Open the fake device with a script."""
 
     def opened(cases, **script):
         path = tmp_path / "script.json"
@@ -103,14 +103,14 @@ def test_samples_are_played_in_order_over_all_batches(device):
     ran = []
     with device.measuring(RECORD, 0):
         played = [batch(device, lambda: ran.append(1), count) for count in (2, 2, 1)]
-    assert [one.samples_s for one in played] == [(1.0, 2.0), (3.0, 1.0), (2.0,)]
-    assert [one.busy_s for one in played] == [3.0, 4.0, 2.0]
+    assert [batch.samples_s for batch in played] == [(1.0, 2.0), (3.0, 1.0), (2.0,)]
+    assert [batch.busy_s for batch in played] == [3.0, 4.0, 2.0]
     assert len(ran) == 3
     with device.measuring(RECORD, 1):
         assert batch(device, lambda: None, 2, clock="host").samples_s == (9.0, 9.0)
 
 
-def test_its_clock_counts_samples_and_rests_and_nothing_else(device):
+def test_the_clock_counts_only_samples_and_rests(device):
     with device.measuring(RECORD, 0):
         batch(device, lambda: None, 3)
         device.rest(100.0)
@@ -120,7 +120,7 @@ def test_its_clock_counts_samples_and_rests_and_nothing_else(device):
         assert device.now() == 112.0
 
 
-def test_a_sample_that_launches_nothing_takes_the_floor_where_the_case_does_launch(play):
+def test_a_sample_without_launches_takes_the_timer_overhead(play):
     device = play({"dot": {"seconds": 1e-4, "timer_overhead_s": 2e-6}})
     with device.measuring(RECORD, 0):
         assert batch(device, lambda: None).samples_s == (1e-4,)  # a Python step may launch what we do not see
@@ -130,7 +130,7 @@ def test_a_sample_that_launches_nothing_takes_the_floor_where_the_case_does_laun
         assert batch(device, lambda: None).samples_s == (1e-4,)
 
 
-def test_energy_is_what_the_script_says_and_takes_its_time(play):
+def test_energy_is_scripted_and_takes_the_given_time(play):
     assert play({}).energy(lambda: None, 1.0) is None
     device = play({"dot": {"energy_j": 0.25}})
     with device.measuring(RECORD, 0):
@@ -138,7 +138,7 @@ def test_energy_is_what_the_script_says_and_takes_its_time(play):
     assert device.now() == 1.5
 
 
-def test_a_launch_leaves_zeros_in_scratch_for_whatever_is_read_from_it(device):
+def test_a_launch_fills_scratch_memory_with_zeros(device):
     parts = Buffer(Array("parts", "float32", (4,)), Role.SCRATCH)
     address = device.allocate(OUT_BYTES)
     device.fill(address, OUT_BYTES, 0xFF)
@@ -152,7 +152,7 @@ def test_a_launch_leaves_zeros_in_scratch_for_whatever_is_read_from_it(device):
 HOT = {"slowdowns": ["thermal slowdown"], "temperature_c": 92, "sm_clock_hz": 1e9, "others": [17], "xids": [79]}
 
 
-def test_readings_are_one_a_look_and_the_last_one_lasts(play):
+def test_each_reading_takes_the_next_conditions_and_the_last_lasts(play):
     device = play({"dot": {"conditions": [{}, HOT, {"temperature_c": 50}]}})
     with device.measuring(RECORD, 0):
         assert batch(device, lambda: None, 7).conditions == Conditions()
@@ -164,7 +164,7 @@ def test_readings_are_one_a_look_and_the_last_one_lasts(play):
         assert device.conditions() == Conditions()
 
 
-def test_a_board_that_nobody_measures_on_is_well(play):
+def test_an_idle_gpu_has_no_slowdowns_or_errors(play):
     assert play({"*": {"conditions": [HOT]}}).conditions() == Conditions()
 
 
@@ -183,12 +183,12 @@ def test_the_host_keeps_ahead_unless_more_is_queued_than_the_queue_takes(play):
         assert device.now() == pytest.approx(9e-4 + fake.BLOCKING_LIMIT_S)
 
 
-def test_what_synchronises_opens_the_gate_whatever_the_queue_takes(play):
+def test_a_sample_that_synchronises_ends_the_blocking_kernel(play):
     device = play({"dot": {"fault": "synchronises"}})
     with device.measuring(RECORD, 0):
         assert batch(device, lambda: None).kept_ahead is False
-        ungated = batch(device, lambda: None, blocked=False)
-        assert (ungated.blocked, ungated.kept_ahead) == (False, False)
+        unblocked = batch(device, lambda: None, blocked=False)
+        assert (unblocked.blocked, unblocked.kept_ahead) == (False, False)
         assert batch(device, lambda: None, clock="host", blocked=False).kept_ahead is None
     assert device.now() == pytest.approx(fake.BLOCKING_LIMIT_S + 3e-4)
 
@@ -212,7 +212,7 @@ FIRST, OTHER = np.array([1.0, 2.0, 3.0, 4.0]), np.array([5.0, 6.0, 7.0, 8.0])
     ("fault", "second"),
     [(None, [5.0, 6.0, 7.0, 8.0]), ("wrong", [6.0, 7.0, 8.0, 9.0]), ("caches", [1.0, 2.0, 3.0, 4.0])],
 )
-def test_launches_come_to_what_is_expected_at_the_time(play, fault, second):
+def test_launches_write_what_is_expected_at_the_time(play, fault, second):
     device = play({"dot": {"fault": fault}})
     with device.measuring(RECORD, 0):
         handed_out(device, FIRST)
@@ -221,14 +221,14 @@ def test_launches_come_to_what_is_expected_at_the_time(play, fault, second):
         assert handed_out(device, FIRST) == [number + (fault == "wrong") for number in FIRST]
 
 
-def test_work_is_elsewhere_where_the_script_says_so(play):
+def test_the_scripted_fault_uses_other_streams(play):
     device = play({"dot": {"fault": "elsewhere", "replica": 1}})
     for replica in (0, 1):
         with device.measuring(RECORD, replica):
             assert device.uses_other_streams(lambda: None, 0.01, ()) is (replica == 1)
 
 
-def test_a_board_that_is_lost_cannot_be_described_or_opened_until_its_marker_is_gone(play, tmp_path):
+def test_a_lost_gpu_cannot_be_found_or_opened_until_its_marker_is_deleted(play, tmp_path):
     device = play({"dot": {"fault": "lost", "replica": 1}}, uuid="FAKE-7")
     script, marker = tmp_path / "script.json", tmp_path / "script.json.lost"
     with device.measuring(RECORD, 0):
@@ -279,7 +279,7 @@ def test_a_script_that_cannot_be_read_is_named(tmp_path, text):
     assert "fake:script.json" in error.value.cure
 
 
-def test_noise_is_of_samples_and_of_replicas_and_comes_again_with_its_seed():
+def test_noise_of_samples_and_replicas_repeats_with_the_seed():
     entry = ScriptedCase(seconds=1e-4, within=0.01, between=0.05)
     replicas = [list(islice(entry.times(replica, "7/dot"), 400)) for replica in range(40)]
     medians = [median(times) for times in replicas]
@@ -290,11 +290,11 @@ def test_noise_is_of_samples_and_of_replicas_and_comes_again_with_its_seed():
     assert list(islice(entry.times(3, "8/dot"), 400)) != replicas[3]
 
 
-def test_noise_of_samples_goes_with_what_is_scripted_for_each():
+def test_noise_multiplies_the_scripted_samples():
     entry = ScriptedCase(seconds=((1e-4, 2e-4),), within=0.001)
     assert list(islice(entry.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
 
 
-def test_its_noise_is_that_of_the_standard_library():
+def test_the_noise_equals_that_of_the_standard_library():
     drawn, chance = fake._normal(random.Random("7/dot")), random.Random("7/dot")
     assert all(next(drawn) == chance.gauss(0.0, 1.0) for _ in range(1000))

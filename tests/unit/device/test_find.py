@@ -21,7 +21,7 @@ def install_command(monkeypatch, name, **contents):
     module = types.ModuleType(f"perfsvc.device.{name}")
     vars(module).update(contents)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    if "." not in name:  # a package that was imported before knows the real one as its attribute
+    if "." not in name:  # an imported package has the real module as its attribute
         monkeypatch.setattr(perfsvc.device, name, module, raising=False)
 
 
@@ -36,13 +36,13 @@ def cpu(monkeypatch):
 
 
 @pytest.fixture
-def boards(monkeypatch):
+def gpus(monkeypatch):
     install_command(monkeypatch, "cuda.listing", devices=lambda: [FIRST, SECOND])
     install_command(monkeypatch, "cuda.device", CudaDevice=lambda *what: f"opened {what}")
 
 
 @pytest.fixture
-def no_boards(monkeypatch):
+def no_gpus(monkeypatch):
     install_command(monkeypatch, "cuda.listing", devices=list)
 
 
@@ -80,48 +80,48 @@ def import_fails(monkeypatch, error):
         ("cpu", [CPU]),
     ],
 )
-def test_a_specification_names_its_devices(boards, cpu, spec, expected):
+def test_a_specification_names_its_devices(gpus, cpu, spec, expected):
     assert find([spec]) == expected
 
 
-def test_a_device_named_twice_is_found_once_in_the_order_of_naming(boards, cpu):
+def test_a_device_named_twice_is_returned_once_in_the_order_of_naming(gpus, cpu):
     assert find(["cuda:1", "cpu", "cuda", "cuda:GPU-5e9"]) == [SECOND, CPU, FIRST]
 
 
-def test_auto_is_the_cpu_where_there_is_no_board(no_boards, cpu):
+def test_auto_is_the_cpu_without_a_gpu(no_gpus, cpu):
     assert find(["auto"]) == [CPU]
 
 
-def test_auto_is_the_cpu_where_there_is_no_pycuda_and_the_reason_is_known(monkeypatch, cpu):
+def test_auto_is_the_cpu_without_pycuda_and_the_reason_is_known(monkeypatch, cpu):
     import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     assert find(["auto"]) == [CPU]
     assert why_no_gpu() == "CUDA devices need PyCUDA, which is not installed"
 
 
-def test_nothing_is_to_be_explained_where_there_is_a_board(boards):
+def test_with_a_gpu_there_is_no_reason_for_the_cpu(gpus):
     assert not why_no_gpu()
 
 
-def test_a_missing_pycuda_is_told_with_the_command_that_installs_it(monkeypatch):
+def test_a_missing_pycuda_is_reported_with_the_command_that_installs_it(monkeypatch):
     import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     with pytest.raises(NoDeviceError, match="PyCUDA, which is not installed") as raised:
         find(["cuda"])
     assert raised.value.cure == install_extra("cuda")
 
 
-def test_a_missing_driver_is_told_apart_from_a_missing_pycuda(monkeypatch):
+def test_a_missing_driver_and_a_missing_pycuda_are_different_errors(monkeypatch):
     import_fails(monkeypatch, ImportError("libcuda.so.1: cannot open shared object file: No such file or directory"))
     with pytest.raises(NoDeviceError, match=r"no NVIDIA driver on this machine \(libcuda"):
         find(["cuda:0"])
 
 
-def test_a_pycuda_of_another_toolkit_is_told_too(monkeypatch):
+def test_a_pycuda_of_another_toolkit_is_reported(monkeypatch):
     import_fails(monkeypatch, ImportError("libcurand.so.10: cannot open shared object file"))
     with pytest.raises(NoDeviceError, match="PyCUDA cannot be loaded: libcurand"):
         find(["cuda"])
 
 
-def test_a_machine_without_boards_says_so(no_boards):
+def test_a_machine_without_gpus_is_an_error(no_gpus):
     with pytest.raises(NoDeviceError, match="lists no device") as raised:
         find(["cuda"])
     assert "nvidia-smi" in raised.value.cure
@@ -139,18 +139,18 @@ def test_a_machine_without_boards_says_so(no_boards):
         ("cuda:0-1", "cuda:0-1"),
     ],
 )
-def test_a_board_that_is_not_here_is_answered_with_those_that_are(boards, spec, missing):
+def test_an_unknown_gpu_is_an_error_that_lists_the_known_ones(gpus, spec, missing):
     with pytest.raises(UsageError, match=f"no device {missing}\n") as raised:
         find([spec])
     assert raised.value.cure.endswith("cuda:GPU-5e1a (NVIDIA H100 80GB HBM3), cuda:GPU-5e99 (NVIDIA H100 80GB HBM3)")
 
 
-def test_a_board_asked_for_by_number_where_there_is_none_is_a_missing_device_and_no_misuse(no_boards):
+def test_a_gpu_number_on_a_machine_without_gpus_is_a_missing_device(no_gpus):
     with pytest.raises(NoDeviceError, match="lists no device"):
         find(["cuda:0"])
 
 
-def test_the_beginning_of_two_uuids_names_neither(boards):
+def test_the_beginning_of_two_uuids_names_neither(gpus):
     with pytest.raises(UsageError, match="cuda:GPU-5e names 2 devices") as raised:
         find(["cuda:0,GPU-5e"])
     assert "cuda:GPU-5e99 (NVIDIA H100" in raised.value.cure
@@ -159,7 +159,7 @@ def test_the_beginning_of_two_uuids_names_neither(boards):
 @pytest.mark.parametrize(
     "spec", ["", "gpu", "fake", "fake:", "cpu:0", "auto:1", "CUDA", "cuda:", "cuda:0,", "cuda:,0", "cuda:0, ,1", "0"]
 )
-def test_a_specification_that_means_nothing_is_a_usage_error(spec):
+def test_an_invalid_specification_is_a_usage_error(spec):
     with pytest.raises(UsageError, match="no device can be named") as raised:
         find([spec])
     assert "cuda:0,2" in raised.value.cure
@@ -180,7 +180,7 @@ def test_a_script_that_is_not_there_is_no_device(tmp_path):
         find([f"fake:{tmp_path / 'none.json'}"])
 
 
-def test_opening_opens_the_one_that_was_named(boards, cpu):
+def test_open_device_opens_the_named_device(gpus, cpu):
     assert open_device("cuda:1", b"cubin") == "opened ('GPU-5e99', b'cubin')"
     assert open_device("cpu") == "the opened CPU"
     with pytest.raises(UsageError, match="names 2 devices"):
@@ -188,20 +188,20 @@ def test_opening_opens_the_one_that_was_named(boards, cpu):
 
 
 @pytest.mark.parametrize("kind", ["GPU", "MIG"])
-def test_a_worker_that_sees_one_gpu_opens_it_without_a_search(monkeypatch, boards, kind):
+def test_a_worker_that_sees_one_gpu_opens_it_without_a_search(monkeypatch, gpus, kind):
     uuid = f"{kind}-5e1a0000-1111-2222-3333-444455556666"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid)
-    install_command(monkeypatch, "cuda.listing")  # with nothing to search in
+    install_command(monkeypatch, "cuda.listing")  # a search would fail
     assert open_device(f"cuda:{uuid}", b"cubin") == f"opened ({uuid!r}, b'cubin')"
 
 
-def test_a_board_made_visible_by_its_number_or_a_part_of_its_uuid_is_searched_for(monkeypatch, boards):
+def test_a_gpu_visible_by_number_or_partial_uuid_is_searched_for(monkeypatch, gpus):
     for visible in ("0", "GPU-5e1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert open_device(f"cuda:{visible}") == "opened ('GPU-5e1a', b'')"
 
 
-def test_opening_without_pycuda_says_so(monkeypatch):
+def test_opening_without_pycuda_is_an_error(monkeypatch):
     import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     uuid = "GPU-5e1a0000-1111-2222-3333-444455556666"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid)
@@ -209,7 +209,7 @@ def test_opening_without_pycuda_says_so(monkeypatch):
         open_device(f"cuda:{uuid}")
 
 
-def test_boards_in_mig_mode_are_found_as_their_instances(monkeypatch, boards):
+def test_gpus_in_mig_mode_are_found_as_their_instances(monkeypatch, gpus):
     instance = replace(FIRST, spec="cuda:MIG-7", uuid="MIG-7", model="NVIDIA H100 80GB HBM3 MIG 1g.10gb")
     monkeypatch.setattr("perfsvc.device.find.add_hidden_devices", lambda shown: [*shown[:1], instance])
     assert find(["cuda"]) == [FIRST, instance]

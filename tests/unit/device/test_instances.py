@@ -29,7 +29,7 @@ MIXED = [
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A whole GPU and two in MIG mode; what was asked of a process of its own is noted."""
+    """A whole GPU and two in MIG mode; returns the devices that were described in processes of their own."""
     asked = []
 
     def alone(uuids):
@@ -42,16 +42,16 @@ def machine(monkeypatch):
     return asked
 
 
-def test_what_cuda_hides_is_asked_for_and_all_stand_in_the_order_of_the_boards(machine):
+def test_hidden_devices_are_described_and_sorted_by_gpu(machine):
     assert add_hidden_devices([B]) == [WHOLE, A, B, C]
     assert machine == ["GPU-0", "MIG-a", "MIG-c"]
 
 
-def test_an_instance_that_cuda_shows_under_the_wrong_name_is_asked_for_too(machine):
+def test_an_instance_under_a_wrong_uuid_is_described_again(machine):
     assert add_hidden_devices([replace(A, uuid="GPU-a", spec="cuda:GPU-a")]) == [WHOLE, A, B, C]
 
 
-def test_a_device_that_no_process_can_see_is_left_out(machine, monkeypatch):
+def test_a_device_that_no_process_can_describe_is_omitted(machine, monkeypatch):
     monkeypatch.setattr(
         "perfsvc.device.find._describe_in_processes", lambda uuids: [info for info in (A, C) if info.uuid in uuids]
     )
@@ -67,18 +67,18 @@ def test_a_device_that_no_process_can_see_is_left_out(machine, monkeypatch):
         ("GPU-1", [A, B]),
         ("2, 0", [C, WHOLE]),
         ("MIG-b,1", [B, A]),
-        ("0,9,1", [WHOLE]),  # as CUDA does it: what is there no device ends the list
+        ("0,9,1", [WHOLE]),  # as in CUDA, an entry without a device ends the list
         ("-1", []),
         ("", []),
         ("0,", [WHOLE]),
     ],
 )
-def test_what_the_user_made_visible_is_all_there_is(machine, monkeypatch, visible, expected):
+def test_only_visible_devices_are_listed(machine, monkeypatch, visible, expected):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert add_hidden_devices([replace(A, uuid="GPU-a")]) == expected
 
 
-def test_a_machine_without_instances_is_what_cuda_shows(machine, monkeypatch):
+def test_without_instances_the_devices_are_those_of_cuda(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "installed_gpus", lambda: MIXED[:1])
     assert add_hidden_devices([WHOLE, replace(WHOLE, uuid="GPU-9")]) == [WHOLE, replace(WHOLE, uuid="GPU-9")]
     monkeypatch.setattr(telemetry, "installed_gpus", list)  # there is no NVML
@@ -86,7 +86,7 @@ def test_a_machine_without_instances_is_what_cuda_shows(machine, monkeypatch):
     assert machine == []
 
 
-def test_a_process_that_sees_what_it_was_given_does_not_wait_for_nvml(machine, monkeypatch):
+def test_a_process_that_sees_all_its_devices_does_not_use_nvml(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "installed_gpus", lambda: pytest.fail("NVML was asked"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-b")
     assert add_hidden_devices([B]) == [B]
@@ -94,7 +94,7 @@ def test_a_process_that_sees_what_it_was_given_does_not_wait_for_nvml(machine, m
 
 @pytest.fixture
 def children(monkeypatch, tmp_path):
-    """Processes in which CUDA shows the one device that they were given, unless it is ``MIG-broken``."""
+    """Processes in which CUDA shows the one visible device, unless it is ``MIG-broken``."""
     (tmp_path / "sitecustomize.py").write_text(
         textwrap.dedent("""
         import os, sys, types
@@ -116,12 +116,12 @@ def children(monkeypatch, tmp_path):
 
 def test_each_hidden_device_describes_itself_to_a_process_that_sees_nothing_else(monkeypatch, children):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    boards = [
+    gpus = [
         InstalledGpu("MIG-a", "GPU-1", 0),
         InstalledGpu("MIG-broken", "GPU-1", 0),
         InstalledGpu("MIG-b", "GPU-1", 0),
     ]
-    monkeypatch.setattr(telemetry, "installed_gpus", lambda: boards)
+    monkeypatch.setattr(telemetry, "installed_gpus", lambda: gpus)
     found = add_hidden_devices([A])
     assert [info.uuid for info in found] == ["MIG-a", "MIG-b"]
     assert found[1] == DeviceInfo("cuda", "cuda:MIG-b", "MIG-b", "H100 MIG 1g.10gb", "sm_90", l2_bytes=1234)

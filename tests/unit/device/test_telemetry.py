@@ -13,7 +13,7 @@ from perfsvc.device import telemetry
 from perfsvc.device.telemetry import GpuTelemetry, InstalledGpu
 from perfsvc.model import Conditions, Slowdown
 
-BOARD, INSTANCE, OTHER_INSTANCE = "GPU-1", "MIG-a", "MIG-b"
+GPU, INSTANCE, OTHER_INSTANCE = "GPU-1", "MIG-a", "MIG-b"
 WHOLE = 0xFFFFFFFF
 NOT_SUPPORTED, NOT_FOUND, TIMEOUT, GPU_IS_LOST = 3, 6, 10, 15
 OUR_HOST_PID, NOTEBOOK = 40170, 555
@@ -52,7 +52,7 @@ class RefusedError(Exception):
 
 
 class Library(types.ModuleType):
-    """A management library with one GPU, or with one in MIG mode: a test changes what it says and what it refuses."""
+    """A management library with one GPU, or with one in MIG mode: a test changes its answers and refusals."""
 
     NVMLError = RefusedError
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU, nvmlEventTypeXidCriticalError = 1, 2, 0, 8
@@ -63,7 +63,7 @@ class Library(types.ModuleType):
         vars(self).update(FIELDS | REASONS | ERRORS)
         self.open, self.sets, self.calls = 0, 0, []
         self.refusals = {}  # by name of the call, the error's number
-        self.boards, self.migs = [BOARD], {}
+        self.gpus, self.migs = [GPU], {}
         self.counters = dict.fromkeys(FIELDS.values(), 0) | {186: 345_000}
         self.no_field = {}  # by number of the field, the error's number
         self.clocks, self.temperature, self.reasons, self.millijoules = {1: 1980, 2: 2619}, 41, 0, 5_000_000
@@ -89,48 +89,48 @@ class Library(types.ModuleType):
         return self.answer("nvmlSystemGetDriverVersion", "580.159.04")
 
     def nvmlDeviceGetHandleByUUID(self, uuid):
-        if uuid not in {*self.boards, *itertools.chain(*self.migs.values())}:
+        if uuid not in {*self.gpus, *itertools.chain(*self.migs.values())}:
             raise RefusedError(NOT_FOUND)
         return self.answer("nvmlDeviceGetHandleByUUID", uuid)
 
     def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle):
-        return next(board for board, instances in self.migs.items() if handle in instances)
+        return next(gpu for gpu, instances in self.migs.items() if handle in instances)
 
     def nvmlDeviceGetGpuInstanceId(self, handle):
-        if handle in self.boards:
+        if handle in self.gpus:
             raise RefusedError(NOT_SUPPORTED)
         return {INSTANCE: 7, OTHER_INSTANCE: 9}[handle]
 
     def nvmlDeviceGetCount(self):
-        return len(self.boards)
+        return len(self.gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index):
-        if self.boards[index] == "lost":
+        if self.gpus[index] == "lost":
             raise RefusedError(GPU_IS_LOST)
-        return self.boards[index]
+        return self.gpus[index]
 
     def nvmlDeviceGetUUID(self, handle):
         return handle
 
-    def nvmlDeviceGetMigMode(self, board):
-        return self.answer("nvmlDeviceGetMigMode", [int(board in self.migs)] * 2)
+    def nvmlDeviceGetMigMode(self, gpu):
+        return self.answer("nvmlDeviceGetMigMode", [int(gpu in self.migs)] * 2)
 
-    def nvmlDeviceGetMaxMigDeviceCount(self, board):
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu):
         return 7
 
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, board, index):
-        found = self.migs[board][index] if index < len(self.migs[board]) else None
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, index):
+        found = self.migs[gpu][index] if index < len(self.migs[gpu]) else None
         if found is None:
             raise RefusedError(NOT_FOUND)
         return found
 
-    def of_board(self, handle, call, answer):
-        return self.answer(call if handle in self.boards else f"{call} of an instance", answer)
+    def of_gpu(self, handle, call, answer):
+        return self.answer(call if handle in self.gpus else f"{call} of an instance", answer)
 
-    def nvmlDeviceGetPowerManagementLimit(self, board):
-        return self.of_board(board, "nvmlDeviceGetPowerManagementLimit", 700_000)
+    def nvmlDeviceGetPowerManagementLimit(self, gpu):
+        return self.of_gpu(gpu, "nvmlDeviceGetPowerManagementLimit", 700_000)
 
-    def nvmlDeviceGetFieldValues(self, board, fields):
+    def nvmlDeviceGetFieldValues(self, gpu, fields):
         values = [
             SimpleNamespace(
                 fieldId=field,
@@ -141,33 +141,33 @@ class Library(types.ModuleType):
             for field in fields
         ]
         self.asked_fields = list(fields)
-        return self.of_board(board, "nvmlDeviceGetFieldValues", values)
+        return self.of_gpu(gpu, "nvmlDeviceGetFieldValues", values)
 
-    def nvmlDeviceGetClockInfo(self, board, which):
-        return self.of_board(board, f"clock {which}", self.clocks[which])
+    def nvmlDeviceGetClockInfo(self, gpu, which):
+        return self.of_gpu(gpu, f"clock {which}", self.clocks[which])
 
-    def nvmlDeviceGetTemperature(self, board, sensor):
-        return self.of_board(board, "nvmlDeviceGetTemperature", self.temperature)
+    def nvmlDeviceGetTemperature(self, gpu, sensor):
+        return self.of_gpu(gpu, "nvmlDeviceGetTemperature", self.temperature)
 
-    def nvmlDeviceGetPowerUsage(self, board):
-        return self.of_board(board, "nvmlDeviceGetPowerUsage", 300_000)
+    def nvmlDeviceGetPowerUsage(self, gpu):
+        return self.of_gpu(gpu, "nvmlDeviceGetPowerUsage", 300_000)
 
-    def nvmlDeviceGetCurrentClocksEventReasons(self, board):
-        return self.of_board(board, "nvmlDeviceGetCurrentClocksEventReasons", self.reasons)
+    def nvmlDeviceGetCurrentClocksEventReasons(self, gpu):
+        return self.of_gpu(gpu, "nvmlDeviceGetCurrentClocksEventReasons", self.reasons)
 
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, board):
-        return self.of_board(board, "nvmlDeviceGetCurrentClocksThrottleReasons", self.reasons)
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, gpu):
+        return self.of_gpu(gpu, "nvmlDeviceGetCurrentClocksThrottleReasons", self.reasons)
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, board):
-        return self.of_board(board, "nvmlDeviceGetTotalEnergyConsumption", self.millijoules)
+    def nvmlDeviceGetTotalEnergyConsumption(self, gpu):
+        return self.of_gpu(gpu, "nvmlDeviceGetTotalEnergyConsumption", self.millijoules)
 
     def nvmlEventSetCreate(self):
         self.sets += 1
         return "events"
 
-    def nvmlDeviceRegisterEvents(self, board, kinds, events):
+    def nvmlDeviceRegisterEvents(self, gpu, kinds, events):
         assert (kinds, events) == (8, "events")
-        self.of_board(board, "nvmlDeviceRegisterEvents", None)
+        self.of_gpu(gpu, "nvmlDeviceRegisterEvents", None)
 
     def nvmlEventSetWait_v2(self, events, timeout_ms):
         assert (events, timeout_ms) == ("events", 0)
@@ -203,97 +203,97 @@ def nvml(monkeypatch):
 
 @pytest.fixture
 def mig(nvml):
-    nvml.migs = {BOARD: [None, INSTANCE, None, OTHER_INSTANCE]}
+    nvml.migs = {GPU: [None, INSTANCE, None, OTHER_INSTANCE]}
     nvml.refusals["nvmlDeviceGetProcessUtilization"] = NOT_SUPPORTED
     return nvml
 
 
 def claimed(nvml):
-    """A GPU that this process has opened a context on, beside a notebook that was there before."""
+    """A GPU on which this process has a context; a notebook was there before."""
     nvml.listed = [NOTEBOOK]
-    board = GpuTelemetry(BOARD)
+    gpu = GpuTelemetry(GPU)
     nvml.listed = [NOTEBOOK, OUR_HOST_PID]
-    board.recognise_own_process()
-    return board
+    gpu.recognise_own_process()
+    return gpu
 
 
 # --- what is here ----------------------------------------------------------------------------------------------------
 
 
-def test_the_driver_and_the_power_limit_are_what_nvml_says(nvml):
+def test_driver_and_power_limit_come_from_nvml(nvml):
     assert telemetry.driver_version() == "580.159.04"
-    assert telemetry.power_limit_w(BOARD) == 700
+    assert telemetry.power_limit_w(GPU) == 700
     assert nvml.open == 0
 
 
-def test_a_board_that_nvml_does_not_know_has_no_limit_and_nvml_is_closed_again(nvml):
+def test_an_unknown_gpu_has_no_power_limit_and_nvml_is_closed(nvml):
     assert telemetry.power_limit_w("GPU-2") == 0
     assert (nvml.called("nvmlInit"), nvml.open) == (1, 0)
 
 
-def test_a_machine_whose_driver_does_not_answer_says_nothing(nvml):
+def test_a_driver_that_does_not_answer_gives_empty_values(nvml):
     nvml.refusals["nvmlInit"] = 9
-    assert (telemetry.driver_version(), telemetry.power_limit_w(BOARD), telemetry.installed_gpus()) == ("", 0, [])
-    assert GpuTelemetry(BOARD).read() == Conditions()
+    assert (telemetry.driver_version(), telemetry.power_limit_w(GPU), telemetry.installed_gpus()) == ("", 0, [])
+    assert GpuTelemetry(GPU).read() == Conditions()
 
 
-def test_a_machine_without_the_package_says_nothing(monkeypatch):
+def test_without_pynvml_all_values_are_empty(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert (telemetry.driver_version(), telemetry.power_limit_w(BOARD), telemetry.installed_gpus()) == ("", 0, [])
-    board = GpuTelemetry(BOARD)
-    board.recognise_own_process()
-    assert (board.read(), board.energy_j()) == (Conditions(), None)
-    assert set(board.available_readings().values()) == {False}
-    board.close()
+    assert (telemetry.driver_version(), telemetry.power_limit_w(GPU), telemetry.installed_gpus()) == ("", 0, [])
+    gpu = GpuTelemetry(GPU)
+    gpu.recognise_own_process()
+    assert (gpu.read(), gpu.energy_j()) == (Conditions(), None)
+    assert set(gpu.available_readings().values()) == {False}
+    gpu.close()
 
 
-def test_the_limit_of_an_instance_is_its_boards(mig):
+def test_the_power_limit_of_an_instance_is_its_gpus(mig):
     assert telemetry.power_limit_w(INSTANCE) == 700
 
 
-def test_a_board_in_mig_mode_is_its_instances(mig):
-    mig.boards = ["GPU-0", BOARD, "GPU-2"]
+def test_a_gpu_in_mig_mode_is_listed_as_its_instances(mig):
+    mig.gpus = ["GPU-0", GPU, "GPU-2"]
     assert telemetry.installed_gpus() == [
         InstalledGpu("GPU-0", "GPU-0", 0),
-        InstalledGpu(INSTANCE, BOARD, 1),
-        InstalledGpu(OTHER_INSTANCE, BOARD, 1),
+        InstalledGpu(INSTANCE, GPU, 1),
+        InstalledGpu(OTHER_INSTANCE, GPU, 1),
         InstalledGpu("GPU-2", "GPU-2", 2),
     ]
     assert [device.is_instance for device in telemetry.installed_gpus()] == [False, True, True, False]
 
 
-def test_a_board_in_mig_mode_without_instances_is_nothing(mig):
-    mig.migs[BOARD] = []
+def test_a_gpu_in_mig_mode_without_instances_is_not_listed(mig):
+    mig.migs[GPU] = []
     assert telemetry.installed_gpus() == []
 
 
-def test_boards_that_have_no_such_mode_are_whole(nvml):
+def test_gpus_without_mig_are_whole(nvml):
     nvml.refusals["nvmlDeviceGetMigMode"] = NOT_SUPPORTED
-    assert telemetry.installed_gpus() == [InstalledGpu(BOARD, BOARD, 0)]
+    assert telemetry.installed_gpus() == [InstalledGpu(GPU, GPU, 0)]
 
 
-def test_a_lost_board_takes_no_other_with_it(nvml):
-    nvml.boards = ["lost", BOARD]
-    assert telemetry.installed_gpus() == [InstalledGpu(BOARD, BOARD, 1)]
+def test_a_lost_gpu_does_not_hide_the_others(nvml):
+    nvml.gpus = ["lost", GPU]
+    assert telemetry.installed_gpus() == [InstalledGpu(GPU, GPU, 1)]
 
 
 # --- one GPU, look after look --------------------------------------------------------------------------------------
 
 
-def test_a_look_tells_what_the_board_is_like_in_si_units(nvml):
-    board = GpuTelemetry(BOARD)
-    assert board.read() == Conditions(
+def test_a_reading_is_in_si_units(nvml):
+    gpu = GpuTelemetry(GPU)
+    assert gpu.read() == Conditions(
         sm_clock_hz=1980e6, memory_clock_hz=2619e6, temperature_c=41, power_w=345, slowdowns=(), ecc_errors=0
     )
-    assert board.energy_j() == 5000
-    board.close()
+    assert gpu.energy_j() == 5000
+    gpu.close()
     assert (nvml.open, nvml.sets) == (0, 0)
 
 
-def test_a_look_asks_each_thing_once(nvml):
-    board = claimed(nvml)
+def test_a_reading_makes_each_call_once(nvml):
+    gpu = claimed(nvml)
     nvml.calls.clear()
-    board.read()
+    gpu.read()
     assert sorted(nvml.calls) == [
         "clock 1",
         "clock 2",
@@ -305,16 +305,16 @@ def test_a_look_asks_each_thing_once(nvml):
     ]
 
 
-def test_a_closed_board_sees_nothing(nvml):
-    board = GpuTelemetry(BOARD)
-    board.close()
-    board.close()
-    assert (board.read(), board.energy_j(), nvml.open) == (Conditions(), None, 0)
+def test_closed_telemetry_reads_nothing(nvml):
+    gpu = GpuTelemetry(GPU)
+    gpu.close()
+    gpu.close()
+    assert (gpu.read(), gpu.energy_j(), nvml.open) == (Conditions(), None, 0)
 
 
-def test_a_board_that_nvml_does_not_know_sees_nothing_and_leaves_nvml_closed(nvml):
-    board = GpuTelemetry("GPU-2")
-    assert (board.read(), board.energy_j(), nvml.open) == (Conditions(), None, 0)
+def test_an_unknown_gpu_has_empty_conditions_and_nvml_is_closed(nvml):
+    gpu = GpuTelemetry("GPU-2")
+    assert (gpu.read(), gpu.energy_j(), nvml.open) == (Conditions(), None, 0)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +332,9 @@ def test_a_board_that_nvml_does_not_know_sees_nothing_and_leaves_nvml_closed(nvm
         (0x100, ()),  # display clocks
     ],
 )
-def test_the_reasons_for_the_present_clocks_are_slowdowns_or_none(nvml, reason, slowdown):
+def test_only_some_reasons_for_the_clocks_are_slowdowns(nvml, reason, slowdown):
     nvml.reasons = reason
-    assert GpuTelemetry(BOARD).read().slowdowns == slowdown
+    assert GpuTelemetry(GPU).read().slowdowns == slowdown
 
 
 @pytest.mark.parametrize(
@@ -347,39 +347,39 @@ def test_the_reasons_for_the_present_clocks_are_slowdowns_or_none(nvml, reason, 
         (271, Slowdown.HARDWARE),
     ],
 )
-def test_a_slowdown_between_two_looks_is_seen_once(nvml, field, slowdown):
-    nvml.counters[field] = 1_000_000  # of before we came
-    board = GpuTelemetry(BOARD)
-    assert board.read().slowdowns == ()
+def test_a_slowdown_between_two_readings_is_reported_once(nvml, field, slowdown):
+    nvml.counters[field] = 1_000_000  # from before we came
+    gpu = GpuTelemetry(GPU)
+    assert gpu.read().slowdowns == ()
     nvml.counters[field] += 1
-    assert board.read().slowdowns == (slowdown,)
-    assert board.read().slowdowns == ()
+    assert gpu.read().slowdowns == (slowdown,)
+    assert gpu.read().slowdowns == ()
 
 
-def test_errors_of_the_memory_are_those_since_the_last_look(nvml):
+def test_memory_errors_are_those_since_the_last_reading(nvml):
     nvml.counters[4] = 3
-    board = GpuTelemetry(BOARD)
-    assert board.read().ecc_errors == 0
+    gpu = GpuTelemetry(GPU)
+    assert gpu.read().ecc_errors == 0
     nvml.counters[4] = 5
-    assert [board.read().ecc_errors, board.read().ecc_errors] == [2, 0]
+    assert [gpu.read().ecc_errors, gpu.read().ecc_errors] == [2, 0]
     nvml.counters[4] = 1  # the driver was loaded anew
-    assert board.read().ecc_errors == 0
+    assert gpu.read().ecc_errors == 0
 
 
-def test_xids_are_those_since_the_last_look(nvml):
-    board = GpuTelemetry(BOARD)
+def test_xids_are_those_since_the_last_reading(nvml):
+    gpu = GpuTelemetry(GPU)
     nvml.xids = [(31, WHOLE), (79, WHOLE)]
-    assert board.read().xids == (31, 79)
-    assert board.read().xids == ()
+    assert gpu.read().xids == (31, 79)
+    assert gpu.read().xids == ()
 
 
-def test_a_board_that_reports_without_end_does_not_hold_up_the_look(nvml):
-    board = GpuTelemetry(BOARD)
+def test_endless_events_do_not_delay_a_reading(nvml):
+    gpu = GpuTelemetry(GPU)
     nvml.xids = [(48, WHOLE)] * 1000
-    assert 0 < len(board.read().xids) < 1000
+    assert 0 < len(gpu.read().xids) < 1000
 
 
-# --- what cannot be said ---------------------------------------------------------------------------------------------
+# --- missing readings ---------------------------------------------------------------------------------------
 
 REFUSABLE = [
     ("clock 1", "sm_clock_hz"),
@@ -389,196 +389,196 @@ REFUSABLE = [
 
 
 @pytest.mark.parametrize(("call", "reading"), REFUSABLE)
-def test_what_is_not_supported_is_none_and_asked_once(nvml, call, reading):
+def test_an_unsupported_reading_is_none_and_asked_once(nvml, call, reading):
     nvml.refusals[call] = NOT_SUPPORTED
-    board = GpuTelemetry(BOARD)
-    assert [getattr(board.read(), reading), getattr(board.read(), reading)] == [None, None]
+    gpu = GpuTelemetry(GPU)
+    assert [getattr(gpu.read(), reading), getattr(gpu.read(), reading)] == [None, None]
     assert nvml.called(call) == 1
-    assert len([value for value in (board.read().power_w, board.energy_j()) if value is not None]) == 2
+    assert len([value for value in (gpu.read().power_w, gpu.energy_j()) if value is not None]) == 2
 
 
 @pytest.mark.parametrize(("call", "reading"), REFUSABLE)
-def test_what_cannot_be_said_at_the_moment_is_asked_again(nvml, call, reading):
+def test_a_temporary_refusal_is_asked_again(nvml, call, reading):
     nvml.refusals[call] = TIMEOUT
-    board = GpuTelemetry(BOARD)
-    assert getattr(board.read(), reading) is None
+    gpu = GpuTelemetry(GPU)
+    assert getattr(gpu.read(), reading) is None
     del nvml.refusals[call]
-    assert getattr(board.read(), reading) is not None
+    assert getattr(gpu.read(), reading) is not None
 
 
-def test_an_older_driver_tells_the_reasons_under_their_older_name(nvml):
+def test_an_older_driver_has_an_older_name_for_the_reasons(nvml):
     nvml.refusals["nvmlDeviceGetCurrentClocksEventReasons"] = 13
     nvml.reasons = 0x20
-    board = GpuTelemetry(BOARD)
-    assert [board.read().slowdowns for _ in range(2)] == [(Slowdown.THERMAL,)] * 2
+    gpu = GpuTelemetry(GPU)
+    assert [gpu.read().slowdowns for _ in range(2)] == [(Slowdown.THERMAL,)] * 2
     assert nvml.called("nvmlDeviceGetCurrentClocksEventReasons") == 1
-    assert board.available_readings()["slowdowns"]
+    assert gpu.available_readings()["slowdowns"]
 
 
-def test_no_reasons_at_all_are_no_slowdowns(nvml):
+def test_without_reasons_there_are_no_slowdowns(nvml):
     nvml.refusals |= dict.fromkeys(
         ["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"], NOT_SUPPORTED
     )
-    board = GpuTelemetry(BOARD)
-    assert board.read().slowdowns == ()
+    gpu = GpuTelemetry(GPU)
+    assert gpu.read().slowdowns == ()
     assert nvml.called("nvmlDeviceGetCurrentClocksThrottleReasons") == 1
-    assert not board.available_readings()["slowdowns"]
+    assert not gpu.available_readings()["slowdowns"]
 
 
-def test_counters_that_a_board_lacks_are_asked_for_once_and_the_others_still_count(nvml):
+def test_missing_counters_are_asked_for_once_and_the_others_still_count(nvml):
     nvml.no_field = dict.fromkeys([4, 269, 270, 271], NOT_SUPPORTED)
-    board = GpuTelemetry(BOARD)
+    gpu = GpuTelemetry(GPU)
     nvml.counters[74] += 1
     nvml.counters[4] += 1
-    look = board.read()
+    look = gpu.read()
     assert (look.slowdowns, look.ecc_errors) == ((Slowdown.POWER_CAP,), 0)
     assert nvml.asked_fields == [186, 74, 75]
-    assert not board.available_readings()["ECC errors"]
+    assert not gpu.available_readings()["ECC errors"]
 
 
-def test_a_counter_that_is_not_there_at_the_moment_is_asked_for_again(nvml):
-    board = GpuTelemetry(BOARD)
+def test_a_counter_that_is_unavailable_now_is_asked_for_again(nvml):
+    gpu = GpuTelemetry(GPU)
     nvml.no_field[4] = 21
     nvml.counters[4] = 1
-    assert board.read().ecc_errors == 0
+    assert gpu.read().ecc_errors == 0
     nvml.no_field.clear()
-    assert board.read().ecc_errors == 1
+    assert gpu.read().ecc_errors == 1
 
 
-def test_a_board_without_any_counter_is_not_asked_for_none(nvml):
+def test_a_gpu_without_counters_is_not_asked_for_counters(nvml):
     nvml.no_field = dict.fromkeys(FIELDS.values(), NOT_SUPPORTED)
-    board = GpuTelemetry(BOARD)
-    assert board.read().slowdowns == ()
+    gpu = GpuTelemetry(GPU)
+    assert gpu.read().slowdowns == ()
     assert nvml.called("nvmlDeviceGetFieldValues") == 1
-    assert not board.available_readings()["slowdown counters"]
+    assert not gpu.available_readings()["slowdown counters"]
 
 
-def test_a_driver_without_counters_is_asked_once(nvml):
+def test_counters_are_asked_for_once_if_the_driver_has_none(nvml):
     nvml.refusals["nvmlDeviceGetFieldValues"] = 13
-    board = GpuTelemetry(BOARD)
-    assert (board.read().slowdowns, board.read().power_w) == ((), 300)
+    gpu = GpuTelemetry(GPU)
+    assert (gpu.read().slowdowns, gpu.read().power_w) == ((), 300)
     assert nvml.called("nvmlDeviceGetFieldValues") == 1
 
 
-def test_a_board_without_the_power_of_the_instant_tells_that_of_the_last_second(nvml):
+def test_without_present_power_the_mean_of_the_last_second_is_read(nvml):
     nvml.no_field[186] = NOT_SUPPORTED
-    assert GpuTelemetry(BOARD).read().power_w == 300
+    assert GpuTelemetry(GPU).read().power_w == 300
     nvml.refusals["nvmlDeviceGetPowerUsage"] = NOT_SUPPORTED
-    assert GpuTelemetry(BOARD).read().power_w is None
+    assert GpuTelemetry(GPU).read().power_w is None
 
 
-def test_an_older_package_has_fewer_names_and_no_fewer_others(nvml):
+def test_an_older_pynvml_still_reports_other_processes(nvml):
     for name in ("NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", "NVML_ERROR_NOT_READY"):
         delattr(nvml, name)
-    board = GpuTelemetry(BOARD)
+    gpu = GpuTelemetry(GPU)
     nvml.counters[271] += 1
-    assert board.read().slowdowns == (Slowdown.HARDWARE,)
+    assert gpu.read().slowdowns == (Slowdown.HARDWARE,)
 
 
-def test_a_call_that_the_package_does_not_have_is_not_supported(nvml, monkeypatch):
+def test_a_call_that_pynvml_does_not_have_is_unsupported(nvml, monkeypatch):
     monkeypatch.delattr(Library, "nvmlDeviceGetCurrentClocksEventReasons")
     nvml.reasons = 0x8
-    assert GpuTelemetry(BOARD).read().slowdowns == (Slowdown.HARDWARE,)
+    assert GpuTelemetry(GPU).read().slowdowns == (Slowdown.HARDWARE,)
 
 
-def test_events_that_cannot_be_registered_are_none(nvml):
+def test_without_registered_events_there_are_no_xids(nvml):
     nvml.refusals["nvmlDeviceRegisterEvents"] = NOT_SUPPORTED
-    board = GpuTelemetry(BOARD)
+    gpu = GpuTelemetry(GPU)
     nvml.xids = [(31, WHOLE)]
-    assert board.read().xids == ()
+    assert gpu.read().xids == ()
     assert (nvml.sets, nvml.called("nvmlEventSetWait_v2")) == (0, 0)
-    assert not board.available_readings()["Xids"]
-    board.close()
+    assert not gpu.available_readings()["Xids"]
+    gpu.close()
     assert nvml.open == 0
 
 
-def test_a_lost_board_says_nothing_more_and_raises_nothing(nvml):
-    board = claimed(nvml)
+def test_a_lost_gpu_has_empty_conditions(nvml):
+    gpu = claimed(nvml)
     nvml.xids = [(79, WHOLE)]
-    assert board.read().xids == (79,)
+    assert gpu.read().xids == (79,)
     unasked = ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEnergyConsumption"]
     nvml.refusals |= dict.fromkeys([*nvml.calls, *unasked], GPU_IS_LOST)
-    assert (board.read(), board.energy_j()) == (Conditions(), None)
-    board.close()
+    assert (gpu.read(), gpu.energy_j()) == (Conditions(), None)
+    gpu.close()
 
 
-def test_no_energy_is_counted_where_the_board_does_not(nvml):
+def test_there_is_no_energy_without_a_counter(nvml):
     nvml.refusals["nvmlDeviceGetTotalEnergyConsumption"] = NOT_SUPPORTED
-    board = GpuTelemetry(BOARD)
-    assert [board.energy_j(), board.energy_j()] == [None, None]
+    gpu = GpuTelemetry(GPU)
+    assert [gpu.energy_j(), gpu.energy_j()] == [None, None]
     assert nvml.called("nvmlDeviceGetTotalEnergyConsumption") == 1
 
 
 # --- others ----------------------------------------------------------------------------------------------------------
 
 
-def test_others_are_those_that_worked_and_not_those_that_are_there(nvml):
+def test_others_are_processes_that_worked(nvml):
     nvml.samples = [(NOTEBOOK, 100, 90)]  # before we came
-    board = claimed(nvml)
+    gpu = claimed(nvml)
     nvml.samples += [(OUR_HOST_PID, 200, 99), (NOTEBOOK, 200, 0)]
-    assert board.read().others == ()
+    assert gpu.read().others == ()
     nvml.samples += [(NOTEBOOK, 300, 1)]
-    assert board.read().others == (NOTEBOOK,)
-    assert board.read().others == ()
+    assert gpu.read().others == (NOTEBOOK,)
+    assert gpu.read().others == ()
 
 
-def test_where_utilisation_is_not_told_another_that_is_there_is_at_work(nvml):
+def test_without_utilisation_a_listed_process_is_at_work(nvml):
     nvml.refusals["nvmlDeviceGetProcessUtilization"] = NOT_SUPPORTED
-    board = claimed(nvml)
-    assert [board.read().others, board.read().others] == [(NOTEBOOK,)] * 2
+    gpu = claimed(nvml)
+    assert [gpu.read().others, gpu.read().others] == [(NOTEBOOK,)] * 2
     assert nvml.called("nvmlDeviceGetProcessUtilization") == 1
-    assert not board.available_readings()["process utilisation"]
+    assert not gpu.available_readings()["process utilisation"]
 
 
-def test_utilisation_that_is_not_told_at_the_moment_is_nobodys(nvml):
-    board = claimed(nvml)
+def test_without_utilisation_now_no_process_is_reported(nvml):
+    gpu = claimed(nvml)
     nvml.refusals["nvmlDeviceGetProcessUtilization"] = 0  # the package raises success where the list is empty
-    assert board.read().others == ()
+    assert gpu.read().others == ()
     del nvml.refusals["nvmlDeviceGetProcessUtilization"]
     nvml.samples = [(NOTEBOOK, 100, 5)]
-    assert board.read().others == (NOTEBOOK,)
+    assert gpu.read().others == (NOTEBOOK,)
 
 
-def test_processes_that_cannot_be_listed_are_no_others(nvml):
+def test_without_a_list_no_other_process_is_reported(nvml):
     nvml.refusals["nvmlDeviceGetComputeRunningProcesses"] = 4
-    board = claimed(nvml)
+    gpu = claimed(nvml)
     nvml.samples = [(NOTEBOOK, 100, 5)]
-    assert board.read().others == ()
+    assert gpu.read().others == ()
 
 
 # --- instances -------------------------------------------------------------------------------------------------------
 
 
-def test_an_instance_has_its_boards_clocks_and_slowdowns_and_no_energy(mig):
+def test_an_instance_has_its_gpus_clocks_and_slowdowns_and_no_energy(mig):
     mig.reasons = 0x8
-    board = GpuTelemetry(INSTANCE)
-    look = board.read()
+    gpu = GpuTelemetry(INSTANCE)
+    look = gpu.read()
     assert (look.sm_clock_hz, look.temperature_c, look.power_w) == (1980e6, 41, 345)
     assert look.slowdowns == (Slowdown.HARDWARE,)
-    assert board.energy_j() is None
+    assert gpu.energy_j() is None
     assert mig.called("nvmlDeviceGetTotalEnergyConsumption") == 0
 
 
-def test_an_instance_hears_of_its_own_and_the_whole_boards_xids(mig):
-    board = GpuTelemetry(INSTANCE)
+def test_an_instance_reports_its_own_and_the_whole_gpus_xids(mig):
+    gpu = GpuTelemetry(INSTANCE)
     mig.xids = [(43, 9), (31, 7), (79, WHOLE)]
-    assert board.read().xids == (31, 79)
+    assert gpu.read().xids == (31, 79)
 
 
 def test_an_instance_has_its_own_processes(mig):
     mig.listed = [NOTEBOOK]
-    board = GpuTelemetry(INSTANCE)
+    gpu = GpuTelemetry(INSTANCE)
     assert mig.processes_of == INSTANCE
     mig.listed = [NOTEBOOK, os.getpid()]
-    board.recognise_own_process()
-    assert board.read().others == (NOTEBOOK,)
+    gpu.recognise_own_process()
+    assert gpu.read().others == (NOTEBOOK,)
 
 
 # --- what can be asked -----------------------------------------------------------------------------------------------
 
 
-def test_a_board_tells_everything(nvml):
-    assert telemetry.available_readings(BOARD) == dict.fromkeys(
+def test_all_readings_are_available(nvml):
+    assert telemetry.available_readings(GPU) == dict.fromkeys(
         [
             "clocks",
             "temperature",
@@ -604,12 +604,12 @@ def test_a_board_tells_everything(nvml):
         ("nvmlDeviceGetProcessUtilization", "process utilisation"),
     ],
 )
-def test_what_a_board_does_not_tell_is_told(nvml, call, missing):
+def test_an_unavailable_reading_is_listed(nvml, call, missing):
     nvml.refusals[call] = NOT_SUPPORTED
-    assert [topic for topic, told in telemetry.available_readings(BOARD).items() if not told] == [missing]
+    assert [topic for topic, available in telemetry.available_readings(GPU).items() if not available] == [missing]
 
 
-def test_every_name_that_is_asked_for_is_one_of_the_packages():
+def test_every_nvml_name_exists_in_pynvml():
     pynvml = pytest.importorskip("pynvml")
     tree = ast.parse(Path(telemetry.__file__).read_text(encoding="utf-8"))
     attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

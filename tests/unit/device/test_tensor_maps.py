@@ -1,4 +1,4 @@
-"""A ``tensor_map`` argument on its way from the author's words to the bytes of a launch."""
+"""A ``tensor_map`` argument, from the bench.py to the bytes of a launch."""
 
 import ctypes
 import struct
@@ -88,7 +88,7 @@ def test_a_device_without_tensor_maps_skips_the_case(resolved):
     assert unmet(resolved('tensor_map("A", box=(8, 8))'), CPU) == "requires sm_90: this is the CPU device"
 
 
-def test_rows_that_no_tensor_map_can_have_are_a_reason_to_skip_the_case(resolved):
+def test_rows_unfit_for_tensor_maps_skip_the_case(resolved):
     spec = resolved('tensor_map("H", box=(8, 8))', 'scratch={"H": scratch("float16", lambda n: (n, n + 4))}')
     assert unmet(spec, GPU) == "a tensor map requires rows of a multiple of 16 bytes: those of 'H' have 136"
     assert unmet(spec, CPU) == "requires sm_90: this is the CPU device"
@@ -100,7 +100,7 @@ def test_a_record_with_one_survives_the_codec(resolved):
     assert codec.decode(ReplayRecord, codec.encode(record)) == record
 
 
-def test_a_launch_is_given_what_the_device_makes_of_it():
+def test_a_launch_gets_the_tensor_map_that_the_device_encodes():
     class Mapping(HostMemory):
         stream = 0
 
@@ -125,7 +125,7 @@ def test_a_launch_is_given_what_the_device_makes_of_it():
 
 
 @pytest.mark.parametrize("device", ["cpu", "fake"])
-def test_devices_without_them_say_so(device, tmp_path):
+def test_devices_without_tensor_maps_raise_an_error(device, tmp_path):
     (tmp_path / "script.json").write_text("{}")
     opened = CpuDevice() if device == "cpu" else FakeDevice(tmp_path / "script.json")
     with pytest.raises(LaunchError, match=f"the {device} device has no tensor map of 'A'".replace("cpu", "CPU")):
@@ -150,7 +150,7 @@ PROTOTYPE = ctypes.CFUNCTYPE(
 """``cuTensorMapEncodeTiled``."""
 
 
-def test_the_driver_is_asked_with_columns_first_and_its_bytes_are_the_argument():
+def test_the_driver_encodes_columns_first_and_its_bytes_are_the_argument():
     asked = []
 
     @PROTOTYPE
@@ -165,7 +165,7 @@ def test_the_driver_is_asked_with_columns_first_and_its_bytes_are_the_argument()
     assert asked == [(7, 2, 1 << 40, [128, 64], 512, [16, 8], [1, 1], (0, 2, 2, 0))]
 
 
-def test_what_the_driver_refuses_is_an_error_of_the_launch():
+def test_a_tensor_map_that_the_driver_refuses_is_a_launch_error():
     with pytest.raises(LaunchError, match=r"the driver refuses a tensor map of 'A' \(CUDA error 1\)"):
         encode_tensor_map(0, MAP, lambda *_: 1)
 
@@ -183,36 +183,36 @@ def test_all_that_the_suite_lets_through_can_be_encoded(element, swizzle):
     assert asked == [128 * np.dtype(ELEMENTS[element]).itemsize]
 
 
-def test_arguments_are_packed_at_the_places_that_the_kernel_looks_for_them():
+def test_arguments_are_packed_at_the_offsets_of_the_parameters():
     first, second = np.void(bytes(range(128))), np.void(bytes(range(128, 256)))
     found = ((112, 128), (240, 128), (368, 2), (376, 8))
     given = pack("k", found, (first, second, np.int16(7), np.uint64(9)))
     assert given == bytes(112) + bytes(range(256)) + struct.pack("<h6xQ", 7, 9)
 
 
-def test_where_the_places_are_not_known_each_argument_lies_at_a_multiple_of_its_size():
+def test_with_an_unknown_layout_each_argument_is_at_a_multiple_of_its_size():
     args = (np.int8(-3), np.float64(0.25), np.int16(700), np.uint64(2**40))
     assert pack("k", None, args) == struct.pack("<b7xdh6xQ", -3, 0.25, 700, 2**40)
     assert pack("k", None, ()) == pack("k", (), ()) == b""
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ((np.int32(1),), "kernel k takes 2 arguments, and the launch has 1"),
         ((np.int32(1), np.int32(1)), "argument 2 of kernel k has 8 bytes, and the launch gives it int32 of 4"),
     ],
 )
-def test_arguments_that_are_not_the_kernels_are_refused(args, said):
-    with pytest.raises(LaunchError, match=said):
+def test_wrong_arguments_are_refused(args, message):
+    with pytest.raises(LaunchError, match=message):
         pack("k", ((0, 4), (8, 8)), args)
 
 
-def test_ptx_tells_no_places():
+def test_ptx_has_no_parameter_layout():
     assert parameter_layout(b"//\n.version 9.0", "k") is None
 
 
-def test_a_tensor_map_is_refused_where_nobody_tells_its_place():
+def test_a_tensor_map_with_unknown_offset_is_refused():
     with pytest.raises(
         LaunchError, match="kernel k takes a tensor map, and PTX does not contain its offset"
     ) as refused:

@@ -48,14 +48,14 @@ def test_the_same_seed_gives_the_same_arrays_and_another_seed_others(spec):
     assert not np.array_equal(first[0]["x"], other[0]["x"])
 
 
-def test_the_seed_depends_on_benchmark_version_and_point_and_is_the_same_every_night():
+def test_the_seed_depends_only_on_benchmark_version_and_point():
     point = (("n", 4096), ("dtype", "f32"))
     assert seed_of("transpose", 1, point) == 5578592408430117356
     assert seed_of("transpose", 1, tuple(reversed(point))) == seed_of("transpose", 1, point)
     assert len({seed_of("transpose", 2, point), seed_of("dot", 1, point), seed_of("transpose", 1, ())}) == 3
 
 
-def test_the_text_of_an_earlier_night_makes_the_arrays_of_that_night(spec):
+def test_stored_text_makes_the_arrays_of_its_run(spec):
     text = spec.bench.read_text(encoding="utf-8")
     then = replay_arrays(load_text(text, "steps"), spec.case.point, spec.seed)
     now = make_arrays(spec)
@@ -87,7 +87,7 @@ def test_integer_references_become_float64_for_floating_outputs():
     assert expected["y"].dtype == np.float64
 
 
-def test_arrays_are_handed_on_as_they_were_made_for_whoever_lays_them_out_copies_them():
+def test_arrays_are_returned_without_a_copy():
     inputs, expected = arrays_of("np.broadcast_to(rng.random(1), n)", "x[::-1]")
     assert inputs["x"].strides == (0,)
     assert not expected["y"].flags.c_contiguous
@@ -110,7 +110,7 @@ def test_arrays_are_handed_on_as_they_were_made_for_whoever_lays_them_out_copies
         ({"reference": "x.no_such_thing"}, "reference raised AttributeError", 8),
     ],
 )
-def test_what_a_function_must_not_make_is_reported_with_its_line(fault, what, line):
+def test_wrong_arrays_are_reported_with_the_line_of_the_function(fault, what, line):
     with pytest.raises(SuiteError, match=what) as caught:
         arrays_of(**fault)
     assert caught.value.line == line
@@ -123,7 +123,7 @@ def test_an_input_changed_in_place_has_the_shape_of_the_output():
         replay_arrays(load_text(text, "b"), (("n", 8),), 1)
 
 
-def test_inputs_that_change_from_call_to_call_are_found(tmp_path, monkeypatch):
+def test_inputs_that_change_between_calls_are_reported(tmp_path, monkeypatch):
     (tmp_path / "k.cu").write_text("")
     changing = 'rng.random(n, dtype=__import__("os").environ["MADE_AS"])'
     (tmp_path / "bench.py").write_text(TEMPLATE.format(inputs=changing, reference="x", dtype="float64"))
@@ -134,7 +134,7 @@ def test_inputs_that_change_from_call_to_call_are_found(tmp_path, monkeypatch):
         make_arrays(spec)
 
 
-def test_an_edit_of_the_file_reaches_no_case_that_was_resolved_before(tmp_path):
+def test_an_edit_of_the_file_does_not_change_a_resolved_case(tmp_path):
     (tmp_path / "k.cu").write_text("")
     text = TEMPLATE.format(inputs="np.ones(n)", reference="x", dtype="float64")
     (tmp_path / "bench.py").write_text(text)

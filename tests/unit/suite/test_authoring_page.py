@@ -26,7 +26,7 @@ def section(title):
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_the_tutorials_benchmark_has_the_cases_it_shows(tutorial):
+def test_the_tutorials_benchmark_has_the_cases_on_the_page(tutorial):
     suite = discover(tutorial)
     shown = re.search(r"four cases:\n\n```\n(.*?)```", PAGE, re.DOTALL)
     assert suite.problems == ()
@@ -40,7 +40,7 @@ def test_the_tutorials_inputs_and_reference_fit(tutorial):
     assert expected["y"] == pytest.approx(2.5 * inputs["x"].astype(float) + inputs["y"])
 
 
-def test_the_problem_it_shows_is_reported_like_that(tutorial):
+def test_the_problem_on_the_page_is_reported_like_that(tutorial):
     bench = tutorial / "saxpy" / "bench.py"
     bench.write_text(bench.read_text().replace('"y", "x"', '"y", "z"'))
     (problem,) = discover(tutorial).problems
@@ -49,7 +49,7 @@ def test_the_problem_it_shows_is_reported_like_that(tutorial):
     assert str(problem) == f"{tutorial}/saxpy/{shown[1]}"
 
 
-def test_the_template_it_shows_compiles_with_its_wrapper_and_parameters(tmp_path):
+def test_the_template_on_the_page_compiles(tmp_path):
     (source,) = re.findall(r"```cuda\n(.*?)```", section("Variants"), re.DOTALL)
     (variant,) = re.findall(r"```python\n(Variant.*?)```", section("Variants"), re.DOTALL)
     (tmp_path / "scale.cu").write_text(source)
@@ -66,7 +66,7 @@ def test_the_template_it_shows_compiles_with_its_wrapper_and_parameters(tmp_path
         assert HostToolchain().compile(spec.units[0])
 
 
-def test_it_says_how_far_the_guard_bands_reach():
+def test_the_page_has_the_size_of_the_guard_bands():
     assert f"guard bands of {GUARD_BYTES >> 10} KiB" in section("Steps")
 
 

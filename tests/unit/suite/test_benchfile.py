@@ -25,15 +25,15 @@ def test_a_name_in_the_file_wins_over_the_folders():
     assert load_text(text, "folder").name == "mine"
 
 
-def test_stored_text_that_does_not_run_any_more_says_whose_it_is():
+def test_an_error_in_stored_text_names_its_benchmark():
     with pytest.raises(SuiteError, match=r"old/bench\.py:1: no module 'gone_for_good'"):
         load_text("import gone_for_good\n", "old")
 
 
 @pytest.mark.parametrize("source", [PYTHON, PYTHON.read_text(encoding="utf-8")], ids=["path", "text"])
-def test_functions_are_got_by_name_from_a_path_or_a_text(source):
+def test_functions_are_returned_by_name_from_a_path_or_a_text(source):
     found = functions(source, ["halves", "metrics"])
-    assert {name: one.__name__ for name, one in found.items()} == {"halves": "halves", "metrics": "metrics"}
+    assert {name: function.__name__ for name, function in found.items()} == {"halves": "halves", "metrics": "metrics"}
 
 
 def test_functions_share_what_their_file_keeps():

@@ -1,6 +1,6 @@
-"""Every broken bench.py of tests/data/suites/broken says itself, in comments, which problems it must be reported with.
+"""Every broken bench.py of tests/data/suites/broken lists in comments the problems that must be reported.
 
-``# problem: TEXT`` stands on the line to be reported; ``# problem of the file: TEXT`` where no line is at fault.
+``# problem: TEXT`` is on the line to be reported; ``# problem of the file: TEXT`` if no line is at fault.
 """
 
 import re
@@ -16,7 +16,7 @@ NAMES = sorted(path.parent.name for path in BROKEN.glob("*/bench.py"))
 
 
 def marked(path: Path) -> list[tuple[int, str]]:
-    """The line and text of each problem that a file says it has."""
+    """Return the line and the text of each problem that a file lists."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         found += [(0, text.strip()) for text in re.findall(r"# problem of the file: ([^#]+)", line)]
@@ -34,7 +34,7 @@ def problems_of(suite, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_problem_of_a_file_is_reported_with_its_line_and_no_other_is(suite, name):
+def test_exactly_the_problems_of_a_file_are_reported_with_their_lines(suite, name):
     wanted = marked(BROKEN / name / "bench.py")
     found = sorted((problem.line, problem.what) for problem in problems_of(suite, name))
     assert wanted
@@ -51,21 +51,21 @@ def test_every_problem_names_its_file_and_a_cure(suite, name):
         assert problem.exit_code == 4
 
 
-def test_a_broken_variant_leaves_its_siblings(suite):
+def test_a_broken_variant_does_not_remove_the_other_variants(suite):
     cases = {listed.case.id for listed in suite.select(Selection(("several_problems",)), "full")}
     assert cases == {"several_problems/plain[n=256]", "several_problems/plain[n=1000]"}
 
 
-def test_the_first_of_two_variants_with_one_name_stays(suite):
+def test_the_first_of_two_variants_with_equal_names_stays(suite):
     variants = [listed.case.variant for listed in suite.select(Selection(("duplicate*",)), "smoke")]
     assert variants == ["plain-T1", "plain-T2", "plain"]
 
 
-def test_a_problem_of_the_benchmark_leaves_none_of_its_variants(suite):
+def test_a_problem_of_the_benchmark_removes_all_its_variants(suite):
     assert "reference_of_another_shape" not in {listed.case.benchmark for listed in suite.cases}
 
 
-def test_selecting_a_broken_benchmark_is_no_error_of_the_selection(suite):
+def test_selecting_a_broken_benchmark_is_no_usage_error(suite):
     assert suite.select(Selection(("no_smoke",)), "full") == ()
 
 
@@ -95,12 +95,12 @@ def test_problems_that_hold_only_at_a_full_point_are_found_too(tmp_path):
     assert "i64('n')" in problem.cure
 
 
-def test_an_anchor_by_half_its_name_is_told_the_nearest(suite):
+def test_relative_to_with_half_a_name_gets_the_nearest_name(suite):
     (problem,) = problems_of(suite, "relative_to_that_is_no_variant")
     assert problem.cure == "did you mean 'plain-T2'?"
 
 
-def test_an_anchor_that_cannot_be_used_leaves_its_siblings(tmp_path):
+def test_an_unusable_reference_variant_does_not_remove_the_others(tmp_path):
     text = (BROKEN / "relative_to_that_is_no_variant" / "bench.py").read_text().replace("../scale.cu", "scale.cu")
     start, end = text.index("        Variant("), text.index("    ],\n")
     copy = text[start:end].replace('"plain"', '"copy"').replace("scale.cu", "copy.cu")

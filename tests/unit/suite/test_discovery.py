@@ -49,7 +49,7 @@ def test_hidden_folders_are_not_searched(tmp_path):
         discover(tmp_path)
 
 
-def test_full_points_are_the_product_of_the_axes_where_a_variant_is_worth_running(suite):
+def test_full_points_are_the_product_of_the_axes_that_only_allows(suite):
     ids = [listed.case.id for listed in suite.select(Selection(("steps/full-TILE32-FAST0",)), "full")]
     assert ids == [
         f"steps/full-TILE32-FAST0[{point}]"
@@ -78,7 +78,7 @@ def test_former_names_expand_with_the_same_parameters(suite):
     assert listed.case.version == 3
 
 
-def test_a_listed_case_says_its_kind_and_requirements_without_resolving(suite):
+def test_a_listed_case_has_kind_and_requirements_without_resolving(suite):
     (listed,) = suite.select(Selection(("python/host",)), "full")
     assert listed.kind is Kind.HOST
     assert listed.requires == ()

@@ -1,4 +1,4 @@
-"""The inputs of the check after timing: other ones, and a reference where a change of the result proves too little."""
+"""The inputs of the check after timing, and their reference if a changed result does not prove enough."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def cases(tmp_path):
 
 @pytest.fixture
 def fresh(cases):
-    """The fresh arrays of a benchmark that is written like this."""
+    """The fresh arrays of a benchmark with these fields."""
 
     def fresh(**written):
         spec, _ = cases(**written)
@@ -47,7 +47,7 @@ def fresh(cases):
     return fresh
 
 
-def test_fresh_inputs_are_others_of_the_same_shape_with_their_own_reference(cases):
+def test_fresh_inputs_have_the_same_shape_and_their_own_reference(cases):
     spec, sibling = cases()
     first, _ = make_arrays(spec)
     inputs, expected = make_fresh(spec, lambda: first)
@@ -57,7 +57,7 @@ def test_fresh_inputs_are_others_of_the_same_shape_with_their_own_reference(case
     np.testing.assert_array_equal(make_fresh(sibling, lambda: first)[0]["x"], inputs["x"])
 
 
-def test_fresh_inputs_are_those_of_a_seed_that_the_cases_seed_decides(cases):
+def test_the_seed_of_fresh_inputs_depends_on_the_cases_seed(cases):
     spec, _ = cases()
     inputs, expected = replay_arrays(load(spec.bench), spec.case.point, fresh_seed(spec.seed))
     made = make_fresh(spec, lambda: make_arrays(spec)[0])
@@ -72,7 +72,7 @@ def test_a_large_result_has_no_fresh_reference(fresh):
     assert expected == {}
 
 
-def test_a_small_result_of_large_inputs_has_one(fresh):
+def test_a_small_result_of_large_inputs_has_a_fresh_reference(fresh):
     inputs, expected = fresh(n=LARGE, shape="1", reference="x.max()")
     assert expected["y"].tolist() == [inputs["x"].max()]
 
@@ -96,7 +96,7 @@ def test_a_result_that_no_input_changes_has_a_fresh_reference_however_large(fres
     np.testing.assert_array_equal(expected["y"], np.arange(LARGE))
 
 
-def test_a_result_that_changes_by_less_than_its_dtype_can_hold_has_one_too(fresh):
+def test_a_result_whose_change_its_dtype_cannot_hold_has_a_fresh_reference(fresh):
     _, expected = fresh(n=LARGE, reference="1 + 1e-17 * x")
     assert set(expected) == {"y"}
 
@@ -110,7 +110,7 @@ def test_a_result_that_changes_by_less_than_its_dtype_can_hold_has_one_too(fresh
         "rng.random(n + rng.integers(1_000_000) * (n > 4))",
     ],
 )
-def test_inputs_that_are_the_same_or_do_not_fit_are_not_fresh(fresh, inputs):
+def test_equal_inputs_and_inputs_that_do_not_fit_are_not_fresh(fresh, inputs):
     assert fresh(inputs=inputs, shape="1", reference="x.sum()") == ({}, {})
 
 
@@ -119,12 +119,12 @@ def test_a_difference_at_the_very_end_is_seen(fresh):
     assert set(inputs) == {"x"}
 
 
-def test_a_benchmark_without_inputs_has_nothing_fresh(cases):
+def test_a_benchmark_without_inputs_has_no_fresh_arrays(cases):
     (spec, _) = cases()
     assert make_fresh(spec, dict) == ({}, {})
 
 
-def test_a_benchmark_without_results_has_nothing_fresh(tmp_path):
+def test_a_benchmark_without_outputs_has_no_fresh_arrays(tmp_path):
     (tmp_path / "bench.py").write_text(
         "from perfsvc.suite import *\n"
         "def metrics(arrays, stream):\n    return {'x': 1.0}\n"
@@ -138,7 +138,7 @@ def test_a_benchmark_without_results_has_nothing_fresh(tmp_path):
 @pytest.mark.parametrize(
     ("error", "what"), [("ValueError", "inputs raised ValueError"), ("MemoryError", "MemoryError")]
 )
-def test_inputs_that_fail_are_told_with_their_line(cases, monkeypatch, error, what):
+def test_inputs_that_fail_are_reported_with_their_line(cases, monkeypatch, error, what):
     spec, _ = cases(inputs=f"exec('raise {error}') if 'FAILS' in __import__('os').environ else rng.random(n)")
     first, _ = make_arrays(spec)
     monkeypatch.setenv("FAILS", "1")
@@ -147,7 +147,7 @@ def test_inputs_that_fail_are_told_with_their_line(cases, monkeypatch, error, wh
     assert caught.value.line == 5
 
 
-def test_arrays_that_do_not_fit_into_memory_cost_their_case_alone(cases, monkeypatch):
+def test_arrays_that_do_not_fit_into_memory_fail_only_their_case(cases, monkeypatch):
     def refuse(*_):
         raise MemoryError
 

@@ -1,4 +1,4 @@
-"""Inputs are made once: for their shapes when a suite is resolved, and kept for whoever measures it."""
+"""Inputs are made once: resolving a suite needs their shapes, and they are kept until they are measured."""
 
 import threading
 
@@ -33,7 +33,7 @@ def written(folder, extra="pass"):
     (folder / "bench.py").write_text(BENCH.format(extra=extra))
     suite = discover(folder)
     assert suite.problems == ()
-    (folder / "calls").unlink()  # of the rehearsal
+    (folder / "calls").unlink()  # by the checks of discover
     return suite
 
 
@@ -53,7 +53,7 @@ def test_each_points_inputs_are_made_once_to_resolve_and_to_measure(suite, tmp_p
         np.testing.assert_array_equal(made[point][1]["y"], 2 * made[point][0]["x"])
 
 
-def test_inputs_are_given_away_once_and_then_made_again(suite, tmp_path):
+def test_inputs_are_taken_once_and_then_made_again(suite, tmp_path):
     inputs = Inputs(keep_bytes=1000)
     (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
     first, again = make_arrays(spec, inputs), make_arrays(spec, inputs)
@@ -61,7 +61,7 @@ def test_inputs_are_given_away_once_and_then_made_again(suite, tmp_path):
     np.testing.assert_array_equal(first[0]["x"], again[0]["x"])
 
 
-def test_what_does_not_fit_is_made_again_and_what_was_taken_makes_room(suite, tmp_path):
+def test_inputs_that_do_not_fit_are_made_again_and_taken_inputs_free_their_bytes(suite, tmp_path):
     inputs = Inputs(keep_bytes=16 * 8)
     (small, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
     (large, *_) = suite.resolve(Selection(("*[n=16]",)), "full", inputs)
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_made_again_and_what_was_taken_makes_room(suite, tm
     assert calls(tmp_path) == [8, 16, 15]
 
 
-def test_nothing_is_kept_where_nothing_was_said(suite):
+def test_by_default_no_inputs_are_kept(suite):
     inputs = Inputs()
     (spec, *_) = suite.resolve(Selection(), "full", inputs)
     assert inputs.take(spec) is None
@@ -87,13 +87,13 @@ def test_points_are_made_at_the_same_time(tmp_path, monkeypatch):
     assert barrier.broken is False
 
 
-def test_cases_of_a_point_have_their_arrays_in_common_and_no_others(suite):
+def test_only_cases_of_one_point_share_their_arrays(suite):
     specs = suite.resolve(Selection(), "full")
     names = {(spec.case.point, spec.arrays) for spec in specs}
     assert len(names) == len({name for _, name in names}) == 2
 
 
-def test_an_edit_of_the_file_names_its_arrays_anew(suite, tmp_path):
+def test_an_edit_of_the_file_changes_the_key_of_its_arrays(suite, tmp_path):
     (before, *_) = suite.resolve(Selection(), "full")
     (tmp_path / "bench.py").write_text((tmp_path / "bench.py").read_text() + "# edited\n")
     (after, *_) = discover(tmp_path).resolve(Selection(), "full")
@@ -109,7 +109,7 @@ def later(tmp_path):
     return Inputs(keep_bytes=1000, known=KnownShapes(tmp_path / "cache" / "shapes"))
 
 
-def test_what_an_earlier_run_made_is_resolved_without_being_made(suite, tmp_path):
+def test_inputs_of_known_shapes_are_not_made_for_resolving(suite, tmp_path):
     first = suite.resolve(Selection(), "full", later(tmp_path))
     inputs = later(tmp_path)
     assert suite.resolve(Selection(), "full", inputs) == first
@@ -118,7 +118,7 @@ def test_what_an_earlier_run_made_is_resolved_without_being_made(suite, tmp_path
 
 
 @pytest.mark.parametrize("change", ["file", "numpy"])
-def test_what_decides_the_shapes_decides_what_is_known(suite, tmp_path, monkeypatch, change):
+def test_known_shapes_depend_on_the_file_and_numpy(suite, tmp_path, monkeypatch, change):
     suite.resolve(Selection(), "full", later(tmp_path))
     if change == "file":
         suite = written(tmp_path, "pass  # edited")
@@ -130,7 +130,7 @@ def test_what_decides_the_shapes_decides_what_is_known(suite, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"arrays": 1}'])
-def test_what_cannot_be_read_is_not_known_and_found_anew(suite, tmp_path, damage):
+def test_unreadable_shapes_are_unknown_and_stored_again(suite, tmp_path, damage):
     (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
     (entry,) = (tmp_path / "cache" / "shapes").iterdir()
     written_there = entry.read_bytes()
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(suite, tmp_path)
     assert calls(tmp_path) == [8, 8]
 
 
-def test_inputs_that_are_others_than_known_fail_their_case_and_are_found_anew_by_the_next_run(tmp_path, monkeypatch):
+def test_inputs_of_other_shapes_than_known_fail_their_case_and_are_made_by_the_next_run(tmp_path, monkeypatch):
     suite = written(tmp_path, "n = n + int(__import__('os').environ.get('MORE', 0))")
     suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
     monkeypatch.setenv("MORE", "1")

@@ -1,4 +1,4 @@
-"""A variant with a reference of its own: compared with that, and sharing it with those who have the same."""
+"""A variant with its own reference is compared with that, and shares it with variants of the same reference."""
 
 import numpy as np
 import pytest
@@ -52,14 +52,14 @@ def test_a_variant_is_compared_with_its_own_reference_on_the_inputs_of_all(cases
     np.testing.assert_array_equal(copied["y"], inputs["x"])
 
 
-def test_expected_results_are_shared_by_those_with_the_same_reference_alone(cases):
+def test_only_variants_with_the_same_reference_share_expected_results(cases):
     specs = cases()
     assert specs["double"].arrays == specs["also"].arrays
     assert specs["copy-WIDTH1"].arrays == specs["copy-WIDTH4"].arrays == specs["memcpy"].arrays
     assert len({spec.arrays for spec in specs.values()}) == 3
 
 
-def test_inputs_that_were_kept_serve_whichever_reference_comes_first(cases):
+def test_kept_inputs_serve_variants_with_any_reference(cases):
     inputs = Inputs(keep_bytes=1000)
     assert inputs.take(cases(inputs=inputs)["memcpy"])["x"].size == 8
 
@@ -70,7 +70,7 @@ def test_fresh_results_are_of_the_variants_own_reference(cases):
     np.testing.assert_array_equal(expected["y"], inputs["x"])
 
 
-def test_whether_a_large_result_changes_is_told_by_the_variants_own_reference(cases):
+def test_the_variants_own_reference_shows_whether_a_large_result_changes(cases):
     specs = cases(n=LARGE)
     _, of_copy = make_fresh(specs["copy-WIDTH1"], lambda: make_arrays(specs["copy-WIDTH1"])[0])
     _, of_zeros = make_fresh(specs["zeros"], lambda: make_arrays(specs["zeros"])[0])
@@ -78,12 +78,12 @@ def test_whether_a_large_result_changes_is_told_by_the_variants_own_reference(ca
 
 
 @pytest.mark.parametrize(("variant", "factor"), [("copy-WIDTH4", 1), ("memcpy", 1), ("double", 2), ("", 2)])
-def test_a_later_night_finds_the_reference_by_the_variants_name(variant, factor):
+def test_a_replay_finds_the_reference_by_the_variants_name(variant, factor):
     inputs, expected = replay_arrays(load_text(BENCH.format(n=8), "b"), (("n", 8),), 1, variant)
     np.testing.assert_array_equal(expected["y"], factor * inputs["x"])
 
 
-def test_a_later_night_finds_it_beside_a_variant_that_was_never_usable():
+def test_a_replay_finds_the_reference_next_to_an_unusable_variant():
     text = BENCH.format(n=8).replace('variant("also")', 'variant("also", params=3, reference=copied)')
     inputs, expected = replay_arrays(load_text(text, "b"), (("n", 8),), 1, "memcpy")
     np.testing.assert_array_equal(expected["y"], inputs["x"])

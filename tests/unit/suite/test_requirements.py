@@ -56,11 +56,11 @@ def spec(*requires):
         ("layout % 4 == 0", GPU, "requires layout % 4 == 0: layout is row"),
     ],
 )
-def test_a_device_or_point_that_does_not_meet_a_requirement_is_told(requirement, device, reason):
+def test_an_unmet_requirement_is_explained(requirement, device, reason):
     assert unmet(spec(requirement), device) == reason
 
 
-def test_nothing_required_is_met_everywhere():
+def test_no_requirements_are_met_everywhere():
     assert unmet(spec(), CPU) == ""
 
 
@@ -68,7 +68,7 @@ def test_the_first_requirement_that_is_not_met_is_the_reason():
     assert unmet(spec("cuda", "n % 3 == 0", "sm_100"), GPU) == "requires n % 3 == 0: n is 100"
 
 
-def test_a_package_that_fails_when_it_is_imported_is_as_good_as_missing(tmp_path, monkeypatch):
+def test_a_package_that_fails_on_import_counts_as_missing(tmp_path, monkeypatch):
     (tmp_path / "half_installed").mkdir()
     (tmp_path / "half_installed" / "__init__.py").write_text("raise OSError('libcuda.so.1: cannot open')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -76,7 +76,7 @@ def test_a_package_that_fails_when_it_is_imported_is_as_good_as_missing(tmp_path
     assert unmet(spec("import half_installed.part"), CPU) == reason
 
 
-def test_a_required_package_is_looked_for_and_not_imported(tmp_path, monkeypatch):
+def test_a_required_package_is_searched_without_importing_it(tmp_path, monkeypatch):
     (tmp_path / "takes_long.py").write_text("raise AssertionError")
     monkeypatch.syspath_prepend(tmp_path)
     assert unmet(spec("import takes_long"), CPU) == ""

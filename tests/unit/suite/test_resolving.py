@@ -48,13 +48,13 @@ def spec(suite):
 
 
 def written(folder, variant, text=TEMPLATE):
-    """The suite of one variant that is written like this."""
+    """Return the suite of one variant with these fields."""
     (folder / "k.cu").write_text("")
     (folder / "bench.py").write_text(text.format(variant))
     return discover(folder)
 
 
-def test_units_are_one_for_each_source_with_all_their_entries(spec):
+def test_there_is_one_unit_for_each_source_with_all_its_entries(spec):
     defines = (("FAST", 1), ("ITEMS", 4), ("SPAN", 1), ("TILE", 16))
     assert spec.units == (
         Unit(GOOD / "steps" / "first.cu", ("first", "third"), defines, ("-use_fast_math",)),
@@ -67,7 +67,7 @@ def test_parameters_may_depend_on_the_point(suite):
     assert dict(spec.units[0].defines)["SPAN"] == 2
 
 
-def test_only_buffers_that_the_steps_use_are_there_and_each_has_its_role(spec):
+def test_buffers_are_those_of_the_steps_each_with_its_role(spec):
     assert spec.buffers == (
         Buffer(Array("x", "float32", (64,)), Role.INPUT),
         Buffer(Array("y", "float32", (64,)), Role.INOUT),
@@ -103,14 +103,14 @@ def test_steps_are_resolved_in_order(spec):
     assert spec.steps == (Memset("partials", 255), first, second, third, *last)
 
 
-def test_work_tolerance_mode_and_requirements_are_those_of_the_point(spec):
+def test_work_tolerance_cache_and_requirements_are_those_of_the_point(spec):
     assert spec.work == Work(read_bytes=512, written_bytes=256, flops=128)
     assert spec.tolerance == Tolerance(max=1e-6 * 64, mean=1e-7 * 64)
     assert spec.cache is CacheState.WARM
     assert spec.requires == ("cuda", "sm_90", "n % 2 == 0")
 
 
-def test_a_rung_is_the_place_among_all_that_variants_stand_for(suite):
+def test_a_variant_index_counts_all_expansions(suite):
     specs = suite.resolve(Selection(("steps[n=4096,scale=2.0]",)), "full")
     found = [(spec.case.variant, spec.variant_index, spec.relative_to) for spec in specs]
     assert found == [
@@ -178,7 +178,7 @@ def test_the_seed_is_that_of_the_point_for_all_variants(suite):
     assert len(seeds) == len({point for point, _ in seeds}) == len({seed for _, seed in seeds})
 
 
-def test_a_case_of_both_modes_is_resolved_once_in_each_and_is_one_case(tmp_path):
+def test_a_case_of_both_cache_states_is_resolved_once_for_each(tmp_path):
     suite = written(tmp_path, "grid=1, block=1, args=('y', 'x'), cache='both'")
     cold, warm = suite.resolve(Selection(), "full")
     assert (cold.cache, warm.cache) == (CacheState.COLD, CacheState.WARM)
@@ -194,7 +194,7 @@ def test_the_shapes_of_inputs_decide_the_shapes_of_buffers(tmp_path):
     assert [buffer.array.shape for buffer in spec.buffers] == [(9,), (1,)]
 
 
-def test_points_that_differ_in_the_kind_of_their_number_alone_are_both_checked(tmp_path):
+def test_points_that_differ_only_in_the_type_of_a_number_are_both_checked(tmp_path):
     text = TEMPLATE.replace("(64,)", "(8.0,)").replace("rng.random(n)", "rng.random(8)")
     suite = written(tmp_path, "grid=lambda n: n, block=1, args=('y', 'x')", text)
     assert [problem.what for problem in suite.problems] == ["grid of variant 'v' is 8.0"]
@@ -232,7 +232,7 @@ def test_points_that_differ_in_the_kind_of_their_number_alone_are_both_checked(t
         ("grid=1, block=1, args=('y',), steps=[memset('y')]", "has steps beside entry, grid, block, args"),
     ],
 )
-def test_what_cannot_be_launched_is_one_problem_of_the_variant(tmp_path, variant, what):
+def test_an_impossible_launch_is_one_problem_of_the_variant(tmp_path, variant, what):
     (problem,) = written(tmp_path, variant).problems
     assert what in problem.what
     assert problem.line == 8
@@ -264,7 +264,7 @@ def test_numpy_numbers_are_as_good_as_pythons(tmp_path):
     assert spec.steps[0].grid == (64, 1, 1)
 
 
-def test_inputs_that_fail_at_a_full_point_leave_resolving_to_the_others(tmp_path):
+def test_inputs_that_fail_at_a_full_point_do_not_stop_resolving(tmp_path):
     written(tmp_path, "grid=1, block=1, args=('y', 'x')")
     text = (tmp_path / "bench.py").read_text().replace("rng.random(n)", "rng.random(n if n < 64 else -1)")
     (tmp_path / "bench.py").write_text(text)

@@ -68,24 +68,24 @@ def test_a_dot_or_plus_stands_for_itself():
 @pytest.mark.parametrize(
     "glob", ["", "/", "a/", "/b", "a/b/c", "a[n=1", "a[n]", "a[n=]", "a[=1]", "a[n=1][n=2]", "a[n=1]b"]
 )
-def test_what_is_no_glob_is_a_usage_error(glob):
+def test_an_invalid_glob_is_a_usage_error(glob):
     with pytest.raises(UsageError, match="selects nothing that could exist"):
         ids(glob)
 
 
-def test_a_glob_that_takes_nothing_names_the_nearest():
+def test_a_glob_that_matches_nothing_gets_similar_names():
     with pytest.raises(UsageError, match="'transpose/tilde' selects no case") as caught:
         ids("matmul", "transpose/tilde")
     assert "transpose/tiled-TILE32-PAD" in caught.value.cure
 
 
-def test_a_glob_like_nothing_at_all_points_to_the_list():
+def test_a_glob_similar_to_nothing_refers_to_the_list():
     with pytest.raises(UsageError, match="selects no case") as caught:
         ids("@@@@")
     assert "perfsvc list" in caught.value.cure
 
 
-def test_a_glob_for_points_not_measured_here_says_so():
+def test_a_glob_for_points_not_measured_here_gets_a_hint():
     with pytest.raises(UsageError, match="selects no case") as caught:
         ids("transpose[n=31]")
     assert "transpose/naive[n=31,dtype=f32]" in caught.value.cure
@@ -101,7 +101,7 @@ def test_everything_excluded_is_a_usage_error():
         ids("transpose", exclude=("*",))
 
 
-def test_a_glob_for_a_broken_benchmark_takes_nothing_without_complaint():
+def test_a_glob_for_a_broken_benchmark_may_match_nothing():
     assert ids("reduce/*", "matmul/naive[n=1024,dtype=f32]", broken=["reduce"]) == ["matmul/naive[n=1024,dtype=f32]"]
 
 

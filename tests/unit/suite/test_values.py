@@ -7,7 +7,7 @@ from perfsvc.suite.values import Problem, evaluate, invoke, line_of, nearest, un
 NAMES = {"n": 8, "TILE": 4}
 
 
-def test_a_value_that_is_no_function_is_itself():
+def test_a_value_that_is_no_function_is_returned():
     assert evaluate((1, 2), NAMES, "grid", 3) == (1, 2)
 
 
@@ -19,11 +19,11 @@ def test_defaults_hold_for_names_that_are_not_known():
     assert evaluate(lambda n, more=1: n + more, NAMES, "grid", 3) == 9
 
 
-def test_keywords_without_names_are_given_everything():
+def test_a_function_with_keywords_gets_everything():
     assert evaluate(lambda **names: names, NAMES, "grid", 3) == NAMES
 
 
-def test_the_first_arguments_go_by_position_whatever_they_are_called():
+def test_the_first_arguments_are_passed_by_position():
     assert invoke(lambda generator, n: (generator, n), NAMES, "inputs", 3, "rng") == ("rng", 8)
 
 
@@ -56,7 +56,7 @@ def test_an_error_in_a_builtin_is_a_problem_at_the_line_that_named_it():
     assert caught.value.line == 7
 
 
-def test_the_cure_names_the_nearest_name_or_all_or_says_there_are_none():
+def test_the_cure_is_the_nearest_name_or_all_names():
     assert nearest("TILES", NAMES) == "did you mean 'TILE'?"
     assert nearest("zzz", NAMES) == "known names: n, TILE"
     assert nearest("zzz", ()) == "there are no names to ask for"

@@ -1,4 +1,4 @@
-"""The host's compilers as a toolchain: what decides a binary, and how refusals are told."""
+"""The host's compilers as a toolchain: what decides a binary, and how refusals are reported."""
 
 import re
 import shutil
@@ -48,7 +48,7 @@ def refusal(toolchain, unit):
     return str(caught.value)
 
 
-def test_it_says_what_it_builds_for_and_who_it_is(toolchain):
+def test_target_and_version_are_known(toolchain):
     assert toolchain.target.startswith("cpu-")
     assert toolchain.version
 
@@ -67,7 +67,7 @@ def test_equal_sources_in_two_folders_give_equal_bytes_without_a_path(toolchain,
     assert b"faults.cu" in binaries[0][1]
 
 
-def test_every_change_that_decides_the_binary_changes_the_preimage(toolchain, tmp_path):
+def test_every_change_of_the_binary_changes_the_preimage(toolchain, tmp_path):
     shutil.copytree(DATA, tmp_path / "data")
     source = tmp_path / "data" / "blocks.cu"
     seen = {preimage(toolchain, Unit(source, ("visit",)))}
@@ -80,7 +80,7 @@ def test_every_change_that_decides_the_binary_changes_the_preimage(toolchain, tm
     assert len(seen) == 5
 
 
-def test_a_preimage_is_not_told_of_files_that_are_others_by_now(toolchain, unit):
+def test_a_preimage_of_changed_files_is_an_error(toolchain, unit):
     edited = unit('extern "C" __global__ void f() {}\n', "f")
     files = local_files(edited)
     edited.source.write_text('extern "C" __global__ void f() { }\n')
@@ -88,7 +88,7 @@ def test_a_preimage_is_not_told_of_files_that_are_others_by_now(toolchain, unit)
         toolchain.preimage(edited, files)
 
 
-def test_nvcc_options_that_a_host_compiler_lacks_are_left_out(toolchain, unit, tmp_path):
+def test_nvcc_options_that_a_host_compiler_lacks_are_ignored(toolchain, unit, tmp_path):
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "factor.h").write_text("#define FACTOR 3\n")
     source = '#include "factor.h"\nextern "C" __global__ void k(int* x) { *x = FACTOR + OTHER + MORE; }\n'
@@ -96,7 +96,7 @@ def test_nvcc_options_that_a_host_compiler_lacks_are_left_out(toolchain, unit, t
     assert toolchain.compile(unit(source, "k", options=options))
 
 
-def test_parameters_may_have_any_name_that_our_header_uses_too(toolchain, unit):
+def test_parameters_may_have_names_that_our_header_uses(toolchain, unit):
     defines = tuple((letter, number) for number, letter in enumerate(string.ascii_uppercase))
     total = " + ".join(string.ascii_uppercase)
     source = f"""#include <cmath>
@@ -105,7 +105,7 @@ def test_parameters_may_have_any_name_that_our_header_uses_too(toolchain, unit):
     assert toolchain.compile(unit(source, "k", defines=defines))
 
 
-def test_parameters_hold_in_every_file_of_the_user_and_override_options(toolchain, unit, tmp_path):
+def test_parameters_apply_to_every_file_of_the_user_and_override_options(toolchain, unit, tmp_path):
     (tmp_path / "first.h").write_text('static_assert(N == 2, "");\n#undef N\n#define N 3\n')
     source = (
         'static_assert(N == 3 && TWICE(2) == 4 && ONE == 1 && SUM(1, 2) == 3, "");\nextern "C" __global__ void k() {}\n'
@@ -114,7 +114,7 @@ def test_parameters_hold_in_every_file_of_the_user_and_override_options(toolchai
     assert toolchain.compile(unit(source, "k", options=options, defines=(("N", 2),)))
 
 
-def test_an_assertion_holds_unless_a_parameter_says_otherwise(toolchain, unit):
+def test_assertions_are_on_unless_a_parameter_turns_them_off(toolchain, unit):
     source = '#ifdef INCLUDED\n#include <cassert>\n#endif\nextern "C" __global__ void k(int* x) { assert(*x == 7); }\n'
     for more in ((), (("INCLUDED", 1),)):
         assert b"*x == 7" in toolchain.compile(unit(source, "k", defines=more))
@@ -128,7 +128,7 @@ def test_system_folders_are_searched(toolchain, unit, tmp_path):
     assert toolchain.compile(unit(source, "k", options=("-isystem", "theirs")))
 
 
-def test_a_compiler_that_is_told_where_libstdcxx_is_finds_the_c_librarys_headers(
+def test_a_compiler_with_the_path_of_libstdcxx_finds_the_c_librarys_headers(
     toolchain, unit, tmp_path, monkeypatch
 ):
     library = tmp_path / "libstdc++"
@@ -141,34 +141,34 @@ def test_a_compiler_that_is_told_where_libstdcxx_is_finds_the_c_librarys_headers
     assert toolchain.compile(unit('extern "C" __global__ void go(float* x) { *x = sinf(*x); }'))
 
 
-def test_a_macro_that_cannot_be_names_no_temporary_folder(toolchain, unit):
-    told = refusal(toolchain, unit('extern "C" __global__ void k() {}\n', "k", options=("-D1st=2",)))
-    assert "parameters:1:" in told
-    assert tempfile.gettempdir() not in told
+def test_the_error_of_an_invalid_macro_names_no_temporary_folder(toolchain, unit):
+    message = refusal(toolchain, unit('extern "C" __global__ void k() {}\n', "k", options=("-D1st=2",)))
+    assert "parameters:1:" in message
+    assert tempfile.gettempdir() not in message
 
 
-def test_a_long_message_shows_its_first_errors_and_says_how_much_is_left_out(toolchain, unit):
+def test_a_long_message_shows_its_first_errors_and_counts_the_other_lines(toolchain, unit):
     lines = "\n".join(f"int x{number} = nothing{number};" for number in range(200))
     lines += '\nextern "C" __global__ void k() {}\n'
-    told = refusal(toolchain, unit(lines, "k")).splitlines()
-    assert "nothing0" in "".join(told[:6])
-    assert len(told) < 40
-    assert any(re.fullmatch(r"\(\d+ more lines left out\)", line) for line in told)
+    message = refusal(toolchain, unit(lines, "k")).splitlines()
+    assert "nothing0" in "".join(message[:6])
+    assert len(message) < 40
+    assert any(re.fullmatch(r"\(\d+ more lines left out\)", line) for line in message)
 
 
-def test_a_compiler_that_finds_no_end_fails_its_unit(unit, monkeypatch):
+def test_a_compiler_that_hangs_fails_its_unit(unit, monkeypatch):
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
     hung = HostToolchain(Compiler(("sh", "-c", "sleep 300"), "hung 1"))
     assert "kernel.cu: still compiling after 0.5 s" in refusal(hung, unit("", "k"))
 
 
-def test_a_compile_error_is_told_with_file_and_line_and_no_path(toolchain, unit, tmp_path):
-    told = refusal(toolchain, unit('\nextern "C" __global__ void k(int* x) {\n  *x = nonsense;\n}\n', "k"))
-    assert "kernel.cu does not compile:" in told
-    assert "kernel.cu:3:" in told
-    assert "nonsense" in told
-    assert str(tmp_path) not in told
-    assert tempfile.gettempdir() not in told
+def test_a_compile_error_has_file_and_line_without_paths(toolchain, unit, tmp_path):
+    message = refusal(toolchain, unit('\nextern "C" __global__ void k(int* x) {\n  *x = nonsense;\n}\n', "k"))
+    assert "kernel.cu does not compile:" in message
+    assert "kernel.cu:3:" in message
+    assert "nonsense" in message
+    assert str(tmp_path) not in message
+    assert tempfile.gettempdir() not in message
 
 
 def test_an_error_in_a_header_names_the_header(toolchain, unit, tmp_path):
@@ -186,7 +186,7 @@ def test_warnings_about_the_users_code_are_no_errors(toolchain, unit):
     assert toolchain.compile(unit(source, "k", options=("-Werror",)))
 
 
-def test_a_missing_entry_is_told_with_those_that_exist(toolchain, unit):
+def test_a_missing_entry_is_an_error_that_lists_the_existing_ones(toolchain, unit):
     source = """
     template <int N> __global__ void generic(int* x) { *x = N; }
     __global__ void mangled(int* x) { *x = 1; }
@@ -195,9 +195,9 @@ def test_a_missing_entry_is_told_with_those_that_exist(toolchain, unit):
     extern "C" { __device__ int helper() { return 2; }  static __device__ int n;
     __launch_bounds__(64) __global__ void two(int* x) { *x = helper(); } }
     """
-    told = refusal(toolchain, unit(source, "one", "mangled"))
-    assert "kernel.cu: no entry mangled; it has one, two" in told
-    assert 'declare it extern "C" __global__ void mangled(...)' in told
+    message = refusal(toolchain, unit(source, "one", "mangled"))
+    assert "kernel.cu: no entry mangled; it has one, two" in message
+    assert 'declare it extern "C" __global__ void mangled(...)' in message
     assert toolchain.compile(unit(source, "one", "two"))
 
 
@@ -218,13 +218,13 @@ def test_a_missing_entry_is_told_with_those_that_exist(toolchain, unit):
         ("__global__ void k(); void f() { k<<<1, 1>>>(); }", "launches in the source"),
     ],
 )
-def test_what_a_cpu_cannot_run_is_unsupported_and_not_an_error(toolchain, unit, source, reason):
+def test_code_that_a_cpu_cannot_run_is_unsupported(toolchain, unit, source, reason):
     with pytest.raises(UnsupportedError, match=r"^unsupported on cpu: ") as caught:
         toolchain.compile(unit(source))
     assert reason in caught.value.what
 
 
-def test_what_guards_keep_from_the_cpu_does_not_matter(toolchain, unit):
+def test_guarded_gpu_code_is_ignored(toolchain, unit):
     source = """
     #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     #include <mma.h>
@@ -265,11 +265,11 @@ def test_without_a_compiler_the_cure_is_the_extra(monkeypatch):
     assert caught.value.cure == install_command("cpu")
 
 
-def test_without_a_compiler_of_the_system_zig_is_taken():
+def test_without_a_system_compiler_zig_is_used():
     assert find_compiler({"PATH": "/nowhere"}) == find_zig()
 
 
-def test_cxx_is_believed_or_refused():
+def test_cxx_is_used_or_refused():
     zig = find_zig()
     assert find_compiler({"CXX": " ".join(zig.command)}).command == zig.command
     with pytest.raises(NoCompilerError, match=r"\$CXX names /nowhere/c\+\+, which does not answer"):
@@ -286,21 +286,21 @@ def test_cxx_is_believed_or_refused():
         ("python3 -m ziglang c++", True),
     ],
 )
-def test_zig_is_known_by_its_name_and_not_by_the_number_of_words(monkeypatch, command, zig):
+def test_zig_is_recognised_by_any_word_of_its_command(monkeypatch, command, zig):
     monkeypatch.setattr(host, "_version", lambda command: "clang version 22.1.8")
     compiler = find_compiler({"CXX": command})
     assert compiler.command == tuple(command.split())
     assert compiler.options == (("-mcpu=baseline",) if zig else ())
 
 
-def test_a_compiler_that_fails_is_passed_over(tmp_path):
+def test_a_compiler_that_fails_is_skipped(tmp_path):
     stub = tmp_path / "c++"
     stub.write_text(f"#!{sys.executable}\nraise SystemExit(1)\n")
     stub.chmod(0o755)
     assert find_compiler({"PATH": str(tmp_path)}) == find_zig()
 
 
-def test_names_of_files_do_not_depend_on_the_machine(tmp_path):
+def test_file_names_do_not_depend_on_the_machine(tmp_path):
     folders = cuda_text.Folders(tmp_path / "kernels", tmp_path / "perfsvc")
     names = {
         "a.cu": "a.cu",

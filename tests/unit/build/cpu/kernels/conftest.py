@@ -24,7 +24,7 @@ def data():
 
 @pytest.fixture(scope="session")
 def zig_cache(tmp_path_factory):
-    """An empty one, as on a fresh machine."""
+    """An empty cache, as on a fresh machine."""
     before = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
     os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(tmp_path_factory.mktemp("zig"))
     yield
@@ -57,7 +57,7 @@ def device():
 
 @pytest.fixture(scope="session")
 def load(toolchain, device):
-    """Loads a file of the data folder with all its entries."""
+    """Load a file of the data folder with all its entries."""
 
     @cache
     def loaded(name, *defines):

@@ -1,4 +1,4 @@
-"""Kernels that cannot go on: each is an error with its reason, and the device works after it."""
+"""Kernels that fail: each fault is an error with its reason, and the device still works afterwards."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ def faults(kernels):
     assert (out == 4).all()
 
 
-def test_a_barrier_that_half_of_the_block_passes_by_is_named(faults):
+def test_a_barrier_that_half_of_the_block_skips_is_named(faults):
     with pytest.raises(LaunchError) as caught:
         faults("divergent", 1, 256, np.zeros(256, np.float32))
     assert caught.value.what == (
@@ -71,22 +71,22 @@ def test_a_shuffle_with_lanes_that_have_exited_is_named(faults):
     assert "24 have exited" in caught.value.what
 
 
-def test_a_lane_outside_the_mask_it_brings_is_named(faults):
+def test_a_lane_outside_its_own_mask_is_named(faults):
     with pytest.raises(LaunchError, match=r"__shfl_sync\(\) at faults.cu:31 was called by lane 16 of warp 0"):
         faults("shuffle_outside_its_mask", 1, 32, np.zeros(32, np.int32))
 
 
-def test_an_assertion_is_told_with_its_thread(faults):
+def test_an_assertion_is_reported_with_its_thread(faults):
     with pytest.raises(LaunchError, match=r"assertion failed at faults.cu:35: threadIdx.x < 3, in thread \(3,0,0\)"):
         faults("asserts", 1, 8, np.zeros(8, np.int32))
 
 
-def test_a_trap_is_told_with_its_thread(faults):
+def test_a_trap_is_reported_with_its_thread(faults):
     with pytest.raises(LaunchError, match=r"__trap\(\) by thread \(0,0,0\)"):
         faults("traps", 1, 1)
 
 
-def test_every_fault_may_come_again_and_again(faults):
+def test_every_fault_can_be_repeated(faults):
     for _ in range(300):
         with pytest.raises(LaunchError):
             faults("divergent", 4, 256, np.zeros(1024, np.float32))
@@ -118,13 +118,13 @@ def test_an_entry_that_the_module_lacks_is_refused(faults):
         ((1, 1, 1), (32, 1, 1), (227 << 10) + 1),
     ],
 )
-def test_what_a_gpu_refuses_is_refused(device, load, grid, block, shared_bytes):
+def test_the_cpu_refuses_what_a_gpu_refuses(device, load, grid, block, shared_bytes):
     launch = Launch(0, "traps", grid, block, (), shared_bytes)
     with pytest.raises(LaunchError, match="invalid configuration: kernel traps"):
         device.launch(load("faults.cu"), launch, [])
 
 
-def test_a_constant_that_is_not_there_or_too_small_is_refused(device, load):
+def test_a_missing_or_too_small_constant_is_refused(device, load):
     address = device.allocate(64)
     with pytest.raises(LaunchError, match="no __constant__ nowhere"):
         device.set_constant(load("blocks.cu"), "nowhere", address, 4)
@@ -134,12 +134,12 @@ def test_a_constant_that_is_not_there_or_too_small_is_refused(device, load):
 
 
 @pytest.mark.parametrize("code", [b"", b"text", b"\x7fELF\x02\x01" + bytes(10)])
-def test_what_is_no_shared_object_is_refused(device, code):
+def test_bytes_that_are_no_shared_object_are_refused(device, code):
     with pytest.raises(LaunchError, match="the binary cannot be loaded"):
         device.load(code)
 
 
-def test_a_stack_that_overflows_ends_its_process_and_nothing_else(toolchain, data, tmp_path):
+def test_a_stack_overflow_ends_only_its_process(toolchain, data, tmp_path):
     path = tmp_path / "faults.so"
     path.write_bytes(toolchain.compile(Unit(data / "faults.cu", ("deep",))))
     script = (

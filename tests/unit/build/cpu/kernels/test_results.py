@@ -66,7 +66,7 @@ def test_a_shared_array_of_the_file_belongs_to_each_block_alone(kernels, rng):
 
 @pytest.mark.parametrize("width", [1, 2, 4])
 @pytest.mark.parametrize("n", [192, 191, 130, 1])
-def test_asynchronous_copies_end_where_they_are_told_and_fill_up_with_zeros(kernels, rng, width, n):
+def test_asynchronous_copies_fill_the_rest_with_zeros(kernels, rng, width, n):
     values = rng.random(192, np.float32)
     out = np.full_like(values, np.nan)
     kernels("copies.cu", ("WIDTH", width))("turned_around", 3, 64 // width, values, out, np.int32(n), shared_bytes=256)
@@ -91,7 +91,7 @@ def test_a_float4_kernel_in_a_shared_header_scales(kernels, rng):
     assert np.array_equal(out, values * np.float32(3))
 
 
-def test_constants_are_read_where_they_were_set(kernels, device, load):
+def test_constants_are_read_as_they_were_set(kernels, device, load):
     coefficients = np.array([1, 2, 3, 4], np.float32)
     address = device.allocate(coefficients.nbytes)
     device.upload(address, coefficients)
@@ -166,7 +166,7 @@ def test_the_halves_of_a_warp_meet_by_themselves(kernels):
 
 
 @pytest.mark.parametrize("n", [1, 10, 32, 40])
-def test_the_active_mask_names_the_lanes_that_came(kernels, n):
+def test_the_active_mask_has_the_lanes_that_arrived(kernels, n):
     out = np.zeros(64, np.uint32)
     kernels("warps.cu")("active", 1, 64, out, np.int32(n))
     masks = [(1 << max(0, min(32, n - warp * 32))) - 1 for warp in (0, 1)]
@@ -180,7 +180,7 @@ def test_atomics_of_many_blocks_lose_nothing(kernels, rng):
     assert np.array_equal(bins, np.bincount(values))
 
 
-def test_every_atomic_operation_does_what_it_says(kernels):
+def test_every_atomic_operation_is_right(kernels):
     threads = 128 * 100
     ints, unsigneds = np.zeros(4, np.int32), np.array([0, FULL, 0, 0, 5], np.uint32)
     longs, floats, doubles = np.zeros(3, np.uint64), np.zeros(2, np.float32), np.zeros(1)
