@@ -61,7 +61,7 @@ class CheckStore:
             others: kernels without a verdict: they failed to compile or were skipped.
             toolkit: the compiler.
             disassembler: the program that counted instructions; empty if none did.
-            accepted: why a person accepts all of it as the baseline; empty if nobody does.
+            accepted: why a person accepts all of it as the baseline; empty if no person does.
         """
         check = {
             "checked_at": provenance.started,

@@ -20,12 +20,12 @@ def expected(connection: Connection, run: int) -> dict[Series, int]:
     previous = _previous_runs(connection, run)
     earlier = measured_before_budget_ran_out(connection, previous)
     excused = _over_budget(connection, run)
-    series: dict[Series, int] = {}
+    runs: dict[Series, int] = {}
     for source in sorted({*previous.values(), *earlier.values()}):
-        for one, key in correct_series(connection, source).items():
+        for series, key in correct_series(connection, source).items():
             if key.case_ids not in excused and source == earlier.get(key.case_ids, previous.get(key.device)):
-                series[one] = source
-    return series
+                runs[series] = source
+    return runs
 
 
 def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:

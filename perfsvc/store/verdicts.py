@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, insert, select
 
 from perfsvc.model import Judgement, Series, Verdict
-from perfsvc.store.cases import PresentNames, case_ids, device_ids, series_of
+from perfsvc.store.cases import case_ids, device_ids, series_of, with_series
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database
@@ -87,24 +87,12 @@ class VerdictStore:
     def events(self, runs: Collection[int]) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs that are events, oldest first, under the present names of their cases."""
         query = (
-            select(
-                Verdicts.run_id,
-                Verdicts.metric,
-                Verdicts.cache,
-                Verdicts.device_id,
-                Verdicts.verdict,
-                Verdicts.ratio,
-                Verdicts.cause,
-                Cases.lineage_id,
-            )
-            .join(Cases, Cases.id == Verdicts.case_id)
+            with_series(Verdicts, Verdicts.run_id)
             .where(Verdicts.run_id.in_(runs), Verdicts.verdict.not_in(QUIET))
             .order_by(Verdicts.run_id)
         )
         events: dict[Series, list[VerdictEvent]] = defaultdict(list)
         with self._database.reading() as connection:
-            names = PresentNames(connection)
             for row in connection.execute(query):
-                series = names.series(row.lineage_id, 0, row.device_id, row.metric, row.cache)
-                events[series].append(VerdictEvent(row.run_id, row.verdict, row.ratio, row.cause))
+                events[series_of(row)].append(VerdictEvent(row.run_id, row.verdict, row.ratio, row.cause))
         return dict(events)

@@ -69,8 +69,8 @@ def judge_run(
     """Judge every series of a run against its own baseline, and report the series that the run misses.
 
     A baseline is the pin of the series if it has one, else its level in the run ``against``, else its last accepted
-    level, else the levels of other devices of the model (``Store.baselines``). A series is missing if the run before
-    has it: the newest earlier run of the same scope on each device (``Store.expected``). So a case that is removed is
+    level, else the levels of other devices of the model (``BaselineStore.get``). A series is missing if the run before
+    has it: the newest earlier run of the same scope on each device (``BaselineStore.expected``). So a case that is removed is
     missing once, and a smaller selection, or a case over budget, misses nothing.
     """
     candidate = store.series.levels(run)

@@ -24,7 +24,7 @@ def set_state(
 
     Raises:
         NotMeasuredError: there is no such finding.
-        UsageError: nothing of it is selected, or the state is not allowed (``Store.put_finding_state``).
+        UsageError: nothing of it is selected, or the state is not allowed (``FindingStore.set_state``).
     """
     series = _selected(store, number, selection)
     return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series)
