@@ -40,7 +40,7 @@ def binary(story, record):
     return story.put_binary(record, modules, BENCH, {"transpose.cu": b"__global__ void transpose();"})
 
 
-def test_a_binary_comes_back_whole(story, record, binary):
+def test_a_binary_is_read_as_it_was_stored(story, record, binary):
     run = story.begin()
     story.put(run, story.tiled, binary=binary)
     assert story.store.binaries.replay(story.tiled.id, run) == (
@@ -55,13 +55,13 @@ def test_an_equal_record_is_stored_once(story, record, binary):
     assert story.execute("SELECT count(*) FROM artifacts") == [(4,)]
 
 
-def test_bytes_must_have_the_digest_that_the_record_says(story, record):
+def test_bytes_must_have_the_digest_that_the_record_names(story, record):
     with pytest.raises(ValueError, match="has other bytes than its digest says"):
         story.put_binary(record, {digest(CUBIN): OTHER, digest(OTHER): OTHER}, BENCH, {})
     assert story.execute("SELECT count(*) FROM artifacts") == [(0,)]
 
 
-def test_what_ran_without_a_binary_cannot_be_replayed(story):
+def test_a_case_without_a_binary_cannot_be_replayed(story):
     run = story.run()
     with pytest.raises(NotMeasuredError, match=f"run {run} holds no binary of transpose/tiled"):
         story.store.binaries.replay(story.tiled.id, run)
@@ -79,7 +79,7 @@ def test_a_case_with_a_binary_for_each_of_two_devices_needs_the_device(story, re
 
 
 @pytest.mark.parametrize("damage", ["x'789c030000000001'", "x'00'"], ids=["other bytes", "no zlib"])
-def test_a_damaged_artifact_is_never_handed_out(story, kind, binary, damage):
+def test_a_damaged_artifact_is_an_error(story, kind, binary, damage):
     run = story.begin()
     story.put(run, story.tiled, binary=binary)
     literal = damage if kind == "sqlite" else f"'\\{damage[0]}{damage[2:-1]}'"
@@ -88,7 +88,7 @@ def test_a_damaged_artifact_is_never_handed_out(story, kind, binary, damage):
         story.store.binaries.replay(story.tiled.id, run)
 
 
-def test_a_run_takes_its_measurements_with_it_and_leaves_binaries(story, binary):
+def test_deleting_a_run_deletes_its_measurements_and_keeps_binaries(story, binary):
     run = story.begin()
     story.put(run, story.tiled, binary=binary, metrics={"overlap": 1.0})
     story.execute("DELETE FROM runs")
@@ -103,7 +103,7 @@ def test_a_pinned_run_cannot_be_deleted(story):
         story.execute("DELETE FROM runs")
 
 
-def test_a_damaged_replay_record_is_never_handed_out(story, binary):
+def test_a_damaged_replay_record_is_an_error(story, binary):
     run = story.begin()
     story.put(run, story.tiled, binary=binary)
     story.execute("UPDATE binaries SET record = 'half a rec'")
@@ -111,14 +111,14 @@ def test_a_damaged_replay_record_is_never_handed_out(story, binary):
         story.store.binaries.replay(story.tiled.id, run)
 
 
-def test_damaged_samples_are_never_handed_out(story):
+def test_damaged_samples_are_an_error(story):
     run = story.run()
     story.execute("UPDATE measurements SET samples = :blob", blob=b"half a blob")
     with pytest.raises(DatabaseError, match=r"samples of transpose/tiled.* is damaged"):
         story.store.series.levels(run)
 
 
-def test_what_a_case_ran_in_some_runs_is_told_of_that_case_alone(story, record, binary):
+def test_the_binaries_of_a_case_are_read_for_that_case_only(story, record, binary):
     modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
     changed = story.put_binary(replace(record, seed=8), modules, BENCH, {})
     runs = [story.begin() for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Several processes on one database at once, and processes that die in the middle of it."""
+"""Several processes use one database at once, and processes die while they write."""
 
 import os
 import platform
@@ -67,7 +67,7 @@ with Store.open(place) as store:
 
 @pytest.fixture
 def start(request):
-    """Starts a script in a process of its own, which waits at ``ready`` for a line."""
+    """Return a function that starts a script in its own process, which prints ``ready`` and waits for a line."""
 
     def process(script, place, name="night"):
         code = textwrap.dedent(PRELUDE + script)
@@ -130,7 +130,7 @@ def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_the
     }
 
 
-def test_a_process_killed_at_any_moment_loses_nothing_it_was_told_is_stored(place, start):
+def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored(place, start):
     writer = start(ENDLESS, place)
     go(writer)
     for _ in range(20):
@@ -157,28 +157,28 @@ def test_the_run_of_a_dead_process_is_interrupted_when_the_next_begins(story, pl
     assert story.store.runs.get(mine).state is RunState.RUNNING
 
 
-def test_the_run_of_another_host_is_left_alone(story):
+def test_the_run_of_another_host_keeps_running(story):
     elsewhere = story.begin(host="elsewhere")
     story.execute("UPDATE runs SET pid = 99999999")
     story.begin()
     assert story.store.runs.get(elsewhere).state is RunState.RUNNING
 
 
-def test_an_id_given_to_another_process_is_not_taken_for_the_first(story):
+def test_a_process_id_that_was_used_again_does_not_keep_a_run_running(story):
     run = story.begin()
     story.execute("UPDATE runs SET process_start = '1'")
     story.begin()
     assert story.store.runs.get(run).state is RunState.INTERRUPTED
 
 
-def test_a_process_lives_until_it_ends():
+def test_a_process_is_alive_until_it_ends():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     start = runs.start_of(child.pid)
     assert runs.alive(child.pid, start)
     assert runs.alive(child.pid, "")
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not start or not runs.alive(child.pid, start)  # dead, though its parent has not asked how it ended
+    assert not start or not runs.alive(child.pid, start)  # dead, though its parent has not waited for it
     child.communicate()
     assert not runs.alive(child.pid, start)
     assert not runs.alive(child.pid, "")

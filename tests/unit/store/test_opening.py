@@ -35,7 +35,7 @@ def test_a_path_or_a_url_names_a_database(place, url):
 
 
 @pytest.mark.parametrize("place", ["mysql://h/d", "://", "what://h/d"])
-def test_what_is_no_database_of_ours_is_refused(place):
+def test_another_kind_of_database_is_refused(place):
     assert refusal(lambda: Store.open(place)).cure.startswith("name a file (perfsvc.db) or a server")
 
 
@@ -44,13 +44,13 @@ def test_an_unknown_driver_is_refused():
     assert error.cure == "use sqlite:/// or postgresql://"
 
 
-def test_a_new_database_is_made_ready(empty):
+def test_a_new_database_gets_its_tables(empty):
     with Store.open(empty) as store:
         assert store.runs.list() == []
     assert Store.check(empty).ok
 
 
-def test_memory_is_a_database_too():
+def test_a_database_may_be_in_memory():
     with Store.open(":memory:") as store:
         assert store.runs.list() == []
 
@@ -72,7 +72,7 @@ def test_two_stores_in_memory_are_two_databases():
         assert second.runs.list() == []
 
 
-def test_a_file_that_was_deleted_is_made_anew_whoever_still_has_it_open(tmp_path):
+def test_a_deleted_file_is_created_again_while_another_store_has_it_open(tmp_path):
     path = tmp_path / "one.db"
     Store.open(path).close()
     with Store.open(path) as deleted:
@@ -94,7 +94,7 @@ def test_a_whole_path_needs_no_folder_to_be_in(tmp_path, monkeypatch):
             assert store.runs.list() == []
 
 
-def test_a_relative_path_is_of_the_folder_one_is_in(tmp_path, monkeypatch):
+def test_a_relative_path_starts_at_the_current_folder(tmp_path, monkeypatch):
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
@@ -153,7 +153,7 @@ def test_checking_a_missing_file_does_not_make_it(tmp_path):
     assert not path.exists()
 
 
-def test_a_database_is_made_only_where_that_is_asked_for(empty):
+def test_a_database_is_created_on_request_only(empty):
     error = refusal(lambda: Store.open(empty, create=False))
     assert "there is no database" in error.what or "is empty" in error.what
     assert "perfsvc run makes" in error.cure
@@ -169,14 +169,14 @@ def test_an_empty_file_is_left_empty(tmp_path):
     assert path.stat().st_size == 0
 
 
-def test_an_unreachable_server_is_said_without_the_password():
+def test_the_error_for_an_unreachable_server_hides_the_password():
     error = refusal(lambda: Store.open("postgresql://ann:secret@127.0.0.1:1/perfsvc?connect_timeout=2"))
     assert "ann:***@127.0.0.1:1" in str(error)
     assert "secret" not in str(error)
     assert error.cure.startswith("check that the server runs")
 
 
-def test_a_missing_database_on_a_server_is_said(server):
+def test_a_missing_database_on_a_server_is_an_error(server):
     error = refusal(lambda: Store.open(server.replace("/postgres?", "/nowhere?")))
     assert "createdb" in error.cure
 

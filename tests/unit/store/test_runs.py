@@ -7,7 +7,7 @@ from perfsvc.model import Provenance, Status
 from perfsvc.store import RunState, Store
 
 
-def test_a_run_comes_back_with_its_provenance(story):
+def test_a_run_is_read_with_its_provenance(story):
     origin = story.provenance(
         label="nightly",
         commit="a" * 40,
@@ -35,7 +35,7 @@ def test_the_end_of_a_run_is_stored_with_its_time_in_utc(story):
     assert timedelta() <= datetime.now(UTC) - row.finished < timedelta(minutes=1)
 
 
-def test_a_local_time_comes_back_as_the_same_moment_in_utc(story):
+def test_a_local_time_is_read_as_the_same_moment_in_utc(story):
     started = datetime(2025, 1, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
     row = story.store.runs.get(story.begin(started=started))
     assert row.provenance.started == started
@@ -63,7 +63,7 @@ def test_runs_are_listed_newest_first_with_their_counts(story):
     assert [row.id for row in story.store.runs.list(limit=1)] == [second]
 
 
-def test_a_run_that_never_was_is_not_found(story):
+def test_an_unknown_run_is_an_error(story):
     for ask in (
         story.store.runs.get,
         story.store.series.levels,
@@ -87,7 +87,7 @@ def test_the_newest_run_is_the_last_that_ended_with_measurements(story):
     assert story.store.runs.newest(2) is None
 
 
-def test_what_a_failed_run_measured_is_found_by_every_name(story):
+def test_a_failed_run_is_found_by_label_commit_and_age(story):
     run = story.run(label="nightly", commit="abc1", state=RunState.FAILED)
     assert (
         story.store.runs.labelled("nightly").id
@@ -126,12 +126,12 @@ def test_a_prefix_of_two_commits_is_ambiguous(story):
         story.store.runs.of_commit("abc")
 
 
-def test_text_that_no_database_can_hold_is_stored_readably(story):
+def test_text_that_no_database_can_store_is_stored_readably(story):
     run = story.begin(command_line="perfsvc run \udcff \0")
     assert story.store.runs.get(run).provenance.command_line == "perfsvc run ? \N{REPLACEMENT CHARACTER}"
 
 
-def test_the_id_of_a_deleted_run_is_not_given_again(story):
+def test_the_id_of_a_deleted_run_is_not_used_again(story):
     last = story.begin()
     story.execute("DELETE FROM runs WHERE id = :run", run=last)
     assert story.begin() == last + 1

@@ -35,7 +35,7 @@ def upgrade():
 
 @pytest.fixture
 def newer(tmp_path, monkeypatch):
-    """Makes this perfsvc one revision newer, or as it was."""
+    """Return a function that makes this perfsvc one revision newer, or resets it."""
 
     def switch(on, more=""):
         migrations = tmp_path / "migrations"
@@ -47,7 +47,7 @@ def newer(tmp_path, monkeypatch):
     return switch
 
 
-def test_migrations_make_exactly_the_tables_of_the_code(empty):
+def test_migrations_create_exactly_the_tables_of_the_code(empty):
     Store.open(empty).close()
     engine = connect(resolve(empty))
     with transaction(engine, writes=False) as connection:
@@ -60,13 +60,13 @@ def test_the_schema_is_checked(place):
     assert (state.revision, state.problems, state.ok) == (upgrades.head(), (), True)
 
 
-def test_a_lost_index_is_found(story, place):
+def test_a_missing_index_is_reported(story, place):
     story.execute("DROP INDEX ix_runs_label")
     (problem,) = Store.check(place).problems
     assert "ix_runs_label" in problem
 
 
-def test_an_empty_database_is_found(empty):
+def test_an_empty_database_is_reported(empty):
     if not empty.startswith("postgresql"):
         Path(empty).touch()
     state = Store.check(empty)
@@ -74,7 +74,7 @@ def test_an_empty_database_is_found(empty):
     assert "it is empty" in state.problems[0]
 
 
-def test_rows_that_refer_to_nothing_are_found(tmp_path):
+def test_rows_that_refer_to_nothing_are_reported(tmp_path):
     path = tmp_path / "perfsvc.db"
     Store.open(path).close()
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -110,7 +110,7 @@ def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
     assert Store.check(backup).ok
 
 
-def test_a_copy_that_cannot_be_made_is_said(tmp_path):
+def test_a_failed_copy_is_an_error(tmp_path):
     with pytest.raises(DatabaseError, match="cannot be copied to") as error:
         upgrades._copy(tmp_path / "no" / "perfsvc.db", "0001")
     assert "free disk space" in error.value.cure
@@ -137,7 +137,7 @@ def test_an_upgrade_that_fails_changes_nothing(story, place, newer):
     assert len(story.store.runs.list()) == 1
 
 
-def test_an_upgrade_may_not_leave_rows_without_what_they_refer_to(tmp_path, newer):
+def test_an_upgrade_that_leaves_rows_without_their_references_fails(tmp_path, newer):
     path = tmp_path / "perfsvc.db"
     Store.open(path).close()
     newer(True, more="op.execute(\"INSERT INTO metrics VALUES (7, 'x', 1.0)\")")

@@ -1,4 +1,4 @@
-"""Pruning: what nobody needs goes when it is old, and no verdict, alert or finding of a night to come is another."""
+"""Retention: old data that is not needed is removed, and verdicts, alerts and findings of later nights stay the same."""
 
 import random
 import zlib
@@ -44,7 +44,7 @@ BENCH = b"import perfsvc.suite\n"
 
 
 def binary_of(story, code):
-    """A stored binary of that code."""
+    """Store a binary with this code and return its id."""
     record = ReplayRecord(
         story.tiled,
         Kind.KERNEL,
@@ -58,7 +58,7 @@ def binary_of(story, code):
 
 
 def night(story, number, *cases, scope="all", **given):
-    """A run of one night of a year."""
+    """Store the run of one night of a year and return its id."""
     return story.run(*(cases or (story.tiled, story.naive)), scope=scope, started=BEGAN + number * DAY, **given)
 
 
@@ -67,7 +67,7 @@ def prune(store, retention=SHORT, **given):
 
 
 def with_samples(story):
-    """The runs that still have samples, by case."""
+    """Return the runs that still have samples, by case."""
     rows = story.execute(
         "SELECT cases.variant, run_id FROM measurements JOIN cases ON cases.id = case_id "
         "WHERE samples IS NOT NULL ORDER BY run_id"
@@ -79,14 +79,14 @@ def both(runs):
     return {"tiled": runs, "naive": runs}
 
 
-def test_nothing_goes_where_everything_is_kept_for_ever(story):
+def test_nothing_is_removed_if_everything_is_kept_for_ever(story):
     runs = [night(story, number) for number in range(3)]
     pruned = prune(story.store, RetentionSettings())
     assert (pruned.samples.count, pruned.nights, pruned.size_bytes) == (0, (), 0)
     assert with_samples(story)["tiled"] == runs
 
 
-def test_samples_go_and_their_levels_stay(story):
+def test_samples_are_removed_and_levels_stay(story):
     runs = [night(story, number) for number in range(4)]
     pruned = prune(story.store)
     assert pruned.samples.count == 2 * 2
@@ -97,7 +97,7 @@ def test_samples_go_and_their_levels_stay(story):
     assert prune(story.store).samples.count == 0
 
 
-def test_what_is_younger_than_its_retention_stays(story):
+def test_samples_younger_than_the_retention_stay(story):
     runs = [night(story, number) for number in (0, 1, 380, 398, 399)]
     prune(story.store, RetentionSettings(samples=30 * 86400.0))
     assert with_samples(story)["tiled"] == [runs[0], *runs[2:]]
@@ -123,15 +123,15 @@ def test_levels_pins_and_findings_keep_their_samples(story):
     assert with_samples(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
 
 
-def test_a_resolved_finding_keeps_nothing_and_an_accepted_one_its_level(story):
+def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_level(story):
     runs = [night(story, number) for number in range(8)]
     for case, run in ((story.tiled, 3), (story.naive, 4)):
         judged = Judgement(story.series(case), Verdict.REGRESSION, ratio=1.2, baseline_run=2, cause=Cause.KERNEL)
         story.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "")
-    tiled, naive = sorted(story.store.findings.active(), key=lambda one: one.id)
+    tiled, naive = sorted(story.store.findings.active(), key=lambda finding: finding.id)
     story.recover(5, [(tiled.id, story.series(story.tiled))])
     story.store.findings.set_state(naive.id, FindingState.ACCEPTED, reason="meant", by="ann")
-    assert {one.state for one in story.store.findings.all()} == {
+    assert {finding.state for finding in story.store.findings.all()} == {
         FindingState.RESOLVED,
         FindingState.ACCEPTED,
     }
@@ -139,7 +139,7 @@ def test_a_resolved_finding_keeps_nothing_and_an_accepted_one_its_level(story):
     assert with_samples(story) == {"tiled": [1, runs[-1]], "naive": [1, 2, 4, runs[-1]]}
 
 
-def test_the_first_night_of_the_present_segment_is_a_level(story):
+def test_the_first_run_of_the_present_segment_is_a_level(story):
     for number in range(3):
         night(story, number)
     later = replace(story, environment=Environment("590.1", "nvcc 13.1", 700.0))
@@ -149,7 +149,7 @@ def test_the_first_night_of_the_present_segment_is_a_level(story):
     assert with_samples(story)["tiled"] == [1, 4, 7]
 
 
-def test_what_the_last_run_left_out_stays_where_it_was_measured_last(story):
+def test_a_case_over_budget_in_the_last_run_keeps_the_samples_of_its_newest_measurement(story):
     for number in range(3):
         night(story, number)
     run = story.begin(scope="all", started=BEGAN + 4 * DAY)
@@ -172,7 +172,7 @@ def test_the_last_run_of_every_scope_and_a_run_that_has_not_ended_stay(story):
     assert with_samples(story)["tiled"] == [1, 4, under_way, 7]
 
 
-def test_a_run_that_the_settings_name_stays_whole(story):
+def test_a_run_named_in_the_settings_keeps_everything(story):
     for number in range(5):
         night(story, number, label="release" if number == 2 else "")
     prune(story.store, against="release")
@@ -180,7 +180,7 @@ def test_a_run_that_the_settings_name_stays_whole(story):
     prune(story.store, against="never measured")
 
 
-def test_the_run_of_a_night_that_may_be_gone_on_with_stays(story):
+def test_the_run_of_a_night_that_may_be_resumed_stays(story):
     night(story, 0)
     number = story.store.nights.begin(host="here", started=BEGAN, suite="kernels", command_line="", settings={})
     cut_short = story.store.runs.begin(story.provenance(scope="other", started=BEGAN + DAY), night=number)
@@ -193,7 +193,7 @@ def test_the_run_of_a_night_that_may_be_gone_on_with_stays(story):
     assert cut_short in with_samples(story)["tiled"]
 
 
-def test_batches_go_with_their_samples(story):
+def test_batches_are_removed_with_their_samples(story):
     for number in range(3):
         night(story, number)
     story.execute(
@@ -209,7 +209,7 @@ def test_batches_go_with_their_samples(story):
     ]
 
 
-def test_many_measurements_go_a_few_at_a_time(story, monkeypatch):
+def test_many_measurements_are_handled_a_few_at_a_time(story, monkeypatch):
     monkeypatch.setattr("perfsvc.store.retention.MOST", 3)
     monkeypatch.setattr("perfsvc.store.retention.IDS", 2)
     for number in range(9):
@@ -222,7 +222,7 @@ def test_many_measurements_go_a_few_at_a_time(story, monkeypatch):
 
 
 def coded(story, number, code, **given):
-    """A night whose case has that code."""
+    """Store a night whose case has this code and return its run."""
     run = story.begin(scope=given.pop("scope", "all"), started=BEGAN + number * DAY, **given)
     story.put(run, story.tiled, binary=binary_of(story, code))
     story.store.runs.end(run, RunState.FINISHED)
@@ -230,13 +230,13 @@ def coded(story, number, code, **given):
 
 
 def codes(story):
-    """The runs whose binaries can be run again, and the code that is stored."""
+    """Return the runs whose binaries can be replayed, and the stored code."""
     rows = story.execute("SELECT run_id FROM measurements WHERE binary_id IS NOT NULL ORDER BY run_id")
     artifacts = story.execute("SELECT content FROM artifacts WHERE kind = 'module'")
     return [run for (run,) in rows], {zlib.decompress(content) for (content,) in artifacts}
 
 
-def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(story, monkeypatch):
+def test_binaries_that_no_watched_run_used_are_removed_with_their_own_artifacts(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 3)
     for number, code in enumerate([b"level", b"old", b"older", b"back", b"new", b"new", b"back"]):
         coded(story, number, code)
@@ -248,7 +248,7 @@ def test_binaries_that_no_watched_night_ran_go_with_all_that_is_theirs_alone(sto
     assert story.store.binaries.replay(story.tiled.id, 4)[2] == BENCH
 
 
-def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
+def test_young_binaries_stay_whatever_run_used_them(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
     for number, code in enumerate([b"level", b"old", b"tried"]):
         coded(story, number, code)
@@ -258,7 +258,7 @@ def test_young_binaries_stay_whoever_ran_them(story, monkeypatch):
     assert codes(story)[1] == {b"level", b"young", b"new"}
 
 
-def test_code_stays_while_a_run_is_under_way_that_may_be_about_to_run_it(story, monkeypatch):
+def test_code_stays_while_a_run_is_running(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
     for number in range(3):
         coded(story, number, b"%d" % number)
@@ -269,12 +269,12 @@ def test_code_stays_while_a_run_is_under_way_that_may_be_about_to_run_it(story, 
     assert prune(story.store).code.binaries == 1
 
 
-def test_a_run_that_says_for_weeks_that_it_is_under_way_keeps_nothing(story):
+def test_a_run_that_has_been_running_for_weeks_keeps_nothing(story):
     story.begin(started=AFTER - 8 * DAY, host="gone")
     assert prune(story.store).code is not None
 
 
-def test_artifacts_that_nothing_owns_go_whatever_is_kept(story):
+def test_unused_artifacts_are_always_removed(story):
     coded(story, 0, b"code")
     story.execute("INSERT INTO artifacts (sha256, kind, size_bytes, content) VALUES ('ab', 'source', 3, 'abc')")
     assert prune(story.store, RetentionSettings()).code.artifacts.count == 1
@@ -282,20 +282,20 @@ def test_artifacts_that_nothing_owns_go_whatever_is_kept(story):
     assert codes(story)[1] == {b"code"}
 
 
-def test_reports_of_profilers_go_and_what_they_counted_stays(story):
+def test_profiler_reports_are_removed_and_their_metrics_stay(story):
     for number in range(3):
         coded(story, number, b"code")
     for run in (1, 2, 3):
         story.store.profiles.put(profiled(story, run), report=b"report %d" % run)
     story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
-    assert prune(story.store).code.reports == 1  # of a level, and of the last run, they stay
+    assert prune(story.store).code.reports == 1  # those of a level and of the last run stay
     assert [bool(one.profile) for one in story.store.profiles.of_run(2)] == [True]
     assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL ORDER BY 1") == [(1,), (3,)]
     assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(2,)]
 
 
 def profiled(story, run):
-    """A profile of a run's case."""
+    """Return a profile of the case of a run."""
     return ProfileResult(
         story.tiled,
         run=run,
@@ -313,17 +313,23 @@ def profiled(story, run):
 # --- nights ----------------------------------------------------------------------------------------------------------
 
 
-def held(story, number, host="here", state=RunState.FINISHED):
-    """A night of the store's."""
+def ended_night(story, number, host="here", state=RunState.FINISHED):
+    """Store a night that has ended and return its number."""
     began = {"host": host, "started": BEGAN + number * DAY, "suite": "kernels", "command_line": "", "settings": {}}
     night = story.store.nights.begin(**began)
     story.store.nights.end(night, state, 0)
     return night
 
 
-def test_old_nights_are_forgotten_with_their_files_but_for_the_last_of_each_host(story, tmp_path):
+def test_old_nights_are_removed_with_their_files_except_the_last_of_each_host(story, tmp_path):
     folder = tmp_path / "nights"
-    nights = [held(story, 0), held(story, 1, "there"), held(story, 2), held(story, 395), held(story, 399)]
+    nights = [
+        ended_night(story, 0),
+        ended_night(story, 1, "there"),
+        ended_night(story, 2),
+        ended_night(story, 395),
+        ended_night(story, 399),
+    ]
     for name in (*map(str, nights), "7x", "notes"):
         (folder / name).mkdir(parents=True)
         (folder / name / "night.jsonl").write_text("{}\n")
@@ -336,13 +342,13 @@ def test_old_nights_are_forgotten_with_their_files_but_for_the_last_of_each_host
     assert {night.id for night in story.store.nights.list()} == {2, 4, 5}
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "3", "3000", "4", "5", "7x", "notes"]
     later = prune_store(story.store, retention, datetime.now(UTC) + 31 * DAY, nights=folder)
-    assert later.files.count == 3  # their own files were young a moment ago
+    assert later.files.count == 3  # their files were too young before
     assert sorted(path.name for path in folder.iterdir()) == ["2", "3000", "5", "7x", "notes"]
 
 
-def test_a_folder_of_a_number_that_no_night_came_to_is_somebody_elses(story, tmp_path):
+def test_a_folder_with_the_number_of_no_night_stays(story, tmp_path):
     for number in range(3):
-        held(story, number)
+        ended_night(story, number)
     for name in ("1", "3", "2024"):
         (tmp_path / name).mkdir()
     later = datetime.now(UTC) + 400 * DAY
@@ -351,9 +357,9 @@ def test_a_folder_of_a_number_that_no_night_came_to_is_somebody_elses(story, tmp
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
 
 
-def test_a_night_of_which_somebody_is_still_to_be_told_stays(story):
+def test_a_night_with_an_undelivered_message_stays(story):
     for number in range(3):
-        held(story, number)
+        ended_night(story, number)
     message = "INSERT INTO messages SELECT id, id, 'key ' || id, '', '', started_at FROM nights WHERE id < 3"
     delivery = "INSERT INTO deliveries SELECT id, 'mail', 1, '', created_at, CASE id WHEN 2 THEN created_at END"
     story.execute(message)
@@ -362,14 +368,14 @@ def test_a_night_of_which_somebody_is_still_to_be_told_stays(story):
     assert story.execute("SELECT id FROM messages") == [(1,)]
 
 
-# --- trying, and making room -----------------------------------------------------------------------------------------
+# --- dry run and vacuum -----------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(story, monkeypatch):
+def test_a_dry_run_reports_the_same_and_changes_nothing(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
     for number in range(5):
         coded(story, number, b"%d" % number)
-        held(story, number)
+        ended_night(story, number)
     before = (with_samples(story), codes(story), len(story.store.nights.list()))
     tried = prune(story.store, dry_run=True)
     assert (with_samples(story), codes(story), len(story.store.nights.list())) == before
@@ -377,20 +383,20 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(story, monkeypatch):
     assert prune(story.store) == tried
 
 
-def test_vacuum_gives_room_back_and_loses_nothing(story):
+def test_vacuum_loses_nothing(story):
     runs = [night(story, number) for number in range(3)]
     prune(story.store)
     story.store.retention.vacuum()
     assert [row.id for row in story.store.runs.list()] == runs[::-1]
 
 
-# --- the nights to come ----------------------------------------------------------------------------------------------
+# --- later nights ----------------------------------------------------------------------------------------------------
 
 CASES = 4
 
 
 class Twin:
-    """A service of its own, which sees the same nights as the other one."""
+    """A service with its own store, which sees the same nights as the other twin."""
 
     def __init__(self, story, *, prunes):
         self.story, self.prunes = story, prunes
@@ -422,14 +428,14 @@ class Twin:
 
 
 def confirmed(suspect):
-    """What comes of measuring again what really changed."""
+    """Return the confirmation of a suspect that really changed."""
     verdict = Verdict.REGRESSION if suspect.direction is Direction.SLOWER else Verdict.IMPROVEMENT
     known = {"threshold": 0.01, "seed": 1, "budget_s": 20.0, "verdict": verdict, "ratio": suspect.judgement.ratio}
     return Confirmation(suspect, Cause.KERNEL, "measured again", **known)
 
 
 def factors_of(number):
-    """How slow each case is on a night, and the number of its code: a step, one that is taken back, a drift, a win."""
+    """Return the slowness of each case in a night and the number of its code: a step, a reverted step, a drift, a gain."""
     return [
         (1.05, 1) if number >= 3 else (1.0, 0),
         (1.05, 1) if 4 <= number < 7 else (1.0, 0),
@@ -440,8 +446,8 @@ def factors_of(number):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["sqlite"])
-def test_the_nights_to_come_are_the_same_with_and_without_pruning(story, tmp_path):
-    """Everything that is not needed goes every night; there is a change of the driver on the way."""
+def test_later_nights_are_the_same_with_and_without_retention(story, tmp_path):
+    """Everything that is not needed is removed every night; one night changes the driver."""
     with Store.open(tmp_path / "twin.db") as other:
         twins = Twin(story, prunes=True), Twin(replace(story, store=other), prunes=False)
         for number in range(13):

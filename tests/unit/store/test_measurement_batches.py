@@ -1,4 +1,4 @@
-"""Each batch of a measurement is kept, the rejected ones with their samples."""
+"""Each batch of a measurement is stored, rejected ones with their samples."""
 
 from math import nan
 
@@ -22,7 +22,7 @@ HOT = Conditions(
 
 @pytest.fixture
 def rows(story):
-    """Stores a measurement of some batches and gives the rows of the batches."""
+    """Return a function that stores a measurement with batches and returns the rows of the batches."""
 
     def put(*batches, **given):
         samples = tuple(second for batch in batches if not batch.rejected for second in batch.samples_s)
@@ -38,7 +38,7 @@ def summary(story):
     return tuple(columns[name][0] for name in names)
 
 
-def test_batches_are_stored_in_their_order_with_what_the_board_was_like(rows):
+def test_batches_are_stored_in_order_with_the_conditions_of_the_device(rows):
     first, second, third = rows(
         Batch((1.0, 2.0), blocked=True, kept_ahead=True, busy_s=3.5, conditions=CALM),
         Batch((4.0,), blocked=True, kept_ahead=False, busy_s=4.5, rejected="thermal slowdown", conditions=HOT),
@@ -55,7 +55,7 @@ def test_batches_are_stored_in_their_order_with_what_the_board_was_like(rows):
     assert (third.blocked, third.kept_ahead, third.sm_clock_hz, third.power_w) == (0, None, None, None)
 
 
-def test_samples_of_a_rejected_batch_are_kept_apart_from_those_that_count(story, rows):
+def test_samples_of_a_rejected_batch_are_stored_with_the_batch(story, rows):
     batches = rows(
         Batch((1.0, 2.0)), Batch((4.0, 8.0), rejected="another process"), Batch((0.5,)), Batch((), rejected="x")
     )
@@ -65,7 +65,7 @@ def test_samples_of_a_rejected_batch_are_kept_apart_from_those_that_count(story,
     assert level.replicas == ((1.0, 2.0, 0.5),)
 
 
-def test_the_clock_is_of_what_counts_and_the_rest_the_worst_of_all(story, rows):
+def test_the_clock_is_that_of_accepted_batches_and_other_conditions_are_the_worst_of_all(story, rows):
     slow = Conditions(sm_clock_hz=1.25e9, power_w=310.0, slowdowns=(Slowdown.POWER_CAP,))
     rows(
         Batch((1.0,), conditions=CALM),
@@ -75,7 +75,7 @@ def test_the_clock_is_of_what_counts_and_the_rest_the_worst_of_all(story, rows):
     assert summary(story) == (1.375e9, 90.0, 650.0, "power cap, thermal slowdown", 1)
 
 
-def test_what_no_batch_could_say_is_unknown(story, rows):
+def test_conditions_that_no_batch_reports_are_unknown(story, rows):
     rows(Batch((1.0,), conditions=Conditions(sm_clock_hz=nan, temperature_c=nan)), Batch((1.0,)))
     assert summary(story) == (None, None, None, "", 0)
 
@@ -85,12 +85,12 @@ def test_a_measurement_without_batches_has_an_empty_summary(story, rows):
     assert summary(story) == (None, None, None, "", 0)
 
 
-def test_when_all_batches_are_rejected_none_counts(story, rows):
+def test_if_all_batches_are_rejected_there_is_no_clock(story, rows):
     rows(Batch((9.0,), rejected="thermal slowdown", conditions=HOT), status=Status.FAILED)
     assert summary(story) == (None, 90.0, 650.0, "power cap, thermal slowdown", 1)
 
 
-def test_batches_go_with_their_measurement(story, rows):
+def test_batches_are_deleted_with_their_measurement(story, rows):
     assert len(rows(Batch((1.0,)))) == 1
     story.execute("DELETE FROM runs")
     assert story.execute("SELECT * FROM batches") == []

@@ -19,7 +19,7 @@ def counted(store):
     event.remove(store.database.engine, "before_cursor_execute", note)
 
 
-def test_each_row_has_the_verdict_on_its_time_where_there_is_one(story):
+def test_each_row_has_the_verdict_on_its_time_if_there_is_one(story):
     run = story.begin()
     for case in (story.tiled, story.naive):
         story.put(run, case)
@@ -72,7 +72,7 @@ def test_a_measurement_is_one_row_with_everything_about_it(story):
     assert type(row["status"]) is type(row["cache"]) is str
 
 
-def test_what_was_not_timed_has_no_bandwidth(story):
+def test_an_untimed_measurement_has_no_bandwidth(story):
     run = story.begin()
     story.put(run, story.tiled, status=Status.FAILED, reason="does not compile")
     columns = story.store.measurements.columns([run])
@@ -80,7 +80,7 @@ def test_what_was_not_timed_has_no_bandwidth(story):
     assert columns["reason"] == ["does not compile"]
 
 
-def test_what_the_board_was_like_stands_beside_the_times(story):
+def test_a_row_has_the_conditions_of_the_device(story):
     run = story.begin()
     hot = Conditions(1.0e9, None, 90.0, 650.0, (Slowdown.THERMAL,))
     batches = (
@@ -106,7 +106,7 @@ def test_what_the_board_was_like_stands_beside_the_times(story):
     assert {name: row[name] for name in expected} == expected
 
 
-def test_noise_and_roof_are_those_of_the_run_the_board_and_the_mode(story):
+def test_a_row_has_the_noise_and_the_peak_of_its_run_device_and_cache_state(story):
     first, second = story.begin(), story.begin()
     for run in (first, second):
         for device in ("GPU-1", "GPU-2"):
@@ -128,7 +128,7 @@ def test_noise_and_roof_are_those_of_the_run_the_board_and_the_mode(story):
     assert columns["read_bytes_per_s"] == [6000.0] * 4 + [None] * 4
 
 
-def test_what_was_not_timed_has_no_share_of_the_roof(story):
+def test_an_untimed_measurement_has_no_peak_share(story):
     run = story.begin()
     story.put(run, story.tiled, status=Status.FAILED)
     story.store.devices.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})

@@ -1,4 +1,4 @@
-"""What earlier runs tell whoever plans under a budget."""
+"""The costs of cases in earlier runs, with which a budget is planned."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -11,7 +11,7 @@ from perfsvc.store import CaseCost, RunState
 
 @pytest.fixture
 def night(story):
-    """A run in which ``tiled`` took some seconds, one number a replica."""
+    """Return a function that stores a run in which ``tiled`` took some seconds, one number a replica."""
 
     def run(*walls_s, case=story.tiled, state=RunState.FINISHED, between=None, **given):
         number = story.begin()
@@ -29,7 +29,7 @@ def measured_at(story, run):
     return max(story.store.measurements.columns([run])["measured_at"])
 
 
-def test_the_cost_is_the_mean_of_the_newest_ended_run_and_its_time_that_of_any(story, night):
+def test_the_cost_is_the_mean_of_the_newest_ended_run_and_last_is_from_any_run(story, night):
     night(9.0, 9.0)
     night(0.5, 0.75, between=0.02)
     running = night(7.0, state=RunState.RUNNING)
@@ -39,13 +39,13 @@ def test_the_cost_is_the_mean_of_the_newest_ended_run_and_its_time_that_of_any(s
     assert story.store.measurements.costs([]) == {}
 
 
-def test_what_was_cut_short_tells_its_cost_too(story, night):
+def test_an_interrupted_run_counts_for_the_cost(story, night):
     night(1.0)
     night(2.0, state=RunState.INTERRUPTED)
     assert [one.cost_s for one in story.store.measurements.costs([story.tiled]).values()] == [2.0]
 
 
-def test_the_noise_is_that_of_the_newest_run_that_could_tell_it(story, night):
+def test_the_noise_is_that_of_the_newest_run_that_knows_it(story, night):
     night(1.0, 1.0, between=0.3)
     night(1.0, 1.0, between=0.2)
     night(2.0)
@@ -53,7 +53,7 @@ def test_the_noise_is_that_of_the_newest_run_that_could_tell_it(story, night):
     assert (past.cost_s, past.between) == (2.0, 0.2)
 
 
-def test_boards_and_modes_are_apart(story, night):
+def test_costs_are_separate_for_each_device_and_cache_state(story, night):
     night(1.0, between=0.1)
     night(2.0, between=0.2, device="GPU-2")
     night(3.0, between=0.3, cache=CacheState.WARM)
@@ -67,7 +67,7 @@ def test_boards_and_modes_are_apart(story, night):
     }
 
 
-def test_both_modes_of_a_case_in_one_run_are_two_costs(story):
+def test_both_cache_states_of_a_case_in_one_run_have_their_own_cost(story):
     run = story.begin()
     for cache, wall_s in ((CacheState.COLD, 1.0), (CacheState.WARM, 4.0)):
         for replica in range(2):
@@ -77,7 +77,7 @@ def test_both_modes_of_a_case_in_one_run_are_two_costs(story):
     assert costs == {CacheState.COLD: 1.5, CacheState.WARM: 4.5}
 
 
-def test_a_case_that_never_came_to_its_device_has_no_past(story, night):
+def test_a_case_that_never_reached_its_device_has_no_cost(story, night):
     night(0.0, status=Status.FAILED)
     assert story.store.measurements.costs([story.tiled]) == {}
     known = night(1.0)
@@ -86,12 +86,12 @@ def test_a_case_that_never_came_to_its_device_has_no_past(story, night):
     assert (past.cost_s, past.last) == (1.0, measured_at(story, known))
 
 
-def test_the_seconds_of_a_case_that_went_wrong_are_its_cost(story, night):
+def test_the_seconds_of_a_failed_case_are_its_cost(story, night):
     night(60.0, status=Status.FAILED)
     assert [one.cost_s for one in story.store.measurements.costs([story.tiled]).values()] == [60.0]
 
 
-def test_a_new_name_has_the_past_of_the_former_one(story, night):
+def test_a_new_name_has_the_cost_of_the_former_one(story, night):
     night(1.0, between=0.1)
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     before = story.store.measurements.costs([shared])

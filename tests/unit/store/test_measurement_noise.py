@@ -13,7 +13,7 @@ def place(case, device="GPU-1", cache=CacheState.COLD):
     return device, case, cache
 
 
-def test_noise_comes_back_by_device_case_and_mode(story):
+def test_noise_is_read_by_device_case_and_cache_state(story):
     run = story.begin()
     for device in ("GPU-1", "GPU-2"):
         story.put(run, story.tiled, device=device)
@@ -28,7 +28,7 @@ def test_noise_comes_back_by_device_case_and_mode(story):
     assert story.store.measurements.noise(story.begin()) == {}
 
 
-def test_noise_is_stored_with_the_replicas_that_were_timed(story):
+def test_noise_is_stored_with_the_number_of_timed_replicas(story):
     run, other = story.begin(), story.begin()
     for replica in range(3):
         story.put(run, story.tiled, replica=replica)
@@ -40,7 +40,7 @@ def test_noise_is_stored_with_the_replicas_that_were_timed(story):
     assert story.execute("SELECT cache, replicas FROM noise ORDER BY cache") == [("cold", 3), ("warm", 2)]
 
 
-def test_what_is_put_again_takes_the_place_of_what_was_there(story):
+def test_noise_and_peaks_replace_those_stored_before(story):
     run, other = story.run(), story.run()
     for number in (run, other):
         story.store.measurements.put_noise(
@@ -55,7 +55,7 @@ def test_what_is_put_again_takes_the_place_of_what_was_there(story):
     assert story.store.devices.peaks(other) == {"GPU-1": Peak(2e12, 3e12)}
 
 
-def test_noise_bears_the_present_name_of_its_case(story):
+def test_noise_has_the_present_name_of_its_case(story):
     run = story.run()
     story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.5, 0.25)})
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
@@ -63,16 +63,7 @@ def test_noise_bears_the_present_name_of_its_case(story):
     assert story.store.measurements.noise(run) == {place(shared): Noise(0.5, 0.25)}
 
 
-def test_roofs_are_of_a_run_and_its_boards(story):
-    first, second = story.run(), story.run()
-    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
-    told = {"GPU-1": Peak(2.5e12, 2.75e12), "GPU-2": Peak(2.5e12, 2.25e12)}
-    story.store.devices.put_peaks(first, told)
-    assert story.store.devices.peaks(first) == told
-    assert story.store.devices.peaks(second) == {}
-
-
-def test_all_of_a_run_is_deleted_with_it(story):
+def test_noise_peaks_and_over_budget_cases_are_deleted_with_their_run(story):
     run = story.run()
     story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.5, 0.5)})
     story.store.devices.put_peaks(run, {"GPU-1": Peak(1.0, 1.0)})
@@ -82,7 +73,7 @@ def test_all_of_a_run_is_deleted_with_it(story):
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
 
 
-def test_an_unknown_device_has_neither(story):
+def test_an_unknown_device_is_refused(story):
     run = story.run()
     for put in (
         lambda: story.store.devices.put_peaks(run, {"GPU-9": Peak(1.0, 1.0)}),

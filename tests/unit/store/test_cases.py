@@ -54,7 +54,7 @@ def test_a_pin_follows_the_rename(story, renamed):
     assert [pin.series for pin in story.store.baselines.pins()] == [story.series(renamed)]
 
 
-def test_of_two_pins_that_a_rename_brings_together_the_newer_stays(story, renamed):
+def test_a_rename_that_joins_two_pins_keeps_the_newer_one(story, renamed):
     first, second = story.run(story.tiled), story.run(replace(renamed, formerly=()))
     story.store.baselines.pin(second, [story.series(renamed)], comment="older")
     story.store.baselines.pin(first, [story.series(story.tiled)], comment="newer")
@@ -72,7 +72,7 @@ def test_names_chain_through_every_order_of_their_first_measurement(story, renam
     assert [series.case.variant for series in story.store.series.levels(3)] == ["swizzled"]
 
 
-def test_of_two_variants_that_claim_one_former_name_the_first_gets_it(story, renamed):
+def test_the_first_of_two_variants_that_claim_a_former_name_gets_it(story, renamed):
     story.run(story.tiled)
     rival = replace(renamed, variant="rival")
     story.run(renamed, rival)
@@ -81,12 +81,12 @@ def test_of_two_variants_that_claim_one_former_name_the_first_gets_it(story, ren
     assert [row.run for row in story.store.series.case_history(rival.id)] == [2]
 
 
-def test_a_former_name_given_anew_does_not_hide_its_heir(story, renamed):
+def test_a_reused_former_name_does_not_hide_its_heir(story, renamed):
     run = story.run(renamed, story.tiled)
     assert set(story.store.series.levels(run)) == {story.series(renamed), story.series(story.tiled)}
 
 
-def test_a_former_name_given_anew_has_a_level_of_its_own(story, renamed):
+def test_a_reused_former_name_has_its_own_level(story, renamed):
     heir, anew = story.series(renamed), story.series(story.tiled)
     first = story.run(story.tiled)
     story.judge(first, story.tiled, Verdict.NEW)
@@ -99,7 +99,7 @@ def test_a_former_name_given_anew_has_a_level_of_its_own(story, renamed):
     assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
 
 
-def test_without_verdicts_the_level_of_a_name_given_anew_is_its_first_right_result(story, renamed):
+def test_without_verdicts_the_level_of_a_reused_name_is_its_first_right_result(story, renamed):
     heir, anew = story.series(renamed), story.series(story.tiled)
     first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
     assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
@@ -113,7 +113,7 @@ def test_a_former_name_that_an_old_commit_measures_alone_has_the_level_of_its_he
     assert story.store.baselines.get([series], again) == {story.series(renamed): first}
 
 
-def test_a_pin_is_for_a_name_given_anew_where_its_run_measured_that(story, renamed):
+def test_a_pin_counts_for_a_reused_name_if_its_run_measured_it(story, renamed):
     heir, anew = story.series(renamed), story.series(story.tiled)
     first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
     story.store.baselines.pin(first, [heir])
@@ -131,7 +131,7 @@ def test_only_the_variant_is_renamed(story, renamed, other):
     assert [row.run for row in story.store.series.case_history(elsewhere.id)] == [2]
 
 
-def test_names_that_swap_do_not_break_the_night(story, renamed):
+def test_names_that_swap_keep_their_history(story, renamed):
     story.run(story.tiled)
     story.run(renamed)
     back = story.run(replace(story.tiled, formerly=("shared",)))

@@ -18,7 +18,7 @@ def rounded(*samples):
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False), max_size=200))
-def test_samples_come_back_as_float32(samples):
+def test_samples_are_read_as_float32(samples):
     assert unpack(pack(samples)) == tuple(samples)
 
 
@@ -30,7 +30,7 @@ def test_a_level_holds_the_samples_of_each_replica(story):
     assert story.store.series.levels(run) == {story.series(story.tiled): expected}
 
 
-def test_each_case_device_and_mode_has_its_own_level(story):
+def test_each_case_device_and_cache_state_has_its_own_level(story):
     run = story.begin()
     story.put(run, story.tiled)
     story.put(run, story.naive)
@@ -55,7 +55,7 @@ def test_named_metrics_have_one_value_a_replica(story):
 
 
 @pytest.mark.parametrize("status", [Status.WRONG, Status.FAILED, Status.SKIPPED])
-def test_a_case_without_a_right_result_says_why_and_has_no_replicas(story, status):
+def test_a_case_without_a_right_result_has_a_reason_and_no_replicas(story, status):
     run = story.begin()
     story.put(run, story.tiled, status=status, reason="needs sm_90", metrics={"overlap": 1.0})
     assert story.store.series.levels(run) == {story.series(story.tiled): Level(run, status, "needs sm_90")}
@@ -68,7 +68,7 @@ def test_one_wrong_replica_spoils_the_others(story):
     assert story.store.series.levels(run)[story.series(story.tiled)] == Level(run, Status.WRONG, "it was wrong")
 
 
-def test_a_mode_that_went_wrong_does_not_spoil_the_other(story):
+def test_a_wrong_cache_state_does_not_spoil_the_other(story):
     run = story.begin()
     for replica in range(2):
         story.put(run, story.tiled, replica=replica, samples=(0.5,))
@@ -86,7 +86,7 @@ def test_a_mode_that_went_wrong_does_not_spoil_the_other(story):
     assert story.store.runs.get(run).cases == 1
 
 
-def test_where_a_former_name_was_given_anew_both_names_of_a_lineage_keep_theirs(story):
+def test_a_former_name_that_was_reused_and_its_heir_keep_their_names(story):
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     run = story.run(shared, story.tiled)
     assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
@@ -96,7 +96,7 @@ def test_where_a_former_name_was_given_anew_both_names_of_a_lineage_keep_theirs(
     assert {case.variant for _, case, _ in story.store.measurements.noise(run)} == {"tiled", "shared"}
 
 
-def test_of_some_series_each_level_is_that_of_its_own_run(story):
+def test_each_series_has_the_level_of_its_own_run(story):
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     first = story.run(story.tiled, story.naive)
     second = story.run(shared, story.tiled)
@@ -118,7 +118,7 @@ def test_of_some_series_each_level_is_that_of_its_own_run(story):
     )
 
 
-def test_what_is_not_asked_for_is_not_read(story):
+def test_series_that_are_not_wanted_are_not_read(story):
     run = story.begin()
     story.put(run, story.tiled, max_error=1e-6)
     story.execute("UPDATE measurements SET samples = :samples", samples=b"damaged")
@@ -129,7 +129,7 @@ def test_what_is_not_asked_for_is_not_read(story):
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
-def test_levels_of_some_series_are_sought_by_an_index(story):
+def test_levels_of_some_series_are_found_through_an_index(story):
     """What they cost must not grow with all that was ever measured."""
     runs = [story.run(story.tiled, story.naive) for _ in range(3)]
     asked = {series: run for run in runs for series in story.store.series.levels(run)}
@@ -175,13 +175,7 @@ def test_a_measurement_needs_its_run_and_its_device(story):
         story.store.verdicts.put(1, [story.judgement(story.tiled)])
 
 
-def test_a_device_is_stored_as_it_last_described_itself(story):
-    story.store.devices.put(story.gpu)
-    story.store.devices.put(replace(story.gpu, clock_hz=1.2e9, driver="580.1"))
-    assert story.store.devices.all() == {"GPU-1": replace(story.gpu, clock_hz=1.2e9)}
-
-
-def test_history_has_a_row_a_run_device_and_mode(story):
+def test_a_case_history_has_a_row_for_each_run_device_and_cache_state(story):
     first = story.begin(commit="abc", label="a", dirty=True)
     for replica, samples in enumerate([(1.0, 2.0, 3.0), (2.0, 4.0, 9.0), (0.5, 3.0, 4.0)]):
         story.put(first, story.tiled, replica=replica, samples=samples)
@@ -202,14 +196,14 @@ def test_history_has_a_row_a_run_device_and_mode(story):
     assert [row.run for row in story.store.series.case_history(story.tiled.id, "GPU-2")] == [second]
 
 
-def test_an_unknown_case_is_answered_with_the_nearest_ones(story):
+def test_the_error_for_an_unknown_case_names_the_nearest_ones(story):
     story.run()
     with pytest.raises(NotMeasuredError, match="was never measured") as error:
         story.store.series.case_history("transpose/tilted[n=4096,dtype=f32]")
     assert error.value.cure == f"did you mean {story.tiled.id}?"
 
 
-def test_history_follows_the_newest_version_of_a_case(story):
+def test_a_case_history_is_that_of_the_newest_version(story):
     story.run()
     second = story.run(replace(story.tiled, version=2))
     assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [second]
