@@ -7,20 +7,14 @@ from perfsvc.model import TIME, CacheState, Status
 from perfsvc.store import RunState
 
 
-<<<<<<<< HEAD:tests/unit/store/test_histories_until.py
 def values_by_run(nights):
     """The runs of a history, each with the values of its replicas."""
     rows = zip(nights.runs.tolist(), nights.values.tolist(), strict=True)
-========
-def values_by_run(history):
-    """Return the runs of a history with the values of their replicas."""
-    rows = zip(history.runs.tolist(), history.values.tolist(), strict=True)
->>>>>>>> 29ef431 (Name the store's tests for the modules they test, in plain words):tests/unit/store/test_series_histories_until.py
     return [(run, tuple(value for value in values if not isnan(value))) for run, values in rows]
 
 
 def times(story, run, last=9):
-    """Return the histories of the times by device, case and cache state."""
+    """The histories of the times by device, case and cache state."""
     return {
         (series.device, series.case, series.cache): history
         for series, history in story.store.series.histories_until(run, last).items()
@@ -35,15 +29,9 @@ def test_a_history_has_the_medians_of_replicas_through_renames(story):
     story.store.runs.end(first, RunState.FINISHED)
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     second = story.run(renamed, scope="all")
-<<<<<<<< HEAD:tests/unit/store/test_histories_until.py
     ((place, nights),) = times(story, second).items()
     assert place == ("GPU-1", renamed, CacheState.COLD)
     assert values_by_run(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
-========
-    ((key, history),) = times(story, second).items()
-    assert key == ("GPU-1", renamed, CacheState.COLD)
-    assert values_by_run(history) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
->>>>>>>> 29ef431 (Name the store's tests for the modules they test, in plain words):tests/unit/store/test_series_histories_until.py
 
 
 def test_a_reused_name_has_its_own_history(story):
@@ -53,13 +41,8 @@ def test_a_reused_name_has_its_own_history(story):
     story.put(last, story.tiled, samples=(5e-3,) * 3)
     story.put(last, renamed, samples=(1e-3,) * 3)
     story.store.runs.end(last, RunState.FINISHED)
-<<<<<<<< HEAD:tests/unit/store/test_histories_until.py
     histories = {case.variant: values_by_run(nights) for (_, case, _), nights in times(story, last).items()}
     assert histories == {
-========
-    found = {case.variant: values_by_run(history) for (_, case, _), history in times(story, last).items()}
-    assert found == {
->>>>>>>> 29ef431 (Name the store's tests for the modules they test, in plain words):tests/unit/store/test_series_histories_until.py
         "shared": [*((run, (2e-3,)) for run in runs), (last, (1e-3,))],
         "tiled": [(runs[-1], (2e-3,)), (last, (5e-3,))],
     }
@@ -70,13 +53,8 @@ def test_a_run_with_a_wrong_replica_has_no_time(story):
     story.put(first, story.tiled)
     story.put(first, story.tiled, replica=1, status=Status.WRONG)
     story.store.runs.end(first, RunState.FINISHED)
-<<<<<<<< HEAD:tests/unit/store/test_histories_until.py
     ((_, nights),) = times(story, story.run(scope="all")).items()
     assert values_by_run(nights)[0] == (first, ())
-========
-    ((_, history),) = times(story, story.run(scope="all")).items()
-    assert values_by_run(history)[0] == (first, ())
->>>>>>>> 29ef431 (Name the store's tests for the modules they test, in plain words):tests/unit/store/test_series_histories_until.py
 
 
 def test_uncommitted_changes_other_scopes_and_unmeasured_cases_are_not_in_a_history(story):
@@ -84,16 +62,14 @@ def test_uncommitted_changes_other_scopes_and_unmeasured_cases_are_not_in_a_hist
     story.run(dirty=True, scope="all")
     story.run(scope="some")
     last = story.run(scope="all")
-    histories = times(story, last)
-    assert {case.variant: history.runs.tolist() for (_, case, _), history in histories.items()} == {
-        "tiled": [first, last]
-    }
+    nights = times(story, last)
+    assert {case.variant: of_case.runs.tolist() for (_, case, _), of_case in nights.items()} == {"tiled": [first, last]}
 
 
 def test_a_history_is_limited_to_the_newest_runs(story):
     runs = [story.run(scope="all") for _ in range(4)]
-    ((_, history),) = times(story, runs[2], 2).items()
-    assert history.runs.tolist() == runs[1:3]
+    ((_, nights),) = times(story, runs[2], 2).items()
+    assert nights.runs.tolist() == runs[1:3]
 
 
 def test_a_run_is_in_the_segment_of_its_environment(story):
@@ -101,8 +77,8 @@ def test_a_run_is_in_the_segment_of_its_environment(story):
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
     elsewhere.run(scope="all")
     last = story.run(scope="all")
-    ((_, history),) = times(story, last).items()
-    first, second, third = history.segments
+    ((_, nights),) = times(story, last).items()
+    first, second, third = nights.segments
     assert first == third != second
 
 
@@ -111,8 +87,8 @@ def test_runs_before_the_first_in_a_present_environment_are_left_out(story):
     story.run(scope="all")
     second = elsewhere.run(scope="all")
     last = elsewhere.run(scope="all")
-    ((_, history),) = times(story, last).items()
-    assert history.runs.tolist() == [second, last]
+    ((_, nights),) = times(story, last).items()
+    assert nights.runs.tolist() == [second, last]
 
 
 def test_all_runs_count_while_one_device_has_its_old_environment(story):
@@ -122,9 +98,9 @@ def test_all_runs_count_while_one_device_has_its_old_environment(story):
         (story if run == runs[0] else elsewhere).put(run, story.tiled)
         story.put(run, story.tiled, device="GPU-2")
         story.store.runs.end(run, RunState.FINISHED)
-    histories = times(story, runs[-1])
-    assert [history.runs.tolist() for history in histories.values()] == [runs, runs]
-    (first, second, third), unchanged = (history.segments.tolist() for history in histories.values())
+    nights = times(story, runs[-1])
+    assert [of_board.runs.tolist() for of_board in nights.values()] == [runs, runs]
+    (first, second, third), unchanged = (of_board.segments.tolist() for of_board in nights.values())
     assert first != second == third
     assert len(set(unchanged)) == 1
 
@@ -150,13 +126,8 @@ def test_measurements_after_the_end_of_a_run_are_read(story):
     first = story.run(scope="all")
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
     last = story.run(scope="all")
-<<<<<<<< HEAD:tests/unit/store/test_histories_until.py
     ((_, nights),) = times(story, last).items()
     assert values_by_run(nights)[0] == (first, (2e-3, 1e-3))
-========
-    ((_, history),) = times(story, last).items()
-    assert values_by_run(history)[0] == (first, (2e-3, 1e-3))
->>>>>>>> 29ef431 (Name the store's tests for the modules they test, in plain words):tests/unit/store/test_series_histories_until.py
 
 
 def test_a_resumed_run_is_read_as_it_ended(story):
@@ -164,13 +135,8 @@ def test_a_resumed_run_is_read_as_it_ended(story):
     story.store.runs.resume(first)
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
     story.store.runs.end(first, RunState.FINISHED)
-<<<<<<<< HEAD:tests/unit/store/test_histories_until.py
     ((_, nights),) = times(story, story.run(scope="all")).items()
     assert values_by_run(nights)[0] == (first, (2e-3, 1e-3))
-========
-    ((_, history),) = times(story, story.run(scope="all")).items()
-    assert values_by_run(history)[0] == (first, (2e-3, 1e-3))
->>>>>>>> 29ef431 (Name the store's tests for the modules they test, in plain words):tests/unit/store/test_series_histories_until.py
 
 
 def test_a_run_that_was_cut_short_is_read_too(story):
