@@ -1,4 +1,4 @@
-"""Which commit made a case slower: histories of a suite in git, on scripted times."""
+"""``perfsvc bisect`` on git histories of a suite with scripted times."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "comm
 
 
 class History:
-    """A repository whose suite lies in a folder of it, and the times of the binary of each commit."""
+    """A repository with a suite in a folder, and the scripted times of each commit's binary."""
 
     def __init__(self, perfsvc):
         self.perfsvc = perfsvc
@@ -36,7 +36,7 @@ class History:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def commit(self, subject, text="", times=None):
-        """Commits a kernel that says ``text`` and takes these times; returns the hash."""
+        """Commit a kernel with this text and these times; return the hash."""
         if text:
             kernel = (self.perfsvc.suites / "scale" / "scale" / "scale.cu").read_text()
             self.source.write_text(f"{kernel}// {text}\n")
@@ -79,7 +79,7 @@ def subjects(found):
     return [commit["subject"] for commit in found["culprits"]]
 
 
-def test_the_commit_is_named_with_all_that_is_known_of_it(history):
+def test_the_commit_is_named_with_all_facts(history):
     history.line("abcdEFGHIJ")
     found = history.bisect("--seed", "3", good="HEAD~9", code=1)
     assert subjects(found) == ["commit 4"]
@@ -97,28 +97,28 @@ def test_the_commit_is_named_with_all_that_is_known_of_it(history):
     assert history.untouched()
 
 
-def test_commits_that_leave_the_case_alone_are_neither_built_nor_measured(history):
+def test_commits_that_do_not_touch_the_case_are_neither_built_nor_measured(history):
     history.line("a...b.....C....D..")
     found = history.bisect(good="HEAD~17", code=1)
     assert subjects(found) == ["commit 10"]
     assert (found["commits"], found["builds"], found["codes"]) == (17, 4, 4)
 
 
-def test_where_good_and_bad_are_the_only_codes_one_comparison_is_enough(history):
+def test_two_codes_need_a_single_comparison(history):
     history.line("aaaaaaBBBBB")
     found = history.bisect(good="HEAD~10", code=1)
     assert subjects(found) == ["commit 6"]
     assert (found["builds"], len(found["trials"])) == (2, 1)
 
 
-def test_a_slow_commit_that_was_mended_again_is_not_blamed(history):
+def test_a_slow_commit_that_was_fixed_later_is_not_blamed(history):
     history.line("aBBaaaBB")
     found = history.bisect(good="HEAD~7", code=1)
     assert subjects(found) == ["commit 6"]
     assert len(found["trials"]) == 1
 
 
-def test_the_table_shows_the_commit_and_what_it_took(history):
+def test_the_table_shows_the_commit_and_the_effort(history):
     history.line("aabCC")
     ended = history.perfsvc(
         "bisect",
@@ -164,7 +164,7 @@ def test_skipped_commits_that_may_hide_the_culprit_are_named(history):
     found = history.bisect(good="HEAD~4", code=1)
     assert subjects(found) == ["a slip", "moved away", "back, and slow"]
     assert found["proof"]["before"] == history.git("rev-parse", "HEAD~3")
-    assert [one["reason"] for one in found["skipped"]] == [
+    assert [skipped["reason"] for skipped in found["skipped"]] == [
         "gpu/kernels/scale/bench.py:1: reading it raised NameError: name 'nothing' is not defined",
         "no folder gpu/kernels",
     ]
@@ -180,7 +180,7 @@ def test_a_commit_with_a_wrong_result_is_skipped(history):
     assert "no right result" in found["skipped"][0]["reason"]
 
 
-def test_a_case_that_was_not_there_yet_is_skipped_and_found_by_its_earlier_name(history):
+def test_commits_without_the_case_are_skipped_and_former_names_are_followed(history):
     history.bench.write_text(history.bench.read_text().replace('"beta"', '"old"'))
     history.commit("good", "a", None)
     history.times[history.binary("scale/old[n=100]")] = USUAL
@@ -191,10 +191,10 @@ def test_a_case_that_was_not_there_yet_is_skipped_and_found_by_its_earlier_name(
     history.commit("slow", "c", SLOW)
     found = history.bisect(good="HEAD~3", code=1)
     assert subjects(found) == ["slow"]
-    assert [one["subject"] for one in found["skipped"]] == ["gone for a while"]
+    assert [skipped["subject"] for skipped in found["skipped"]] == ["gone for a while"]
 
 
-def test_a_change_of_the_benchmark_file_is_said(history):
+def test_a_change_of_the_benchmark_file_is_reported(history):
     history.line("a")
     history.bench.write_text(history.bench.read_text().replace('{"REPEAT": 1}', '{"REPEAT": 4}'))
     history.commit("more of it", "a", SLOW)
@@ -215,7 +215,7 @@ def test_a_header_beside_the_suite_belongs_to_the_case(history):
     assert (subjects(found), found["files"]) == (["header c"], ["gpu/shared/tile.cuh"])
 
 
-def test_a_branch_that_brought_it_is_searched_and_its_merge_is_not_blamed(history):
+def test_a_branch_is_searched_and_its_merge_is_not_blamed(history):
     history.line("ab")
     history.git("checkout", "-q", "-b", "side")
     history.line("S")
@@ -228,7 +228,7 @@ def test_a_branch_that_brought_it_is_searched_and_its_merge_is_not_blamed(histor
     assert subjects(found) == ["commit 0"]
 
 
-def test_what_came_from_beside_the_good_commit_came_with_its_merge(history):
+def test_a_change_on_a_branch_that_began_before_the_good_commit_is_laid_to_its_merge(history):
     history.line("a")
     history.git("checkout", "-q", "-b", "side")
     history.commit("slow", "s", SLOW)
@@ -240,7 +240,7 @@ def test_what_came_from_beside_the_good_commit_came_with_its_merge(history):
     assert subjects(found) == ["merge side"]
 
 
-def test_a_commit_that_made_it_faster_is_found_and_no_alarm(history):
+def test_a_commit_that_made_the_case_faster_is_found_and_is_no_regression(history):
     history.line("abc")
     history.commit("fast", "f", {"seconds": 0.9e-4})
     history.commit("still", "g", {"seconds": 0.9e-4})
@@ -248,7 +248,7 @@ def test_a_commit_that_made_it_faster_is_found_and_no_alarm(history):
     assert (subjects(found), found["verdict"]) == (["fast"], "improvement")
 
 
-def test_commits_that_do_not_differ_end_it(history):
+def test_the_search_ends_if_the_two_commits_do_not_differ(history):
     history.line("abc")
     found = history.bisect(good="HEAD~2", code=0)
     assert (found["verdict"], found["culprits"]) == ("unchanged", [])
@@ -261,7 +261,7 @@ def test_the_same_code_is_not_even_measured(history):
     assert (found["verdict"], found["trials"]) == ("unchanged", [])
 
 
-def test_where_noise_hides_the_difference_it_is_inconclusive(history):
+def test_noise_that_hides_the_difference_is_inconclusive(history):
     history.line("ab")
     wild = [1e-4, 1.3e-4, 0.8e-4, 1.1e-4, 1.4e-4, 0.9e-4, 1.2e-4] * 4
     history.commit("wild", "c", {"seconds": wild})
@@ -270,7 +270,7 @@ def test_where_noise_hides_the_difference_it_is_inconclusive(history):
     assert found["trials"][0]["pairs"] == 12
 
 
-def test_of_two_steps_the_first_is_named_with_its_share(history):
+def test_the_first_of_two_steps_is_named_with_its_share(history):
     for text, seconds in (("a", 1e-4), ("b", 1.05e-4), ("c", 1.05e-4), ("d", 1.1e-4)):
         history.commit(text, text, {"seconds": seconds})
     found = history.bisect(good="HEAD~3", code=1)
@@ -279,7 +279,7 @@ def test_of_two_steps_the_first_is_named_with_its_share(history):
     assert "look for the rest" in found["reason"]
 
 
-def test_a_change_in_many_small_steps_blames_no_single_one(history):
+def test_a_change_in_many_small_steps_blames_no_single_commit(history):
     for step in range(10):
         history.commit(f"step {step}", f"s{step}", {"seconds": 1e-4 * 1.01**step})
     found = history.bisect("--threshold", "4.5%", good="HEAD~9", code=1)
@@ -314,7 +314,7 @@ def test_an_interrupted_search_leaves_nothing_behind(history):
     assert history.untouched()
 
 
-def test_no_worktree_is_left_where_building_is_interrupted(history, monkeypatch):
+def test_no_worktree_is_left_if_building_is_interrupted(history, monkeypatch):
     history.line("aB")
 
     def interrupt(*_):
@@ -327,7 +327,7 @@ def test_no_worktree_is_left_where_building_is_interrupted(history, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "said"),
+    ("good", "bad", "message"),
     [
         ("HEAD", "HEAD~1", "they are the wrong way round"),
         ("main", "HEAD", "are the same commit"),
@@ -335,13 +335,13 @@ def test_no_worktree_is_left_where_building_is_interrupted(history, monkeypatch)
         ("side", "HEAD", "side is no ancestor of HEAD"),
     ],
 )
-def test_revisions_that_make_no_history_are_a_usage_error(history, good, bad, said):
+def test_revisions_without_a_common_history_are_a_usage_error(history, good, bad, message):
     history.line("ab")
     history.git("branch", "start", "HEAD~1")
     history.git("checkout", "-q", "-b", "side", "start")
     history.commit("elsewhere", "e")
     history.git("checkout", "-q", "main")
-    assert said in history.bisect(good=good, bad=bad, code=2).err
+    assert message in history.bisect(good=good, bad=bad, code=2).err
 
 
 def test_a_suite_outside_a_repository_has_no_revisions(perfsvc):
@@ -352,7 +352,7 @@ def test_a_suite_outside_a_repository_has_no_revisions(perfsvc):
     assert "is in no git repository" in ended.err
 
 
-def test_a_case_that_is_not_there_at_either_end_is_a_usage_error(history):
+def test_a_case_missing_at_either_end_is_a_usage_error(history):
     history.line("ab")
     ended = history.bisect(good="HEAD~1", case="scale/bta[n=100]", code=2)
     assert "at the bad commit" in ended.err
@@ -360,17 +360,17 @@ def test_a_case_that_is_not_there_at_either_end_is_a_usage_error(history):
 
 
 @pytest.mark.parametrize(
-    ("case", "arguments", "said"),
+    ("case", "arguments", "message"),
     [
         ("scale/beta", (), "there is no case scale/beta"),
         (CASE, ("--cache", "warm"), "is not measured warm"),
         ("kinds/reports[n=1000]", (), "no time"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(history, case, arguments, said):
+def test_a_metric_or_cache_state_that_the_case_lacks_is_refused(history, case, arguments, message):
     shutil.copytree(history.perfsvc.suites / "kinds" / "kinds", history.suite / "kinds")
     history.line("ab")
-    assert said in history.bisect(*arguments, good="HEAD~1", case=case, code=2).err
+    assert message in history.bisect(*arguments, good="HEAD~1", case=case, code=2).err
 
 
 def test_an_end_that_does_not_compile_is_a_failed_case(history):
@@ -388,7 +388,7 @@ def test_an_end_with_a_wrong_result_is_a_failed_case(history):
     assert "no right result" in history.bisect(good="HEAD~1", code=4).err
 
 
-def test_python_variants_run_what_their_benchmark_file_said(perfsvc):
+def test_python_variants_run_the_code_of_their_commit(perfsvc):
     history = History(perfsvc)
     shutil.rmtree(history.suite)
     shutil.copytree(perfsvc.suites / "kinds", history.suite)
@@ -400,7 +400,7 @@ def test_python_variants_run_what_their_benchmark_file_said(perfsvc):
     assert "the same code" in found["reason"]
 
 
-def test_a_metric_that_a_case_returns_is_searched_as_a_time_is(perfsvc):
+def test_a_metric_that_a_case_returns_is_searched_like_a_time(perfsvc):
     history = History(perfsvc)
     shutil.rmtree(history.suite)
     shutil.copytree(perfsvc.suites / "kinds", history.suite)

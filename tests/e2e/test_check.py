@@ -1,4 +1,4 @@
-"""Checking without a GPU: what is planted in the built-in suite is found, named, and ends with the right exit code."""
+"""``perfsvc check``: planted regressions are found and named, with the right exit code."""
 
 import json
 import shutil
@@ -97,7 +97,7 @@ def repository(perfsvc):
 
 @pytest.fixture
 def check(perfsvc, repository):
-    """Checks the small suite for one architecture."""
+    """Check the small suite for one architecture."""
     return lambda *arguments, code=0: perfsvc(
         "check", "--suite", repository.suite, "--arch", "sm_90", *arguments, code=code
     )
@@ -128,11 +128,11 @@ def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in
     chosen += ["--select", "vector_add/guarded", "--arch", "sm_80", "--arch", "sm_90"]
     ended = perfsvc("check", "--suite", repository.suite, "--base", "HEAD", *chosen, "--format", "json", code=1)
     found = {
-        (one["case"].partition("[")[0], one["architecture"]): {
-            change["fact"] for change in one["changes"] if change["better"] is False
+        (verdict["case"].partition("[")[0], verdict["architecture"]): {
+            change["fact"] for change in verdict["changes"] if change["better"] is False
         }
-        for one in ended.json["verdicts"]
-        if one["verdict"] == "regression" and one["cause"] == "kernel"
+        for verdict in ended.json["verdicts"]
+        if verdict["verdict"] == "regression" and verdict["cause"] == "kernel"
     }
     for architecture in ("sm_80", "sm_90"):
         assert {"spill_bytes", "stack_bytes"} <= found.pop(("matmul/registers", architecture))
@@ -165,9 +165,13 @@ def head(repository):
 
 def test_a_launch_with_more_dynamic_shared_memory_loses_occupancy(check, repository):
     repository.plant("scale/bench.py", "16384", "65536")
-    (one,) = [one for one in check("--base", "HEAD", "--format", "json", code=1).json["verdicts"] if one["changes"]][:1]
-    assert (one["verdict"], one["found"]["limiter"]) == ("regression", "shared memory")
-    assert {change["fact"] for change in one["changes"]} == {"occupancy", "dynamic_shared_bytes"}
+    (verdict,) = [
+        verdict
+        for verdict in check("--base", "HEAD", "--format", "json", code=1).json["verdicts"]
+        if verdict["changes"]
+    ][:1]
+    assert (verdict["verdict"], verdict["found"]["limiter"]) == ("regression", "shared memory")
+    assert {change["fact"] for change in verdict["changes"]} == {"occupancy", "dynamic_shared_bytes"}
 
 
 def test_a_launch_that_no_multiprocessor_can_hold_is_broken(check, repository):
@@ -187,7 +191,7 @@ def test_a_launch_that_the_kernel_itself_forbids_is_broken(check, repository):
 def test_a_kernel_that_does_not_compile_any_more_is_broken(check, repository):
     repository.plant("scale/scale.cu", "2 *", "nothing *")
     ended = check("--base", "HEAD", "--format", "json", code=4)
-    assert {one["verdict"] for one in ended.json["verdicts"]} == {"broken"}
+    assert {verdict["verdict"] for verdict in ended.json["verdicts"]} == {"broken"}
     assert "scale.cu does not compile" in ended.json["verdicts"][0]["reason"]
 
 
@@ -201,23 +205,23 @@ def test_a_benchmark_that_the_revision_lacks_is_new(check, repository):
     assert check("--base", "HEAD", "--select", "second", "--format", "json").json["counts"] == {"new": 6}
 
 
-def test_what_the_revision_lacks_hides_no_regression_of_what_it_has(check, repository):
+def test_a_case_missing_in_the_revision_hides_no_regression_of_another(check, repository):
     repository.plant("scale/bench.py", "16384", "65536")
     repository.plant("scale/bench.py", 'variant("plain")', 'variant("added"), variant("simple", formerly="plain")')
     chosen = ["--select", "scale/added", "--select", "scale/simple", "--select", "scale/shared"]
     found = check("--base", "HEAD", *chosen, "--exclude", "scale/exact", "--format", "json", code=1).json
-    verdicts = {one["case"].partition("[")[0]: one["verdict"] for one in found["verdicts"]}
+    verdicts = {verdict["case"].partition("[")[0]: verdict["verdict"] for verdict in found["verdicts"]}
     assert verdicts == {"scale/added": "new", "scale/simple": "unchanged", "scale/shared": "regression"}
 
 
 @pytest.mark.parametrize(
-    ("plant", "told"),
+    ("plant", "warning_text"),
     [
         (("scale/bench.py", "perfsvc.suite", "perfsvc.sweet"), "bench.py:2: at HEAD this could not be used"),
         (("scale/scale.cu", "2 *", "nothing *"), "scale.cu: at HEAD this could not be used for sm_90"),
     ],
 )
-def test_a_revision_that_cannot_be_compared_with_says_so(check, repository, plant, told):
+def test_a_revision_that_cannot_be_compared_is_a_warning(check, repository, plant, warning_text):
     name, old, new = plant
     repository.plant(name, old, new)
     repository.commit()
@@ -225,7 +229,7 @@ def test_a_revision_that_cannot_be_compared_with_says_so(check, repository, plan
     ended = check("--base", "HEAD", "--format", "json")
     assert ended.json["counts"] == {"new": 6}
     (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
-    assert told in warning
+    assert warning_text in warning
     assert "nothing is compared with it" in warning
 
 
@@ -247,7 +251,7 @@ def test_a_broken_benchmark_file_ends_with_4(check, repository):
         (["--output", "x.txt"], "--output"),
     ],
 )
-def test_what_cannot_be_understood_ends_with_2(check, arguments, message):
+def test_invalid_arguments_end_with_2(check, arguments, message):
     assert message in check(*arguments, code=2).err
 
 
@@ -269,7 +273,7 @@ benchmark = Benchmark(
 """
 
 
-def test_kernels_of_one_name_in_two_files_are_told_apart(check, repository):
+def test_kernels_with_one_name_in_two_files_are_distinguished(check, repository):
     (repository.suite / "scale" / "bench.py").write_text(TWO)
     (repository.suite / "scale" / "again.cu").write_text(KERNEL)
     repository.commit()
@@ -277,7 +281,7 @@ def test_kernels_of_one_name_in_two_files_are_told_apart(check, repository):
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING)  # the first of them
     for base in (["--base", "HEAD"], []):
         found = check(*base, "--format", "json", code=1).json["verdicts"]
-        verdicts = {one["kernel"]: one["verdict"] for one in found}
+        verdicts = {verdict["kernel"]: verdict["verdict"] for verdict in found}
         assert verdicts == {"scale.cu:scale": "regression", "again.cu:scale": "unchanged"}
     assert "file=own/scale/scale.cu,line=2" in check("--base", "HEAD", "--format", "github", code=1).out
 
@@ -285,7 +289,7 @@ def test_kernels_of_one_name_in_two_files_are_told_apart(check, repository):
 # --- against the baseline in the database ----------------------------------------------------------------------------
 
 
-def test_a_baseline_is_kept_until_something_better_or_accepted_comes(check, repository, perfsvc):
+def test_a_baseline_stays_until_a_better_or_accepted_check(check, repository, perfsvc):
     assert "nothing to compare with yet" in check().out
     assert check("--format", "json").json["counts"] == {"unchanged": 6}
     repository.plant("scale/bench.py", "16384", "65536")
@@ -297,7 +301,7 @@ def test_a_baseline_is_kept_until_something_better_or_accepted_comes(check, repo
     assert perfsvc.rows("SELECT count(*), max(accepted) FROM checks") == [(6, "it is faster")]
 
 
-def test_a_regression_of_a_renamed_kernel_does_not_become_the_baseline_by_itself(check, repository):
+def test_a_regression_of_a_renamed_kernel_does_not_become_the_baseline(check, repository):
     check()
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace(" scale(", " twice("))
     repository.plant("scale/bench.py", 'entry="scale"', 'entry="twice"')
@@ -315,7 +319,7 @@ def test_uncommitted_changes_are_judged_and_never_accepted(check, repository):
     assert "uncommitted" in check("--accept", "please", code=2).err
 
 
-def test_a_variant_that_is_gone_is_missing_once(check, repository):
+def test_a_removed_variant_is_missing_once(check, repository):
     check()
     repository.plant("scale/bench.py", '        variant("plain"),\n', "")
     repository.commit()
@@ -323,17 +327,15 @@ def test_a_variant_that_is_gone_is_missing_once(check, repository):
     assert check("--format", "json").json["counts"] == {"unchanged": 4}
 
 
-def test_what_an_architecture_cannot_run_is_skipped_with_the_reason(check):
+def test_a_case_that_an_architecture_cannot_run_is_skipped_with_the_reason(check):
     found = check("--arch", "sm_80", "--format", "json").json
-    reasons = {(one["case"], one["architecture"]): one["reason"] for one in found["skipped"]}
+    reasons = {(skipped["case"], skipped["architecture"]): skipped["reason"] for skipped in found["skipped"]}
     assert reasons["scale/exact[n=512]", "sm_80"] == "requires sm_90a: this device is sm_80"
     assert ("scale/exact[n=512]", "sm_90") not in reasons
     assert "PTX" in reasons["scale/text[n=512]", "sm_90"]
 
 
-def test_another_compiler_is_told_from_another_source_and_has_a_baseline_of_its_own(
-    check, repository, perfsvc, monkeypatch
-):
+def test_another_compiler_is_the_cause_and_has_its_own_baseline(check, repository, perfsvc, monkeypatch):
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace("__launch_bounds__(1024) ", ""))
     repository.commit()
     check()
@@ -346,14 +348,14 @@ def test_another_compiler_is_told_from_another_source_and_has_a_baseline_of_its_
     monkeypatch.setattr(NvccToolchain, "__init__", of_another_version)
     perfsvc.environment["NVCC_APPEND_FLAGS"] = "-maxrregcount=32"
     found = check("--format", "json", code=1).json
-    assert {(one["verdict"], one["cause"]) for one in found["verdicts"]} == {("regression", "toolchain")}
+    assert {(verdict["verdict"], verdict["cause"]) for verdict in found["verdicts"]} == {("regression", "toolchain")}
     assert check("--format", "json").json["counts"] == {"unchanged": 6}
     monkeypatch.undo()
     del perfsvc.environment["NVCC_APPEND_FLAGS"]
     assert check("--format", "json").json["counts"] == {"unchanged": 6}
 
 
-def test_without_a_disassembler_everything_but_instructions_is_there(check, monkeypatch):
+def test_without_a_disassembler_only_instruction_counts_are_missing(check, monkeypatch):
     monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: None)
     ended = check("--base", "HEAD")
     assert "6 unchanged" in ended.out
@@ -361,13 +363,13 @@ def test_without_a_disassembler_everything_but_instructions_is_there(check, monk
 
 
 @pytest.mark.parametrize("script", ["exit 1", 'echo V12.4; [ "$1" = --version ] || [ "$1" = --help ]'])
-def test_a_disassembler_that_does_not_work_costs_the_counts_alone(check, monkeypatch, tmp_path, script):
+def test_with_a_broken_disassembler_only_instruction_counts_are_missing(check, monkeypatch, tmp_path, script):
     program = tmp_path / "nvdisasm"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: program)
     ended = check("--base", "HEAD", "--format", "json")
-    assert {one["found"]["instructions"] for one in ended.json["verdicts"]} == {None}
+    assert {verdict["found"]["instructions"] for verdict in ended.json["verdicts"]} == {None}
     assert "are not counted" in ended.err
 
 
@@ -401,7 +403,7 @@ def test_json_holds_all_facts(check):
     assert first["found"].keys() >= {"registers", "spill_store_bytes", "sass", "occupancy", "limiter", "instructions"}
 
 
-def test_markdown_tells_a_reviewer(check, spilling, perfsvc):
+def test_markdown_shows_regressions_to_a_reviewer(check, spilling, perfsvc):
     ended = check("--base", "HEAD", "--format", "markdown", "--output", "check.md", code=1)
     text = (perfsvc.folder / "check.md").read_text()
     assert text.startswith("### 6 regressions, 0 improvements, 0 unchanged\n")
@@ -418,7 +420,7 @@ def test_junit_fails_a_test_for_each_regression(check, spilling):
     assert "spills 0 →" in failure.text
 
 
-def test_annotations_stand_at_the_kernel(check, spilling, perfsvc):
+def test_annotations_point_to_the_kernel(check, spilling, perfsvc):
     lines = check("--base", "HEAD", "--format", "github", code=1).out.splitlines()
     assert lines[0].startswith("::error file=own/scale/scale.cu,line=2,title=regression%3A scale/")
     assert "spills 0 → " in lines[0]
@@ -428,23 +430,23 @@ def test_annotations_stand_at_the_kernel(check, spilling, perfsvc):
 # --- results on the CPU device ---------------------------------------------------------------------------------------
 
 
-def test_results_are_checked_on_the_cpu_where_that_is_asked_for(check, repository):
+def test_results_are_checked_on_the_cpu_on_request(check, repository):
     ran = ["--exclude", "scale/exact", "--exclude", "scale/text", "--run", "--format", "json"]
     assert check("--base", "HEAD", *ran).json["wrong"] == []
     repository.plant("scale/scale.cu", "2 *", "3 *")
     found = check("--base", "HEAD", *ran, code=4).json
-    assert {one["status"] for one in found["wrong"]} == {"wrong"}
+    assert {result["status"] for result in found["wrong"]} == {"wrong"}
     assert json.dumps(found["wrong"])
 
 
-def test_of_full_points_the_smoke_points_of_their_variants_are_run(check, repository):
+def test_full_points_run_the_smoke_points_of_their_variants(check, repository):
     repository.plant("scale/scale.cu", "2 *", "3 *")
     found = check("--select", "scale/plain[n=512]", "--run", "--format", "json", code=4).json
-    assert [(one["case"], one["status"]) for one in found["wrong"]] == [("scale/plain[n=256]", "wrong")]
+    assert [(result["case"], result["status"]) for result in found["wrong"]] == [("scale/plain[n=256]", "wrong")]
     assert found["counts"] == {"new": 1}
 
 
-def test_where_nothing_can_be_run_the_verdicts_stand_beside_it(check):
+def test_verdicts_stay_if_nothing_can_be_run(check):
     chosen = ["--select", "scale/plain", "--exclude", "*[n=256]", "--run", "--format", "json"]
     found = check("--base", "HEAD", *chosen, code=4).json
     assert found["counts"] == {"unchanged": 2}

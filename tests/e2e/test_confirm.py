@@ -1,4 +1,4 @@
-"""Confirm before alarm: from a suspect to its cause, to exact numbers."""
+"""Confirm before alarm: from a suspect to its cause, with exact numbers."""
 
 import contextlib
 import shutil
@@ -13,7 +13,7 @@ USUAL = {"seconds": 1e-4}
 
 @pytest.fixture
 def nights(perfsvc):
-    """A suite of its own, measured once; the second night is for the test to play."""
+    """A suite that was measured once; the test scripts the second night."""
     suite = perfsvc.own("scale")
     perfsvc.play({"*": USUAL})
     perfsvc.fake("--replicas", "2", suite=suite, code=0)
@@ -21,7 +21,7 @@ def nights(perfsvc):
 
 
 def old_binary(perfsvc):
-    """The digest of the module that the case ran in the first night."""
+    """Return the digest of the module that the case ran in the first night."""
     ((digest,),) = perfsvc.rows(
         "select sha256 from binary_files join measurements using (binary_id) join cases on cases.id = case_id "
         "where role = 'module' and run_id = 1 and replica = 0 and variant = 'beta'"
@@ -30,11 +30,11 @@ def old_binary(perfsvc):
 
 
 def by_case(ended):
-    return {one["case"]: one for one in ended.json["confirmations"]}
+    return {confirmation["case"]: confirmation for confirmation in ended.json["confirmations"]}
 
 
 def confirm(perfsvc, *arguments, case=CASE, code=None):
-    """What ``perfsvc confirm`` says of the one suspect."""
+    """Return what ``perfsvc confirm`` prints about the only suspect."""
     ended = perfsvc("confirm", case, "--device", f"fake:{perfsvc.script}", "--format", "json", *arguments, code=code)
     (found,) = ended.json
     return found
@@ -56,7 +56,7 @@ def test_a_slower_kernel_is_confirmed(nights):
     assert sorted(turn["turn"] for side in ("baseline", "candidate") for turn in found[side]) == list(range(6))
 
 
-def test_what_was_decided_and_what_it_rests_on_is_stored(nights):
+def test_the_decision_and_its_measurements_are_stored(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
@@ -68,7 +68,7 @@ def test_what_was_decided_and_what_it_rests_on_is_stored(nights):
     assert {case for case, cause in causes if cause == "kernel"} == {CASE}
 
 
-def test_a_table_shows_the_decision_and_how_it_is_known(nights):
+def test_a_table_shows_the_decision_and_its_evidence(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
@@ -77,12 +77,12 @@ def test_a_table_shows_the_decision_and_how_it_is_known(nights):
     assert "measured again: 1 confirmed, 0 cleared, 0 unconfirmed" in out
 
 
-def test_a_board_that_is_slow_tonight_is_the_environment_and_no_regression(nights):
+def test_a_gpu_that_is_slow_tonight_is_the_environment_and_no_regression(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": SLOW})
     found = by_case(perfsvc.fake("--confirm", "--format", "json", suite=suite, code=0))
-    assert [one["cause"] for one in found.values()] == ["environment"] * 3
+    assert [confirmation["cause"] for confirmation in found.values()] == ["environment"] * 3
     assert found[CASE]["drift"] == pytest.approx(1.05, rel=1e-6)
     assert perfsvc.rows("select distinct cause from confirmations") == [("environment",)]
     compared = perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
@@ -90,7 +90,7 @@ def test_a_board_that_is_slow_tonight_is_the_environment_and_no_regression(night
     assert "which is itself now 5.0 % slower than its stored level" in compared[0]["reason"]
 
 
-def test_a_flake_is_noise_and_kept(nights):
+def test_a_flake_is_noise_and_its_confirmation_is_stored(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
@@ -101,7 +101,7 @@ def test_a_flake_is_noise_and_kept(nights):
     assert perfsvc.rows("select cause, judged_ratio > 1.04 from confirmations") == [("noise", 1)]
 
 
-def test_a_faster_kernel_is_confirmed_and_no_alarm(nights):
+def test_a_faster_kernel_is_confirmed_and_raises_no_alarm(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": {"seconds": 0.9e-4}, old_binary(perfsvc): USUAL})
@@ -110,7 +110,7 @@ def test_a_faster_kernel_is_confirmed_and_no_alarm(nights):
     assert (found["cause"], found["verdict"], found["direction"]) == ("kernel", "improvement", "faster")
 
 
-def test_the_same_code_is_never_at_fault_whatever_its_turns_say(nights):
+def test_the_same_code_is_never_the_cause_whatever_its_pairs_show(nights):
     perfsvc, suite = nights
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite)
@@ -122,7 +122,7 @@ def test_the_same_code_is_never_at_fault_whatever_its_turns_say(nights):
     assert (found["verdict"], found["same_code"], found["cause"]) == ("regression", True, "noise")
 
 
-def test_a_drift_of_the_board_weighs_on_neither_side(nights):
+def test_a_drift_of_the_gpu_affects_both_sides_equally(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
@@ -132,7 +132,7 @@ def test_a_drift_of_the_board_weighs_on_neither_side(nights):
     assert (found["cause"], found["same_code"]) == ("noise", False)
 
 
-def test_more_pairs_are_taken_while_noise_hides_the_answer(nights):
+def test_noise_leads_to_more_pairs(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
@@ -144,7 +144,7 @@ def test_more_pairs_are_taken_while_noise_hides_the_answer(nights):
     assert found["looks"] > 1
 
 
-def test_where_the_budget_ends_first_nothing_is_said(nights):
+def test_a_budget_that_ends_too_early_is_inconclusive(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
@@ -166,7 +166,7 @@ def test_an_old_binary_that_crashes_confirms_nothing(nights):
     assert confirm(perfsvc, code=4)["cause"] == "unconfirmed"
 
 
-def test_a_binary_that_is_not_stored_any_more_confirms_nothing(nights):
+def test_a_binary_that_is_no_longer_stored_confirms_nothing(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
@@ -202,17 +202,17 @@ def test_python_variants_cannot_be_measured_again(perfsvc):
 
 
 @pytest.mark.parametrize(
-    ("case", "device", "said"),
+    ("case", "device", "message"),
     [("scale/nothing[n=100]", "fake", "compared no time"), (CASE, "cpu", "none of the devices asked for")],
 )
-def test_what_no_run_judged_here_is_a_usage_error(nights, case, device, said):
+def test_a_case_that_was_not_judged_here_is_a_usage_error(nights, case, device, message):
     perfsvc, suite = nights
     perfsvc.fake(suite=suite, code=0)
     spec = f"fake:{perfsvc.script}" if device == "fake" else device
-    assert said in perfsvc("confirm", case, "--device", spec, code=2).err
+    assert message in perfsvc("confirm", case, "--device", spec, code=2).err
 
 
-def test_energy_is_measured_again_with_the_energy(nights):
+def test_a_suspect_of_energy_is_measured_again_with_energy(nights):
     perfsvc, suite = nights
     usual, hungry = ({"seconds": 1e-4, "energy_j": joules} for joules in (0.25, 0.3))
     perfsvc.play({"*": usual})

@@ -1,4 +1,4 @@
-"""``perfsvc explain`` on reports of Nsight Compute, as a person types it."""
+"""``perfsvc explain`` on reports of Nsight Compute."""
 
 from pathlib import Path
 
@@ -26,24 +26,24 @@ def test_a_transpose_without_padding_is_slower_for_its_bank_conflicts(explain, r
 
 
 def test_with_padding_it_is_faster_for_the_same_reason(explain, reports):
-    told = explain(*reversed(reports), "--format", "json").json
-    assert told["factor"] == pytest.approx(0.507, abs=1e-3)
-    assert told["sentence"].startswith("2.0 × faster: fewer shared-memory bank conflicts")
-    assert told["reasons"][0]["kind"] == "bank conflicts"
+    explanation = explain(*reversed(reports), "--format", "json").json
+    assert explanation["factor"] == pytest.approx(0.507, abs=1e-3)
+    assert explanation["sentence"].startswith("2.0 × faster: fewer shared-memory bank conflicts")
+    assert explanation["reasons"][0]["kind"] == "bank conflicts"
 
 
 @pytest.mark.parametrize(("ending", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("html", b"<!doctype html>")])
-def test_a_roofline_is_drawn_by_the_files_ending(explain, reports, tmp_path, ending, head):
+def test_the_suffix_of_the_file_decides_how_a_roofline_is_drawn(explain, reports, tmp_path, ending, head):
     explain(*reports, "--roofline", f"roofline.{ending}")
     assert (tmp_path / f"roofline.{ending}").read_bytes().startswith(head)
 
 
-def test_a_picture_of_another_kind_is_refused_before_anything_is_read(explain):
+def test_another_kind_of_picture_is_refused_before_anything_is_read(explain):
     done = explain("none.ncu-rep", "none.ncu-rep", "--roofline", "roofline.gif", code=2)
     assert "name it like roofline.svg" in done.err
 
 
-def test_a_file_that_is_no_report_ends_with_a_cure(explain, reports, tmp_path):
+def test_an_invalid_report_is_refused_with_a_cure(explain, reports, tmp_path):
     broken = tmp_path / "broken.ncu-rep"
     broken.write_bytes(reports[1].read_bytes()[:1000])
     done = explain(reports[0], broken, code=2)
@@ -58,7 +58,7 @@ def test_a_report_of_another_kernel_is_refused(explain, reports):
 
 
 @pytest.mark.slow
-def test_kernels_that_differ_in_one_thing_on_purpose_compute_the_same(perfsvc):
+def test_kernels_that_differ_on_purpose_compute_the_same(perfsvc):
     shown = perfsvc(
         "run", "--device", "cpu", "--suite", CAUSES, "--replicas", 1, "--samples", 1, "--format", "json", code=0
     )

@@ -1,4 +1,4 @@
-"""Profiles: from a confirmed regression to its sentence, unattended; and of a case that a person names."""
+"""Profiles: of confirmed regressions, to their explanation, and of a case that the user names."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ SENTENCE = "2.0 × slower: lower clocks"
 
 @pytest.fixture
 def night(perfsvc):
-    """A suite of its own, measured once; the second night finds one case slower, and the test plays its profiler."""
+    """A suite that was measured once; the second night finds a case slower, and the test scripts the profiler."""
     suite = perfsvc.folder / "suite"
     shutil.copytree(perfsvc.suites / "scale", suite)
     perfsvc.play({"*": USUAL})
@@ -50,7 +50,7 @@ def test_a_confirmed_regression_is_profiled_on_both_sides_and_explained_in_the_s
     assert sentence.startswith(SENTENCE)
 
 
-def test_programs_are_told_why_too(night):
+def test_json_has_the_explanation(night):
     perfsvc, suite, _ = night
     ended = perfsvc.fake("--confirm", "--profile", "--format", "json", suite=suite, code=1)
     (why,) = ended.json["explained"]
@@ -59,7 +59,7 @@ def test_programs_are_told_why_too(night):
     assert why["reason"] == ""
 
 
-def test_show_and_findings_say_why(night):
+def test_show_and_findings_print_the_explanation(night):
     perfsvc, suite, _ = night
     perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
     assert SENTENCE in perfsvc("findings", code=0).out
@@ -81,7 +81,7 @@ def test_a_failed_profile_fails_no_night_and_is_stored_with_its_reason(night, fa
     assert (stored, sentence) == (f"{reason}; {cure}", "")
 
 
-def test_a_report_that_cannot_be_read_is_kept_beside_its_reason(night):
+def test_an_unreadable_report_is_stored_with_the_reason(night):
     perfsvc, suite, play = night
     play(fault="unread")
     assert "the reader of reports die" in perfsvc.fake("--confirm", "--profile", suite=suite, code=1).out
@@ -90,7 +90,7 @@ def test_a_report_that_cannot_be_read_is_kept_beside_its_reason(night):
 
 
 @pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 2)])
-def test_what_keeps_the_profiler_from_a_board_is_not_tried_for_every_case(night, fault, looked):
+def test_an_error_that_holds_for_the_whole_gpu_is_not_tried_for_every_case(night, fault, looked):
     perfsvc, suite, play = night
     play(fault=fault)
     script = json.loads(perfsvc.script.read_text())
@@ -110,7 +110,7 @@ def old_modules(perfsvc):
     return [digest for (digest,) in perfsvc.rows(query)]
 
 
-def test_where_nothing_profiles_a_device_that_is_said_once_and_nothing_stored(night):
+def test_a_device_without_a_profiler_is_reported_once_and_nothing_is_stored(night):
     perfsvc, suite, _ = night
     script = json.loads(perfsvc.script.read_text())
     del script["profiler"]
@@ -121,7 +121,7 @@ def test_where_nothing_profiles_a_device_that_is_said_once_and_nothing_stored(ni
     assert perfsvc.rows("select * from profiles") == []
 
 
-def test_what_was_profiled_before_is_not_profiled_again(night):
+def test_a_stored_profile_is_not_made_again(night):
     perfsvc, suite, play = night
     perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
     assert perfsvc.rows("select count(*) from profiles") == [(2,)]
@@ -173,7 +173,7 @@ def test_a_variant_that_runs_python_cannot_be_profiled(perfsvc):
 
 
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])
-def test_a_report_for_a_folder_that_is_not_there_is_refused_before_anything_is_profiled(night, tool):
+def test_a_missing_output_folder_is_refused_before_profiling(night, tool):
     perfsvc, _, _ = night
     device = f"fake:{perfsvc.script}"
     ended = perfsvc("profile", CASE, "--device", device, "--tool", tool, "--output", "none/beta.rep", code=2)
@@ -189,12 +189,13 @@ def test_a_report_that_cannot_be_written_is_a_usage_error(night):
 
 
 @pytest.mark.parametrize(
-    ("case", "said"), [("scale/nothing[n=100]", "holds no binary"), (CASE, "none of the devices asked for can run it")]
+    ("case", "message"),
+    [("scale/nothing[n=100]", "holds no binary"), (CASE, "none of the devices asked for can run it")],
 )
-def test_what_no_run_has_for_a_device_is_a_usage_error(night, case, said):
+def test_a_case_without_a_binary_for_the_device_is_a_usage_error(night, case, message):
     perfsvc, _, _ = night
     device = "cpu" if case == CASE else f"fake:{perfsvc.script}"
-    assert said in perfsvc("profile", case, "--device", device, code=2).err
+    assert message in perfsvc("profile", case, "--device", device, code=2).err
 
 
 # --- perfsvc explain -------------------------------------------------------------------------------------------------
@@ -208,26 +209,30 @@ def profiled(night):
     return perfsvc
 
 
-def test_two_runs_of_a_case_are_explained_by_what_is_stored_of_them_without_any_device(profiled):
+def test_stored_profiles_of_two_runs_are_compared_without_any_device(profiled):
     profiled.script.unlink()
     assert SENTENCE in profiled("explain", "1", "2", "--case", CASE, "--device", "cpu", code=0).out
-    told = profiled("explain", "2", "latest~1", "--case", CASE, "--format", "json", code=0).json
-    assert told["factor"] == 0.5
-    assert told["sentence"].startswith("2.0 × faster: higher clocks")
+    explanation = profiled("explain", "2", "latest~1", "--case", CASE, "--format", "json", code=0).json
+    assert explanation["factor"] == 0.5
+    assert explanation["sentence"].startswith("2.0 × faster: higher clocks")
 
 
-def test_two_cases_are_profiled_where_they_were_not(night):
+def test_two_cases_without_profiles_are_profiled(night):
     perfsvc, _, _ = night
     device = ("--device", f"fake:{perfsvc.script}")
     alpha = "scale/alpha[n=100]"
-    told = perfsvc("explain", CASE, alpha, "--run", "1", *device, "--format", "json", code=0).json
-    assert (told["factor"], told["before"]["metrics"], told["after"]["metrics"]) == (2.0, QUICK, HELD_BACK)
+    explanation = perfsvc("explain", CASE, alpha, "--run", "1", *device, "--format", "json", code=0).json
+    assert (explanation["factor"], explanation["before"]["metrics"], explanation["after"]["metrics"]) == (
+        2.0,
+        QUICK,
+        HELD_BACK,
+    )
     assert perfsvc.rows("select count(*) from profiles") == [(2,)]
     perfsvc("explain", CASE, alpha, "--run", "1", *device, code=0)
     assert perfsvc.rows("select count(*) from profiles") == [(2,)]
 
 
-def test_of_two_runs_what_is_missing_is_profiled(profiled):
+def test_a_missing_profile_of_one_of_two_runs_is_made(profiled):
     third = "scale/gamma[n=100]"
     device = ("--device", f"fake:{profiled.script}")
     profiled("profile", third, "--run", "1", *device, code=0)
@@ -238,13 +243,13 @@ def test_of_two_runs_what_is_missing_is_profiled(profiled):
 
 def test_a_report_is_compared_with_a_case(profiled, ncu_report):
     report = ncu_report("transpose-tiled")
-    told = profiled("explain", report, CASE, "--run", "1", "--format", "json", code=0).json
-    assert (told["before"]["kernel"], told["after"]["kernel"]) == ("transpose_tiled", "scale")
-    told = profiled("explain", CASE, report, "--run", "1", "--format", "json", code=0).json
-    assert (told["before"]["kernel"], told["after"]["kernel"]) == ("scale", "transpose_tiled")
+    explanation = profiled("explain", report, CASE, "--run", "1", "--format", "json", code=0).json
+    assert (explanation["before"]["kernel"], explanation["after"]["kernel"]) == ("transpose_tiled", "scale")
+    explanation = profiled("explain", CASE, report, "--run", "1", "--format", "json", code=0).json
+    assert (explanation["before"]["kernel"], explanation["after"]["kernel"]) == ("scale", "transpose_tiled")
 
 
-def test_what_was_not_profiled_and_cannot_be_here_says_so(night):
+def test_a_case_that_cannot_be_profiled_here_is_an_error(night):
     perfsvc, _, _ = night
     ended = perfsvc("explain", "1", "1", "--case", CASE, "--device", "cpu", code=2)
     assert "none of the devices asked for can run it" in ended.err

@@ -1,4 +1,4 @@
-"""A case of an earlier night runs again from the database alone."""
+"""A case of an earlier run runs again from the database alone."""
 
 import shutil
 from dataclasses import replace
@@ -62,14 +62,14 @@ def test_a_case_runs_again_without_its_suite(database, case_id):
     assert len(measurement.samples_s) == (0 if "reports" in case_id else 5)
 
 
-def test_a_python_step_runs_again_as_it_was_on_its_own_night(database):
+def test_a_python_step_runs_again_as_it_was_in_its_run(database):
     assert replayed(database, CASES[1], run=1).status is Status.OK
     changed = replayed(database, CASES[1], run=2)
     assert changed.status is Status.WRONG
     assert "total[0] is" in changed.reason
 
 
-def test_the_record_of_an_unchanged_case_is_the_same_but_for_its_benchmark_file(database):
+def test_records_of_an_unchanged_case_differ_only_in_the_benchmark_file(database):
     with Store.open(database) as store:
         first, second = (store.binaries.replay(CASES[0], run)[0] for run in (1, 2))
     assert first.bench != second.bench

@@ -1,4 +1,4 @@
-"""Every case against what its GPU's memory was measured to move, on the fake device."""
+"""Shares of the measured peak, on the fake device."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SLOW_MEMORY = {"peak": {"seconds": 10.0}}
 """It copies 2 MiB in 10 s."""
 
 
-def test_a_case_is_shown_as_a_share_of_the_better_roof(perfsvc):
+def test_a_case_is_shown_as_a_share_of_the_better_peak(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--format", "json", code=0)
     assert ended.json["peaks"] == [pytest.approx(ROOF)]
@@ -26,7 +26,7 @@ def test_a_case_is_shown_as_a_share_of_the_better_roof(perfsvc):
         assert " 38 % " in line
 
 
-def test_the_roof_is_measured_once_a_run_and_is_no_case_of_it(perfsvc):
+def test_the_peak_is_measured_once_a_run_and_is_no_case_of_it(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--replicas", "2", code=0)
     assert "peak/" not in ended.out
@@ -35,7 +35,7 @@ def test_the_roof_is_measured_once_a_run_and_is_no_case_of_it(perfsvc):
     assert perfsvc.rows("select count(*) from measurements") == [(6,)]
 
 
-def test_a_roof_that_cannot_be_measured_costs_the_shares_alone(perfsvc):
+def test_only_shares_are_missing_if_the_peak_cannot_be_measured(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-6}, "peak/copy": {"fault": "refused"}})
     ended = perfsvc.fake(code=0)
     assert "the memory of FAKE-0 could not be measured, so no share of it is shown: invalid configuration" in ended.err
@@ -44,14 +44,14 @@ def test_a_roof_that_cannot_be_measured_costs_the_shares_alone(perfsvc):
     assert perfsvc.rows("select count(*) from peaks") == [(0,)]
 
 
-def test_the_cpu_device_has_no_roof(perfsvc):
+def test_the_cpu_device_has_no_peak(perfsvc):
     ended = perfsvc.cpu("--select", "*/alpha", "--replicas", "1", "--format", "json", suite="scale", code=0)
     assert ended.json["peaks"] == []
     assert [row["peak_share"] for row in ended.json["results"]] == [None]
     assert ended.err == ""
 
 
-def test_work_that_no_memory_could_have_moved_is_a_warning_and_the_time_stays(perfsvc):
+def test_work_beyond_the_peak_is_a_warning_and_the_time_stays(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}, **SLOW_MEMORY}, l2_bytes=100)
     ended = perfsvc.fake("--select", "*/alpha", "--format", "json", code=0)
     (row,) = ended.json["results"]
@@ -69,7 +69,7 @@ def test_work_that_no_memory_could_have_moved_is_a_warning_and_the_time_stays(pe
 
 
 @pytest.mark.parametrize("l2_bytes", [0, 201])
-def test_what_its_cache_may_hold_is_not_doubted(perfsvc, l2_bytes):
+def test_a_footprint_that_fits_the_cache_is_not_doubted(perfsvc, l2_bytes):
     perfsvc.play({"*": {"seconds": 1e-4}, **SLOW_MEMORY}, l2_bytes=l2_bytes)
     ended = perfsvc.fake("--select", "*/alpha", "--format", "json", code=0)
     assert ended.json["doubts"] == []
