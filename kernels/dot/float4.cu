@@ -6,7 +6,7 @@
 // remains is the memset that the result needs first: one more thing to launch.
 //
 // The blocks are few: 528 of them, four for each multiprocessor of an H100, go through the whole length. A block for
-// every 4 * ITEMS * BLOCK elements reads 2^26 of them 2 % faster, as fast as the board copies, for a multiprocessor
+// every 4 * ITEMS * BLOCK elements reads 2^26 of them 2 % faster, as fast as the GPU copies, because a multiprocessor
 // that is ahead takes on another block. But then 16384 atomic additions, in any order, each round the sum so far, which
 // half way is 128 times what it ends as. The error becomes 2.7e-4 in place of 7e-7.
 //

@@ -1,7 +1,7 @@
 // The block that ends last adds up the sums of all others: one launch, no memset, and no atomic addition of floats.
 //
-// Each block leaves its sum and counts itself; the fence between the two has the sum arrive first. Whoever counts to
-// the number of blocks knows that all sums are there. The count wraps to zero by itself, ready for the next launch.
+// Each block stores its sum and then counts itself; a fence between the two makes the sum arrive first. The block that
+// counts last knows that all sums are there. The count wraps to zero by itself, ready for the next launch.
 // The sums are always added in the same order, so the result is the same, to the last bit, each time.
 //
 // BLOCK: threads of a block, a multiple of 32 up to 1024. ITEMS: float4 of each vector that a thread has under way.

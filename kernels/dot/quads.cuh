@@ -1,4 +1,4 @@
-// What a thread of the float4 rungs goes through: ITEMS float4 of each vector at a time, those of a block side by side.
+// The share of one thread in the float4 variants: ITEMS float4 of each vector at a time, those of a block side by side.
 //
 // All 2 * ITEMS loads stand before the first addition: under way together, as far as there are registers for them. What
 // is left of the vectors beyond the last whole ITEMS goes one float4 at a time, and the last up to three elements to

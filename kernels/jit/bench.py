@@ -28,13 +28,13 @@ def reference(x, terms):
 
 
 def as_it_is(arrays, stream, binary):
-    """Once before all others: where the driver keeps what it assembles, the others find it."""
+    """Load once before all others, so that the driver's cache, if there is one, has what the others load."""
     load(binary)
     return report(arrays, [binary] * LOADS)
 
 
 def as_if_new(arrays, stream, binary):
-    """PTX with a comment that no cache has seen: the driver goes by the whole text, and assembles it anew."""
+    """PTX with a comment that no cache has seen: the driver compares the whole text, and assembles it again."""
     return report(arrays, [binary + b"\n// " + os.urandom(8).hex().encode() for _ in range(LOADS)])
 
 

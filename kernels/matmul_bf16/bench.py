@@ -36,7 +36,7 @@ def reference(A, B):
 
 @functools.cache
 def cublas_handle():
-    """One for the whole process: to make one takes longer than any product here."""
+    """Return the handle of the process; creating one takes longer than any product here."""
     from nvmath.bindings import cublas
 
     return cublas.create()

@@ -1,4 +1,4 @@
-// Hopper's own way: TMA copies whole tiles on the word of one thread, and four warps together multiply 64x128 elements
+// Hopper's own way: one thread starts TMA copies of whole tiles, and four warps together multiply 64x128 elements
 // with one instruction, straight from shared memory.
 //
 // No thread computes addresses or holds what is copied, so registers hold sums alone. STAGES tiles of A and B are here

@@ -97,7 +97,7 @@ __device__ inline void load_tile_into(uint16_t blocks, void *tile, const CUtenso
         : "memory");
 }
 
-// ---- Registers, of which warpgroups that have too many leave some to those that have too few.
+// ---- Registers: warpgroups with too many give some to those with too few.
 
 template <int left>
 __device__ inline void give_registers() {
@@ -111,7 +111,7 @@ __device__ inline void take_registers() {
 
 // ---- Products.
 
-// A tile as wgmma is told of it: its address and the distance from eight rows to the next eight, both in units of 16
+// The descriptor of a tile: its address and the distance from eight rows to the next eight, both in units of 16
 // bytes, and swizzling in pieces of 16 over 128 bytes (1 in the two highest bits).
 __device__ inline uint64_t describe(const void *tile) {
     constexpr uint64_t swizzled = uint64_t(1) << 62;
@@ -119,7 +119,7 @@ __device__ inline uint64_t describe(const void *tile) {
     return swizzled | eight_rows | (shared_address(tile) & 0x3ffff) >> 4;
 }
 
-// Registers that a product adds to have to be fenced before it, where anything else touched them.
+// Fences the registers that a product adds to; needed before the product if anything else has written them.
 __device__ inline void fence_sums() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Ends a group of products.
@@ -178,7 +178,7 @@ __device__ inline void multiply(float (&sums)[COUNT], const void *a, const void 
     commit_products();
 }
 
-// Stores what a warpgroup summed up, where it lies inside C. Warp w holds rows 16 w to 16 w + 15; in it thread t has,
+// Stores the sums of a warpgroup that are inside C. Warp w holds rows 16 w to 16 w + 15; in it thread t has,
 // of each eight columns, two neighbouring ones from 2 (t % 4) on, in row t / 4 and in the eighth row below. n is even.
 template <int COUNT>
 __device__ inline void store(float *C, int first_row, int first_column, int m, int n, const float (&sums)[COUNT]) {

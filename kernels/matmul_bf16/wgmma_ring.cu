@@ -30,7 +30,7 @@ struct Stage {
     unsigned char b[COLUMNS * ROW_BYTES];
 };
 
-// A place in the ring, and how often it was passed.
+// A position in the ring, and how often it was passed.
 struct Place {
     int stage = 0;
     int parity = 0;
@@ -90,7 +90,7 @@ __device__ void produce(const CUtensorMap &A, const CUtensorMap &B, int m, int n
     }
 }
 
-// Tells every producer that fills this stage that a warp has read it.
+// Signals every producer that fills this stage that a warp has read it.
 __device__ void release(uint64_t &empty) {
     if (threadIdx.x % 32 < CLUSTER) {
         if constexpr (CLUSTER > 1) {
@@ -152,6 +152,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         consume(C, m, n, k, stages, full, empty);
     }
 
-    // Nobody may leave while another block of the cluster still arrives at its barriers.
+    // No block may exit while another block of the cluster still arrives at its barriers.
     synchronize_cluster();
 }

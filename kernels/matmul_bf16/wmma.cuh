@@ -1,4 +1,4 @@
-// What the wmma rungs share: a block of 8 warps computes a tile of 128x128 of C = A B^T (A is m x k, B is n x k) from
+// Shared by the wmma variants: a block of 8 warps computes a tile of 128x128 of C = A B^T (A is m x k, B is n x k) from
 // tiles of A and B in shared memory, each warp 32x64 of it, in fragments of 16x16 that its 32 threads hold together.
 //
 // Both operands lie with their rows along k. That is the "row-major" of A; B is read as the transpose of a row-major

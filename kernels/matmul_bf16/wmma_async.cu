@@ -1,8 +1,8 @@
 // While the warps multiply one pair of tiles, the next one is on its way: cp.async copies from global to shared memory
 // without passing through registers, and a thread waits for its copies only when it needs them.
 //
-// Copies are of 16 bytes, so rows have to start at multiples of 16 bytes. A copy can be told to fill with zeros, which
-// is what it does beyond the edges.
+// Copies are of 16 bytes, so rows have to start at multiples of 16 bytes. Beyond the edges a
+// copy fills with zeros.
 #include "wmma.cuh"
 
 #include <cuda_pipeline.h>

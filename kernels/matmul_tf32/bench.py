@@ -16,7 +16,7 @@ ROW_BYTES = 128  # of a tile along k: what TMA swizzles
 DEPTH = ROW_BYTES // 4
 SMS = 132  # of an H100 or H200; on a smaller GPU some blocks wait for their turn
 MANY = 1000
-"""Errors that it takes to call their mean one."""
+"""With fewer errors their mean is too uncertain to be checked."""
 
 
 def inputs(rng, m, n, k):
@@ -29,14 +29,14 @@ def inputs(rng, m, n, k):
 def tolerance(m, n):
     # Rounding to 10 bits moves a factor by 1.9e-4 of its rms, a product by 2.6e-4, and so a sum of any number of them:
     # 1.9e-4 in the mean of the errors, 1.5e-3 at most. All variants are there, also those whose floats TMA rounds on
-    # their way. Where tensor cores cut off what nobody has rounded, the mean is 4.4e-4: told apart where there are
-    # many. One product left out is 1 / sqrt(k), 2e-2.
+    # their way. If tensor cores truncate unrounded factors, the mean is 4.4e-4, which is noticed if there are many
+    # errors. One product left out is 1 / sqrt(k), 2e-2.
     return Tolerance(max=3e-3, mean=3e-4 if m * n >= MANY else 3e-3)
 
 
 @functools.cache
 def cublas_handle():
-    """One for the whole process: to make one takes longer than any product here."""
+    """Return the handle of the process; creating one takes longer than any product here."""
     from nvmath.bindings import cublas
 
     return cublas.create()

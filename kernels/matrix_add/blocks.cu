@@ -1,6 +1,6 @@
 // Blocks of 16 x 16 threads cover the matrix, with a thread for each element.
 //
-// The blocks at the right and at the bottom stand out over the matrix, and the guard of both indices keeps their threads
+// The blocks at the right and at the bottom reach beyond the matrix, and the guard of both indices keeps their threads
 // from the next row and from what lies past the end. A warp is two rows of 16 threads: it touches two stretches of
 // 64 bytes where 32 threads in a row would touch one full line, and each of its threads moves only 4 bytes at a time.
 extern "C" __global__ void matrix_add_blocks(float *C, const float *A, const float *B, int rows, int columns) {

@@ -2,7 +2,7 @@
 //
 // A quarter of the memory instructions move the same bytes, and a warp's are four full lines in a row. Where the number
 // of columns is no multiple of 4, rows begin between 16-byte boundaries, in all three matrices alike: the first four
-// elements of a row are counted from the boundary before it, and where they or the last four stand out over the row, what
+// elements of a row are counted from the boundary before it, and where they or the last four reach beyond the row, what
 // belongs to the row is added one by one.
 extern "C" __global__ void matrix_add_float4_rows(float *C, const float *A, const float *B, int rows, int columns) {
     const int row = blockIdx.y * blockDim.y + threadIdx.y;

@@ -1,9 +1,9 @@
 """y = 1 / sqrt(x) for n floats that lie in the host's memory, with the results wanted there.
 
-A copy to the device, a kernel, a copy back: a GPU has an engine for each, so that three chunks of the data can be on
-their way at the same time. The variants differ in how much of the time they are. A sample begins with the input in the
-host's memory and ends when the last result is there. What brings the input from the device, where perfsvc put it, and
-the results back to it, where perfsvc checks them, is no part of it.
+A copy to the device, a kernel, a copy back: a GPU has an engine for each, so three chunks of the data can be processed
+at the same time. The variants differ in how much the engines overlap. A sample begins with the input in the host's
+memory and ends when the last result is there. The untimed steps before and after it copy the input from the device,
+where perfsvc put it, and the results back to it, where perfsvc checks them.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ chunks = []
 
 
 class Chunk:
-    """A part of the data, and the three things that are done with it, each queued on a stream."""
+    """A part of the data, with its three operations, each queued on a stream."""
 
     def __init__(self, cuda, kernel, arrays, start, stop):
         self.cuda, self.kernel = cuda, kernel
@@ -94,11 +94,11 @@ def deliver(arrays, stream):
     cuda.memcpy_htod(address(arrays["y"]), host["y"])
 
 
-# --- in which they differ --------------------------------------------------------------------------------------------
+# --- what differs ----------------------------------------------------------------------------------------------------
 
 
 def depth_first(used):
-    """Chunk after chunk, each with all that is done with it, on the streams in turn."""
+    """Queue all operations of chunk after chunk, on the streams in turn."""
     for chunk, own in zip(chunks, cycle(used), strict=False):
         chunk.bring(own)
         chunk.compute(own)
@@ -117,7 +117,7 @@ def one_stream(arrays, stream):
 
 
 def two_streams_depth_first(arrays, stream):
-    """What waits on one stream holds nothing up on the other: while a chunk is computed, another is copied."""
+    """Work that waits on one stream does not delay the other: while a chunk is computed, another is copied."""
     wait_for(set(depth_first(streams(2))))
 
 
@@ -129,8 +129,8 @@ def three_streams(arrays, stream):
 def two_streams_breadth_first(arrays, stream):
     """Two chunks at a time: both are brought, then both computed, then both fetched.
 
-    Each stream has the same to do as depth first, and is only told in another order. GPUs of long ago had one queue for
-    all streams, in which a fetch that waited for its kernel held up the next chunk behind it. This order helped there.
+    Each stream has the same work as depth first, queued in another order. Old GPUs had one queue for all streams, in
+    which a fetch that waited for its kernel delayed the next chunk behind it. This order helped there.
     """
     pair = streams(2)
     for first in range(0, len(chunks), 2):
@@ -145,12 +145,12 @@ def two_streams_breadth_first(arrays, stream):
 
 
 def called_back(arrays, stream):
-    """Depth first on two streams, and the host is told of each chunk that is back, as if it went on working with it.
+    """Depth first on two streams, with a callback to the host for each chunk that is back.
 
-    The driver calls a function of the host in a thread of its own, and the stream goes on when that has returned. Here
-    it is the C library's ``sem_post``, on a semaphore that this thread waits for: no Python runs in it and it takes no
-    GIL, so that what it costs is the way from the GPU to the host and back. A function in Python would have to wait for
-    the GIL, and the stream with it.
+    The driver calls a host function in a thread of its own, and the stream continues when the function has returned.
+    Here it is the C library's ``sem_post``, on a semaphore that this thread waits for. It runs no Python and takes no
+    GIL, so the cost is that of the way from the GPU to the host and back. A Python function, and with it the stream,
+    would have to wait for the GIL.
     """
     done = semaphore()
     for own in depth_first(streams(2)):
@@ -175,7 +175,7 @@ class Semaphore:
             raise RuntimeError(f"cuLaunchHostFunc: CUDA error {status}")
 
     def wait(self):
-        """Waits for one callback; once more where a signal came between."""
+        """Wait for one callback; wait again if a signal interrupts."""
         while self.library.sem_wait(self.memory):
             pass
 
@@ -193,7 +193,7 @@ def variant(name, function, memory):
         scratch={each: scratch("float32", lambda n: n) for each in ("device_x", "device_y")},
         steps=[call(memory, source="inverse_root.cu", timed=False), call(function), call(deliver, timed=False)],
         requires="cuda",
-        cache="warm",  # nothing of it is in the cache: it all comes over the bus
+        cache="warm",  # the data comes over the bus and not from the cache
     )
 
 
@@ -206,10 +206,10 @@ benchmark = Benchmark(
     tolerance=Tolerance(max=1e-6, mean=2e-7),  # Newton's method ends within a few roundings of 6e-8
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n),
     variants=[
-        # Memory that the system may swap out is no place for the GPU to reach: the driver copies it, piece by piece and
-        # with the host's own hands, to pinned memory of its own and on from there.
+        # The GPU cannot access memory that the system may swap out: the host's processor copies it, piece by piece, to
+        # pinned memory of the driver, and the GPU copies it from there.
         variant("pageable", one_stream, in_pageable_memory),
-        # A second stream does not help it, for the host is held up until a chunk's results are copied.
+        # A second stream does not help, because the host waits until a chunk's results are copied.
         variant("pageable_two_streams", two_streams_depth_first, in_pageable_memory),
         # Page-locked memory stays where it is. The GPU reads and writes it at the pace of the bus, without the host.
         variant("pinned", one_stream, in_pinned_memory),

@@ -1,7 +1,7 @@
 """The sum of each row of a volume of slices x rows x width floats, packed or pitched.
 
 Packed, a row follows the one above it without a gap. Pitched, as cudaMallocPitch and cudaMalloc3D lay them out, rows
-are padded to a multiple of 512 bytes. The same kernels read both layouts, and differ in the pitches that they are told.
+are padded to a multiple of 512 bytes. The same kernels read both layouts, with different pitches as arguments.
 The variants called rows see one tall matrix of all the rows, those called slices a volume.
 """
 
@@ -11,9 +11,9 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, i32, ou
 
 ALIGNMENT_BYTES = 512
 PADDING = 1e6
-"""What the padding holds: one of it in a sum cannot be missed."""
+"""The value of the padding: one such element in a sum cannot be overlooked."""
 WARPS = 8
-"""Of a block: a warp a row."""
+"""Of a block; each warp sums a row."""
 
 
 def pitch(width):

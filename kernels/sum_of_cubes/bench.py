@@ -1,7 +1,7 @@
 """The sum of the cubes of n unsigned integers of 32 bits, modulo 2^32: one number out of all of them.
 
 Whole numbers that wrap around may be added in any order, so every variant is exact. The variants differ in how many
-threads there are, in who takes which elements, and in how the threads' sums come together.
+threads there are, in which thread takes which elements, and in how the threads' sums come together.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """b = transpose of a, for a square matrix of n x n floats in row-major order.
 
-No arithmetic at all: what counts is that both the rows read and the rows written move in full lines. The reference variant moves
-the same bytes and turns nothing.
+No arithmetic at all: what counts is that both the rows read and the rows written move in full lines. The reference
+variant copies the same bytes without transposing them.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ def inputs(rng, n):
 
 
 def at(*points):
-    """Of the full points only these; any other size is welcome."""
+    """Return an ``only`` that allows these of the full points, and any other size."""
     return lambda n: n in points or n not in {SMALL, MIDDLE, LARGE}
 
 
@@ -87,7 +87,7 @@ def device_copy(arrays, stream):  # the driver's own; PyCUDA's takes no stream b
     if not stream:
         b[:] = a
         return
-    target, source = (one.__cuda_array_interface__["data"][0] for one in (b, a))
+    target, source = (array.__cuda_array_interface__["data"][0] for array in (b, a))
     driver = ctypes.CDLL("libcuda.so.1")
     queue = driver.cuMemcpyDtoDAsync_v2
     queue.argtypes = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)

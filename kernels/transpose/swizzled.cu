@@ -1,7 +1,7 @@
 // A tile without padding whose columns still lie in 32 different banks: each row is stored in another order.
 //
 // Column x of row y is kept at x ^ y. Along a row and along a column that takes each of the 32 banks once. It costs one
-// instruction and saves the padding: less shared memory, and rows that stay aligned, which the next rungs need.
+// instruction and saves the padding: less shared memory, and rows that stay aligned, which the next variants need.
 //
 // ROWS: height of the block, a divisor of 32; its width is 32.
 extern "C" __global__ void transpose_swizzled(float *b, const float *a, int n) {

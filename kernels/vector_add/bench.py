@@ -8,7 +8,7 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, output
 MOST_THREADS = 1024
 """Of a block, on every GPU."""
 SMALL = 1000
-"""The point for one block, and for one other to compare it with."""
+"""The point for one block, and for one other variant to compare it with."""
 
 
 def inputs(rng, n):

@@ -1,14 +1,15 @@
-// The CUDA C++ that kernels use, for a host's C++ compiler: included before a .cu file, which then compiles unchanged.
+// The CUDA C++ that kernels use, for a C++ compiler of the host. It is included before a .cu file, which then compiles
+// unchanged.
 //
-// Only the C library is needed, no C++ library, so that a first build takes no longer than any other.
+// It needs only the C library and no C++ library, so that the first build takes no longer than others.
 // Nothing here may name a path: the text decides the binary, and equal kernels must give equal bytes everywhere.
 #pragma once
 
 #define __CUDACC__ 1
 #define PERFSVC_CPU 1
 
-// A compiler that is told where libstdc++ is (by a wrapper, or CPLUS_INCLUDE_PATH) finds that library's <math.h> and
-// <stdlib.h> before the C library's, even with -nostdinc++. With this they pass on to them and add nothing.
+// A compiler that knows the path of libstdc++ (from a wrapper, or CPLUS_INCLUDE_PATH) finds that library's <math.h> and
+// <stdlib.h> before the C library's, even with -nostdinc++. With this macro they only include the C library's.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS 1
 
 #include <float.h>

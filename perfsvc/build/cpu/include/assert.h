@@ -1,4 +1,4 @@
-// As the C library's: no guard, because NDEBUG is asked anew each time.
+// Like the C library's, without an include guard, because each inclusion reads NDEBUG again.
 #undef assert
 #ifdef NDEBUG
 #define assert(condition) ((void)0)

@@ -1,5 +1,5 @@
-// Copies into shared memory that a GPU makes while the thread goes on (cp.async); here each is made at once, so that a
-// kernel which forgets to wait for one is right all the same.
+// Copies into shared memory that a GPU makes while the thread continues (cp.async). Here each copy is made at once, so
+// that a kernel which forgets to wait for a copy is right nevertheless.
 #pragma once
 
 inline void __pipeline_memcpy_async(void* shared, const void* global, size_t size, size_t zeros = 0) {

@@ -1,1 +1,1 @@
-// All there is of it is in cuda_on_cpu.h.
+// Empty: cuda_on_cpu.h has what kernels use of it.

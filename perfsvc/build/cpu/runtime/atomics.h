@@ -1,9 +1,9 @@
-// CUDA's atomics, atomic between the threads of the operating system that run blocks; relaxed, as on a GPU.
+// CUDA's atomics: atomic between the threads of the operating system that run blocks, and relaxed as on a GPU.
 #pragma once
 
 namespace perfsvc {
 
-// Replaces *address by change(*address) and returns what was there; for what the processor has no instruction for.
+// Replaces *address by change(*address) and returns the old value, for operations without a processor instruction.
 template <class T, class Change> inline T atomic_change(T* address, Change change) {
   T old, replacement;
   __atomic_load(address, &old, __ATOMIC_RELAXED);
@@ -14,7 +14,7 @@ template <class T, class Change> inline T atomic_change(T* address, Change chang
 
 }  // namespace perfsvc
 
-// Each function in the three scopes of CUDA, which are one here.
+// Each function in the three scopes of CUDA, which are equal here.
 #define PERFSVC_ATOMIC(name, T, ...)                                            \
   inline T name(T* address, T value) { __VA_ARGS__ }                            \
   inline T name##_block(T* address, T value) { return name(address, value); }   \

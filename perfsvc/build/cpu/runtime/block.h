@@ -1,7 +1,7 @@
-// One block on one thread of the operating system: its threads take turns on stacks of their own.
+// Runs one block on one thread of the operating system: its CUDA threads take turns on stacks of their own.
 //
-// A carrier is a stack that runs CUDA threads one after the other. Only when a thread has to wait does another carrier
-// go on with the next thread; a kernel that never waits is a plain loop on one carrier and never switches.
+// A carrier is a stack that runs CUDA threads one after the other. When a thread has to wait, another carrier continues
+// with the next thread. A kernel that never waits is a plain loop on one carrier and never switches.
 #pragma once
 
 namespace perfsvc {
@@ -11,7 +11,7 @@ constexpr unsigned warp_lanes = 32;
 
 inline bool same_text(const char* a, const char* b) { return a == b || strcmp(a, b) == 0; }
 
-// A place in the user's source.
+// A line of the user's source.
 struct Site {
   const char* file;
   int line;
@@ -21,7 +21,7 @@ struct Site {
 
 struct Entry;
 
-// One launch, shared by all its workers. perfsvc/device/cpu.py holds the twin of this layout.
+// One launch, shared by all its workers. perfsvc/device/cpu.py has the same layout.
 struct Launch {
   const char* name;
   void** args;
@@ -36,14 +36,14 @@ struct Launch {
 
 enum class State : unsigned char { unstarted, running, ready, at_barrier, at_warp, at_activemask, exited };
 
-// What a thread waits for.
+// The operation that a thread waits for.
 struct Wait {
   const char* what;
   Site site;
   unsigned mask;
 };
 
-// What a lane brings to a warp operation and takes from it.
+// A lane's arguments of a warp operation, and its result.
 struct Lane {
   unsigned long long value;
   unsigned source;
@@ -116,7 +116,7 @@ inline void start_next() {
   ++b.next_index.z;
 }
 
-// The current thread has ended: returns when this carrier has another one to run.
+// Called when the current thread has ended; returns when this carrier has another thread to run.
 inline void next_thread() {
   Block& b = *self;
   for (;;) {
@@ -156,7 +156,7 @@ inline Carrier* take_carrier() {
   return &b.carriers[index];
 }
 
-// The current thread waits; returns when it has become ready and it is its turn.
+// Makes the current thread wait; returns when it is ready and its turn has come.
 __attribute__((noinline)) inline void park() {
   Block& b = *self;
   unsigned thread = b.current;

@@ -1,7 +1,7 @@
 // CUDA's intrinsics. Those that trade accuracy for speed on a GPU are exact here.
 #pragma once
 
-// C libraries keep functions of these names for themselves.
+// C libraries reserve functions with these names.
 #define __cosf(x) cosf(x)
 #define __exp10f(x) exp10f(x)
 #define __expf(x) expf(x)
@@ -79,7 +79,7 @@ inline double __hiloint2double(int high, int low) {
                                     static_cast<unsigned>(low));
 }
 
-// GCC's own popcount calls its library, which is not linked.
+// GCC's own popcount calls libgcc, which is not linked.
 inline int __popcll(unsigned long long x) {
   x -= x >> 1 & 0x5555555555555555ull;
   x = (x & 0x3333333333333333ull) + (x >> 2 & 0x3333333333333333ull);
@@ -139,7 +139,7 @@ inline unsigned __dp4a(unsigned x, unsigned y, unsigned sum) {
   return sum;
 }
 
-// Cache hints say nothing here.
+// Cache hints have no effect here.
 #define PERFSVC_LOAD(name) \
   template <class T> inline T name(const T* address) { return *address; }
 #define PERFSVC_STORE(name) \
@@ -156,7 +156,7 @@ inline long long clock64() {
   return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-// The other threads of this block can only go on when this one waits, so there is nothing to sleep for.
+// The other threads of the block can run only when this one waits at a barrier, so sleeping would be useless.
 inline void __nanosleep(unsigned) {}
 
 [[noreturn]] inline void __trap() { perfsvc::fail("__trap() by thread (%u,%u,%u)", threadIdx.x, threadIdx.y, threadIdx.z); }

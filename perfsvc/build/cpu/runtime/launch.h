@@ -1,4 +1,4 @@
-// From a launch to its blocks, and what is said of a block that cannot go on.
+// Runs the blocks of a launch, and reports blocks that fail.
 #pragma once
 
 #include <stdarg.h>
@@ -7,10 +7,10 @@ namespace perfsvc {
 
 constexpr unsigned abi = 1;
 
-// What `extern __shared__` arrays are bound to: as much as a GPU of today lets a block have.
+// The memory of `extern __shared__` arrays: as much as present GPUs allow a block.
 alignas(256) static thread_local char shared_memory[227 << 10];
 
-// A __global__ function as the device sees it. perfsvc/device/cpu.py holds the twin of this layout.
+// A __global__ function as the device sees it. perfsvc/device/cpu.py has the same layout.
 struct Entry {
   unsigned abi;
   unsigned arg_count;
@@ -34,7 +34,7 @@ template <class... A, void (*kernel)(A...)> struct Caller<kernel> {
 
 inline void run_current() { self->entry->call(self->launch->args); }
 
-// Ends the launch: the first failure of all its workers is the one told.
+// Ends the launch; only the first failure of all its workers is reported.
 [[noreturn]] inline void fail(const char* format, ...) {
   Launch& launch = *self->launch;
   if (__atomic_exchange_n(&launch.failed, 1, __ATOMIC_SEQ_CST) == 0) {
@@ -50,7 +50,7 @@ inline void run_current() { self->entry->call(self->launch->args); }
   __builtin_unreachable();
 }
 
-// Gives the threads at one __activemask() of one warp each other's lanes: nobody else can join them any more.
+// Gives the threads of a warp that wait at the same __activemask() their common mask: no other thread can join them.
 inline bool settle_activemasks() {
   Block& b = *self;
   bool settled = false;
@@ -70,7 +70,7 @@ inline bool settle_activemasks() {
   return settled;
 }
 
-// How many of the threads that are meant to meet `first` are there, for the message.
+// Returns how many of the threads that `first` waits for have arrived, for the message.
 inline unsigned count_met(unsigned first) {
   Block& b = *self;
   unsigned met = 0;

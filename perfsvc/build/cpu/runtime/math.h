@@ -1,4 +1,4 @@
-// The overloads that C++ and CUDA have over C's math functions, and CUDA's own functions.
+// The overloads that C++ and CUDA add to C's math functions, and CUDA's own functions.
 #pragma once
 
 #undef isnan
@@ -98,7 +98,7 @@ inline double max(float a, double b) { return fmax(static_cast<double>(a), b); }
 inline double min(double a, float b) { return fmin(a, static_cast<double>(b)); }
 inline double max(double a, float b) { return fmax(a, static_cast<double>(b)); }
 
-// Some C libraries have functions of these names, others have not: ours are reached by macros.
+// Only some C libraries have functions with these names, so macros call ours.
 namespace perfsvc {
 constexpr double pi = 3.14159265358979323846;
 template <class T> inline T rsqrt_of(T x) { return T(1) / sqrt(x); }

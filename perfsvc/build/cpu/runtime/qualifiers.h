@@ -1,7 +1,7 @@
-// The words that CUDA adds to declarations.
+// The qualifiers that CUDA adds to declarations.
 #pragma once
 
-// The annotations mean nothing to the compiler: perfsvc/build/cpu/cuda_text.py finds entries and shared arrays by them.
+// The compiler ignores the annotations; perfsvc/build/cpu/cuda_text.py finds entries and shared arrays by them.
 #define __global__ __attribute__((annotate("__global__")))
 #define __constant__ __attribute__((annotate("__constant__"), visibility("default"), used))
 

@@ -1,7 +1,7 @@
-// Switching between stacks: what the threads of a block do instead of running at once.
+// Switches between stacks: the threads of a block take turns instead of running at the same time.
 //
-// perfsvc_switch(&from, to) saves the registers that a call must keep on the present stack, stores its pointer in
-// `from`, and goes on where the stack `to` was left. The C library's makecontext is missing from musl and asks the
+// perfsvc_switch(&from, to) saves the callee-saved registers on the present stack, stores its pointer in `from`, and
+// continues where the stack `to` was left. The C library's makecontext is missing from musl and asks the
 // kernel for the signal mask; setjmp mangles pointers; both cost several times as much.
 #pragma once
 
@@ -69,12 +69,12 @@ namespace perfsvc {
 constexpr size_t stack_bytes = 256 << 10;
 constexpr size_t page_bytes = 64 << 10;  // the largest page of the processors above
 
-// The lowest page of a stack faults, so that a stack that overflows ends the process and corrupts nothing.
+// The lowest page of a stack faults, so that a stack overflow ends the process and corrupts nothing.
 inline void guard_stack(char* base) { mprotect(base, page_bytes, PROT_NONE); }
 
-// The pointer of a new stack that calls `entry`, which must not return.
+// Returns the pointer of a new stack that calls `entry`, which must not return.
 inline void* new_stack(char* base, unsigned index, void (*entry)()) {
-  // Stacks whose tops lie at equal offsets of 64 KiB would all compete for the same few lines of the caches.
+  // If the tops of stacks had equal offsets within 64 KiB, they would all compete for the same few lines of the caches.
   char* top = base + stack_bytes - index * 320 % (64 << 10);
 #if defined(__x86_64__)
   void** sp = reinterpret_cast<void**>(top) - 8;

@@ -1,4 +1,4 @@
-// What kernels use of namespace std. The whole C++ library is not there: a compiler would first have to build or find it.
+// The part of namespace std that kernels use. The C++ library itself is not used: it would have to be found or built.
 #pragma once
 
 namespace std {

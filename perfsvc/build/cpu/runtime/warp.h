@@ -1,6 +1,6 @@
-// Shuffles, votes, matches and reductions of a warp: the lanes that a mask names meet, and the last one works it out.
+// Shuffles, votes, matches and reductions of a warp: the lanes of a mask meet, and the last one computes all results.
 //
-// Lanes that the block does not have are taken out of every mask. A lane that reads one that is not there reads itself.
+// Lanes that the block does not have are removed from every mask. A lane that reads a missing lane reads itself.
 #pragma once
 
 namespace perfsvc {
@@ -11,7 +11,7 @@ template <class F> inline void each_lane(unsigned mask, F body) {
   for (; mask != 0; mask &= mask - 1) body(static_cast<unsigned>(__builtin_ctz(mask)));
 }
 
-// The lanes of the current thread's warp that the block has.
+// Returns the lanes of the current thread's warp that the block has.
 inline unsigned existing_lanes() {
   unsigned left = self->size - self->current / warp_lanes * warp_lanes;
   return left >= warp_lanes ? ~0u : (1u << left) - 1;
@@ -26,7 +26,7 @@ inline bool all_met(const Block& b, unsigned base, const Wait& wait) {
   return true;
 }
 
-// Returns this lane's result when every lane of the mask has come with the same operation.
+// Returns this lane's result once every lane of the mask has arrived with the same operation.
 inline unsigned long long meet(const char* what, Site site, unsigned mask, Resolve resolve, unsigned long long value,
                                unsigned source = 0) {
   Block& b = *self;
@@ -155,7 +155,7 @@ inline void __syncwarp(unsigned mask = ~0u, PERFSVC_SITE) {
   perfsvc::meet("__syncwarp()", site, mask, perfsvc::resolve_nothing, 0);
 }
 
-// The lanes that come to this same place before the others of the warp have ended or wait.
+// Returns the lanes that arrive at the same line before the other lanes of the warp have ended or wait.
 inline unsigned __activemask(PERFSVC_SITE) {
   perfsvc::Block& b = *perfsvc::self;
   b.states[b.current] = perfsvc::State::at_activemask;
