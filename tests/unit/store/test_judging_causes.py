@@ -166,14 +166,14 @@ def test_an_improvement_of_unchanged_code_sets_no_level(night, cases):
     assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.REGRESSION, 4)
 
 
-def updates(story, run, suspects, cause=Cause.KERNEL):
+def confirm(story, run, suspects, cause=Cause.KERNEL):
     """Confirm suspects with a cause, update the findings of their run, and return the findings that this raised."""
     for suspect in suspects:
-        story.store.confirmations.put(answer(suspect, cause, "the old one is faster"))
+        story.store.confirmations.put(confirmation(suspect, cause, "the old one is faster"))
     return list(update.update_findings(story.store, run).raised)
 
 
-def answer(suspect, cause, reason):
+def confirmation(suspect, cause, reason):
     judged = suspect.judgement
     again = {"ratio": judged.ratio, "low": judged.low, "high": judged.high} if cause is Cause.KERNEL else {}
     return Confirmation(suspect, cause, reason, threshold=0.01, seed=1, budget_s=60.0, **again)
@@ -184,7 +184,7 @@ def test_all_series_that_the_code_of_a_night_moved_are_one_finding(story, night,
     every = [*cases[:2], wide]
     night(times(every))
     _, suspects = night(times(every, "v0", "v1"), code=b"other", source=b"edited")
-    assert updates(story, 2, suspects) == [1]
+    assert confirm(story, 2, suspects) == [1]
     (finding,) = story.store.findings.active()
     assert (finding.root_cause, finding.evidence) == ("the code of run 2", "the old one is faster")
     assert {moved.series.case for moved in finding.moved} == {*cases[:2], wide}
@@ -217,18 +217,18 @@ def test_a_confirmation_with_a_larger_threshold_clears_no_smaller_change(
 def test_an_unconfirmed_suspect_is_no_finding(story, night, cases, cause):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    assert updates(story, 2, suspects, cause) == []
+    assert confirm(story, 2, suspects, cause) == []
     assert story.store.findings.active() == []
 
 
 def test_a_run_with_uncommitted_changes_raises_and_resolves_nothing(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited", dirty=True)
-    assert updates(story, 2, suspects) == []
+    assert confirm(story, 2, suspects) == []
     night(times(cases, "v0", "v1", "v2", "v3", "v4"), dirty=True)
     assert story.store.findings.active() == []
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    assert updates(story, 4, suspects) == [1]
+    assert confirm(story, 4, suspects) == [1]
     night(times(cases), dirty=True)
     assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
 
@@ -238,7 +238,7 @@ def finding(story, night, cases):
     """A finding of one kernel that became 20 % slower in run 2."""
     night(times(cases))
     _, suspects = night(times(cases, "v0"), code=b"other", source=b"edited")
-    updates(story, 2, suspects)
+    confirm(story, 2, suspects)
 
 
 def test_a_recovery_resolves_its_finding(story, night, cases, finding):
@@ -250,7 +250,7 @@ def test_a_recovery_resolves_its_finding(story, night, cases, finding):
 def test_a_run_with_a_larger_threshold_resolves_nothing_that_is_still_slow(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
-    updates(story, 2, suspects)
+    confirm(story, 2, suspects)
     judged, _ = night(times(cases, "v0", by=1.03), **EDITED, threshold=0.1)
     assert judged["v0"].verdict is Verdict.UNCHANGED
     assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
@@ -311,7 +311,7 @@ def nights(night, cases, after):
     return noisy
 
 
-def cleared(story, suspects):
+def clear(story, suspects):
     """Store a confirmation that clears each suspect, and return the suspects."""
     for suspect in suspects:
         answer = Confirmation(suspect, Cause.NOISE, "it is gone", threshold=0.01, seed=1, budget_s=60.0)
@@ -321,7 +321,7 @@ def cleared(story, suspects):
 
 def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story, nights):
     edited = {"code": b"other", "source": b"edited"}
-    raised = [cleared(story, nights("v0", by=1.02, **edited)[1]) for _ in range(6)]
+    raised = [clear(story, nights("v0", by=1.02, **edited)[1]) for _ in range(6)]
     (suspect,) = [suspect for of_night in raised for suspect in of_night]
     assert (suspect.series.case.variant, suspect.change, suspect.direction) == ("v0", ChangeKind.STEP, Direction.SLOWER)
     assert (suspect.judgement.verdict, suspect.judgement.cause) == (Verdict.REGRESSION, Cause.UNCONFIRMED)
@@ -333,7 +333,7 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story
 def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
-        updates(story, number, nights("v0", by=1.02, **edited)[1])
+        confirm(story, number, nights("v0", by=1.02, **edited)[1])
     (finding,) = story.store.findings.active()
     assert (finding.cause, finding.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
     assert [suspect for _ in range(8) for suspect in nights(code=b"third", source=b"cured")[1]] == []
@@ -350,7 +350,7 @@ def test_a_step_below_the_threshold_stays_open_if_the_run_before_it_is_pinned(st
     assert [suspect for _ in range(25) for suspect in measure()] == []
     story.store.baselines.pin(25, [story.series(case)])
     for number in range(26, 34):
-        updates(story, number, measure(1.007, **EDITED))
+        confirm(story, number, measure(1.007, **EDITED))
     (finding,) = story.store.findings.all()
     assert (finding.state, finding.moved[0].baseline_run) == (FindingState.OPEN, 25)
     cured = [measure(code=b"third", source=b"cured")]
@@ -367,7 +367,7 @@ def test_an_interval_that_contains_the_moved_level_is_no_recovery(story, night, 
     moved = MovedSeries(series, 1.007, None, None, baseline_run=1, baseline_s=1e-4, candidate_s=1.007e-4, last_run=2)
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0"), **EDITED)
-    updates(story, 2, suspects)
+    confirm(story, 2, suspects)
     standing = [replace(finding, moved=(moved,)) for finding in story.store.findings.active()]
     assert recovery.recovered(standing, [tonight]) == []
     assert recovery.recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
@@ -378,7 +378,7 @@ def test_a_noisy_run_recovers_if_its_whole_interval_is_nearer_the_old_level(stor
     series = story.series(cases[0])
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=2.0), **EDITED)
-    updates(story, 2, suspects)
+    confirm(story, 2, suspects)
     standing = story.store.findings.active()
     tonight = Judgement(
         series, Verdict.INCONCLUSIVE, ratio=1.1, low=low, high=high, baseline_s=1e-4, candidate_s=1.1e-4
@@ -392,7 +392,7 @@ def test_one_good_run_does_not_resolve_a_change_of_mixture(story, night, cases, 
     tonight = Judgement(series, Verdict.IMPROVEMENT, ratio=0.9, baseline_s=1.1e-4, candidate_s=1e-4)
     night(times(cases[:1]))
     _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
-    updates(story, 2, suspects)
+    confirm(story, 2, suspects)
     (finding,) = story.store.findings.active()
     mixed = replace(finding, moved=(replace(finding.moved[0], change=ChangeKind.MIXTURE),))
     alerts = {series} if alerted else alerted
@@ -459,7 +459,7 @@ def test_rising_energy_and_errors_are_suspects_and_recover(story, night, cases):
         ("max_error", Direction.SLOWER),
         ("energy_j", Direction.SLOWER),
     ]
-    assert len(updates(story, 2, suspects)) == 1
+    assert len(confirm(story, 2, suspects)) == 1
     night(times(cases[:1]), joules=0.25, **EDITED)
     (finding,) = story.store.findings.all()
     assert {moved.series.metric: moved.recovered_run for moved in finding.moved} == {"energy_j": 3, "max_error": 3}
@@ -473,7 +473,7 @@ def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
         return night(times(cases[:1]), replicas=1, joules=joules * float(np.exp(rng.normal(0, 0.002))), **given)[1]
 
     assert [suspect for _ in range(30) for suspect in noisy(0.25)] == []
-    (suspect,) = [suspect for _ in range(6) for suspect in cleared(story, noisy(0.2575, **EDITED))]
+    (suspect,) = [suspect for _ in range(6) for suspect in clear(story, noisy(0.2575, **EDITED))]
     assert (suspect.series.metric, suspect.change, suspect.direction) == ("energy_j", ChangeKind.STEP, Direction.SLOWER)
     assert suspect.judgement.baseline_run == 30
     assert suspect.judgement.cause is Cause.UNCONFIRMED
