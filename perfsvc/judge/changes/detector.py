@@ -102,14 +102,12 @@ class Detector:
 
     def _scores(self, rows: Ints) -> Floats:
         """Return the score of the likeliest window of each series, shape (rows,); 0 if it cannot reach ``MIN_SCORE``."""
-        best = np.zeros(rows.size)
-        sums = self._levels.sums(rows)
-        possible = may_reach(sums, MIN_SCORE)
+        levels, best = self._levels, np.zeros(rows.size)
+        possible = may_reach(levels.sums(rows), MIN_SCORE)
         if possible.any():
-            some, levels = rows[possible], self._levels
-            scores = window_scores(
-                sums.select(possible), levels.latest_units(some), levels.skew[some], levels.persistence[some]
-            )
+            some = rows[possible]
+            latest = levels.latest_units(some)
+            scores = window_scores(levels.sums(some), latest, levels.skew[some], levels.persistence[some])
             best[possible] = scores.max(axis=0)
         return best
 

@@ -53,18 +53,6 @@ class LevelSums:
     prior_squares: Floats
     min_variance: Floats
 
-    def select(self, rows: Bools) -> "LevelSums":
-        """Return the sums of some of the series."""
-        return LevelSums(
-            self.runs[rows],
-            self.total[rows],
-            self.squares[rows],
-            self.windows[:, rows],
-            self.prior_freedom[rows],
-            self.prior_squares[rows],
-            self.min_variance[rows],
-        )
-
     @property
     def freedom(self) -> Floats:
         """The degrees of freedom of the variance, shape (series,)."""
