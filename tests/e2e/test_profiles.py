@@ -86,7 +86,7 @@ def test_an_unreadable_report_is_stored_with_the_reason(night):
     play(fault="unread")
     assert "the reader of reports die" in perfsvc.fake("--confirm", "--profile", suite=suite, code=1).out
     rows = perfsvc.rows("select reason, kind from profiles join artifacts on sha256 = report_sha256")
-    assert rows == [("the script has the reader of reports die", "report")]
+    assert rows == [("the script makes the reader of reports die", "report")]
 
 
 @pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 2)])
@@ -150,7 +150,7 @@ def test_a_case_of_any_run_is_profiled_from_the_database_alone(night):
 def test_the_cpu_has_no_profiler(perfsvc):
     perfsvc.cpu("--select", "scale/beta", "--replicas", "1", "--samples", "2", suite="scale", code=0)
     ended = perfsvc("profile", CASE, "--device", "cpu", code=5)
-    assert "looks at NVIDIA's GPUs" in ended.err
+    assert "profiles NVIDIA GPUs" in ended.err
     assert "Nsight Systems looks at" in perfsvc("profile", CASE, "--device", "cpu", "--tool", "nsys", code=5).err
 
 
@@ -158,7 +158,7 @@ def test_a_failure_ends_the_command_with_its_cure(night):
     perfsvc, _, play = night
     play(fault="permission")
     ended = perfsvc("profile", CASE, "--run", "1", "--device", f"fake:{perfsvc.script}", code=5)
-    assert "lets nobody read counters" in ended.err
+    assert "forbids reading counters" in ended.err
     assert "cure: change the script" in ended.err
     play(fault="nothing")
     perfsvc("profile", CASE, "--run", "1", "--device", f"fake:{perfsvc.script}", code=4)

@@ -308,7 +308,7 @@ def _timeline(profiler: CaseProfiler, subject: Subject, output: Path | None) -> 
     """Record a timeline of a case with Nsight Systems; return its file."""
     if subject.device.kind != "cuda":
         raise NoProfilerError(
-            f"Nsight Systems looks at NVIDIA's GPUs, and {subject.device.model} is none", cure="profile a run on a GPU"
+            f"Nsight Systems profiles NVIDIA GPUs, and {subject.device.model} is not one", cure="profile a run on a GPU"
         )
     output = output or Path(_NOT_IN_FILE_NAMES.sub("-", subject.case.id).strip("-") + TIMELINE_SUFFIX)
     with profiler.launch_folder(subject) as folder:
