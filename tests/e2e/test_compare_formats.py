@@ -16,7 +16,7 @@ def compared(perfsvc):
     return lambda output_format: perfsvc("compare", "1", "2", "--format", output_format, code=1).out
 
 
-def test_a_pull_request_is_told_what_moved_first(compared):
+def test_a_pull_request_comment_starts_with_the_changes(compared):
     text = compared("github")
     assert text.startswith("### 1 regression, ")
     assert "| **regression** | `scale/alpha[n=100]` | +5.0 % |" in text.partition("<details>")[0]

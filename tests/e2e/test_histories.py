@@ -43,7 +43,7 @@ def renamed(new_workplace):
     return workplace, ended
 
 
-def test_a_renamed_variant_goes_on_with_its_history(renamed):
+def test_a_renamed_variant_keeps_its_history(renamed):
     workplace, (before, after, _) = renamed
     assert verdicts(before) == {ALPHA: "new", BETA: "new"}
     assert verdicts(after) == {FIRST: "unchanged", BETA: "unchanged"}
@@ -121,7 +121,7 @@ def test_a_dirty_tree_is_marked(repository):
     assert f"{dirty[True][:9]}+" in workplace("runs", code=0).out
 
 
-def test_a_revision_that_was_never_measured_names_the_command_that_measures_it(repository):
+def test_the_error_for_an_unmeasured_revision_names_the_command_that_measures_it(repository):
     workplace, suite = repository
     ended = workplace("compare", "HEAD~1", "HEAD", "--suite", suite, code=2)
     assert "HEAD (" in ended.err
@@ -140,14 +140,14 @@ def test_a_revision_that_was_never_measured_names_the_command_that_measures_it(r
     assert {row["verdict"] for row in after["verdicts"]} == {"new", "missing"}  # another device measured it
 
 
-def test_a_revision_that_git_does_not_know_is_said(repository):
+def test_an_unknown_revision_is_an_error(repository):
     workplace, suite = repository
     ended = workplace("compare", "no-such-branch", "HEAD~1", "--suite", suite, code=2)
     assert "'no-such-branch' is no run, label or git revision" in ended.err
     assert "perfsvc runs" in ended.err
 
 
-def test_a_suite_outside_of_any_repository_is_said_of_a_revision(repository, tmp_path):
+def test_a_revision_of_a_suite_outside_any_repository_is_an_error(repository, tmp_path):
     workplace, suite = repository
     outside = tmp_path / "outside"
     shutil.copytree(suite, outside)
@@ -156,7 +156,7 @@ def test_a_suite_outside_of_any_repository_is_said_of_a_revision(repository, tmp
     assert "--suite FOLDER" in ended.err
 
 
-def test_a_device_that_never_had_the_case_is_a_usage_error_that_names_those_that_did(perfsvc):
+def test_the_error_for_a_device_without_the_case_names_the_devices_that_have_it(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake("--select", "*/alpha", "--replicas", "1", code=0)
     ended = perfsvc("show", "scale/alpha[n=100]", "--device", "GPU-gone", code=2)

@@ -55,7 +55,7 @@ def test_every_format_gives_the_same_medians(place, name):
     assert set(table["n"].astype(int)) == {1000, 4000}
 
 
-def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place):
+def test_the_page_shows_every_case_and_makes_no_request(place):
     path = place.folder / "report.html"
     place("report", "x1", "--format", "html", "--output", path, code=0)
     page = path.read_text()
@@ -67,7 +67,7 @@ def test_the_page_shows_every_case_and_asks_nothing_of_the_network(place):
     assert "http" not in page
 
 
-def test_verdicts_are_told_by_the_table_the_page_and_the_export(place):
+def test_verdicts_are_in_the_table_the_page_and_the_export(place):
     table = place("report", "x2", code=0).out
     assert len(re.findall(r"\+100\.0 % regression", table)) == 6
     assert "6 regressions" in table
@@ -80,14 +80,14 @@ def test_verdicts_are_told_by_the_table_the_page_and_the_export(place):
 
 
 @pytest.mark.parametrize("name", ["csv", "json", "markdown", "html"])
-def test_text_goes_to_standard_output_as_it_goes_to_a_file(place, name):
+def test_standard_output_and_files_get_the_same_text(place, name):
     path = place.folder / f"same.{name}"
     place("report", "--format", name, "--output", path, code=0)
     assert place("report", "--format", name, code=0).out == path.read_text()
 
 
 @pytest.mark.parametrize("name", ["parquet", "xlsx"])
-def test_a_binary_format_is_kept_off_the_terminal(place, name):
+def test_a_binary_format_is_refused_for_the_terminal(place, name):
     ended = place("report", "--format", name, code=2)
     assert ended.out == ""
     assert f"{name} is a binary format" in ended.err
@@ -114,7 +114,7 @@ def test_the_summary_has_one_row_a_case_and_run(place):
     assert "scale" in wrong["reason"] or "out[" in wrong["reason"]
 
 
-def test_a_file_that_cannot_be_written_is_said(place):
+def test_a_file_that_cannot_be_written_is_named(place):
     ended = place("report", "--output", place.folder / "no" / "report.csv", code=2)
     assert "report.csv cannot be written: No such file or directory" in ended.err
     assert "cure:" in ended.err

@@ -55,7 +55,7 @@ def test_nothing_but_text_is_written_to_files_and_pipes(coloured):
     assert "scale/beta[n=100]" in ended.out
 
 
-def test_a_person_sees_colour_and_a_progress_bar(coloured):
+def test_a_terminal_gets_colour_and_a_progress_bar(coloured):
     code, shown = watched(coloured, *arguments(coloured))
     assert code == 4
     assert "compiling" in shown
@@ -65,7 +65,7 @@ def test_a_person_sees_colour_and_a_progress_bar(coloured):
     assert "scale/beta[n=100]" in shown
 
 
-def test_a_person_may_ask_for_no_colour(coloured):
+def test_colour_can_be_turned_off(coloured):
     coloured.environment["NO_COLOR"] = "1"
     _, shown = watched(coloured, "compare", "7", "8")
     assert "error: " in shown

@@ -190,7 +190,7 @@ def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-# --- the browser ------------------------------------------------------------------------------------------------------
+# --- the browser -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ def files_of(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_site_is_its_pages_its_assets_and_the_list_of_them(site):
+def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
     files = files_of(site)
     assert {"index.html", "findings.html", "series.html", "findings/1.html"} <= files
     assert {name for name in files if name.startswith("assets/")} == {
@@ -44,7 +44,7 @@ def test_a_quiet_night_says_that_nothing_is_new(nights, tmp_path, names):
     assert "Every series is where it was" in first.read_text()
 
 
-def test_a_finding_of_an_earlier_night_stands_and_one_that_tonight_resolves_is_told(nights, tmp_path, names):
+def test_standing_and_resolved_findings_are_shown(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4})
     raised = nights.night({names.tiled: 1.2e-4})
     number = nights.find(raised, [names.tiled])
@@ -59,7 +59,7 @@ def test_a_finding_of_an_earlier_night_stands_and_one_that_tonight_resolves_is_t
     assert "Standing findings" not in first.read_text()
 
 
-def test_a_run_with_uncommitted_changes_is_not_tonight_and_has_no_part_in_a_level(nights, tmp_path, names):
+def test_a_run_with_uncommitted_changes_is_not_tonight_and_does_not_count_for_levels(nights, tmp_path, names):
     for _ in range(6):
         clean = nights.night({names.tiled: 1e-4})
     nights.night({names.tiled: 9e-4}, dirty=True)
@@ -72,14 +72,14 @@ def test_a_run_with_uncommitted_changes_is_not_tonight_and_has_no_part_in_a_leve
     assert [level[:2] for level in data["levels"]] == [[0, 5]]
 
 
-def test_only_so_many_runs_are_shown(nights, tmp_path, names):
+def test_the_number_of_shown_runs_is_limited(nights, tmp_path, names):
     for _ in range(5):
         nights.night({names.tiled: 1e-4})
     build(nights.store, tmp_path / "site", last=2)
     assert "2 runs" in (tmp_path / "site" / names.page(names.tiled)).read_text()
 
 
-def test_pages_of_what_is_gone_are_removed_and_foreign_files_are_not(nights, tmp_path, names):
+def test_obsolete_pages_are_removed_and_foreign_files_are_not(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4, names.naive: 3e-4})
     site = tmp_path / "site"
     build(nights.store, site)
@@ -93,7 +93,7 @@ def test_pages_of_what_is_gone_are_removed_and_foreign_files_are_not(nights, tmp
     assert (site / "series" / "notes.html").read_text() == "mine"
 
 
-def test_what_has_not_changed_is_left_as_it_is(nights, tmp_path, names):
+def test_unchanged_files_are_not_rewritten(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4})
     site = tmp_path / "site"
     build(nights.store, site)
@@ -105,7 +105,7 @@ def test_what_has_not_changed_is_left_as_it_is(nights, tmp_path, names):
     assert (site / "assets" / "site.css").read_text() != "changed"
 
 
-def test_a_folder_with_a_page_of_somebody_else_is_refused_before_anything_is_written(nights, tmp_path):
+def test_a_folder_with_a_foreign_page_is_refused_before_anything_is_written(nights, tmp_path):
     site = tmp_path / "site"
     site.mkdir()
     (site / "index.html").write_text("mine")
@@ -115,7 +115,7 @@ def test_a_folder_with_a_page_of_somebody_else_is_refused_before_anything_is_wri
     assert (site / "index.html").read_text() == "mine"
 
 
-def test_a_file_is_no_folder(nights, tmp_path):
+def test_a_file_instead_of_a_folder_is_refused(nights, tmp_path):
     (tmp_path / "site").write_text("mine")
     with pytest.raises(UsageError, match="is no folder"):
         build(nights.store, tmp_path / "site")
@@ -138,7 +138,7 @@ def test_a_build_that_was_killed_leaves_whole_pages_and_the_next_one_finishes(tm
     assert not (folder / "b").exists()
 
 
-def test_a_full_disk_is_said_and_leaves_the_page_that_there_was(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_keeps_the_old_page(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     with writing(folder, ["a.html"]) as opened:
         opened.write("a.html", b"old")
@@ -158,7 +158,7 @@ def test_a_full_disk_is_said_and_leaves_the_page_that_there_was(tmp_path, monkey
 
 
 @pytest.mark.parametrize("name", ["../mine.txt", "/mine.txt", ""])
-def test_no_list_of_files_has_anything_removed_outside_the_folder(tmp_path, name):
+def test_a_forged_manifest_removes_nothing_outside_the_folder(tmp_path, name):
     folder = tmp_path / "site"
     folder.mkdir()
     mine = tmp_path / "mine.txt"
@@ -171,7 +171,7 @@ def test_no_list_of_files_has_anything_removed_outside_the_folder(tmp_path, name
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", '{"files": 3}', '{"files": [3]}', "\xff"])
-def test_with_a_damaged_list_nothing_is_removed(tmp_path, damaged):
+def test_with_a_damaged_manifest_nothing_is_removed(tmp_path, damaged):
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / MANIFEST).write_bytes(damaged.encode("latin-1"))

@@ -45,7 +45,7 @@ def test_each_kind_of_page_is_quiet_asks_for_nothing_elsewhere_and_fits(visit, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_and_reasons_with_markup_are_text_and_no_more(visit, kinds, kind):
+def test_names_and_reasons_with_markup_are_shown_as_text(visit, kinds, kind):
     visited = visit(kinds[kind])
     page = visited.page
     if kind in {"series", "hostile"}:
@@ -65,7 +65,7 @@ def test_a_hostile_name_and_reason_are_shown_as_they_are(series, names):
     assert "an illegal access <script>boom()</script>" in page.locator("#told").inner_text()
 
 
-def test_the_policy_stops_a_script_that_got_in_all_the_same(visit, site):
+def test_the_security_policy_stops_an_injected_script(visit, site):
     page = visit(site / "index.html").page
     page.evaluate("""() => {
         const script = document.createElement('script');
@@ -77,7 +77,7 @@ def test_the_policy_stops_a_script_that_got_in_all_the_same(visit, site):
     assert page.evaluate("window.ran") is None
 
 
-def test_from_tonight_to_the_finding_to_the_series_by_clicks(visit, site, names):
+def test_links_lead_from_tonight_to_the_finding_to_the_series(visit, site, names):
     page = visit(site / "index.html").page
     assert page.locator("h1").inner_text() == "1 new finding, 1 failed"
     assert page.locator(".counts .regression").inner_text().split() == ["1", "regression"]
@@ -102,7 +102,7 @@ def test_the_chart_shows_the_nights_the_driver_and_the_finding(series):
     assert dict(drawn)["findings"] == 1
 
 
-def test_a_night_that_failed_is_marked(series, names):
+def test_a_failed_night_is_marked(series, names):
     page = series(names.hostile).page
     assert page.evaluate("document.getElementById('history').data.find((one) => one.name === 'failed').x.length") == 1
 
@@ -122,7 +122,7 @@ def test_the_keyboard_moves_from_night_to_night_and_the_samples_follow(series):
     assert page.locator("#told").inner_text().startswith("run 1 ")
 
 
-def test_a_chosen_night_has_its_samples_drawn_a_colour_a_replica(series):
+def test_the_samples_of_a_chosen_night_are_drawn_in_a_colour_for_each_replica(series):
     page = series().page
     page.locator("#night").select_option("0")
     assert page.locator("#told").inner_text().startswith("run 1 ")
@@ -130,7 +130,7 @@ def test_a_chosen_night_has_its_samples_drawn_a_colour_a_replica(series):
     assert page.locator("#replicas span").all_inner_texts() == ["replica 1", "replica 2", "replica 3"]
 
 
-def test_the_list_of_series_is_filtered_by_words(visit, site):
+def test_words_filter_the_list_of_series(visit, site):
     page = visit(site / "series.html").page
     page.keyboard.press("/")
     page.keyboard.type("transpose Regression")
@@ -140,7 +140,7 @@ def test_the_list_of_series_is_filtered_by_words(visit, site):
     assert page.locator("#series tbody tr:visible").count() == 3
 
 
-def test_the_first_key_leads_to_the_content(visit, site):
+def test_the_first_tab_stop_skips_to_the_content(visit, site):
     page = visit(site / "index.html").page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -162,14 +162,14 @@ def test_the_theme_follows_the_reader_and_so_do_the_charts(series):
     assert page.evaluate(paper) != white
 
 
-def test_paper_has_no_navigation_and_is_white(visit, site):
+def test_the_printed_page_has_no_navigation_and_is_white(visit, site):
     page = visit(site / "index.html", theme="dark").page
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
-def test_without_scripts_the_tables_tell_it(visit, site, names):
+def test_without_scripts_the_tables_remain(visit, site, names):
     page = visit(site / names.page(names.tiled), java_script_enabled=False).page
     rows = page.locator("section:has(#table) tbody tr")
     assert rows.count() == 12

@@ -49,7 +49,7 @@ def begin_night(nights):
     return begun
 
 
-def test_a_night_shows_its_stages_and_what_failed_of_them(nights, tonight, begin_night, names):
+def test_a_night_shows_its_stages_and_failures(nights, tonight, begin_night, names):
     number = begin_night()
     nights.night({names.tiled: 1e-4})
     page = tonight()
@@ -63,7 +63,7 @@ def test_a_night_shows_its_stages_and_what_failed_of_them(nights, tonight, begin
     assert f"<span>night {number}</span>" not in page
 
 
-def test_a_series_that_never_had_a_right_result_has_a_page_that_says_why(nights, tmp_path, names):
+def test_a_series_without_a_correct_result_has_a_page_with_the_reason(nights, tmp_path, names):
     nights.night({names.naive: "out of memory"})
     build(nights.store, tmp_path / "site")
     page = (tmp_path / "site" / names.page(names.naive)).read_text()
@@ -71,7 +71,7 @@ def test_a_series_that_never_had_a_right_result_has_a_page_that_says_why(nights,
     assert 'id="levels"' not in page
 
 
-def test_a_board_tells_what_was_wrong_with_it_and_its_roof(nights, tonight, names):
+def test_a_gpu_shows_its_troubles_and_its_peak(nights, tonight, names):
     for _ in range(3):
         nights.night({names.tiled: 1e-4, names.naive: "out of memory"})
     page = tonight()
@@ -81,7 +81,7 @@ def test_a_board_tells_what_was_wrong_with_it_and_its_roof(nights, tonight, name
     assert "1.700 GHz" in page
 
 
-def test_what_moved_is_told_the_worst_first(nights, tonight, names):
+def test_moved_series_are_listed_worst_first(nights, tonight, names):
     nights.night({names.tiled: 1e-4, names.naive: 1e-4})
     run = nights.night({names.tiled: 1.2e-4, names.naive: 1e-4})
     nights.judge(run, {names.naive: Verdict.MISSING, names.tiled: Verdict.REGRESSION}, ratio=1.2, low=1.1, high=1.3)
@@ -91,7 +91,7 @@ def test_what_moved_is_told_the_worst_first(nights, tonight, names):
     assert "+10.0 % to +30.0 %" in moved
 
 
-def test_one_replica_has_its_own_interval_and_several_have_theirs(nights, names):
+def test_one_replica_has_its_own_interval_and_several_replicas_a_common_one(nights, names):
     nights.night({names.tiled: 1e-4}, replicas=1)
     nights.night({names.tiled: 1e-4}, replicas=3)
     (view,) = gather(nights.store, 10, NOW).series
@@ -102,7 +102,7 @@ def test_one_replica_has_its_own_interval_and_several_have_theirs(nights, names)
     assert three.low < three.level < three.high
 
 
-def test_a_level_without_an_end_is_drawn_without_it(nights, tmp_path, names):
+def test_an_unknown_or_infinite_end_is_not_drawn(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4})
     nights.night({names.tiled: 1e-4}, replicas=1)
     site = gather(nights.store, 10, NOW)
@@ -112,7 +112,7 @@ def test_a_level_without_an_end_is_drawn_without_it(nights, tmp_path, names):
     assert views._digits(math.nan, 1.0) is None
 
 
-def test_each_change_of_the_environment_has_a_letter_and_says_what_changed(nights, names):
+def test_each_change_of_the_environment_has_a_letter_and_its_differences(nights, names):
     for driver in ("575", "580", "590"):
         nights.night({names.tiled: 1e-4}, environment=Environment(driver, "nvcc 13", 700.0))
     site = gather(nights.store, 10, NOW)
@@ -124,7 +124,7 @@ def test_each_change_of_the_environment_has_a_letter_and_says_what_changed(night
     assert [views._letter(place) for place in (0, 25, 26, 52)] == ["A", "Z", "A2", "A3"]
 
 
-def test_a_series_through_two_levels_has_both(nights, names):
+def test_a_series_shows_both_of_its_levels(nights, names):
     for night in range(24):
         nights.night({names.tiled: 1e-4 * (1 + 0.001 * (night % 3)) * (1.2 if night >= 12 else 1)}, replicas=1)
     site = gather(nights.store, 100, NOW)
@@ -133,7 +133,7 @@ def test_a_series_through_two_levels_has_both(nights, names):
     assert new.change == "+20.0 %"
 
 
-def test_no_level_reaches_across_the_night_of_a_finding_or_of_its_end(nights, names):
+def test_a_finding_and_its_recovery_end_a_level(nights, names):
     nights.night({names.tiled: 1e-4})
     raised = nights.night({names.tiled: 1.2e-4})
     number = nights.find(raised, [names.tiled])
@@ -145,7 +145,7 @@ def test_no_level_reaches_across_the_night_of_a_finding_or_of_its_end(nights, na
     assert [(one.first, one.last, one.change) for one in levels] == [(4, 4, "-16.7 %"), (2, 3, "+20.0 %"), (1, 1, "")]
 
 
-def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
+def test_page_names_are_readable_and_unique(names):
     from dataclasses import replace
 
     from perfsvc.model import CacheState, Series
@@ -176,11 +176,11 @@ def test_a_page_has_a_name_that_can_be_read_and_no_two_series_share(names):
         (7500, "2 h 05 min"),
     ],
 )
-def test_durations_are_told_as_people_say_them(seconds, told):
+def test_durations_are_written_in_seconds_minutes_and_hours(seconds, told):
     assert wording.wall_time(seconds) == told
 
 
-def test_a_line_is_drawn_around_gaps_with_a_rule_where_it_changed():
+def test_a_sparkline_has_gaps_and_a_rule_at_the_change():
     line = spark([1.0, 1.0, None, 2.0, 2.0], 3, label='a "name" <b>')
     assert line.count("<polyline") == 2
     assert line.count("<line ") == 1
@@ -189,7 +189,7 @@ def test_a_line_is_drawn_around_gaps_with_a_rule_where_it_changed():
     assert "<line " not in spark([1.0] * (MOST_VALUES + 5), 2)
 
 
-def test_noise_is_drawn_as_noise_and_one_value_in_the_middle():
+def test_noise_is_drawn_small_and_one_value_in_the_middle():
     import re
 
     def heights(line):
@@ -201,7 +201,7 @@ def test_noise_is_drawn_as_noise_and_one_value_in_the_middle():
     assert heights(spark([0.0, 0.0])) == [HEIGHT / 2] * 2
 
 
-def test_an_interrupted_run_says_how_it_ended(nights, tonight, names):
+def test_an_interrupted_run_shows_how_it_ended(nights, tonight, names):
     run = nights.night({names.tiled: 1e-4})
     nights.store.runs.end(run, RunState.INTERRUPTED)
     assert "ended <b>interrupted</b>" in tonight()

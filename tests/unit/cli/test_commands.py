@@ -83,7 +83,7 @@ def test_every_command_prints_a_table_for_people_and_json_for_programs(name):
     assert option.default in {"table", None}
 
 
-def test_what_changes_the_database_says_so_in_json_too(typed, tmp_path):
+def test_commands_that_change_the_database_have_json_too(typed, tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
     assert typed("run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "1")[0] == 0
@@ -113,7 +113,7 @@ def test_an_upgrade_shows_no_password(typed, monkeypatch):
 # --- report ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_is_a_table_that_looks_like_the_run_it_is_of(typed, tmp_path):
+def test_a_report_looks_like_its_run(typed, tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"cases": {"*": {"seconds": 1.25e-4}, "scale/beta": {"fault": "wrong"}}}))
     typed("run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "2", "--label", "night")
@@ -130,7 +130,7 @@ def test_a_report_is_a_table_that_looks_like_the_run_it_is_of(typed, tmp_path):
     assert out.splitlines()[-1] == f"run 1: 2 ok, 1 wrong; {judged}"
 
 
-def test_a_report_of_several_runs_shows_each(typed, tmp_path):
+def test_a_report_of_several_runs_shows_each_run(typed, tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_a_report_of_several_runs_shows_each(typed, tmp_path):
     assert sums == [f"run 1: 1 ok; {moved}, 0 unchanged, 1 new", f"run 2: 1 ok; {moved}, 0 unchanged, 1 inconclusive"]
 
 
-def test_a_report_of_nothing_says_so(typed):
+def test_a_report_without_runs_says_so(typed):
     assert typed("report", "--all")[:2] == (0, "nothing measured\n")
 
 
@@ -158,12 +158,12 @@ def test_a_report_of_nothing_says_so(typed):
         ("csv", "a", "csv"),
     ],
 )
-def test_a_files_name_says_its_format_unless_an_option_does(chosen, name, form):
+def test_the_suffix_of_a_file_chooses_the_format_without_an_option(chosen, name, form):
     assert report_command._form(chosen, name and Path(name)) == form
 
 
 @pytest.mark.parametrize(("chosen", "said"), [(None, "'a' does not say what to write"), ("table", "for the terminal")])
-def test_a_file_of_no_format_is_refused(chosen, said):
+def test_a_file_without_a_format_is_refused(chosen, said):
     with pytest.raises(UsageError, match=said) as refused:
         report_command._form(chosen, Path("a"))
     assert "--format csv|json|markdown|html|parquet|xlsx" in refused.value.cure
@@ -172,7 +172,7 @@ def test_a_file_of_no_format_is_refused(chosen, said):
 # --- the suite -------------------------------------------------------------------------------------------------------
 
 
-def test_the_built_in_suite_is_named_where_nobody_chose_it(typed, tmp_path):
+def test_the_built_in_suite_is_announced_if_it_is_the_default(typed, tmp_path):
     said = f"there is no folder ./kernels here: using the built-in suite, {data_folder('kernels')}\n"
     assert typed("list", "--select", "dot")[2] == said
     assert typed("run", "--device", "cpu", "--select", "nothing", "--db", "none.db")[2].startswith(said)
@@ -181,7 +181,7 @@ def test_the_built_in_suite_is_named_where_nobody_chose_it(typed, tmp_path):
     assert typed("list")[2] == ""
 
 
-def test_a_colleagues_broken_benchmark_is_a_warning_to_those_who_did_not_select_it(typed, suite, tmp_path):
+def test_a_broken_benchmark_that_is_not_selected_is_a_warning(typed, suite, tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
     run = ("run", "--device", f"fake:{script}", "--replicas", "1")
@@ -209,7 +209,7 @@ def test_the_options_of_a_run_have_types_and_all_of_them_count():
     assert get_type_hints(run_command._request, localns={"RunRequest": RunRequest})["return"] is RunRequest
 
 
-def test_a_request_holds_what_was_typed(monkeypatch):
+def test_a_request_has_the_options_of_the_command_line(monkeypatch):
     seen = []
     monkeypatch.setattr("perfsvc.service.run.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
     arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
@@ -253,7 +253,7 @@ def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
         ("--spread", "some", "'each-device', 'each-model'"),
     ],
 )
-def test_a_value_that_cannot_be_is_a_usage_error_that_says_what_can(typed, option, written, possible):
+def test_an_invalid_value_is_a_usage_error_with_an_example(typed, option, written, possible):
     code, _, err = typed("run", "--device", "cpu", option, written)
     assert code == 2
     assert f"Invalid value for '{option}'" in err

@@ -67,7 +67,7 @@ def ending_of(error):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("oops"), EOFError(), OSError(errno.EIO, "oops"), AssertionError()])
-def test_what_nobody_foresaw_is_a_fault_of_perfsvc_and_never_a_regression(capsys, error):
+def test_an_unforeseen_exception_is_a_fault_of_perfsvc_and_never_a_regression(capsys, error):
     assert ending_of(error) == 5
     err = capsys.readouterr().err
     assert f"raise error\n{type(error).__name__}" in err.replace("\n    ^^^^^^^^^^^", "")
@@ -86,7 +86,7 @@ def test_what_nobody_foresaw_is_a_fault_of_perfsvc_and_never_a_regression(capsys
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
     ],
 )
-def test_what_is_foreseen_has_its_code_and_no_traceback(capsys, error, code, said):
+def test_a_foreseen_error_has_its_exit_code_and_no_traceback(capsys, error, code, said):
     assert ending_of(error) == code
     err = capsys.readouterr().err
     assert said in err
@@ -186,7 +186,7 @@ def test_a_signal_that_is_ignored_stays_ignored():
     assert (process.returncode, process.stdout) == (0, "alive\n")
 
 
-def test_signals_mean_what_they_meant_after_a_command():
+def test_signal_handlers_are_restored_after_a_command():
     before = [signal.getsignal(number) for number in ending.STOPS]
     with ending.stoppable():
         assert [signal.getsignal(number) for number in ending.STOPS] != before
@@ -207,7 +207,7 @@ def test_a_closed_pipe_ends_a_command_quietly(body, closed_pipe):
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
-def test_streams_that_were_closed_are_as_good_as_nothing_and_their_numbers_nobody_elses(closed):
+def test_closed_streams_are_opened_on_the_null_device(closed):
     body = """
     import socket
     for descriptor in socket.socketpair():
@@ -223,14 +223,14 @@ def test_streams_that_were_closed_are_as_good_as_nothing_and_their_numbers_nobod
     assert (process.stdout, process.stderr) == ("" if 1 in closed else "x\n", "" if 2 in closed else "y\n")
 
 
-def test_a_verdict_that_nobody_read_keeps_its_code(closed_pipe):
+def test_a_verdict_keeps_its_exit_code_without_a_reader(closed_pipe):
     process = ended("sys.stdout.write('x'); sys.exit(1)", stdout=closed_pipe)
     assert (process.returncode, process.stderr) == (1, "")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a file that is always full")
 @pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
-def test_a_full_disk_is_said_once(body):
+def test_a_full_disk_is_reported_once(body):
     with FULL.open("w") as full:
         process = ended(body, stdout=full)
     assert process.returncode == 5

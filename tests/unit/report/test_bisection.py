@@ -76,7 +76,7 @@ def lines(found, width=120):
     return [" ".join(line.split()) for line in shown(found, width).splitlines()]
 
 
-def test_the_commit_comes_first_with_who_made_it_and_what_it_changed():
+def test_the_commit_comes_first_with_its_author_and_its_changes():
     said = lines(FOUND)
     assert said[:6] == [
         "NVIDIA H100 GPU-1",
@@ -91,7 +91,7 @@ def test_the_commit_comes_first_with_who_made_it_and_what_it_changed():
     assert "changed: binary (kernels/dot/dot.cu)" in said
 
 
-def test_every_comparison_has_a_line_and_every_skipped_commit_its_reason():
+def test_every_comparison_has_a_row_and_every_skipped_commit_a_reason():
     said = lines(FOUND)
     assert "0000000000 good Commit 9 +6.0 % +5.0 % to +7.0 % 3" in said
     assert "0000000000 0000000000 Commit 5 +5.0 % +4.0 % to +6.0 % 3" in said
@@ -105,24 +105,24 @@ def test_a_narrow_terminal_folds_the_subject_and_no_hash():
     assert any(line.startswith("0000000000 0000000000 Take") for line in said)
 
 
-def test_a_merge_is_called_one():
+def test_a_merge_commit_is_marked():
     assert f"{5:040x}, a merge of 2" in lines(replace(FOUND, culprits=(commit(5, parents=2),)))
 
 
-def test_inputs_that_may_have_changed_are_said():
+def test_possibly_changed_inputs_are_mentioned():
     assert not any("inputs" in line for line in lines(FOUND))
     assert any("own benchmark file" in line for line in lines(replace(FOUND, changed=("benchmark file",))))
 
 
 @pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "slower"), (Verdict.IMPROVEMENT, "faster")])
-def test_several_that_cannot_be_told_apart_are_all_named(verdict, word):
+def test_several_indistinguishable_commits_are_all_named(verdict, word):
     said = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))
     assert f"one of 2 commits made dot/tree[n=1000] {word}" in said
     assert {"Commit 4", "Commit 5"} <= set(said)
 
 
 @pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "higher"), (Verdict.IMPROVEMENT, "lower")])
-def test_another_metric_than_time_is_named(verdict, word):
+def test_a_metric_other_than_time_is_named(verdict, word):
     found = replace(FOUND, metric="energy_j", verdict=verdict)
     assert lines(found)[2] == f"0000000000 is the first commit at which energy_j of dot/tree[n=1000] is {word}"
     assert bisection_json(found)["metric"] == "energy_j"
@@ -133,19 +133,19 @@ def test_without_a_culprit_the_reason_is_the_answer():
     assert said[2] == "inconclusive: noise"
 
 
-def test_only_so_many_skipped_commits_are_named():
+def test_the_number_of_named_skipped_commits_is_limited():
     said = lines(replace(FOUND, skipped=tuple(SkippedCommit(commit(place), "gone") for place in range(20))))
     assert sum(line.startswith("skipped") for line in said) == 12
     assert "and 8 more skipped" in said
 
 
-def test_one_of_each_is_counted_as_one():
+def test_counts_of_one_are_singular():
     assert counts(replace(FOUND, commits=1, codes=1, trials=FOUND.trials[:1])) == (
         "1 commit: 4 built (2 compiled anew), 1 code; 1 comparison of 6 processes"
     )
 
 
-def test_programs_get_the_commit_the_proof_and_each_turn():
+def test_json_has_the_commit_the_proof_and_each_side_run():
     found = bisection_json(FOUND)
     assert (found["case"], found["device"], found["verdict"], found["proven"]) == (CASE.id, "GPU-1", "regression", True)
     assert found["culprits"] == [
@@ -179,5 +179,5 @@ def test_programs_get_the_commit_the_proof_and_each_turn():
         ({"proof": None}, False),
     ],
 )
-def test_one_commit_is_proven_where_it_moves_the_case_beside_the_one_below_it(changes, proven):
+def test_a_commit_is_proven_if_it_changes_the_case_relative_to_its_parent(changes, proven):
     assert replace(FOUND, **changes).proven is proven

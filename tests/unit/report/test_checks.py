@@ -70,27 +70,27 @@ def text(of, width=120):
 CHANGED = "occupancy 100 % → 50 % (registers), registers 32 → 64"
 
 
-def test_what_changed_alike_everywhere_is_one_line(everywhere):
+def test_equal_changes_share_one_line(everywhere):
     (line,) = check_lines(everywhere.verdicts)
     assert (line.verdict, line.subject, line.architectures) == (Verdict.REGRESSION, "transpose/tiled", ARCHITECTURES)
     assert line.text == CHANGED
     assert f"\nregression kernel transpose/tiled\n    all  {CHANGED}" in text(check_table(everywhere))
 
 
-def test_a_point_or_an_architecture_of_its_own_is_named():
+def test_a_change_of_one_point_or_architecture_names_it():
     after = [slower(one) if one.case.point == POINTS[1] and one.architecture == "sm_90" else one for one in kernels()]
     (line,) = check_lines(shown(kernels(), after).verdicts)
     assert (line.subject, line.architectures) == ("transpose/tiled[n=8192]", ("sm_90",))
 
 
-def test_of_several_kernels_of_a_variant_each_is_named():
+def test_each_of_several_kernels_of_a_variant_is_named():
     both = [*kernels(kernel="first"), *kernels(kernel="second")]
     after = [slower(one) if one.kernel == "second" else one for one in both]
     (line,) = check_lines(shown(both, after).verdicts)
     assert line.subject == "transpose/tiled second"
 
 
-def test_what_no_launch_feels_is_counted_and_shown_on_demand():
+def test_irrelevant_changes_are_counted_and_shown_on_demand():
     after = [replace(one, facts=replace(FACTS, registers=34)) for one in kernels()]
     quiet = shown(kernels(), after)
     assert "registers 32 → 34" not in text(check_table(quiet))
@@ -98,24 +98,24 @@ def test_what_no_launch_feels_is_counted_and_shown_on_demand():
     assert "registers 32 → 34" in text(check_table(quiet, everything=True))
 
 
-def test_what_is_the_same_in_every_fact_has_no_line():
+def test_a_kernel_without_changed_facts_has_no_line():
     assert "unchanged transpose" not in text(check_table(shown(kernels(), kernels()), everything=True))
 
 
-def test_local_memory_is_always_told():
+def test_local_memory_is_always_reported():
     spilling = kernels(facts=replace(FACTS, spill_store_bytes=40, spill_load_bytes=44, stack_bytes=24))
     assert local_memory(shown([], spilling)) == [("transpose/tiled", ARCHITECTURES, "spills 84 B, stack 24 B")]
     assert "local memory transpose/tiled (all): spills 84 B, stack 24 B" in text(check_table(shown([], spilling)))
     assert local_memory(shown([], kernels())) == []
 
 
-def test_local_memory_that_is_new_is_told_once():
+def test_new_local_memory_is_reported_once():
     spilling = kernels(facts=replace(FACTS, spill_store_bytes=40))
     assert local_memory(shown(kernels(), spilling)) == []
     assert text(check_table(shown(kernels(), spilling))).count("spills") == 1
 
 
-def test_variants_that_were_skipped_for_one_reason_are_named_together():
+def test_variants_skipped_for_the_same_reason_share_a_line():
     one = CheckedKernel(
         Case("matmul", "wgmma", POINTS[0]), "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80"
     )
@@ -135,7 +135,7 @@ def test_nothing_is_cut_off_however_narrow_the_terminal(everywhere, width):
     assert [row.split()[-2:] for row in out.splitlines() if "64" in row and "sm_" in row] != []
 
 
-def test_all_facts_stand_in_a_row_for_each_architecture_whatever_the_points(everywhere):
+def test_all_facts_have_a_row_for_each_architecture_with_equal_points_merged(everywhere):
     out = text(check_table(everywhere, everything=True), 160)
     rows = [row.split() for row in out.splitlines() if "sm_" in row and " 4224 " in row]
     assert [row[-14:] for row in rows] == [
@@ -146,7 +146,7 @@ def test_all_facts_stand_in_a_row_for_each_architecture_whatever_the_points(ever
     ]
 
 
-def test_a_check_without_a_past_says_so():
+def test_a_check_without_a_baseline_says_so():
     out = text(check_table(shown([], kernels())))
     assert out.startswith(
         "1 variant for sm_80, sm_90, sm_100\nmade by nvcc 13.0.88, with nothing to compare with yet\n"
@@ -154,7 +154,7 @@ def test_a_check_without_a_past_says_so():
     assert "6 new" in out
 
 
-def test_the_reason_of_an_acceptance_stands_below(everywhere):
+def test_the_reason_for_accepting_is_shown(everywhere):
     assert text(check_table(replace(everywhere, accepted="it is faster"))).rstrip().endswith("accepted: it is faster")
 
 
@@ -169,13 +169,13 @@ def troubled(everywhere, tmp_path):
     return replace(everywhere, problems=(problem,), wrong=(wrong,), sources=sources)
 
 
-def test_what_else_is_wrong_stands_in_every_format(troubled):
+def test_every_format_shows_problems_and_wrong_results(troubled):
     for written in (text(check_table(troubled)), check_markdown(troubled), check_junit(troubled)):
         assert "nonsense" in written
         assert "off by | one" in written
 
 
-def test_annotations_name_file_and_line_and_escape_what_github_would_read(troubled, tmp_path, monkeypatch):
+def test_annotations_name_file_and_line_and_escape_special_characters(troubled, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, problem, wrong, last = check_github(troubled).splitlines()
     assert first.startswith("::error file=tiled.cu,line=3,title=regression%3A transpose/tiled (all)::")
@@ -185,7 +185,7 @@ def test_annotations_name_file_and_line_and_escape_what_github_would_read(troubl
     assert last == "::notice title=perfsvc check::6 regressions, 0 improvements, 0 unchanged"
 
 
-def test_a_cell_of_markdown_holds_no_end_of_cell_or_line():
+def test_a_markdown_cell_escapes_pipes_and_line_ends():
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a | b\nc")
     written = check_markdown(shown([], [failed]))
     assert "| broken | `dot/tree` | sm_90 | a \\| b<br>c |  |" in written
@@ -194,7 +194,7 @@ def test_a_cell_of_markdown_holds_no_end_of_cell_or_line():
 SAID = "k.cu(3): error: no `f<float>` for **x**, __global__ [a](b)\n<img src=x> & more"
 
 
-def test_markdown_shows_what_a_compiler_said_as_it_said_it():
+def test_markdown_shows_a_compilers_message_unchanged():
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, SAID)
     wrong = Measurement(kernels()[0].case, "cpu", 0, Status.WRONG, reason=SAID)
     problem = SuiteError(SAID, path="bench.py")
@@ -212,14 +212,14 @@ def test_markdown_shows_what_a_compiler_said_as_it_said_it():
     assert html.unescape(written).count(SAID.replace("\n", "<br>")) == 4
 
 
-def test_junit_has_a_suite_an_architecture_and_says_what_failed(troubled):
+def test_junit_has_a_suite_for_each_architecture_and_the_failures(troubled):
     root = ET.fromstring(check_junit(troubled))  # noqa: S314 - our own
     assert [suite.get("name") for suite in root] == [*ARCHITECTURES, "suite"]
     assert {suite.get("failures") for suite in root} == {"2"}
     assert {failure.get("type") for failure in root.iter("failure")} == {"regression", "broken"}
 
 
-def test_what_somebody_accepted_fails_nobody(everywhere):
+def test_accepted_changes_do_not_fail(everywhere):
     accepted = replace(everywhere, accepted="it is faster")
     root = ET.fromstring(check_junit(accepted))  # noqa: S314 - our own
     assert list(root.iter("failure")) == []
@@ -228,14 +228,14 @@ def test_what_somebody_accepted_fails_nobody(everywhere):
     assert check_github(accepted).startswith("::notice title=regression%3A transpose/tiled")
 
 
-def test_what_is_broken_fails_whoever_accepts_it():
+def test_broken_kernels_fail_even_if_accepted():
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "no")
     accepted = replace(shown([], [failed]), accepted="whatever")
     assert "<failure" in check_junit(accepted)
     assert check_github(accepted).startswith("::error ")
 
 
-def test_junit_tells_what_is_missing_and_what_nobody_can_judge():
+def test_junit_reports_missing_and_inconclusive_kernels():
     before = [*kernels(kernel="first"), *kernels(kernel="second")]
     after = [*kernels(kernel="first"), *kernels(kernel="third"), *kernels(kernel="fourth")]
     root = ET.fromstring(check_junit(shown(before, after)))  # noqa: S314 - our own
@@ -246,13 +246,13 @@ def test_junit_tells_what_is_missing_and_what_nobody_can_judge():
     assert next(root.iter("system-out")).text.startswith("inconclusive: ")
 
 
-def test_junit_takes_text_that_xml_cannot_hold():
+def test_junit_replaces_characters_that_xml_forbids():
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
     root = ET.fromstring(check_junit(shown([], [failed])))  # noqa: S314 - our own
     assert next(root.iter("failure")).text == "a?[31mred?"
 
 
-def test_json_holds_what_was_and_what_is(everywhere):
+def test_json_has_the_facts_before_and_after(everywhere):
     (first, *_) = check_json(everywhere)["verdicts"]
     assert (first["baseline"]["registers"], first["found"]["registers"]) == (32, 64)
     assert first["found"]["instructions"] == {"global": 8, "integer": 30}
@@ -260,7 +260,7 @@ def test_json_holds_what_was_and_what_is(everywhere):
     assert check_json(everywhere)["counts"] == {"regression": 6}
 
 
-def test_json_of_a_missing_kernel_has_only_what_was():
+def test_json_of_a_missing_kernel_has_only_the_baseline():
     (first, *_) = check_json(shown(kernels(), []))["verdicts"]
     assert (first["verdict"], first["found"]) == ("missing", None)
 

@@ -40,7 +40,7 @@ def junit(judgements):
     return ET.fromstring(comparison_junit(judgements))  # noqa: S314 - our own
 
 
-def test_what_moved_stands_in_a_table_with_its_reason_and_the_rest_is_folded_away():
+def test_changed_series_stand_in_a_table_with_reasons_and_the_rest_is_folded():
     text = markdown(SLOWER, of("naive"), of("padded", verdict=Verdict.INCONCLUSIVE, low=0.99, high=1.03))
     assert text == (
         "### 1 regression, 0 improvements, 1 unchanged, 1 inconclusive\n\n"
@@ -60,19 +60,19 @@ def test_what_moved_stands_in_a_table_with_its_reason_and_the_rest_is_folded_awa
     )
 
 
-def test_without_anything_to_fold_nothing_is_folded_and_without_a_base_the_baselines_are_named():
+def test_nothing_is_folded_without_unchanged_series_and_baselines_are_named_without_a_base():
     text = markdown(SLOWER, base=None)
     assert "<details>" not in text
     assert "against the baseline of each series" in text
 
 
-def test_where_nothing_moved_no_table_stands_open():
+def test_without_changes_no_table_is_unfolded():
     before, _, folded = markdown(SAME).partition("<details>")
     assert "|" not in before
     assert "unchanged" in folded
 
 
-def test_devices_are_named_where_there_are_several():
+def test_devices_are_named_if_there_are_several():
     other = replace(SLOWER, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100"))
     text = markdown(SLOWER, other)
     assert "| verdict | case | device |" in text
@@ -80,7 +80,7 @@ def test_devices_are_named_where_there_are_several():
 
 
 @pytest.mark.parametrize("evil", ["<img src=x onerror=alert(1)>", "**bold** @everyone #1", "a|b", "[link](http://x)"])
-def test_names_and_reasons_stay_inert(evil):
+def test_names_and_reasons_are_escaped(evil):
     text = markdown(of("tiled", SLOWER, reason=evil), of(evil, SLOWER))
     row = next(line for line in text.splitlines() if line.startswith("| **regression** | `transpose/" + evil[:1]))
     assert f"`transpose/{evil}[n=64]`".replace("|", "\\|") in row
@@ -92,7 +92,7 @@ def test_a_name_with_a_backtick_leaves_no_code_span():
     assert code("a`b<i>") == "<code>a&#96;b&#60;i&#62;</code>"
 
 
-def test_a_comment_is_never_longer_than_github_takes():
+def test_a_comment_is_never_longer_than_github_accepts():
     many = [of(f"v{number}", SLOWER, reason=f"{number} {'`<long>` ' * 1000}") for number in range(1000)]
     text = markdown(*many, *(of(f"u{number}") for number in range(1000)))
     assert len(text) < 65_536
@@ -100,7 +100,7 @@ def test_a_comment_is_never_longer_than_github_takes():
     assert "more reasons" in text
 
 
-def test_junit_has_a_suite_a_device_and_a_test_a_series():
+def test_junit_has_a_suite_for_each_device_and_a_test_for_each_series():
     other = replace(SAME, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100"))
     root = junit([SLOWER, of("naive"), other])
     suites = [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in root]
@@ -130,7 +130,7 @@ def test_junit_fails_what_fails_the_command(verdict, cause, kind):
     assert [element.tag for element in test] == [kind]
 
 
-def test_junit_holds_what_xml_cannot():
+def test_junit_of_a_comparison_replaces_characters_that_xml_forbids():
     reason = "a \x1b[31mred\x1b[0m word\nand <more>"
     (failure,) = junit([replace(SLOWER, verdict=Verdict.BROKEN, reason=reason)]).iter("failure")
     assert failure.get("message") == "a ?[31mred?[0m word"

@@ -53,18 +53,18 @@ def shown(*confirmations):
     return console.file.getvalue()
 
 
-def test_a_line_shows_the_run_and_what_measuring_again_gave():
+def test_a_row_shows_the_change_in_the_run_and_in_the_pairs():
     lines = [" ".join(line.split()) for line in shown(confirmation(Cause.KERNEL)).splitlines()]
     assert lines[2] == "kernel dot/tree[n=1000] +4.0 % +5.0 % +3.0 % to +7.0 % 1"
     assert "kernel dot/tree[n=1000]: because of kernel" in lines
 
 
-def test_what_was_not_measured_again_has_dashes():
+def test_a_suspect_that_was_not_measured_again_has_dashes():
     line = shown(confirmation(Cause.UNCONFIRMED, ratio=None, verdict=None)).splitlines()[2]
     assert " ".join(line.split()) == "unconfirmed dot/tree[n=1000] +4.0 % – – 1"
 
 
-def test_the_device_stands_where_there_are_several_and_the_mode_where_it_is_not_the_usual_one():
+def test_device_and_cache_state_are_shown_only_if_they_matter():
     assert "GPU-1" not in shown(confirmation(Cause.KERNEL))
     both = shown(confirmation(Cause.KERNEL), confirmation(Cause.NOISE, device="GPU-2", cache=CacheState.WARM))
     assert "on NVIDIA H100 (GPU-1)" in both
@@ -79,11 +79,11 @@ def test_the_device_stands_where_there_are_several_and_the_mode_where_it_is_not_
         (["noise", "environment", "unconfirmed"], "0 confirmed, 2 cleared, 1 unconfirmed"),
     ],
 )
-def test_all_are_counted(causes, text):
+def test_confirmed_cleared_and_unconfirmed_are_counted(causes, text):
     assert counts([confirmation(Cause(cause)) for cause in causes]) == f"measured again: {text}"
 
 
-def test_programs_get_the_decision_and_each_turn():
+def test_json_has_the_decision_and_each_side_run():
     found = confirmation_json(confirmation(Cause.KERNEL))
     assert (found["case"], found["cause"], found["verdict"], found["pairs"]) == (CASE.id, "kernel", "regression", 1)
     assert (found["judged_ratio"], found["ratio"]) == (1.04, 1.05)
@@ -91,7 +91,7 @@ def test_programs_get_the_decision_and_each_turn():
     assert found["candidate"] == [known]
 
 
-def test_another_metric_is_named_and_each_turn_has_its_value():
+def test_a_metric_other_than_time_is_named_and_each_side_run_has_its_value():
     timed = confirmation(Cause.KERNEL)
     judged = replace(timed.suspect.judgement, series=replace(timed.suspect.series, metric="energy_j"))
     turn = replace(timed.candidate[0], metrics={"energy_j": 0.5})

@@ -66,7 +66,7 @@ def shown(width):
     return console.file.getvalue()
 
 
-def test_the_table_tells_the_sentence_the_reasons_and_their_evidence():
+def test_the_table_shows_the_sentence_the_reasons_and_their_evidence():
     lines = [" ".join(line.split()) for line in shown(100).splitlines()]
     assert lines[0] == "scale"
     assert "before 1.000 ms NVIDIA H100 <PCIe> (sm_90) Nsight Compute 2025.3.1.0" in lines
@@ -86,23 +86,23 @@ def test_changes_are_per_cent_factors_or_a_dash():
     assert "÷ 10.7" in shown(100)
 
 
-def test_the_evidence_of_what_follows_from_a_reason_is_left_out():
+def test_the_evidence_of_dependent_reasons_is_omitted():
     assert "issue_throughput" not in shown(100)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_keeps_within_its_width(width):
+def test_the_explanation_fits_its_width(width):
     assert max(map(len, shown(width).splitlines())) <= width
 
 
-def test_a_pair_that_takes_as_long_has_a_sentence_and_no_tables():
+def test_launches_of_equal_time_have_a_sentence_and_no_tables():
     console = Console(file=io.StringIO(), width=80)
     console.print(explanation_table(BEFORE, BEFORE, Explanation(1.0, "Both take as long.")))
     assert "Both take as long." in console.file.getvalue()
     assert "share" not in console.file.getvalue()
 
 
-def test_the_json_has_every_metric_of_both_and_null_for_what_was_not_counted():
+def test_json_has_every_metric_of_both_and_null_for_uncounted_metrics():
     told = json.loads(json.dumps(explanation_json(BEFORE, AFTER, FOUND), allow_nan=False))
     assert told["factor"] == 2.0
     assert [reason["kind"] for reason in told["reasons"]] == ["register spills", "more instructions"]
@@ -112,7 +112,7 @@ def test_the_json_has_every_metric_of_both_and_null_for_what_was_not_counted():
     assert told["before"]["metrics"]["tensor_peak_flops_per_s"] is None
 
 
-def test_the_page_holds_it_all_and_escapes_what_it_shows():
+def test_the_page_shows_everything_and_escapes_it():
     page = explanation_page(BEFORE, AFTER, FOUND, "<svg>drawn</svg>")
     assert FOUND.sentence in page
     assert "<svg>drawn</svg>" in page
@@ -125,7 +125,7 @@ def test_the_page_holds_it_all_and_escapes_what_it_shows():
 # --- roofline --------------------------------------------------------------------------------------------------------
 
 
-def test_a_point_has_its_operations_for_a_byte_and_a_second():
+def test_a_roofline_point_has_operations_per_byte_and_per_second():
     found = roofline.roofline(BEFORE, AFTER)
     assert found.bandwidth == 3e12
     assert found.ceilings == {"float32": 60e12, "float64": 30e12}
@@ -170,7 +170,7 @@ def test_everything_drawn_lies_within_the_axes():
         assert all(low <= y <= high for y in line.get_ydata())
 
 
-def test_one_roofline_gives_one_file(tmp_path):
+def test_the_same_roofline_gives_the_same_file(tmp_path):
     found = roofline.roofline(BEFORE, AFTER)
     for name in ("one.svg", "other.svg"):
         roofline.write(found, "H100", tmp_path / name)

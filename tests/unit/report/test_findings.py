@@ -36,7 +36,7 @@ def drawn(renderable, width=120):
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
-def test_every_number_says_which_runs_it_is_of():
+def test_every_number_names_its_runs():
     lines = drawn(findings_table([FOUND]))
     assert lines[:4] == [
         "7 open  kernel, regression, slower, runs 5 to 9",
@@ -60,7 +60,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost(width):
         assert sum("+20.0 %" in line for line in lines) == 2
 
 
-def test_the_list_shows_what_moved_furthest_and_says_where_the_rest_is():
+def test_the_list_shows_the_largest_changes_and_how_to_see_the_rest():
     many = [
         replace(MOVED, series=replace(TILED, case=Case("dot", f"v{place}")), ratio=1 + place / 100)
         for place in range(1, 13)
@@ -72,7 +72,7 @@ def test_the_list_shows_what_moved_furthest_and_says_where_the_rest_is():
     assert "more:" not in "\n".join(drawn(finding_table(replace(FOUND, moved=tuple(many)), [])))
 
 
-def test_a_board_is_not_said_twice_and_each_of_several_is_named():
+def test_a_gpu_is_named_once_and_each_of_several_is_named():
     one = drawn(findings_table([replace(FOUND, root_cause=f"GPU {GPU}")]))
     assert [GPU in line for line in one].count(True) == 1
     other = replace(MOVED, series=replace(TILED, device="GPU-2"))
@@ -88,12 +88,12 @@ def test_a_board_is_not_said_twice_and_each_of_several_is_named():
         (FindingState.IGNORED, "ann", "", AT, "ignored until 2026-01-02 by ann at 2026-01-02 03:04"),
     ],
 )
-def test_a_state_says_who_why_and_for_how_long(*, state, by, reason, until, said):
+def test_a_state_shows_the_user_the_reason_and_the_end(*, state, by, reason, until, said):
     found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
     assert any(line.strip().startswith(said) for line in drawn(findings_table([found])))
 
 
-def test_the_history_says_who_did_what_when():
+def test_the_history_shows_each_event_with_time_and_user():
     events = [
         FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed"),
         FindingEvent(2, 7, EventKind.COMMENTED, None, "ann", AT, "[bold]spills[/bold] <b>"),
@@ -103,7 +103,7 @@ def test_the_history_says_who_did_what_when():
     assert lines[-1].endswith("ann    commented  [bold]spills[/bold] <b>")
 
 
-def test_json_says_all_of_it():
+def test_json_of_a_finding_is_complete():
     faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
     event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
     told = finding_json(replace(FOUND, moved=(faster,)), [event])

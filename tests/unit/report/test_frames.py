@@ -73,7 +73,7 @@ def text_of(fmt: str, table: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_has_a_row_a_measurement_a_column_an_axis_and_utc_times() -> None:
+def test_a_frame_has_a_row_for_each_measurement_a_column_for_each_axis_and_utc_times() -> None:
     table = frame(columns())
     assert len(table) == 4
     assert list(table["n"]) == [4096, 4096, 4096, 8192]
@@ -92,7 +92,7 @@ def test_axes_keep_their_types_and_stay_empty_where_a_case_has_none() -> None:
     assert table["mix"].dropna().tolist() == ["2", "x"]
 
 
-def test_an_axis_named_like_a_column_steps_aside() -> None:
+def test_an_axis_named_like_a_column_gets_a_prefix() -> None:
     table = frame({"point": ["samples=7"], "samples": [100]})
     assert (table["samples"].iloc[0], table["axis_samples"].iloc[0]) == (100, 7)
 
@@ -173,7 +173,7 @@ def test_csv_keeps_times_in_full_and_timestamps_iso(capsys: pytest.CaptureFixtur
     assert rows[3]["median_s"] == ""
 
 
-def test_json_keeps_times_in_full_and_has_null_for_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_keeps_times_in_full_and_has_null_for_absent_values(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(text_of("json", frame(columns()), capsys))
     assert rows[0]["median_s"] == EXACT
     assert rows[0]["started_at"] == "2026-11-21T09:30:00+00:00"
@@ -201,7 +201,7 @@ def test_html_is_one_page_with_its_style_inside_and_escaped_text(capsys: pytest.
     assert "href=" not in page
 
 
-def test_html_warns_of_the_cpu_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_html_warns_about_the_cpu_device(capsys: pytest.CaptureFixture[str]) -> None:
     warning = "say nothing about a GPU"
     assert warning in text_of("html", frame(columns(device_kind=["cpu"] * 4)), capsys)
     assert warning not in text_of("html", frame(columns()), capsys)
@@ -219,7 +219,7 @@ def test_every_format_writes_every_frame_to_a_file(fmt: str, rows: str, tmp_path
 # --- binary ----------------------------------------------------------------------------------------------------------
 
 
-def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_parquet_round_trips(tmp_path: Path) -> None:
     table = frame(columns())
     write(table, "parquet", tmp_path / "report.parquet")
     back = pd.read_parquet(tmp_path / "report.parquet")
@@ -227,7 +227,7 @@ def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
     assert back["started_at"].equals(table["started_at"])
 
 
-def test_excel_gets_utc_times_without_a_zone_in_a_column_that_says_so(tmp_path: Path) -> None:
+def test_excel_gets_utc_times_without_a_zone_in_columns_named_utc(tmp_path: Path) -> None:
     write(frame(columns()), "xlsx", tmp_path / "report.xlsx")
     header, first, *_ = openpyxl.load_workbook(tmp_path / "report.xlsx").active.iter_rows(values_only=True)
     row = dict(zip(header, first, strict=True))
@@ -272,7 +272,7 @@ def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_mea
     assert list(zip(table["variant"], table["n"], strict=True)) == [("a", 2), ("b", 2), ("a", 16), ("b", 16)]
 
 
-# --- ladders and reference variants ---------------------------------------------------------------------------------------------
+# --- ladders and reference variants ----------------------------------------------------------------------------------
 
 
 def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
@@ -298,7 +298,7 @@ def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
     return frame({name: [value] * 6 for name, value in (same | rest).items()} | own | changed)
 
 
-def test_variants_stand_in_the_order_of_their_ladder() -> None:
+def test_variants_are_listed_in_the_suites_order() -> None:
     assert list(on_a_ladder()["variant"]) == ["naive", "naive", "tiled", "tiled", "copy", "copy"]
     assert list(on_a_ladder(variant_index=[None] * 6)["variant"]) == [
         "copy",
@@ -310,7 +310,7 @@ def test_variants_stand_in_the_order_of_their_ladder() -> None:
     ]
 
 
-def test_a_measurement_has_its_share_of_the_anchor_in_its_replica_and_a_case_that_of_the_levels() -> None:
+def test_relative_speed_is_of_the_same_replica_and_in_the_summary_of_the_levels() -> None:
     table = on_a_ladder()
     assert list(table["relative_speed"]) == [0.125, 0.5, 0.5, 0.25, 1.0, 1.0]
     assert list(summary(table)["relative_speed"]) == pytest.approx([0.25, 1 / math.sqrt(8), 1.0])
@@ -321,19 +321,19 @@ def test_a_measurement_has_its_share_of_the_anchor_in_its_replica_and_a_case_tha
     ("differs", "here", "there"),
     [("device", "G", "H"), ("cache", "cold", "warm"), ("point", "n=2", "n=3"), ("version", 1, 2), ("run", 1, 2)],
 )
-def test_an_anchor_elsewhere_is_none(differs: str, here: Any, there: Any) -> None:
+def test_a_reference_variant_at_another_point_does_not_count(differs: str, here: Any, there: Any) -> None:
     table = summary(on_a_ladder(**{differs: [here, there, here] * 2}))
     shares = dict(zip(table["variant"], table["relative_speed"], strict=True))
     assert shares["copy"] == 1.0
     assert math.isnan(shares["tiled"])
 
 
-def test_a_wrong_anchor_gives_no_share_of_its_level() -> None:
+def test_a_wrong_reference_variant_gives_no_relative_speed() -> None:
     status = ["ok", "wrong", "ok", "ok", "ok", "ok"]
     assert summary(on_a_ladder(status=status))["relative_speed"].isna().all()
 
 
-def test_without_an_anchor_there_are_no_columns_for_it() -> None:
+def test_without_a_reference_variant_there_are_no_columns_for_it() -> None:
     table = on_a_ladder(relative_to=[""] * 6)
     assert not {"relative_to", "relative_speed"} & {*table, *summary(table)}
     both = on_a_ladder(relative_to=["copy", "copy", ""] * 2)
@@ -341,7 +341,7 @@ def test_without_an_anchor_there_are_no_columns_for_it() -> None:
     assert not {"relative_to", "relative_speed"} & set(summary(bare))
 
 
-def test_the_page_has_a_column_for_the_anchor_where_a_benchmark_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_has_a_column_for_the_reference_variant(capsys: pytest.CaptureFixture[str]) -> None:
     bare = text_of("html", frame(columns()), capsys)
     assert 'data-name="vs ' not in bare
     held = columns(relative_to=["tree"] * 4, version=[1] * 4, status=["ok"] * 3 + ["skipped"])
@@ -353,7 +353,7 @@ def test_the_page_has_a_column_for_the_anchor_where_a_benchmark_has_one(capsys: 
 # --- what stands beside the times ------------------------------------------------------------------------------------
 
 
-def test_the_summary_sees_replicas_as_one_each_column_in_its_own_way() -> None:
+def test_the_summary_aggregates_each_column_in_its_own_way() -> None:
     right = {
         "status": ["ok"] * 3 + ["skipped"],
         "warmup": [10, 20, 30, 0],
@@ -361,21 +361,21 @@ def test_the_summary_sees_replicas_as_one_each_column_in_its_own_way() -> None:
         "sm_clock_hz": [1e9, 2e9, 3e9, None],
         "temperature_c": [50.0, 70.0, 60.0, None],
         "stopped": ["precision", "sample cap", "precision", ""],
-        "note": ["not gated", "waited; not gated", "", ""],
+        "note": ["not blocked", "waited; not blocked", "", ""],
         "slowdowns": ["power cap", "power cap, thermal slowdown", "", ""],
         "peak_share": [0.5, 0.5, 0.5, None],
     }
     tree, skipped = summary(frame(columns(**right))).to_dict("records")
     assert (tree["warmup"], tree["rejected_batches"], tree["sm_clock_hz"], tree["temperature_c"]) == (60, 3, 2e9, 70)
-    assert (tree["stopped"], tree["note"]) == ("precision; sample cap", "not gated; waited")
+    assert (tree["stopped"], tree["note"]) == ("precision; sample cap", "not blocked; waited")
     assert tree["slowdowns"] == "power cap, thermal slowdown"
     assert (tree["peak_share"], tree["noise_within"]) == (pytest.approx(0.5), 0.004)
     assert math.isnan(skipped["peak_share"])
     told = details(tree)
-    assert (told.sm_clock_hz, told.note, told.rejected_batches) == (2e9, "not gated; waited", 3)
+    assert (told.sm_clock_hz, told.note, told.rejected_batches) == (2e9, "not blocked; waited", 3)
 
 
-def test_the_page_has_shares_metrics_and_what_else_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_has_shares_metrics_and_details(capsys: pytest.CaptureFixture[str]) -> None:
     metrics = [{"latency_ms": 2.5, "sm_cycles": 1000.0}] * 3 + [{}]
     page = text_of("html", frame(columns(status=["ok"] * 3 + ["skipped"], metrics=metrics)), capsys)
     assert "copies 4.00 TB/s, reads 3.00 TB/s" in page
@@ -387,7 +387,7 @@ def test_the_page_has_shares_metrics_and_what_else_is_known(capsys: pytest.Captu
     assert 'data-name="% of peak"' not in bare
 
 
-def test_a_case_in_both_modes_has_two_marked_lines_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_in_both_cache_states_has_two_rows_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     same = {"case": ["dot/tree[n=4096]"] * 4, "variant": ["tree"] * 4, "status": ["ok"] * 4}
     page = text_of("html", frame(columns(cache=["cold", "cold", "warm", "warm"], **same)), capsys)
     assert "tree cold" in page

@@ -52,7 +52,7 @@ def panels_of(*rows):
     return panels(summary(frame(columns)))
 
 
-def test_a_panel_has_its_rungs_in_order_with_their_rates_and_shares():
+def test_a_panel_has_its_variants_in_order_with_rates_and_shares():
     (panel,) = panels_of(row("copy", 2, 2.5e-6), row("tiled", 1, 5e-6), row("naive", 0, 2e-5), row("cupy", 3, None))
     assert (panel.benchmark, panel.point, panel.cache, panel.unit) == ("transpose", "n=2", "", "B/s")
     assert panel.variants == (
@@ -65,7 +65,7 @@ def test_a_panel_has_its_rungs_in_order_with_their_rates_and_shares():
     assert (panel.peak, panel.top) == (READ, READ)
 
 
-def test_an_anchor_that_is_not_among_the_rungs_has_its_line_all_the_same():
+def test_an_unselected_reference_variant_still_has_its_line():
     table = [row("tiled", 1, 5e-6), row("copy", 2, 2.5e-6)]
     columns = {name: [one[name] for one in table] for name in table[0]}
     whole = summary(frame(columns))
@@ -74,7 +74,7 @@ def test_an_anchor_that_is_not_among_the_rungs_has_its_line_all_the_same():
     assert (panel.relative_to, panel.relative_rate) == ("copy", pytest.approx(2.4e12))
 
 
-def test_without_anchor_and_roof_there_are_no_lines():
+def test_without_reference_and_peak_there_are_no_lines():
     (panel,) = panels_of(
         row("naive", 0, 2e-5, relative_to="", peak_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
     )
@@ -83,13 +83,13 @@ def test_without_anchor_and_roof_there_are_no_lines():
     assert panel.top == pytest.approx(3e11)
 
 
-def test_a_roof_far_above_all_bars_is_out_of_sight():
+def test_a_peak_far_above_all_bars_is_not_drawn():
     (panel,) = panels_of(row("naive", 0, 8e-6))
     assert panel.peak is None
     assert panel.variants[0].peak_share == 0.25
 
 
-def test_what_does_many_operations_a_byte_is_drawn_in_operations_and_has_no_roof():
+def test_arithmetic_cases_are_drawn_in_flops_without_a_peak():
     (panel,) = panels_of(row("naive", 0, 2.5e-6, flops_per_s=1e14), row("copy", 1, None, flops_per_s=None))
     assert (panel.unit, panel.variants[0].rate, panel.peak, panel.variants[0].peak_share) == (
         "FLOP/s",
@@ -101,14 +101,14 @@ def test_what_does_many_operations_a_byte_is_drawn_in_operations_and_has_no_roof
     assert panel.unit == "B/s"
 
 
-def test_points_and_modes_are_panels_of_their_own_and_a_mode_is_said_where_there_are_two():
+def test_each_point_and_cache_state_has_a_panel_and_both_cache_states_are_named():
     found = panels_of(
         row("a", 0, 1e-5), row("a", 0, 1e-5, case="transpose/a[n=3]", point="n=3"), row("a", 0, 1e-5, cache="warm")
     )
     assert [(panel.point, panel.cache) for panel in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
 
 
-def test_what_has_no_rate_is_no_panel():
+def test_variants_without_a_rate_make_no_panel():
     assert panels_of(row("a", 0, None)) == []
     assert panels_of(row("a", 0, 1e-5, bandwidth_bytes_per_s=None)) == []
 
@@ -155,7 +155,7 @@ def texts_of(*drawn):
     return figure, {text: text.get_window_extent(renderer) for text in shown}
 
 
-def test_every_rung_and_what_it_reaches_is_written():
+def test_every_variant_has_its_numbers():
     _, places = texts_of(MATMUL, COPY, TINY)
     written = [text.get_text() for text in places]
     for text in (
@@ -168,7 +168,7 @@ def test_every_rung_and_what_it_reaches_is_written():
 
 
 @pytest.mark.parametrize("drawn", [(MATMUL,), (COPY,), (TINY,), (COPY, MATMUL, TINY)])
-def test_no_text_is_cut_off_and_none_lies_on_another(drawn):
+def test_no_text_is_cut_off_and_no_texts_overlap(drawn):
     figure, places = texts_of(*drawn)
     whole = figure.bbox
     for text, place in places.items():
@@ -178,12 +178,12 @@ def test_no_text_is_cut_off_and_none_lies_on_another(drawn):
         assert not first.overlaps(second), (one.get_text(), other.get_text())
 
 
-def test_a_long_board_name_fits():
+def test_a_long_gpu_name_fits():
     figure = variants._draw([TINY], "A" * 200, "run 1")
     assert figure.get_figwidth() > variants._text_width("A" * 200, TITLE)
 
 
-def test_bars_are_as_long_as_their_rates_and_the_anchor_has_its_colour():
+def test_bars_are_as_long_as_their_rates_and_the_reference_has_its_colour():
     (axes,) = variants._draw([COPY], *TITLES).axes
     assert [bar.get_width() for bar in axes.patches] == [variant.rate or 0 for variant in COPY.variants]
     colours = {bar.get_facecolor() for bar in axes.patches[:3]}
@@ -204,7 +204,7 @@ def test_the_same_panels_give_the_same_file(tmp_path, name, begins, monkeypatch)
     assert first.read_bytes().startswith(begins)
 
 
-def test_an_svg_tells_no_time_and_holds_its_letters(tmp_path):
+def test_an_svg_has_no_date_and_contains_its_glyphs(tmp_path):
     variants.write([MATMUL], *TITLES, tmp_path / "x.svg")
     text = (tmp_path / "x.svg").read_text()
     assert "<dc:date>" not in text
@@ -212,7 +212,7 @@ def test_an_svg_tells_no_time_and_holds_its_letters(tmp_path):
     assert re.search("<!-- cublas -->", text)
 
 
-def test_what_a_person_has_set_for_matplotlib_changes_nothing(tmp_path):
+def test_matplotlib_settings_of_the_user_change_nothing(tmp_path):
     import matplotlib as mpl
 
     variants.write([MATMUL], *TITLES, tmp_path / "1.svg")
@@ -223,7 +223,7 @@ def test_what_a_person_has_set_for_matplotlib_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.svg.gz"])
-def test_a_name_that_says_no_format_is_refused(tmp_path, name):
+def test_a_file_name_without_a_known_suffix_is_refused(tmp_path, name):
     with pytest.raises(UsageError, match="does not say what to draw") as refused:
         variants.write([MATMUL], *TITLES, tmp_path / name)
     assert ".svg, .pdf, .png" in refused.value.cure
@@ -234,7 +234,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         variants.write([MATMUL], *TITLES, tmp_path / "no_folder" / "x.svg")
 
 
-def test_without_matplotlib_the_cure_is_told(tmp_path, monkeypatch):
+def test_without_matplotlib_the_error_has_a_cure(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingPackageError, match="matplotlib") as refused:
         variants.write([MATMUL], *TITLES, tmp_path / "x.svg")

@@ -54,11 +54,11 @@ def show(renderable, width=100):
         ("tensor_throughput", None, "–"),
     ],
 )
-def test_a_metric_is_written_in_the_unit_of_its_name_and_what_was_not_counted_is_no_zero(name, value, text):
+def test_a_metric_is_written_in_the_unit_of_its_name_and_an_uncounted_one_as_a_dash(name, value, text):
     assert profiled_value(name, value) == text
 
 
-def test_a_profile_shows_what_it_is_of_every_metric_and_every_rule():
+def test_a_profile_shows_its_kernel_every_metric_and_every_rule():
     lines = show(profile_table(PROFILED)).splitlines()
     assert lines[0] == "transpose/tiled[n=4096] of run 3: kernel transpose_tiled"
     assert lines[2] == "ncu 2025.3, set full, 7.000 s"
@@ -71,12 +71,12 @@ def test_no_line_is_wider_than_the_terminal(width):
     assert max(map(len, show(profile_table(PROFILED), width).splitlines())) <= width
 
 
-def test_what_was_not_profiled_says_why():
+def test_a_missing_profile_shows_the_reason():
     failed = replace(PROFILED, profile=None, reason="the driver lets this user read no counters")
     assert show(profile_table(failed)) == f"{CASE}: no profile: the driver lets this user read no counters\n"
 
 
-def test_an_explanation_is_its_sentence_and_below_it_what_that_rests_on():
+def test_an_explanation_is_a_sentence_with_its_evidence_below():
     assert show(explanation_lines([EXPLAINED])).splitlines() == [
         "why transpose/tiled[n=4096]: 2.0 × slower: bank conflicts.",
         "  bank conflicts 100 %: 1 → 32",
@@ -88,14 +88,14 @@ def test_several_devices_are_told_apart():
     assert "on NVIDIA H100 (GPU-2)" in out
 
 
-def test_what_is_not_explained_says_why():
+def test_a_missing_explanation_shows_the_reason():
     blind = replace(EXPLAINED, sentence="", evidence=(), reason="ncu is missing; install it")
     assert (
         show(explanation_lines([blind])) == "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
     )
 
 
-def test_programs_get_the_case_in_its_parts():
+def test_json_has_the_parts_of_the_case():
     assert plain(EXPLAINED)["point"] == {"n": 4096}
     assert plain(PROFILED)["case"] == "transpose/tiled[n=4096]"
     assert plain(PROFILED)["profile"]["metrics"]["tensor_active"] is None

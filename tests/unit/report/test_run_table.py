@@ -20,7 +20,7 @@ H200 = "NVIDIA H200"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192),))
 OTHER = replace(CASE, variant="naive")
 ROW = ResultRow(CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth_bytes_per_s=2.6e12, peak_share=0.648)
-ROOF = Peak(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
+PEAK = Peak(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
 
 
 @dataclass(frozen=True)
@@ -37,31 +37,31 @@ def show(shown: RunReport, width: int = 120) -> str:
     return out.getvalue()
 
 
-# --- the measured peak --------------------------------------------------------------------------------------------------------
+# --- the measured peak -----------------------------------------------------------------------------------------------
 
 
-def test_the_roof_stands_in_the_heading_and_each_share_in_its_row() -> None:
-    text = show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}))
+def test_the_peak_is_in_the_heading_and_each_share_in_its_row() -> None:
+    text = show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}))
     assert "measured peak: copies 4.01 TB/s, reads 3.90 TB/s" in text
     (line,) = [line for line in text.splitlines() if line.startswith("✓")]
     assert " 65 % " in line
     assert "% of peak" in text
 
 
-def test_without_a_roof_there_is_no_column_for_it() -> None:
+def test_without_a_peak_there_is_no_column_for_it() -> None:
     text = show(RunReport(1, [replace(ROW, peak_share=None)]))
     assert "peak" not in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_share_fits_every_terminal(width: int) -> None:
-    text = show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}), width)
+    text = show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}), width)
     assert "65 %" in text
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_where_it_would_break_a_line_the_share_is_spared() -> None:
-    lines = show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}), 60).splitlines()
+def test_a_narrow_terminal_drops_the_share() -> None:
+    lines = show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}), 60).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
     assert CASE.id in line
     assert "2.60 TB/s" in line
@@ -73,10 +73,10 @@ def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) ->
     assert units.share(fraction) == written
 
 
-# --- the reference variant ------------------------------------------------------------------------------------------------------
+# --- the reference variant -------------------------------------------------------------------------------------------
 
 
-def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not_measured() -> None:
+def test_each_row_has_its_relative_speed_or_nothing() -> None:
     rows = [
         replace(ROW, relative_to="copy", relative_speed=0.964),
         replace(ROW, case=OTHER, relative_to="copy", relative_speed=None, peak_share=None),
@@ -89,21 +89,21 @@ def test_each_share_of_the_anchor_stands_in_its_row_and_nothing_where_it_was_not
     assert not second[at : at + len("vs copy")].strip()
 
 
-def test_without_an_anchor_there_is_no_column_for_it() -> None:
-    assert "vs " not in show(RunReport(1, [ROW], peaks={"GPU-1": ROOF}))
+def test_without_a_reference_variant_there_is_no_column_for_it() -> None:
+    assert "vs " not in show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_a_share_of_the_anchor_fits_every_terminal(width: int) -> None:
-    text = show(RunReport(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": ROOF}), width)
+def test_a_relative_speed_fits_every_terminal(width: int) -> None:
+    text = show(RunReport(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": PEAK}), width)
     assert "1.03×" in text
     assert max(map(len, text.splitlines())) <= width
 
 
-# --- cache states -----------------------------------------------------------------------------------------------------------
+# --- cache states ----------------------------------------------------------------------------------------------------
 
 
-def test_cold_is_said_only_of_a_case_that_is_there_in_both_modes() -> None:
+def test_cold_is_shown_only_for_a_case_with_both_cache_states() -> None:
     warm = replace(ROW, cache=CacheState.WARM)
     alone = replace(ROW, case=OTHER)
     text = show(RunReport(1, [ROW, warm, alone]))
@@ -113,7 +113,7 @@ def test_cold_is_said_only_of_a_case_that_is_there_in_both_modes() -> None:
     assert f"{CASE.id} warm " in show(RunReport(1, [warm]))
 
 
-def test_the_same_case_on_two_devices_is_not_there_in_both_modes() -> None:
+def test_cache_states_on_different_devices_are_not_both_cache_states() -> None:
     keys = [("GPU-1", "a", CacheState.COLD), ("GPU-2", "a", CacheState.WARM)]
     assert cache_words(keys) == {keys[0]: "", keys[1]: "warm"}
 
@@ -121,14 +121,14 @@ def test_the_same_case_on_two_devices_is_not_there_in_both_modes() -> None:
 # --- notes, what was left out, what only explains --------------------------------------------------------------------
 
 
-def test_a_note_that_cases_share_is_said_once_with_their_names() -> None:
-    rows = [replace(ROW, notes=("not gated", "waited")), replace(ROW, case=OTHER, notes=("not gated",))]
+def test_a_shared_note_is_shown_once_with_the_names() -> None:
+    rows = [replace(ROW, notes=("not blocked", "waited")), replace(ROW, case=OTHER, notes=("not blocked",))]
     lines = show(RunReport(1, rows)).splitlines()
-    assert f"! {CASE.id}, {OTHER.id}: not gated" in lines
+    assert f"! {CASE.id}, {OTHER.id}: not blocked" in lines
     assert f"! {CASE.id}: waited" in lines
 
 
-def test_what_only_explains_a_time_is_for_programs_and_not_in_the_table() -> None:
+def test_auxiliary_metrics_are_in_json_and_not_in_the_table() -> None:
     row = replace(ROW, metrics=(MetricRow("sm_cycles", 4e5), MetricRow("energy_j", 0.1), MetricRow("hops", 3.0)))
     text = show(RunReport(1, [row]))
     assert "hops" in text
@@ -141,29 +141,29 @@ def test_what_only_explains_a_time_is_for_programs_and_not_in_the_table() -> Non
     ]
 
 
-def test_what_there_was_no_time_for_is_named_with_why() -> None:
+def test_cases_over_budget_are_named_with_reasons() -> None:
     text = show(RunReport(1, [ROW], over_budget=[OverBudget(OTHER)]))
     assert f"– over budget: {OTHER.id}: no time" in text
     assert text.rstrip().endswith("run 1: 1 ok, 1 over budget")
 
 
-def test_of_much_that_was_left_out_the_first_are_named() -> None:
+def test_the_first_of_many_cases_over_budget_are_named() -> None:
     many = [OverBudget(replace(CASE, variant=f"v{number}")) for number in range(5)]
     text = " ".join(show(RunReport(1, [], over_budget=many), 200).split())
     assert "over budget: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
     assert "run 1: 5 over budget" in text
 
 
-def test_a_device_is_named_where_several_left_something_out() -> None:
+def test_devices_are_named_if_several_have_cases_over_budget() -> None:
     text = show(RunReport(1, [], over_budget=[OverBudget(), OverBudget(device="GPU-2")]))
     assert f"{CASE.id} on GPU-1: no time" in text
     assert f"{CASE.id} on GPU-2: no time" in text
     assert some(["a", "b", "c"]) == "a, b, c"
 
 
-def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
+def test_json_has_the_peaks_the_cases_over_budget_and_the_doubts() -> None:
     doubt = Doubt(CASE, "GPU-1", CacheState.WARM, 1000, 9e12, 4e12)
-    found = run_json(RunReport(1, [ROW], peaks={"GPU-1": ROOF}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
+    found = run_json(RunReport(1, [ROW], peaks={"GPU-1": PEAK}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
     found = json.loads(json.dumps(found, allow_nan=False))
     assert found["peaks"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
     (over_budget,) = found["over_budget"]
@@ -176,10 +176,10 @@ def test_json_has_the_roofs_what_was_left_out_and_what_is_doubted() -> None:
 # --- a history -------------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
+def test_the_newest_run_of_a_history_shows_all_details_with_units() -> None:
     details = RunDetails(
         stopped="precision",
-        note="not gated",
+        note="not blocked",
         noise_within=0.0041,
         noise_between=0.0012,
         bandwidth_bytes_per_s=2.6e12,
@@ -212,5 +212,5 @@ def test_the_newest_run_of_a_history_tells_all_that_it_knows_in_units() -> None:
         "energy_j": "0.1234 J",
         "timer_overhead_s": "1.200 µs",
         "hops": "3",
-        "note": "not gated",
+        "note": "not blocked",
     }

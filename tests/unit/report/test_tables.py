@@ -73,7 +73,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> No
     assert "[n=8192,dtype=f32]" in text
 
 
-def test_even_sixty_columns_keep_every_letter() -> None:
+def test_sixty_columns_cut_nothing() -> None:
     text = show(run_table(RunReport(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))])), 60)
     assert max(map(len, text.splitlines())) <= 60
     assert "…" not in text
@@ -86,7 +86,7 @@ def test_eighty_columns_break_a_long_case_before_its_point() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 88, 95])
-def test_a_usual_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
+def test_an_ordinary_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
     usual = row(judgement(Verdict.REGRESSION, 1.05), case=Case("matmul", "shared_tile-TILE16", (("n", 64),)))
     lines = show(run_table(RunReport(12, [usual])), width).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
@@ -116,7 +116,7 @@ def test_without_judgements_there_is_no_column_for_them() -> None:
     assert text.rstrip().endswith("run 1: 1 ok")
 
 
-def test_a_wide_terminal_shows_flops_where_they_say_more_than_bandwidth() -> None:
+def test_a_wide_terminal_shows_flops_of_arithmetic_cases() -> None:
     bound = row(flops_per_s=5.5e13)
     assert "55.0 T" in show(run_table(RunReport(1, [bound])), 140)
     assert "55.0 T" not in show(run_table(RunReport(1, [bound])), 80)
@@ -124,7 +124,7 @@ def test_a_wide_terminal_shows_flops_where_they_say_more_than_bandwidth() -> Non
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.WRONG, Status.SKIPPED])
-def test_what_is_not_ok_is_told_in_words_with_its_reason_in_full_and_its_cure(status: Status) -> None:
+def test_a_case_that_is_not_ok_has_its_status_reason_and_cure(status: Status) -> None:
     text = show(run_table(RunReport(1, [row(status=status)])))
     assert f"{CASE.id} {status}: the reason\nin full" in text
     assert "cure: the cure" in text
@@ -142,7 +142,7 @@ def test_each_device_has_its_table_and_the_cpu_device_its_warning() -> None:
     assert "say nothing" not in show(run_table(RunReport(1, [row()])))
 
 
-def test_broken_benchmark_files_are_named_with_their_line() -> None:
+def test_broken_benchmark_files_are_named_with_line_numbers() -> None:
     problem = SuiteError("axis n is empty", path="kernels/x/bench.py", line=3, cure="give it a point")
     text = show(run_table(RunReport(1, [], problems=[problem])))
     assert "kernels/x/bench.py:3: axis n is empty" in text
@@ -150,7 +150,7 @@ def test_broken_benchmark_files_are_named_with_their_line() -> None:
     assert "nothing measured" in text
 
 
-def test_colour_is_for_terminals_alone_and_never_the_only_sign() -> None:
+def test_colour_is_for_terminals_only_and_never_the_only_sign() -> None:
     table = run_table(RunReport(1, [row(judgement(verdict, 1.05)) for verdict in Verdict]))
     assert "\x1b[" in show(table, colour=True)
     text = show(table)
@@ -169,7 +169,7 @@ def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
     assert "1 regression, 0 improvements, 0 unchanged" in text
 
 
-def test_a_comparison_says_what_its_names_stand_for() -> None:
+def test_a_comparison_resolves_the_names_of_its_runs() -> None:
     base = ComparedRun("main", 7, "nightly", "0123456789abcdef")
     new = ComparedRun("HEAD", 8, "", "fedcba9876543210", dirty=True)
     text = show(comparison_table(base, new, []))
@@ -181,7 +181,7 @@ def test_a_comparison_says_what_its_names_stand_for() -> None:
     assert found["new_run"] == {"asked": "HEAD", "run": 8, "label": "", "commit": "fedcba9876543210", "dirty": True}
 
 
-def test_a_reason_that_many_cases_share_is_said_once() -> None:
+def test_a_shared_reason_is_shown_once() -> None:
     new = [judgement(Verdict.NEW, case=replace(CASE, variant=f"v{number}")) for number in range(5)]
     text = show(comparison_table(OLD, NEW, new), 160)
     assert text.count("why it is so") == 1
@@ -189,14 +189,14 @@ def test_a_reason_that_many_cases_share_is_said_once() -> None:
     assert "and 2 more: why it is so" in text
 
 
-def test_what_is_unchanged_needs_no_reason_and_what_has_no_ratio_a_dash() -> None:
+def test_unchanged_series_need_no_reason_and_a_missing_ratio_is_a_dash() -> None:
     assert "why it is so" not in show(comparison_table(None, NEW, [judgement(Verdict.UNCHANGED, 1.0)]))
     text = show(comparison_table(None, NEW, [judgement(Verdict.MISSING)]))
     assert "–" in text
     assert "against the baseline of each series" in text
 
 
-def test_devices_are_named_only_where_there_are_several() -> None:
+def test_devices_are_named_only_if_there_are_several() -> None:
     one, other = judgement(Verdict.UNCHANGED, 1.0), judgement(Verdict.UNCHANGED, 1.0, device="GPU-2")
     assert "GPU-1" not in show(comparison_table(OLD, NEW, [one]))
     text = show(comparison_table(OLD, NEW, [one, other]))
@@ -204,7 +204,7 @@ def test_devices_are_named_only_where_there_are_several() -> None:
     assert f"on {H100} (GPU-2)" in text
 
 
-def test_another_metric_is_named_and_has_no_seconds() -> None:
+def test_a_metric_other_than_time_is_named_and_has_no_seconds() -> None:
     judged = judgement(Verdict.REGRESSION, 2.0)
     text = show(
         comparison_table(OLD, NEW, [replace(judged, series=replace(judged.series, metric="max_error"))]),
@@ -214,7 +214,7 @@ def test_another_metric_is_named_and_has_no_seconds() -> None:
     assert "µs" not in text
 
 
-def test_counts_name_the_other_verdicts_only_where_there_are_any() -> None:
+def test_counts_name_the_other_verdicts_only_if_they_occur() -> None:
     found = [judgement(Verdict.UNCHANGED)] * 8 + [judgement(Verdict.REGRESSION), judgement(Verdict.NEW)]
     assert wording.counts(found) == "1 regression, 0 improvements, 8 unchanged, 1 new"
 
@@ -222,7 +222,7 @@ def test_counts_name_the_other_verdicts_only_where_there_are_any() -> None:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def test_json_of_a_run_is_flat_and_strictly_json() -> None:
+def test_json_of_a_run_is_flat_and_strict() -> None:
     rows = [row(judgement(Verdict.REGRESSION, 1.05), max_error=float("inf")), row(status=Status.FAILED)]
     problem = SuiteError("axis n is empty", path="bench.py", line=3, cure="give it a point")
     found = json.loads(json.dumps(run_json(RunReport(12, rows, problems=[problem])), allow_nan=False))
@@ -308,7 +308,7 @@ class Run:
     devices: tuple[str, ...] = ("GPU-1",)
 
 
-def test_runs_are_listed_with_what_they_hold() -> None:
+def test_runs_are_listed_with_their_counts() -> None:
     text = show(runs_table([Run()]))
     for part in ("night", "finished", "12 ok, 1 failed", "2026-11-21 00:00", "1 run"):
         assert part in text
@@ -323,13 +323,13 @@ class Pin:
     comment: str = "accepted [sic]"
 
 
-def test_pins_are_listed_with_who_and_why() -> None:
+def test_pins_are_listed_with_user_and_comment() -> None:
     text = show(pins_table([Pin(Series(CASE, "GPU-1", H100))]), 120)
     for part in (CASE.id, "GPU-1", "7", "ada", "accepted [sic]", "1 pin"):
         assert part in text
 
 
-def test_devices_say_what_they_know_and_leave_out_what_they_do_not() -> None:
+def test_devices_are_listed_with_their_known_properties() -> None:
     device = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H100, "sm_90", multiprocessors=132, clock_hz=1.98e9)
     text = show(devices_table([device], {"GPU-1": "13.0"}))
     for part in (H100, "--device cuda:GPU-1", "132", "1.980 GHz", "13.0", "1 device"):

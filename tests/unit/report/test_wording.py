@@ -50,7 +50,7 @@ def ran(*judgements: Judgement) -> RunReport:
     return RunReport(2, rows)
 
 
-def test_a_comparison_shows_what_would_have_shown_how_many_replicas_and_the_cause() -> None:
+def test_a_comparison_shows_the_smallest_visible_change_the_replicas_and_the_cause() -> None:
     line = next(line for line in compared(SLOWER).splitlines() if line.startswith("regression"))
     assert " ".join(line.split()) == "regression toolchain transpose/tiled[n=64] – – +5.0 % +4.0 % to +6.0 % 3 % 3 / 5"
 
@@ -60,14 +60,14 @@ def test_no_line_of_a_comparison_is_wider_than_its_terminal(width: int) -> None:
     assert max(map(len, compared(SLOWER, DOUBTFUL, width=width).splitlines())) <= width
 
 
-def test_below_a_run_stands_all_that_a_change_rests_on() -> None:
+def test_the_full_evidence_of_a_change_stands_below_the_run() -> None:
     assert (
         "regression transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, 3 % would have shown, "
         "cause: toolchain; beyond the threshold of 3 %"
     ) in " ".join(show(run_table(ran(SLOWER))).split())
 
 
-def test_what_is_inconclusive_is_said_in_one_short_line() -> None:
+def test_inconclusive_series_share_one_short_line() -> None:
     doubtful = [of("a"), of("b", low=0.9), of("c"), of("d"), of("e")]
     for lines in (reason_lines(doubtful), changed_lines(doubtful)):
         (line,) = lines
@@ -78,17 +78,17 @@ def test_what_is_inconclusive_is_said_in_one_short_line() -> None:
 
 
 @pytest.mark.parametrize("high", [None, math.inf])
-def test_what_nothing_bounds_keeps_its_reason(high: float | None) -> None:
+def test_an_unbounded_inconclusive_series_keeps_its_reason(high: float | None) -> None:
     (line,) = reason_lines([replace(DOUBTFUL, low=0.0 if high else None, high=high, reason="one replica")])
     assert line.plain == "inconclusive transpose/tiled[n=64]: one replica"
 
 
-def test_a_bound_is_the_far_end_of_the_interval_whichever_that_is() -> None:
+def test_a_bound_is_the_far_end_of_the_interval() -> None:
     (faster,) = reason_lines([replace(DOUBTFUL, low=0.8, high=1.1)])
     assert "nothing above 25 %" in faster.plain
 
 
-def test_a_mode_and_a_metric_are_named_where_there_are_several() -> None:
+def test_cache_state_and_metric_are_named_if_there_are_several() -> None:
     warm = replace(SLOWER, series=replace(SERIES, cache=CacheState.WARM))
     hops = replace(SLOWER, series=replace(SERIES, metric="hops"), reason="more hops")
     lines = [line.plain for line in reason_lines([SLOWER, warm, hops])]
@@ -96,7 +96,7 @@ def test_a_mode_and_a_metric_are_named_where_there_are_several() -> None:
     assert lines[1].startswith("regression transpose/tiled[n=64] cold hops: more hops")
 
 
-def test_programs_get_the_cause_and_what_would_have_shown() -> None:
+def test_json_has_the_cause_and_the_smallest_visible_change() -> None:
     assert {plain(SLOWER)[name] for name in ("cause", "smallest", "candidate_replicas")} == {"toolchain", 0.03, 5}
     (row,) = run_json(ran(SLOWER))["results"]
     assert (row["cause"], row["smallest"], row["baseline_replicas"]) == ("toolchain", 0.03, 3)

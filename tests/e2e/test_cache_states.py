@@ -2,7 +2,7 @@
 
 import pytest
 
-BOTH = "cache states/both[n=4]"
+BOTH = "caches/both[n=4]"
 
 
 @pytest.fixture(scope="module")
@@ -14,27 +14,24 @@ def twice(new_workplace):
     return workplace, workplace.fake(suite="caches", code=0)
 
 
-def test_a_case_in_both_modes_has_two_marked_rows(twice):
+def test_a_case_in_both_cache_states_has_two_marked_rows(twice):
     lines = [line.split()[1:3] for line in twice[1].out.splitlines() if line.startswith("✓")]
     assert [words if words[1] in {"cold", "warm"} else words[:1] for words in lines] == [
         [BOTH, "cold"],
         [BOTH, "warm"],
-        ["cache states/hot[n=4]", "warm"],
-        ["cache states/usual[n=4]"],
+        ["caches/hot[n=4]", "warm"],
+        ["caches/usual[n=4]"],
     ]
     assert "run 2: 4 ok; 0 regressions, 0 improvements, 4 unchanged" in twice[1].out
 
 
-def test_each_mode_has_its_own_measurements_noise_and_verdict(twice):
+def test_each_cache_state_has_its_own_measurements_noise_and_verdict(twice):
     workplace, _ = twice
     per_mode = [("cold", 2), ("warm", 2)]
     assert (
-        workplace.rows(
-            "select cache state, count(*) from noise where run_id = 2 group by cache state order by cache state"
-        )
-        == per_mode
+        workplace.rows("select cache, count(*) from noise where run_id = 2 group by cache order by cache") == per_mode
     )
-    query = "select cache state, count(*) from verdicts where run_id = 2 group by cache state order by cache state"
+    query = "select cache, count(*) from verdicts where run_id = 2 group by cache order by cache"
     assert workplace.rows(query) == per_mode
     ended = workplace("report", "--summary", "--format", "json", code=0)
     caches = [(row["variant"], row["cache"], row["replicas"]) for row in ended.json]
@@ -49,16 +46,16 @@ def test_a_history_keeps_them_apart(twice):
     out = workplace("show", BOTH, code=0).out
     assert f"{BOTH} cold on Fake GPU" in out
     assert f"{BOTH} warm on Fake GPU" in out
-    assert "cache states/usual[n=4] on Fake GPU" in workplace("show", "cache states/usual[n=4]", code=0).out
+    assert "caches/usual[n=4] on Fake GPU" in workplace("show", "caches/usual[n=4]", code=0).out
 
 
-def test_a_comparison_says_which_mode_it_means(twice):
+def test_a_comparison_names_the_cache_state(twice):
     out = twice[0]("compare", "1", "2", code=0).out
     assert f"{BOTH} cold " in out
     assert f"{BOTH} warm " in out
-    assert "cache states/usual[n=4] cold" not in out
+    assert "caches/usual[n=4] cold" not in out
 
 
-def test_the_list_says_the_modes_of_each_case(perfsvc):
+def test_the_list_shows_the_cache_states_of_each_case(perfsvc):
     rows = perfsvc("list", "--suite", perfsvc.suites / "caches", "--format", "json", code=0).json
     assert [row["caches"] for row in rows] == [["cold", "warm"], ["warm"], ["cold"]]

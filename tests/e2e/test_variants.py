@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-RUNGS = ["one_block", "blocks", "absent", "copy", "mistaken"]
+VARIANTS = ["one_block", "blocks", "absent", "copy", "mistaken"]
 TIMES = {"ladder/one_block": 8e-6, "ladder/blocks": 2e-6, "ladder/copy": 1e-6, "ladder/mistaken": 1e-6}
 
 
@@ -43,7 +43,7 @@ def test_each_variant_is_compared_with_its_own_reference(on_the_cpu):
     assert "the reference says" in rows["mistaken"]["reason"]
 
 
-def test_what_is_not_installed_is_skipped_with_the_reason(on_the_cpu):
+def test_a_variant_with_a_missing_package_is_skipped_with_the_reason(on_the_cpu):
     (absent,) = [row for row in on_the_cpu[1].json["results"] if row["variant"] == "absent"]
     package = "perfsvc_has_no_such_part"
     assert absent["reason"] == f"requires import {package}: the package {package} is not installed"
@@ -61,18 +61,18 @@ def test_metrics_are_read_from_buffers_and_stored(on_the_cpu, variant, most):
     assert {(variant, "most_of_a_block", most), (variant, "written", 1000.0)} <= set(stored)
 
 
-def test_a_run_and_its_report_show_the_ladder_in_order_with_each_share_of_the_anchor(scripted):
+def test_a_run_and_its_report_show_the_variants_in_order_with_relative_speeds(scripted):
     ended = scripted.fake("--points", "full", "--replicas", "1", suite="ladder", code=0)
     report = scripted("report", "latest", code=0)
     for text in (ended.out, report.out):
         lines = text.splitlines()
-        assert variants(lines) == RUNGS
+        assert variants(lines) == VARIANTS
         (line,) = [line for line in lines if "ladder/one_block[n=2000]" in line]
         assert " 0.12×" in line
         assert "vs copy" in text
 
 
-def test_exports_have_the_share_and_the_place(scripted):
+def test_exports_have_the_relative_speed_and_the_variant_index(scripted):
     table = json.loads(scripted("report", "night", "--summary", "--format", "json", code=0).out)
     shares = {(row["variant"], row["n"]): row["relative_speed"] for row in table}
     assert shares["one_block", 1000] == pytest.approx(0.125)
@@ -80,17 +80,17 @@ def test_exports_have_the_share_and_the_place(scripted):
     assert shares["copy", 2000] == 1.0
     assert shares["absent", 2000] is None
     assert {row["variant"]: row["variant_index"] for row in table} == {
-        name: variant_index for variant_index, name in enumerate(RUNGS)
+        name: variant_index for variant_index, name in enumerate(VARIANTS)
     }
     assert {row["relative_to"] for row in table} == {"copy"}
 
 
-def test_the_page_has_the_share_too(scripted):
+def test_the_page_has_the_relative_speed(scripted):
     page = scripted("report", "night", "--format", "html", code=0).out
     assert '<td data-name="vs copy" class="number">0.50×</td>' in page
 
 
-def test_a_case_shows_its_share_beside_its_history(scripted):
+def test_a_history_shows_the_relative_speed(scripted):
     assert "vs copy" in scripted("show", "ladder/blocks[n=1000]", code=0).out
 
 
@@ -106,10 +106,10 @@ def drawn(workplace, *arguments):
     return [line.strip().removeprefix("<!-- ").removesuffix(" -->") for line in lines if "<!-- " in line]
 
 
-def test_a_stored_run_is_drawn_rung_by_rung(scripted):
+def test_a_stored_run_is_drawn_variant_by_variant(scripted):
     texts = drawn(scripted, "night")
-    assert [text for text in texts if text in RUNGS] == [
-        *RUNGS,
+    assert [text for text in texts if text in VARIANTS] == [
+        *VARIANTS,
         "copy",
     ] * 2  # the reference variant's line is named as well
     assert "Fake H100" in texts
@@ -118,14 +118,14 @@ def test_a_stored_run_is_drawn_rung_by_rung(scripted):
         assert text in texts, text
 
 
-def test_only_what_is_selected_is_drawn_and_held_against_its_anchor(scripted):
+def test_only_selected_cases_are_drawn_with_their_reference_variant(scripted):
     texts = drawn(scripted, "night", "--select", "ladder/blocks", "--exclude", "*[n=1000]")
     assert {"blocks", "n=2000", "0.50×", "copy"} <= set(texts)
     assert not {"one_block", "n=1000"} & set(texts)
 
 
 @pytest.mark.parametrize("name", ["ladders.png", "ladders.pdf"])
-def test_other_formats_are_drawn_by_their_names(scripted, name):
+def test_the_suffix_chooses_the_picture_format(scripted, name):
     scripted("plot", "night", "--output", scripted.folder / name, code=0)
     assert (scripted.folder / name).stat().st_size > 5000
 
@@ -140,13 +140,13 @@ def test_other_formats_are_drawn_by_their_names(scripted, name):
         ((), "Missing option '--output' / '-o'"),
     ],
 )
-def test_what_cannot_be_drawn_is_told_and_leaves_no_file(scripted, arguments, said):
+def test_an_impossible_plot_is_refused_and_leaves_no_file(scripted, arguments, said):
     ended = scripted("plot", "night", *arguments, code=2)
     assert said in ended.err
     assert not (scripted.folder / "x.svg").exists()
 
 
-def test_of_several_devices_one_is_to_be_named(new_workplace):
+def test_a_run_with_several_devices_needs_a_device_option(new_workplace):
     workplace = new_workplace()
     other = workplace.folder / "other.json"
     for path, uuid in ((workplace.script, "FAKE-1"), (other, "FAKE-2")):

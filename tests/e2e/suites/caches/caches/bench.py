@@ -4,7 +4,7 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
 
 
 def variant(name, **settings):
-    return Variant(name, source="cache states.cu", entry="fill", grid=1, block=1, args=("out",), **settings)
+    return Variant(name, source="caches.cu", entry="fill", grid=1, block=1, args=("out",), **settings)
 
 
 benchmark = Benchmark(
