@@ -57,7 +57,7 @@ class Precision:
         low, median, high = interval(ordered)
         step = step_of(ordered)
         if step is None:
-            return f"precision: all {len(samples_s)} samples are equal, as finely as the clock tells"
+            return f"precision: all {len(samples_s)} samples are equal, as finely as the clock resolves"
         share = max(high - median, median - low, step / 2) / median
         asked = f"(asked: ±{_percent(self.share)})"
         if share <= self.share:

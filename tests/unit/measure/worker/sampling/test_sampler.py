@@ -236,7 +236,7 @@ def test_batches_are_halved_after_the_blocking_kernel_opened_by_itself(play):
     ]
     assert (len(samples.seconds), samples.stopped) == (
         20,
-        "precision: all 20 samples are equal, as finely as the clock tells",
+        "precision: all 20 samples are equal, as finely as the clock resolves",
     )
     assert samples.note == ""
 

@@ -89,7 +89,7 @@ def in_us(*samples):
 
 
 def test_equal_samples_report_no_width():
-    assert reached([4 * US] * 50) == "precision: all 50 samples are equal, as finely as the clock tells"
+    assert reached([4 * US] * 50) == "precision: all 50 samples are equal, as finely as the clock resolves"
 
 
 def test_a_median_is_known_no_better_than_half_a_step_of_the_clock():
