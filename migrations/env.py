@@ -1,4 +1,4 @@
-"""What Alembic runs: perfsvc hands it an open connection; a developer's ``alembic -x db=perfsvc.db`` opens one here."""
+"""Alembic's entry: perfsvc passes an open connection; ``alembic -x db=perfsvc.db``, for developers, opens one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from perfsvc.store.schema.tables import Base
 
 
 def as_plain_sql(kind: str, item: Any, _autogen: AutogenContext) -> str | Literal[False]:
-    """A migration is history and must not depend on today's code, so our column types are written as SQLAlchemy's."""
+    """Write our column types as SQLAlchemy's: a migration must not depend on later changes of our code."""
     if kind != "type":
         return False
     if isinstance(item, Enum):

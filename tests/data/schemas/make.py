@@ -1,6 +1,6 @@
-"""Writes the dump of the newest schema revision: ``python tests/data/schemas/make.py``, once, with its migration.
+"""Write the dump of the newest schema revision: ``python tests/data/schemas/make.py``, once, with its migration.
 
-A dump is never written again: it is what that revision's perfsvc stored. tests/unit/store/test_upgrades.py upgrades
+A dump is never written again: it holds what perfsvc stored at that revision. tests/unit/store/test_upgrades.py upgrades
 and reads it.
 """
 
@@ -65,7 +65,7 @@ HOT = Conditions(1.0e9, 2.5e9, 90.0, 400.0, (Slowdown.THERMAL,), 1, (48,), (99,)
 
 
 def fill(store: Store) -> None:
-    """Two nights, a rename between them, and one row at least in every table."""
+    """Store two runs, a rename between them, and at least one row in every table."""
     store.devices.put(GPU)
     started = datetime(2025, 1, 1, tzinfo=UTC)
     origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
@@ -147,7 +147,7 @@ def fill(store: Store) -> None:
 
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
-    """A profile that counted, one that could not, and what they explain."""
+    """Store a profile with metrics, a failed one, and their explanation."""
     profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))
     counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
     numbers = (
@@ -160,7 +160,7 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
 
 
 def put_check(store: Store, origin: Provenance) -> None:
-    """A kernel that is new, and one that does not compile."""
+    """Store a check of a new kernel and of one that does not compile."""
     facts = StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8),), "aa")
     kernel = CheckedKernel(
         TILED, "sm_90", "tiled", facts=facts, occupancy=Occupancy(64, 64, Limiter.WARPS), threads=256
@@ -171,7 +171,7 @@ def put_check(store: Store, origin: Provenance) -> None:
 
 
 def put_night(store: Store, night: int, started: datetime) -> None:
-    """How a night went that was stopped while it measured, and a message of it that has not arrived."""
+    """Store a night that was interrupted while it measured, with a message that has not arrived."""
     store.nights.put_revision(night, commit="def", dirty=True, digest="aa")
     store.nights.put_stage(night, StageRow("doctor", 2, StageState.FAILED, started, 0.5, "no driver", "install one", 5))
     store.nights.put_stage(night, StageRow("run", 4, StageState.RUNNING, started))
@@ -191,7 +191,7 @@ def put(
     binary: int | None,
     **of_a_ladder: Any,
 ) -> None:
-    """One measurement whose interval is its median."""
+    """Store one measurement whose interval is its median."""
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
     environment = Environment("580.1", "nvcc 13.0.88", 700.0)
     store.measurements.put(
@@ -200,7 +200,7 @@ def put(
 
 
 def main() -> None:
-    """Fills a database and writes it as SQL."""
+    """Fill a database and write it as SQL."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "perfsvc.db"
         with Store.open(path) as store:

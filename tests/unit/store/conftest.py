@@ -39,7 +39,7 @@ from perfsvc.store.schema.tables import Base
 
 @pytest.fixture(scope="session")
 def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A migrated database, made once for every test to copy."""
+    """Return the path of a migrated database, which every test copies."""
     path = tmp_path_factory.mktemp("template") / "template.db"
     Store.open(path).close()
     return str(path)
@@ -47,7 +47,7 @@ def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def template_postgresql(databases: Any) -> Iterator[str]:
-    """The same on PostgreSQL, as the name of a database."""
+    """Return the name of a migrated database on PostgreSQL."""
     name = databases.create()
     Store.open(databases.url(name)).close()
     yield name
@@ -71,16 +71,16 @@ SELECT relname FROM pg_class
 WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND pg_relation_size(oid) > 0
     AND relname <> 'alembic_version'
 """
-"""The tables that have rows, or had some."""
+"""The tables that have or had rows."""
 COUNT_ANEW = """
 SELECT setval(format('%I.%I', schemaname, sequencename), 1, false) FROM pg_sequences WHERE last_value IS NOT NULL
 """
 
 
-class Emptied:
-    """Databases on PostgreSQL with our tables and no rows: what a test gives back is emptied for the next.
+class EmptyDatabases:
+    """Databases on PostgreSQL with our tables and no rows; what a test gives back is emptied for the next test.
 
-    To make one and to drop it takes the server fifty times as long as to empty it.
+    Creating and dropping a database takes the server fifty times as long as emptying it.
     """
 
     def __init__(self, databases: Any, template: str) -> None:
@@ -94,7 +94,7 @@ class Emptied:
         return self._free.pop() if self._free else str(self._databases.create(self._template))
 
     def give_back(self, name: str) -> None:
-        """Empties a database; one whose tables a test has changed is dropped."""
+        """Empty a database; drop it if a test has changed its tables."""
         if self._is_emptied(name):
             self._free.append(name)
         else:
@@ -128,8 +128,8 @@ class Emptied:
 
 
 @pytest.fixture(scope="session")
-def emptied(databases: Any, template_postgresql: str) -> Iterator[Emptied]:
-    held = Emptied(databases, template_postgresql)
+def emptied(databases: Any, template_postgresql: str) -> Iterator[EmptyDatabases]:
+    held = EmptyDatabases(databases, template_postgresql)
     yield held
     held.end()
 
@@ -141,7 +141,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[bool], str]]:
-    """Makes a database for this test alone, empty or with our tables, and gives its path or URL."""
+    """Return a function that creates a database for this test, empty or with our tables, and returns its URL."""
     with contextlib.ExitStack() as given:
 
         def make(empty: bool) -> str:
@@ -164,18 +164,18 @@ def new_database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> I
 
 @pytest.fixture
 def empty(new_database: Callable[[bool], str]) -> str:
-    """An empty database."""
+    """Return the path or URL of an empty database."""
     return new_database(True)
 
 
 @pytest.fixture
 def place(new_database: Callable[[bool], str]) -> str:
-    """A database with our tables and no rows."""
+    """Return the path or URL of a database with our tables and no rows."""
     return new_database(False)
 
 
-class Histories:
-    """What databases hold after nights with which several tests begin: lived through once, and copied for the others.
+class StoredPasts:
+    """Databases after nights with which several tests begin: created once, and copied for the other tests.
 
     Args:
         folder: for SQLite's.
@@ -186,7 +186,7 @@ class Histories:
         self._held: dict[tuple[str, str], tuple[Any, Any]] = {}
 
     def lived(self, kind: str, place: str, name: str, live: Callable[[], Any]) -> Any:
-        """What ``live`` gives, and in a database without rows what it leaves there; only the first call calls it."""
+        """Fill a database as ``live`` does, and return what it returned; only the first call calls it."""
         if (kind, name) not in self._held:
             given = live()
             self._held[kind, name] = self._keep(kind, place), given
@@ -212,7 +212,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def _keep_rows(place: str) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
-    """The rows of each table, which comes after those that it refers to, and what counts how far."""
+    """Return the rows of each table, in the order of their references, and the state of each sequence."""
     import psycopg
 
     rows = {}
@@ -239,15 +239,16 @@ def _copy_rows(held: tuple[dict[str, bytes], list[tuple[str, int]]], place: str)
 
 
 @pytest.fixture(scope="session")
-def histories(tmp_path_factory: pytest.TempPathFactory) -> Histories:
-    return Histories(tmp_path_factory.mktemp("histories"))
+def histories(tmp_path_factory: pytest.TempPathFactory) -> StoredPasts:
+    return StoredPasts(tmp_path_factory.mktemp("histories"))
 
 
 @pytest.fixture
-def after(histories: Histories, kind: str, place: str) -> Callable[[str, Callable[[], Any]], Any]:
-    """Has the test begin after nights that others begin after as well: their name, and what lives through them.
+def after(histories: StoredPasts, kind: str, place: str) -> Callable[[str, Callable[[], Any]], Any]:
+    """Return a function that begins a test after nights that other tests share.
 
-    What is random goes on where it was: its state is what is given.
+    It takes the name of the nights and a function that executes them. That function returns the state of its random
+    numbers, so that tests continue the same sequence.
     """
     return partial(histories.lived, kind, place)
 
@@ -277,7 +278,7 @@ ENVIRONMENT = Environment(driver="580.1", toolkit="nvcc 13.0.88", power_limit_w=
 
 @dataclass(frozen=True)
 class Story:
-    """Writes runs as a service would, in few words."""
+    """Stores runs as a service would, in few words."""
 
     store: Store
     gpu: DeviceInfo = GPU
@@ -294,7 +295,7 @@ class Story:
         return self.store.runs.begin(self.provenance(**given))
 
     def run(self, *cases: Case, state: RunState = RunState.FINISHED, **given: Any) -> int:
-        """A run that measured some cases, ``tiled`` if none is named."""
+        """Store a run that measured some cases, ``tiled`` if none is named, and return its id."""
         run = self.begin(**given)
         for case in cases or (self.tiled,):
             self.put(run, case)
@@ -311,8 +312,8 @@ class Story:
         binary: int | None = None,
         **given: Any,
     ) -> None:
-        """A measurement; one that is not ok has no samples."""
-        self._have(replace(self.gpu, uuid=device))
+        """Store a measurement; one that is not ok has no samples."""
+        self._put_device(replace(self.gpu, uuid=device))
         good = given.get("status", Status.OK) is Status.OK and len(samples) > 0
         known = {"case": case, "device": device, "replica": 0, "status": Status.OK}
         entry = MeasurementEntry(
@@ -324,7 +325,7 @@ class Story:
         )
         self.store.measurements.put(run, [entry])
 
-    def _have(self, device: DeviceInfo) -> None:
+    def _put_device(self, device: DeviceInfo) -> None:
         if device not in self._devices:
             self.store.devices.put(device)
             self._devices.add(device)
@@ -355,7 +356,7 @@ class Story:
         return list(self.store.findings.update(run, recovered, []).resolved)
 
     def execute(self, statement: str, **values: Any) -> list[Any]:
-        """What an administrator types, past the store."""
+        """Execute SQL directly, without the store."""
         with transaction(self.store.database.engine, writes=True) as connection:
             result = connection.execute(text(statement), values)
             return list(result) if result.returns_rows else []

@@ -1,4 +1,4 @@
-"""A database of every past revision is upgraded, on both databases, and read with all that it holds."""
+"""A database of every schema revision is upgraded and read, on SQLite and PostgreSQL."""
 
 import json
 import sqlite3
@@ -51,7 +51,7 @@ def kind(request):
 
 
 def fill(place, dump):
-    """Leaves in an empty database what the perfsvc of a past revision left."""
+    """Fill an empty database with what perfsvc stored at a past revision."""
     if place.startswith("postgresql"):
         fill_server(place, dump)
     else:
@@ -60,7 +60,7 @@ def fill(place, dump):
 
 
 def fill_server(place, dump):
-    """A server has no dump: the migrations of then make its tables, and the rows are those of SQLite's."""
+    """Fill a server: the migrations up to the revision create the tables, and the rows come from the dump of SQLite."""
     engine = connect(resolve(place))
     with transaction(engine, writes=True) as connection, closing(sqlite3.connect(":memory:")) as source:
         config = upgrades._config()
@@ -83,7 +83,7 @@ def fill_server(place, dump):
 
 
 def value(kind, stored):
-    """What SQLite stored, as the Python value that PostgreSQL wants."""
+    """Return a value of SQLite as the Python value that PostgreSQL expects."""
     if stored is None:
         return None
     if isinstance(kind, Boolean):
@@ -104,7 +104,7 @@ def upgraded_in(place, dump):
 
 @pytest.fixture(scope="module")
 def upgraded(kind, dump, request, tmp_path_factory):
-    """An upgraded database, which all tests of its revision read: none of them writes."""
+    """Open an upgraded database, which all tests of its revision only read."""
     with ExitStack() as ended:
         if kind == "sqlite":
             place = str(tmp_path_factory.mktemp("past") / "perfsvc.db")
