@@ -51,6 +51,9 @@ from perfsvc.store.schema.tables import (
 CaseIds = tuple[int, int, CacheState]
 """A ``CaseKey`` in the database: the ids of lineage and device, and the cache state."""
 
+_PRESENT, _OTHER_NAME, _ALSO_MEASURED = aliased(Cases), aliased(Cases), aliased(Measurements)
+"""Tables that a query joins a second time; to make such an alias takes longer than to run most queries."""
+
 # --- storing and finding ids -----------------------------------------------------------------------------------------
 
 
@@ -247,7 +250,6 @@ def measured_names(connection: Connection, run: int | None = None) -> list[str]:
 
 def of_cases(table: type[Measurements | NoiseOfCases | OverBudgetCases], *columns: Any) -> Select[Any]:
     """Return a query of some columns of a table, with the columns that ``present_cases`` needs."""
-    present = aliased(Cases)
     return (
         select(
             *columns,
@@ -258,12 +260,12 @@ def of_cases(table: type[Measurements | NoiseOfCases | OverBudgetCases], *column
             Cases.variant,
             Cases.point,
             Cases.version,
-            present.variant.label("present_variant"),
+            _PRESENT.variant.label("present_variant"),
             Devices.uuid,
             Devices.model,
         )
         .join(Cases, Cases.id == table.case_id)
-        .outerjoin(present, and_(present.lineage_id == Cases.lineage_id, present.former.is_(False)))
+        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
         .join(Devices, Devices.id == table.device_id)
         .order_by(table.case_id, table.device_id, table.cache)
     )
@@ -293,15 +295,14 @@ def own_name(run: Any) -> ColumnElement[int]:
     was given to a new variant, which has no part in the levels and the history of its heir. A query that groups by
     lineage must group by this as well.
     """
-    also_measured, other = aliased(Measurements), aliased(Cases)
     shared = exists().where(
-        other.lineage_id == Cases.lineage_id,
-        other.id != Cases.id,
-        also_measured.case_id == other.id,
-        also_measured.run_id == run,
+        _OTHER_NAME.lineage_id == Cases.lineage_id,
+        _OTHER_NAME.id != Cases.id,
+        _ALSO_MEASURED.case_id == _OTHER_NAME.id,
+        _ALSO_MEASURED.run_id == run,
     )
     zero: ColumnElement[int] = literal_column("0")  # no parameter: PostgreSQL could not group by the expression
-    former = and_(Cases.former, shared.correlate_except(also_measured, other))
+    former = and_(Cases.former, shared.correlate_except(_ALSO_MEASURED, _OTHER_NAME))
     return sql_case((former, Cases.id), else_=zero).label("own_name")
 
 
@@ -334,13 +335,14 @@ def with_series(table: type[Base], run: Any) -> Select[Any]:
         run: the column of the run that decides whether a former name stands alone (``own_name``).
     """
     rows: Any = table
-    present, own = aliased(Cases), own_name(run)
-    named = or_(and_(own == 0, present.former.is_(False)), present.id == own)
+    own = own_name(run)
+    named = or_(and_(own == 0, _PRESENT.former.is_(False)), _PRESENT.id == own)
+    names = (_PRESENT.benchmark, _PRESENT.variant, _PRESENT.point, _PRESENT.version)
     return (
-        select(rows, present.benchmark, present.variant, present.point, present.version, Devices.uuid, Devices.model)
+        select(rows, *names, Devices.uuid, Devices.model)
         .join(Cases, Cases.id == rows.case_id)
         .join(Devices, Devices.id == rows.device_id)
-        .join(present, and_(present.lineage_id == Cases.lineage_id, named))
+        .join(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, named))
     )
 
 
