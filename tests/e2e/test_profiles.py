@@ -151,7 +151,10 @@ def test_the_cpu_has_no_profiler(perfsvc):
     perfsvc.cpu("--select", "scale/beta", "--replicas", "1", "--samples", "2", suite="scale", code=0)
     ended = perfsvc("profile", CASE, "--device", "cpu", code=5)
     assert "profiles NVIDIA GPUs" in ended.err
-    assert "Nsight Systems looks at" in perfsvc("profile", CASE, "--device", "cpu", "--tool", "nsys", code=5).err
+    assert (
+        "Nsight Systems profiles NVIDIA GPUs"
+        in perfsvc("profile", CASE, "--device", "cpu", "--tool", "nsys", code=5).err
+    )
 
 
 def test_a_failure_ends_the_command_with_its_cure(night):

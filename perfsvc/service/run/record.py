@@ -5,25 +5,22 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfsvc import judge
 from perfsvc.build import Binary
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, OverBudget, Task
-from perfsvc.model import CacheState, Case, Estimate, Measurement, Noise, Status
-from perfsvc.report.rows import Doubt, Key
+from perfsvc.model import Estimate, Measurement, Noise, Status
+from perfsvc.report.rows import Doubt
 from perfsvc.service.run import peaks
 from perfsvc.service.run.peaks import PeakCollector
 from perfsvc.service.run.prepare import Target
 from perfsvc.service.run.provenance import OpenRun
-from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+from perfsvc.store import CaseCode, CaseKey, MeasurementEntry, RunState, Store
 from perfsvc.suite import CaseSpec
-
-Noises = dict[tuple[str, Case, CacheState], Noise]
-"""By device UUID, case and cache state."""
 
 
 class Recorder:
@@ -47,12 +44,12 @@ class Recorder:
         self._store = store
         self._targets = {target.device.uuid: target for target in targets}
         self._specs = {(target.device.uuid, spec.case, spec.cache): spec for target in targets for spec in target.specs}
-        self._binaries: dict[Key, int] = {}
+        self._binaries: dict[CaseKey, int] = {}
         self.opened = opened
         self.measurements = list(opened.held)
         self.peaks = PeakCollector(tuple(target.device for target in targets), say, opened.peaks)
         self.over_budget: list[OverBudget] = []
-        self.doubts: dict[Key, Doubt] = {}
+        self.doubts: dict[CaseKey, Doubt] = {}
         for target in targets:
             store.devices.put(target.device)
 
@@ -73,18 +70,13 @@ class Recorder:
             self._store.runs.end(self.run, RunState.INTERRUPTED)
             return
         self._store.runs.put_over_budget(self.run, [(case.device, case.case, case.cache) for case in self.over_budget])
-        self._store.measurements.put_noise(self.run, self.noises)
+        self._store.measurements.put_noise(self.run, noises(self.measurements))
         self._store.runs.end(self.run, RunState.FINISHED)
 
     @property
     def run(self) -> int:
         """The number of the run."""
         return self.opened.run
-
-    @cached_property
-    def noises(self) -> Noises:
-        """The noise of each case; read it only after all cases are measured."""
-        return noises(self.measurements)
 
     @property
     def measured(self) -> frozenset[MeasurementKey]:
@@ -95,7 +87,7 @@ class Recorder:
         """Store the code of cases that are about to run."""
         numbers = self._store.binaries.put([_code(*case) for case in prepared])
         for (spec, _, task), number in zip(prepared, numbers, strict=True):
-            self._binaries[task.device, spec.case.id, spec.cache] = number
+            self._binaries[task.device, spec.case, spec.cache] = number
 
     def put(self, measurements: Iterable[Measurement]) -> None:
         """Store measurements in one transaction; those of a peak complete the device's measured peak instead."""
@@ -111,13 +103,14 @@ class Recorder:
 
     def _entry(self, measurement: Measurement) -> MeasurementEntry:
         estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
-        spec = self._specs[measurement.device, measurement.case, measurement.cache]
+        key = measurement.device, measurement.case, measurement.cache
+        spec = self._specs[key]
         return MeasurementEntry(
             self._with_doubt(measurement, spec, estimate),
             self._targets[measurement.device].environment,
             spec.work,
             estimate,
-            self._binaries.get((measurement.device, measurement.case.id, measurement.cache)),
+            self._binaries.get(key),
             spec.variant_index,
             spec.relative_to,
         )
@@ -128,7 +121,7 @@ class Recorder:
         doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.peaks.get(device.uuid))
         if not doubt:
             return measurement
-        self.doubts[device.uuid, measurement.case.id, measurement.cache] = doubt
+        self.doubts[device.uuid, measurement.case, measurement.cache] = doubt
         return replace(measurement, note="; ".join(filter(None, [measurement.note, peaks.NOTE])))
 
 
@@ -153,23 +146,15 @@ def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
     return sources
 
 
-def noises(measurements: Iterable[Measurement]) -> Noises:
+def noises(measurements: Iterable[Measurement]) -> dict[CaseKey, Noise]:
     """Return the noise of each case's time, from the replicas that are ok; a case with too few replicas has none.
 
     Samples are rounded to float32, as the store keeps them, so that a resumed run gets the same noise as any other.
     """
-    noises = {
-        key: judge.noise_of(
-            [np.asarray(replica.samples_s, np.float32) for replica in replicas if replica.status is Status.OK]
-        )
-        for key, replicas in _replicas(measurements).items()
-    }
-    return {key: noise for key, noise in noises.items() if noise.within is not None}
-
-
-def _replicas(measurements: Iterable[Measurement]) -> dict[tuple[str, Case, CacheState], Sequence[Measurement]]:
-    """Group measurements by device, case and cache state."""
-    groups: dict[tuple[str, Case, CacheState], list[Measurement]] = defaultdict(list)
+    samples: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
     for measurement in measurements:
-        groups[measurement.device, measurement.case, measurement.cache].append(measurement)
-    return dict(groups)
+        if measurement.status is Status.OK:
+            key = measurement.device, measurement.case, measurement.cache
+            samples[key].append(np.asarray(measurement.samples_s, np.float32))
+    noises = {key: judge.noise_of(replicas) for key, replicas in samples.items()}
+    return {key: noise for key, noise in noises.items() if noise.within is not None}
