@@ -1,9 +1,9 @@
-// The charts of a series. Text that people or programs wrote goes into the page as text, never into plotly.js, which
-// would read markup in it.
+// The charts of a series. Text written by people or programs goes into the page as text, never into plotly.js, which
+// would interpret its markup.
 "use strict";
 
-// plotly.js brings the style of its maps along in an inline sheet, which the policy of the page refuses and no chart here
-// needs. While it loads, sheets that it makes stay empty; the empty one is allowed, and takes rules from scripts.
+// plotly.js adds an inline style sheet for its maps, which the page's security policy refuses and no chart here needs.
+// While plotly.js loads, its sheets stay empty; the policy allows the empty sheet, and scripts may add rules to it.
 const makeElement = document.createElement;
 document.createElement = function (name, ...rest) {
   const made = makeElement.call(document, name, ...rest);
@@ -21,7 +21,7 @@ function draw(data) {
   const chart = document.getElementById("history");
   const taken = document.getElementById("taken");
   const pick = document.getElementById("night");
-  const told = document.getElementById("told");
+  const summary = document.getElementById("summary");
   const narrow = window.matchMedia("(max-width: 760px)");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const x = axisOf(data);
@@ -35,7 +35,7 @@ function draw(data) {
   };
   const choose = (place) => {
     chosen = Math.max(0, Math.min(last, place));
-    told.textContent = sentence(data, chosen);
+    summary.textContent = sentence(data, chosen);
     if (pick && data.samples[chosen]) pick.value = String(chosen);
     redraw();
   };
@@ -51,8 +51,8 @@ function draw(data) {
   }
   choose(last);
   chart.on("plotly_click", (event) => choose(event.points[0].customdata));
-  chart.on("plotly_hover", (event) => { told.textContent = sentence(data, event.points[0].customdata); });
-  chart.on("plotly_unhover", () => { told.textContent = sentence(data, chosen); });
+  chart.on("plotly_hover", (event) => { summary.textContent = sentence(data, event.points[0].customdata); });
+  chart.on("plotly_unhover", () => { summary.textContent = sentence(data, chosen); });
   chart.addEventListener("keydown", (event) => {
     const to = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Home: 0, End: last }[event.key];
     if (to === undefined) return;
@@ -65,7 +65,7 @@ function draw(data) {
 
 const CONFIG = { displayModeBar: false, responsive: true };
 
-// Dates where they tell the nights apart in their order, else the numbers of the runs: clocks jump, and tests hurry.
+// Dates if they are in the order of the runs and span two days, else run numbers: clocks jump, and tests are fast.
 function axisOf(data) {
   const times = data.started.map((text) => Date.parse(`${text.replace(" ", "T")}Z`));
   const ordered = times.every((time, place) => place === 0 || time > times[place - 1]);
@@ -79,7 +79,7 @@ function colorsOf(chart) {
   return Object.fromEntries(["ink", "quiet", "line", "series", "level", "alarm", "good", "warn"].map((name) => [name, color(name)]));
 }
 
-// What a night says, in words: for whoever points at it, and for whoever cannot see the chart.
+// Describes a night in words, for the mouse pointer and for screen readers.
 function sentence(data, place) {
   const number = (value) => `${Number(value.toPrecision(4))} ${data.unit}`;
   const parts = [`run ${data.runs[place]}`, `${data.started[place].slice(0, 16)} UTC`];

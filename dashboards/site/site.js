@@ -1,4 +1,4 @@
-// Filters the rows of a table by the words in a field: a row stays if it holds all of them.
+// Filters the rows of a table by the words in a field: a row stays if it contains all of them.
 "use strict";
 
 for (const field of document.querySelectorAll("[data-filters]")) {
@@ -15,7 +15,7 @@ for (const field of document.querySelectorAll("[data-filters]")) {
     left.textContent = words.length ? `${shown} of ${rows.length}` : "";
   };
   field.addEventListener("input", filter);
-  filter(); // a page gone back to has its words still
+  filter(); // the field keeps its words when the user goes back to the page
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && document.activeElement !== field) {
       event.preventDefault();

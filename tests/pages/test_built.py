@@ -41,7 +41,7 @@ def test_a_quiet_night_says_that_nothing_is_new(nights, tmp_path, names):
     nights.judge(run, {names.tiled: Verdict.UNCHANGED})
     (first, *_) = build(nights.store, tmp_path / "site")
     assert "<h1>Nothing new</h1>" in first.read_text()
-    assert "Every series is where it was" in first.read_text()
+    assert "No series moved" in first.read_text()
 
 
 def test_standing_and_resolved_findings_are_shown(nights, tmp_path, names):

@@ -62,7 +62,7 @@ def test_a_hostile_name_and_reason_are_shown_as_they_are(series, names):
     page = series(names.hostile).page
     assert page.locator("h1").inner_text() == names.hostile.id
     assert "an illegal access <script>boom()</script>" in page.locator("header .reason").inner_text()
-    assert "an illegal access <script>boom()</script>" in page.locator("#told").inner_text()
+    assert "an illegal access <script>boom()</script>" in page.locator("#summary").inner_text()
 
 
 def test_the_security_policy_stops_an_injected_script(visit, site):
@@ -109,23 +109,23 @@ def test_a_failed_night_is_marked(series, names):
 
 def test_the_keyboard_moves_from_night_to_night_and_the_samples_follow(series):
     page = series().page
-    assert page.locator("#told").inner_text().startswith("run 12 ")
+    assert page.locator("#summary").inner_text().startswith("run 12 ")
     newest = page.evaluate("document.getElementById('taken').data[0].y[0]")
     page.locator("#history").focus()
     page.keyboard.press("ArrowLeft")
-    assert page.locator("#told").inner_text().startswith("run 11 ")
+    assert page.locator("#summary").inner_text().startswith("run 11 ")
     assert page.locator("#night").input_value() == "10"
     assert page.evaluate("document.getElementById('taken').data[0].y[0]") < newest
     page.keyboard.press("Home")
-    assert page.locator("#told").inner_text().startswith("run 1 ")
+    assert page.locator("#summary").inner_text().startswith("run 1 ")
     page.keyboard.press("ArrowLeft")
-    assert page.locator("#told").inner_text().startswith("run 1 ")
+    assert page.locator("#summary").inner_text().startswith("run 1 ")
 
 
 def test_the_samples_of_a_chosen_night_are_drawn_in_a_colour_for_each_replica(series):
     page = series().page
     page.locator("#night").select_option("0")
-    assert page.locator("#told").inner_text().startswith("run 1 ")
+    assert page.locator("#summary").inner_text().startswith("run 1 ")
     assert page.evaluate("document.getElementById('taken').data.map((one) => one.y.length)") == [20, 20, 20]
     assert page.locator("#replicas span").all_inner_texts() == ["replica 1", "replica 2", "replica 3"]
 

@@ -59,7 +59,7 @@ def test_a_night_shows_its_stages_and_failures(nights, tonight, begin_night, nam
     assert "cure: be root" in page
     assert "1 min" in page
     assert "<b>page</b>" not in page
-    assert f"Night {number} came to no run: this is the one before." in page
+    assert f"Night {number} has no run: this is the run before." in page
     assert f"<span>night {number}</span>" not in page
 
 
@@ -165,7 +165,7 @@ def test_page_names_are_readable_and_unique(names):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (None, "–"),
         (0.04, "0.0 s"),
@@ -176,8 +176,8 @@ def test_page_names_are_readable_and_unique(names):
         (7500, "2 h 05 min"),
     ],
 )
-def test_durations_are_written_in_seconds_minutes_and_hours(seconds, told):
-    assert wording.wall_time(seconds) == told
+def test_durations_are_written_in_seconds_minutes_and_hours(seconds, text):
+    assert wording.wall_time(seconds) == text
 
 
 def test_a_sparkline_has_gaps_and_a_rule_at_the_change():

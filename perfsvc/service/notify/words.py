@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfsvc import units
-from perfsvc.model import TIME, Cause, Direction, Finding, Judgement, MovedSeries
+from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries
 from perfsvc.report.pages.site import finding_page
-from perfsvc.report.wording import finding_title, series_name
+from perfsvc.report.wording import change_and_interval, direction_word, finding_title, series_name
 from perfsvc.service.notify.news import News
 from perfsvc.store import StageRow
 
@@ -122,12 +122,8 @@ def _devices(finding: Finding) -> str:
 
 
 def _change(moved: MovedSeries) -> str:
-    """``+5.3 % (+4.9 % to +5.6 %)``."""
-    if moved.ratio is None:
-        return "moved:"
-    if moved.low is None or moved.high is None:
-        return units.percent(moved.ratio)
-    return f"{units.percent(moved.ratio)} ({units.percent(moved.low)} to {units.percent(moved.high)})"
+    """Return ``+5.3 % (+4.9 % to +5.6 %)``, or ``moved:`` if the ratio is unknown."""
+    return change_and_interval(moved.ratio, moved.low, moved.high) or "moved:"
 
 
 def _list(heading: str, items: Sequence[str], further: str) -> Iterator[str]:
@@ -160,10 +156,7 @@ def _moved(finding: Finding) -> str:
     name = finding_title(finding) if several else series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved"
-    direction = "higher" if worst.ratio > 1 else "lower"
-    if worst.series.metric == TIME:
-        direction = finding.direction.value
-    return f"{name} {direction} by {'up to ' if several else ''}{units.change(abs(worst.ratio - 1))}"
+    return f"{name} {direction_word(worst.series.metric, worst.ratio)} by {'up to ' if several else ''}{units.change(abs(worst.ratio - 1))}"
 
 
 def _badness(moved: MovedSeries) -> float:
