@@ -53,8 +53,11 @@ def main() -> int:
         bundle.write(Path(folder), cases.tasks, cases.device.memory_bytes)
         alike = [replace(task, sampling=replace(task.sampling, evict=NVBENCH_EVICTS)) for task in cases.tasks]
         plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)
-        with InputPrefetcher([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as supply, ForkServers() as servers:
-            workers = Workers(cases.device, cases.helper_kernels, supply, servers)
+        with (
+            InputPrefetcher([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as prefetcher,
+            ForkServers() as servers,
+        ):
+            workers = Workers(cases.device, cases.helper_kernels, prefetcher, servers)
             turns: dict[str, Callable[[int], Sitting]] = {
                 NVBENCH: lambda _: nvbench(Path(folder), cases.device),
                 PERFSVC: lambda number: workers.sitting(number, plan.tasks(PERFSVC, number)),

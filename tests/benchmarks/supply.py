@@ -1,7 +1,7 @@
 """How long making a suite's inputs, references and fresh inputs takes, with one thread and with several.
 
-Resolves the suite at its full points, as a run does, and has a supply make all arrays of a replica, as for one GPU,
-alternating between one thread and several. Measures nothing else, and needs no GPU.
+Resolves the suite at its full points, as a run does, and has the input prefetcher make all arrays of a replica, as for
+one GPU, alternating between one thread and several. Measures nothing else, and needs no GPU.
 
     python tests/benchmarks/supply.py [--threads 4] [--rounds 3] [--suite kernels] [--points full]
 """
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[float, float]:
-    """Seconds until a suite is resolved, and from then until all of its arrays have been lent once."""
+    """Seconds until a suite is resolved, and from then until all of its arrays have been taken once."""
     started = time.perf_counter()
     inputs = Inputs(shared_arrays.budget_bytes(), threads)
     specs = found.resolve(Selection(), points, inputs)
@@ -56,10 +56,10 @@ def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[
     plan = Plan(tuple(task(spec, inputs) for spec in specs), replicas=1, seed=1, limit_s=60)
     coming = plan.order("GPU")
     nbytes = {}
-    with InputPrefetcher([coming], threads=threads) as supply:
-        for replica, one in coming:
-            with supply.take(supply.order(one, replica)) as lent:
-                nbytes[lent.name] = lent.first.nbytes + (lent.fresh.nbytes if lent.fresh else 0)
+    with InputPrefetcher([coming], threads=threads) as prefetcher:
+        for replica, upcoming in coming:
+            with prefetcher.take(prefetcher.order(upcoming, replica)) as arrays:
+                nbytes[arrays.name] = arrays.first.nbytes + (arrays.fresh.nbytes if arrays.fresh else 0)
     done = time.perf_counter()
     print(f"  {threads} threads made {sum(nbytes.values()) / MEBI:.0f} MiB in {done - started:.2f} s")
     return resolved - started, done - resolved

@@ -116,18 +116,18 @@ class Workers:
     Args:
         device: what they measure on.
         helper_kernels: the binary of its helper kernels.
-        supply: where the arrays come from.
+        prefetcher: where the arrays come from.
         servers: where they are forked, as those of one run are.
     """
 
     def __init__(
-        self, device: DeviceInfo, helper_kernels: bytes, supply: InputPrefetcher, servers: ForkServers
+        self, device: DeviceInfo, helper_kernels: bytes, prefetcher: InputPrefetcher, servers: ForkServers
     ) -> None:
         self._device = device
         self._helper_kernels = helper_kernels
-        self._supply = supply
+        self._prefetcher = prefetcher
         self._servers = servers
-        self._known: dict[Any, CheckedResult | None] = {}
+        self._checked: dict[Any, CheckedResult | None] = {}
 
     def sitting(self, replica: int, tasks: Iterable[Task]) -> Sitting:
         """Measures every task in a new process. A result that an earlier one checked in full is only compared."""
@@ -146,12 +146,12 @@ class Workers:
 
     def _measured(self, process: WorkerHandle, replica: int, task: Task) -> tuple[float, Measurement]:
         """The seconds from having the arrays to having the measurement, and the measurement."""
-        with self._supply.take(self._supply.order(task, replica)) as lent:
+        with self._prefetcher.take(self._prefetcher.order(task, replica)) as arrays:
             sent = time.monotonic()
-            answer = process.send(task, replica, lent, self._known.get(task.key)) or process.receive()
+            answer = process.send(task, replica, arrays, self._checked.get(task.key)) or process.receive()
         if not isinstance(answer, Measured) or not answer.usable:
             raise SittingError(f"perfsvc's worker was lost at {task.record.case}: {_reason(answer)}")
-        self._known[task.key] = answer.checked or self._known.get(task.key)
+        self._checked[task.key] = answer.checked or self._checked.get(task.key)
         return time.monotonic() - sent, answer.measurement
 
 
