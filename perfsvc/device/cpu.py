@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from perfsvc import elf
 from perfsvc.device.arguments import check_arguments
-from perfsvc.device.memory import HostMemory
+from perfsvc.device.memory import HostDevice
 from perfsvc.errors import LaunchError
-from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Error, Launch, ReplayRecord, TensorMapArg
+from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Launch, ReplayRecord
 
 WARP_SIZE = 32
 MAX_THREADS_PER_BLOCK = 1024
@@ -137,23 +137,12 @@ def _last_level_cache_bytes() -> int:
     return caches[max(caches)]
 
 
-class CpuDevice:
+class CpuDevice(HostDevice):
     """This machine's processor as a ``Device``; ``launch`` returns when the launch is done."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.info = describe()
-        self.stream = 0
-        self._memory = HostMemory()
-        self.allocate = self._memory.allocate
-        self.allocate_untimed = self._memory.allocate
-        self.free = self._memory.free
-        self.fill = self._memory.fill
-        self.upload = self._memory.upload
-        self.download = self._memory.download
-        self.view = self._memory.view
-        self.copy = self._memory.copy
-        self.digest = self._memory.digest
-        self.queue_depth = 0  # nothing is ever queued
         self._workers = min(self.info.multiprocessors, _MAX_WORKERS)
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="perfsvc-cpu")
         self._arenas: list[mmap.mmap] = []
@@ -162,8 +151,8 @@ class CpuDevice:
 
     def measuring(
         self,
-        record: ReplayRecord,  # noqa: ARG002 no profiler supports this device
-        replica: int,  # noqa: ARG002 see above
+        record: ReplayRecord,
+        replica: int,
     ) -> AbstractContextManager[None]:
         """Do nothing: there are no ranges."""
         return contextlib.nullcontext()
@@ -199,10 +188,6 @@ class CpuDevice:
         if nbytes > size:
             raise LaunchError(f"__constant__ {symbol} has {size} bytes; {nbytes} do not fit")
         ctypes.memmove(ctypes.byref(ctypes.c_char.in_dll(module.library, symbol)), address, nbytes)
-
-    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:  # noqa: ARG002 it has none
-        """Raise ``LaunchError``: the device has no tensor maps."""
-        raise LaunchError(f"the CPU device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
 
     def launch(self, module: CpuModule, launch: Launch, args: Sequence[np.generic]) -> None:
         """Run one launch to its end; raises ``LaunchError`` if it is refused or a block fails."""
@@ -247,26 +232,6 @@ class CpuDevice:
                 other.result()
         self._parallel_s += (time.process_time() - start) * (1 - 1 / workers)
 
-    def synchronize(self) -> None:
-        """Do nothing: everything is done already."""
-
-    def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:  # noqa: ARG002 the host is this device
-        """Return False: the host does it as fast."""
-        return False
-
-    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:  # noqa: ARG002 see above
-        """Return None: the host does it."""
-        return None
-
-    def uses_other_streams(
-        self,
-        sample: Callable[[], None],  # noqa: ARG002 there are no streams
-        seconds: float,  # noqa: ARG002 see above
-        watched: Sequence[tuple[int, int]],  # noqa: ARG002 see above
-    ) -> bool:
-        """Return False: the work of ``sample`` is done when it returns."""
-        return False
-
     def now(self) -> float:
         """Return the monotonic clock."""
         return time.monotonic()
@@ -286,7 +251,7 @@ class CpuDevice:
         *,
         clock: Literal["device", "host"],
         evict_bytes: int,
-        blocked: bool,  # noqa: ARG002 nothing is queued
+        blocked: bool,
     ) -> Batch:
         """Time samples in processor time, dividing that of a launch by its workers; elapsed time for ``host``.
 
@@ -312,7 +277,7 @@ class CpuDevice:
             sample()
         return (time.process_time() - start - self._parallel_s) / count
 
-    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:  # noqa: ARG002 there is no counter
+    def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
         """Return None: unknown."""
         return None
 

@@ -56,7 +56,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.device.memory import HostMemory
+from perfsvc.device.memory import HostDevice
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import (
     Batch,
@@ -64,11 +64,9 @@ from perfsvc.model import (
     Case,
     Conditions,
     DeviceInfo,
-    Error,
     Launch,
     ReplayRecord,
     Role,
-    TensorMapArg,
     codec,
 )
 
@@ -121,28 +119,14 @@ class ScriptedCase:
         exact = cycle(self.samples(replica))
         if not (self.within or self.between):
             return exact
-        normal = _normal(random.Random(f"{seed}/{replica}"))  # noqa: S311 - noise that can be repeated, no secret
-        pace = math.exp(next(normal) * self.between)
-        return (seconds * pace * math.exp(noise * self.within) for seconds, noise in zip(exact, normal, strict=False))
+        noise = random.Random(f"{seed}/{replica}")  # noqa: S311 - noise that can be repeated, no secret
+        pace = math.exp(noise.gauss() * self.between)
+        return (seconds * pace * math.exp(noise.gauss() * self.within) for seconds in exact)
 
     def readings(self) -> Iterator[Conditions]:
         """Yield the conditions of the GPU, reading after reading."""
         scripted = [reading.conditions() for reading in self.conditions] or [Conditions()]
         return chain(scripted, repeat(scripted[-1]))
-
-
-def _normal(uniform: random.Random) -> Iterator[float]:
-    """Yield standard normal numbers without end: those of ``random.gauss``, three times as fast.
-
-    Source:
-        G. E. P. Box and M. E. Muller (1958), A note on the generation of random normal deviates, Annals of
-        Mathematical Statistics 29(2).
-    """
-    while True:
-        angle = uniform.random() * math.tau
-        radius = math.sqrt(-2.0 * math.log(1.0 - uniform.random()))
-        yield math.cos(angle) * radius
-        yield math.sin(angle) * radius
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,25 +189,15 @@ def _marker(path: Path) -> Path:
     return path.with_name(path.name + ".lost")
 
 
-class FakeDevice:
+class FakeDevice(HostDevice):
     """A ``Device`` that plays a script."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self._script = read_script(path)
         self.info = _described(path, self._script)
-        self._memory = HostMemory()
-        self.stream = 0
         self.queue_depth = self._script.queue_depth
-        self.allocate = self._memory.allocate
-        self.allocate_untimed = self._memory.allocate
-        self.free = self._memory.free
-        self.fill = self._memory.fill
-        self.upload = self._memory.upload
-        self.download = self._memory.download
-        self.copy = self._memory.copy
-        self.digest = self._memory.digest
-        self.view = self._memory.view
         self._clock = 0.0
         self._entry = ScriptedCase()
         self._fault: Fault | None = None
@@ -267,19 +241,15 @@ class FakeDevice:
     def set_constant(self, module: bytes, symbol: str, address: int, nbytes: int) -> None:
         """Do nothing: constants do not change results here."""
 
-    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
-        """Raise ``LaunchError``: the device has no tensor maps."""
-        raise LaunchError(f"the fake device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
-
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
         """Write the reference to every output and zeros to all scratch memory, or commit the scripted fault."""
         self._launches += 1
         self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
             if isinstance(arg, BufferArg) and arg.buffer in self._results:
-                self._memory.write(int(value), self._results[arg.buffer])
+                self.write(int(value), self._results[arg.buffer])
             elif isinstance(arg, BufferArg) and arg.buffer in self._scratch:
-                self._memory.fill(int(value), self._scratch[arg.buffer], 0)
+                self.fill(int(value), self._scratch[arg.buffer], 0)
 
     def _commit(self, launch: Launch) -> None:
         match self._fault:
@@ -303,17 +273,6 @@ class FakeDevice:
             case "hang":
                 while True:
                     time.sleep(1)
-
-    def synchronize(self) -> None:
-        """Do nothing: everything is done at once."""
-
-    def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
-        """Return False: the host does it."""
-        return False
-
-    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
-        """Return None: the host does it."""
-        return None
 
     def uses_other_streams(
         self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]

@@ -1,13 +1,15 @@
-"""Memory of devices: host memory for devices that have none of their own, and the arena for timed buffers."""
+"""Memory of devices: host memory, what devices on the host share, and the arena for timed buffers of GPUs."""
 
 import ctypes
 import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.errors import LaunchError
+from perfsvc.model import DeviceInfo, Error, TensorMapArg
 
 HOST_ALIGNMENT = 256
 ARENA_SHARE = 0.25
@@ -80,6 +82,39 @@ class HostMemory:
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return the memory itself as an array, valid until it is freed."""
         return np.asarray(_RawBytes(address, dtype, shape))
+
+
+class HostDevice(HostMemory):
+    """The part of a ``Device`` that devices on the host share: they have no streams, and nothing is ever queued."""
+
+    info: DeviceInfo
+    stream = 0
+    queue_depth = 0
+
+    def allocate_untimed(self, nbytes: int) -> int:
+        """Allocate memory as ``allocate`` does."""
+        return self.allocate(nbytes)
+
+    def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
+        """Raise ``LaunchError``: only GPUs have tensor maps."""
+        raise LaunchError(f"this device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
+
+    def synchronize(self) -> None:
+        """Do nothing: everything is done already."""
+
+    def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
+        """Return False: the host does it as fast."""
+        return False
+
+    def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
+        """Return None: the host does it."""
+        return None
+
+    def uses_other_streams(
+        self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Return False: the work of ``sample`` is done when it returns."""
+        return False
 
 
 def arena_bytes(memory_bytes: int) -> int:

@@ -1,6 +1,7 @@
 """The fake device plays its script."""
 
 import json
+import math
 import random
 from dataclasses import replace
 from itertools import islice
@@ -295,6 +296,8 @@ def test_noise_multiplies_the_scripted_samples():
     assert list(islice(entry.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
 
 
-def test_the_noise_equals_that_of_the_standard_library():
-    drawn, chance = fake._normal(random.Random("7/dot")), random.Random("7/dot")
-    assert all(next(drawn) == chance.gauss(0.0, 1.0) for _ in range(1000))
+def test_the_noise_is_that_of_the_standard_library():
+    noise = random.Random("7/dot/2")
+    pace = math.exp(0.1 * noise.gauss())
+    expected = [1e-4 * pace * math.exp(0.01 * noise.gauss()) for _ in range(1000)]
+    assert list(islice(ScriptedCase(within=0.01, between=0.1).times(2, "7/dot"), 1000)) == expected

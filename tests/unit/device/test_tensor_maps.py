@@ -128,7 +128,7 @@ def test_a_launch_gets_the_tensor_map_that_the_device_encodes():
 def test_devices_without_tensor_maps_raise_an_error(device, tmp_path):
     (tmp_path / "script.json").write_text("{}")
     opened = CpuDevice() if device == "cpu" else FakeDevice(tmp_path / "script.json")
-    with pytest.raises(LaunchError, match=f"the {device} device has no tensor map of 'A'".replace("cpu", "CPU")):
+    with pytest.raises(LaunchError, match="this device has no tensor map of 'A'"):
         opened.tensor_map(0, MAP)
     opened.close()
 
