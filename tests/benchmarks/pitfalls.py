@@ -69,7 +69,7 @@ def main() -> int:
 
 
 class Bench:
-    """A device with what lies below its timing."""
+    """A device and the parts of its timing."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -80,7 +80,7 @@ class Bench:
         self._eviction.prepare(self._nbytes)
 
     def queued_behind(self, task: Task) -> dict[str, Any]:
-        """A case one by one, and twenty samples at a time behind one gate: the first ones, and the last."""
+        """A case one by one, and twenty samples at a time behind one blocking kernel: the first samples, and the last."""
         import pycuda.driver as drv
 
         pairs = [(drv.Event(), drv.Event()) for _ in range(TOGETHER)]

@@ -1,12 +1,12 @@
-"""Whatever needs a real GPU: skipped, with the reason, where there is none."""
+"""Fixtures of the tests on a GPU, which are skipped with the reason if there is none."""
 
 from pathlib import Path
 
 import pytest
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
+from perfsvc.device import helper_kernels as own_kernels
 from perfsvc.device.find import find, open_device
-from perfsvc.device.helper_kernels import unit as instruments_unit
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Unit
 
@@ -15,7 +15,7 @@ ENTRIES = ("add", "scale", "reverse", "spin", "stray", "crooked", "mixed", "keep
 
 
 @pytest.fixture(scope="session", autouse=True)
-def boards():
+def gpus():
     try:
         return find(["cuda"])
     except NoDeviceError as error:
@@ -23,11 +23,11 @@ def boards():
 
 
 @pytest.fixture(scope="session")
-def cubin(boards, tmp_path_factory):
+def cubin(gpus, tmp_path_factory):
     """The path of a cubin of kernels.cu for the first GPU."""
     unit = Unit(KERNELS, ENTRIES)
     cache = Cache(tmp_path_factory.mktemp("cache"))
-    built = compile_all([unit], toolchain_for(boards[0].target), cache)[unit]
+    built = compile_all([unit], toolchain_for(gpus[0].target), cache)[unit]
     assert isinstance(built, Binary), built
     path = tmp_path_factory.mktemp("cubin") / "kernels.cubin"
     path.write_bytes(built.code)
@@ -35,24 +35,24 @@ def cubin(boards, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def helper_kernels(boards, tmp_path_factory):
-    """What a device of the first GPU's model is opened with."""
-    unit = instruments_unit("cuda")
-    built = compile_all([unit], toolchain_for(boards[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
+def helper_kernels(gpus, tmp_path_factory):
+    """The compiled helper kernels, with which the first GPU is opened."""
+    unit = own_kernels.unit("cuda")
+    built = compile_all([unit], toolchain_for(gpus[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
     assert isinstance(built, Binary), built
     return built.code
 
 
 @pytest.fixture
-def device(boards, helper_kernels):
-    opened = open_device(boards[0].spec, helper_kernels)
+def device(gpus, helper_kernels):
+    opened = open_device(gpus[0].spec, helper_kernels)
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def times(device):
-    """Sample times of what a function queues."""
+    """Return the sample times of what a function queues."""
 
     def taken(sample, count, *, clock="device", cold=True):
         nbytes = 2 * device.info.l2_bytes if cold else 0

@@ -40,8 +40,8 @@ def git(folder, *arguments):
     subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True)
 
 
-def test_the_commit_that_took_the_padding_out_is_named_by_few_comparisons(boards, history, tmp_path):
-    command = ["bisect", CASE, "--good", "HEAD~5", "--device", boards[0].spec, "--suite", history, "--format", "json"]
+def test_the_commit_that_removed_the_padding_is_found_with_few_comparisons(gpus, history, tmp_path):
+    command = ["bisect", CASE, "--good", "HEAD~5", "--device", gpus[0].spec, "--suite", history, "--format", "json"]
     done = subprocess.run(
         [sys.executable, "-m", "perfsvc", *command],
         cwd=tmp_path,

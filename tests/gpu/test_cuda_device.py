@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def ours(helper_kernels, tmp_path_factory):
+def binary_path(helper_kernels, tmp_path_factory):
     """The path of the helper kernels' binary."""
     path = tmp_path_factory.mktemp("helper kernels") / "helper_kernels.cubin"
     path.write_bytes(helper_kernels)
@@ -62,9 +62,9 @@ def test_a_vector_add_takes_as_long_as_in_an_independent_event_timed_loop(device
     times(sample, 20)
     # Before and after, so that a clock which drifts meanwhile is seen by both.
     before = independent()
-    ours = statistics.median(times(sample, 200))
+    measured = statistics.median(times(sample, 200))
     expected = (before + independent()) / 2
-    assert ours == pytest.approx(expected, rel=0.03)
+    assert measured == pytest.approx(expected, rel=0.03)
 
 
 def test_a_cold_sample_of_a_small_kernel_is_slower_than_a_warm_one(device, module, times):
@@ -106,7 +106,7 @@ def test_arguments_of_every_size_arrive_aligned(device, module):
     assert out.tolist() == [-3, 0.25, 700]
 
 
-def test_a_constant_is_what_it_was_set_to(device, module):
+def test_a_constant_has_the_value_it_was_set_to(device, module):
     data = np.ones(8, np.float32)
     factors = np.array([2, 3, 5, 7], np.float32)
     x, source = device.allocate(data.nbytes), device.allocate(factors.nbytes)
@@ -138,7 +138,7 @@ def test_a_kernel_may_use_more_shared_memory_than_48_kib(device, module):
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "message"),
     [
         (lambda d, m: d.launch(m, launch("spin", block=2048), (np.int64(1),)), r"invalid argument \(last launch: spin"),
         (lambda d, m: d.launch(m, launch("nowhere"), ()), "not found"),
@@ -146,8 +146,8 @@ def test_a_kernel_may_use_more_shared_memory_than_48_kib(device, module):
         (lambda d, m: d.load(b"no cubin at all"), "image|PTX"),
     ],
 )
-def test_what_the_driver_refuses_leaves_the_device_usable(device, module, times, ask, said):
-    with pytest.raises(LaunchError, match=said) as raised:
+def test_a_refusal_of_the_driver_leaves_the_device_usable(device, module, times, ask, message):
+    with pytest.raises(LaunchError, match=message) as raised:
         ask(device, module)
     assert not raised.value.fatal
     assert raised.value.cure
@@ -181,15 +181,15 @@ print("closed")
 """
 
 
-@pytest.mark.parametrize(("entry", "said"), [("stray", "illegal memory access"), ("crooked", "misaligned address")])
-def test_a_fault_in_a_kernel_is_fatal_and_still_lets_the_device_close(boards, cubin, ours, entry, said):
+@pytest.mark.parametrize(("entry", "message"), [("stray", "illegal memory access"), ("crooked", "misaligned address")])
+def test_a_fault_in_a_kernel_is_fatal_and_still_lets_the_device_close(gpus, cubin, binary_path, entry, message):
     # In a process of its own: after such a fault CUDA does nothing more for the process it happened in.
-    command = [sys.executable, "-c", FATAL, boards[0].spec, cubin, entry, ours]
+    command = [sys.executable, "-c", FATAL, gpus[0].spec, cubin, entry, binary_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     first, second, third = done.stdout.splitlines()
     fatal, what, has_cure = first.split("|")
     assert (fatal, second, has_cure, third, done.returncode) == ("True", "True", "True", "closed", 0), done.stderr
-    assert said in what
+    assert message in what
     assert entry in what
 
 
@@ -210,22 +210,22 @@ print(current.value, sum(states))
 """
 
 
-def test_looking_for_devices_makes_no_context():
+def test_finding_devices_creates_no_context():
     done = subprocess.run([sys.executable, "-c", DISCOVERY], capture_output=True, text=True, timeout=100, check=True)
     assert done.stdout.split() == ["None", "0"]
 
 
-def test_a_device_that_is_never_closed_ends_its_process_in_peace(boards, ours):
+def test_a_process_with_an_open_device_ends_normally(gpus, binary_path):
     program = (
         "import pathlib, sys; from perfsvc.device.find import open_device; "
         "open_device(sys.argv[1], pathlib.Path(sys.argv[2]).read_bytes()).allocate(100)"
     )
-    command = [sys.executable, "-c", program, boards[0].spec, ours]
+    command = [sys.executable, "-c", program, gpus[0].spec, binary_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_range_around_a_case_changes_nothing_and_ends_with_it(device, module, times):
+def test_a_range_around_a_case_changes_nothing(device, module, times):
     sample = vector_add(device, module, 1024, grid=4)
     with device.measuring(record(), 1):
         assert len(times(sample, 5)) == 5
@@ -243,28 +243,28 @@ def test_other_libraries_see_device_memory_through_a_view(device):
     assert interface["stream"] is None  # the function is given the stream, and a library need not wait for it
 
 
-def test_a_board_is_described_as_nvidia_smi_describes_it(boards):
+def test_a_gpu_is_described_as_by_nvidia_smi(gpus):
     if shutil.which("nvidia-smi") is None:
         pytest.skip("no nvidia-smi on PATH")
     query = ["nvidia-smi", "--query-gpu=uuid,name,compute_cap", "--format=csv,noheader"]
     listed = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
-    assert {f"{board.uuid}, {board.model}, {board.compute_capability}" for board in boards} <= set(listed)
+    assert {f"{gpu.uuid}, {gpu.model}, {gpu.compute_capability}" for gpu in gpus} <= set(listed)
 
 
-def test_a_board_says_all_there_is_to_say(boards):
-    for board in boards:
-        said = (board.multiprocessors, board.clock_hz, board.memory_bytes, board.l2_bytes, board.registers_per_block)
-        assert all(said), board
-        assert board.clock_hz > 1e8
-        assert (board.warp_size, board.driver != "") == (32, True)
+def test_the_description_of_a_gpu_is_complete(gpus):
+    for gpu in gpus:
+        numbers = (gpu.multiprocessors, gpu.clock_hz, gpu.memory_bytes, gpu.l2_bytes, gpu.registers_per_block)
+        assert all(numbers), gpu
+        assert gpu.clock_hz > 1e8
+        assert (gpu.warp_size, gpu.driver != "") == (32, True)
 
 
-def test_every_board_runs_what_was_built_for_it(boards, cubin, helper_kernels):
-    if len(boards) < 2:
+def test_every_gpu_runs_what_was_built_for_it(gpus, cubin, helper_kernels):
+    if len(gpus) < 2:
         pytest.skip("one GPU only")
-    for board in boards:
-        device = open_device(board.spec, helper_kernels)
-        assert device.info.uuid == board.uuid
+    for gpu in gpus:
+        device = open_device(gpu.spec, helper_kernels)
+        assert device.info.uuid == gpu.uuid
         module = device.load(cubin.read_bytes())
         sample = vector_add(device, module, 1 << 16, grid=64)
         assert device.batch(sample, 5, clock="device", evict_bytes=1 << 20, blocked=True).samples_s

@@ -67,14 +67,14 @@ class Driver:
 
 
 @pytest.fixture(scope="module")
-def cases(boards):
+def cases(gpus):
     """Every case of the built-in suite that the first GPU can run and that launches kernels."""
     specs = discover(data_folder("kernels")).resolve(Selection(), "smoke", Inputs())
-    return [spec for spec in specs if not unmet(spec, boards[0]) and any(isinstance(one, Launch) for one in spec.steps)]
+    return [spec for spec in specs if not unmet(spec, gpus[0]) and any(isinstance(one, Launch) for one in spec.steps)]
 
 
-def test_the_driver_sees_the_same_facts_and_the_same_occupancy(boards, cases, tmp_path):
-    target = boards[0].target
+def test_the_driver_reports_the_same_facts_and_the_same_occupancy(gpus, cases, tmp_path):
+    target = gpus[0].target
     if target not in MULTIPROCESSORS:
         pytest.skip(f"nobody here knows the limits of {target}")
     units = {unit for spec in cases for unit in spec.units if not is_ptx(unit)}
@@ -93,14 +93,14 @@ def test_the_driver_sees_the_same_facts_and_the_same_occupancy(boards, cases, tm
                 threads = step.block[0] * step.block[1] * step.block[2]
                 held = occupancy(target, own, threads, step.shared_bytes)
                 blocks = held.warps // -(-threads // WARP)
-                told = (
+                reported = (
                     driver.attribute(function, REGISTERS),
                     driver.attribute(function, LOCAL_BYTES) > 0,
                     driver.attribute(function, SHARED_BYTES) - own.shared_bytes in RESERVED,
                     driver.blocks(function, threads, step.shared_bytes),
                 )
                 seen += 1
-                if told != (own.registers, own.stack_bytes > 0, True, blocks):
-                    wrong.append((spec.case.id, step.entry, told, own, held))
+                if reported != (own.registers, own.stack_bytes > 0, True, blocks):
+                    wrong.append((spec.case.id, step.entry, reported, own, held))
     assert wrong == []
     assert seen > 50

@@ -65,8 +65,8 @@ NAMES = pytest.mark.parametrize("name", [file.name for file in SUITE.benchmarks]
 
 
 @pytest.fixture(scope="module")
-def kernels(boards, helper_kernels):
-    device = open_device(boards[0].spec, helper_kernels)
+def kernels(gpus, helper_kernels):
+    device = open_device(gpus[0].spec, helper_kernels)
     gc.freeze()  # measuring collects garbage; what the tests have imported is none
     yield Kernels(device)
     gc.unfreeze()

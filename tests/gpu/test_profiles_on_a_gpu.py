@@ -31,19 +31,19 @@ def ncu():
 
 @pytest.fixture
 def suite(tmp_path):
-    """Two benchmarks of ours in a folder of the test's own, outside any checkout."""
+    """Two benchmarks in a folder of the test, outside any checkout."""
     for name in ("transpose", "dot"):
         shutil.copytree(ROOT / "kernels" / name, tmp_path / "suite" / name)
     return tmp_path / "suite"
 
 
 @pytest.fixture
-def perfsvc(boards, tmp_path):
+def perfsvc(gpus, tmp_path):
     """Types a command on the first GPU; gives the exit code and what it printed."""
 
     def typed(*arguments):
         done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", *map(str, arguments), "--device", boards[0].spec],
+            [sys.executable, "-m", "perfsvc", *map(str, arguments), "--device", gpus[0].spec],
             cwd=tmp_path,
             env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db"), "COLUMNS": "200"},
             capture_output=True,
@@ -74,7 +74,7 @@ def test_a_planted_regression_is_explained_in_the_command_that_finds_it(ncu, per
     assert None not in why["profiles"]
 
 
-def test_metrics_and_report_are_of_the_one_launch(ncu, perfsvc, suite, tmp_path):
+def test_metrics_and_report_are_of_the_profiled_launch(ncu, perfsvc, suite, tmp_path):
     assert measured(perfsvc, suite, TRANSPOSE).returncode == 0
     ended = perfsvc("profile", TRANSPOSE, "--output", tmp_path / "kept.ncu-rep", "--format", "json")
     assert ended.returncode == 0, ended.stderr
@@ -86,7 +86,7 @@ def test_metrics_and_report_are_of_the_one_launch(ncu, perfsvc, suite, tmp_path)
     assert reports.read(tmp_path / "kept.ncu-rep", kernel="transpose_tiled").metrics == metrics
 
 
-def test_of_two_kernels_the_longer_one_is_looked_at(ncu, perfsvc, suite):
+def test_the_longer_of_two_kernels_is_profiled(ncu, perfsvc, suite):
     assert measured(perfsvc, suite, TWO_KERNELS).returncode == 0
     ended = perfsvc("profile", TWO_KERNELS, "--set", "basic", "--format", "json")
     assert ended.returncode == 0, ended.stderr

@@ -17,10 +17,10 @@ LETHAL = Path(__file__).parent / "suites" / "lethal"
 
 
 @pytest.fixture
-def run(boards, tmp_path):
+def run(gpus, tmp_path):
     def start(*arguments):
         done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", "run", "--device", boards[0].spec, "--format", "json", *arguments],
+            [sys.executable, "-m", "perfsvc", "run", "--device", gpus[0].spec, "--format", "json", *arguments],
             cwd=tmp_path,
             env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db")},
             capture_output=True,
@@ -38,7 +38,7 @@ def by_variant(rows):
     return {row["variant"]: row for row in rows}
 
 
-def test_every_case_of_the_built_in_suite_is_right_and_timed_or_says_what_it_lacks(run):
+def test_every_case_of_the_built_in_suite_is_right_and_timed_or_skipped_with_a_reason(run):
     code, rows = run("--suite", ROOT / "kernels", "--points", "smoke", "--replicas", "2", "--samples", "20")
     assert code == 0
     assert {row["status"] for row in rows} <= {"ok", "skipped"}
@@ -48,7 +48,7 @@ def test_every_case_of_the_built_in_suite_is_right_and_timed_or_says_what_it_lac
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """A benchmark of ours at other full points."""
+    """A benchmark of binary_path at other full points."""
 
     def written(name, **axes):
         folder = tmp_path / "suite" / name
@@ -74,7 +74,7 @@ def test_a_kernel_is_loaded_from_a_cubin_and_from_ptx(run, elsewhere):
     assert len(rows) == 6
 
 
-def test_a_hang_an_overrun_a_wrong_result_and_a_compile_error_cost_their_cases_alone(run):
+def test_a_hang_an_overrun_a_wrong_result_and_a_compile_error_fail_only_their_cases(run):
     code, found = run("--suite", FAULTY, "--limit", "8", "--replicas", "1")
     rows = by_variant(found)
     assert code == 4
@@ -89,7 +89,7 @@ def test_a_hang_an_overrun_a_wrong_result_and_a_compile_error_cost_their_cases_a
     assert {name for name, row in rows.items() if row["status"] == "ok"} == {"good", "also_good"}
 
 
-def test_a_lost_context_and_a_refused_launch_cost_their_cases_alone(run):
+def test_a_lost_context_and_a_refused_launch_fail_only_their_cases(run):
     code, found = run("--suite", LETHAL, "--replicas", "2")
     rows = by_variant(found)
     assert code == 4
@@ -100,7 +100,7 @@ def test_a_lost_context_and_a_refused_launch_cost_their_cases_alone(run):
         "greedy": "invalid argument",
         "crowded": "invalid argument",
     }
-    said = {name: row["reason"] for name, row in rows.items() if row["status"] != "ok"}
-    assert set(said) == set(reasons)
-    assert {name: reasons[name] in said[name] for name in reasons} == dict.fromkeys(reasons, True), said
+    reasons = {name: row["reason"] for name, row in rows.items() if row["status"] != "ok"}
+    assert set(reasons) == set(reasons)
+    assert {name: reasons[name] in reasons[name] for name in reasons} == dict.fromkeys(reasons, True), reasons
     assert all(row["cure"] for row in rows.values() if row["status"] != "ok")

@@ -17,11 +17,11 @@ PIECE = 16
 
 
 @pytest.fixture(scope="module")
-def code(boards, tmp_path_factory):
-    if int(boards[0].compute_capability.partition(".")[0]) < 9:
+def code(gpus, tmp_path_factory):
+    if int(gpus[0].compute_capability.partition(".")[0]) < 9:
         pytest.skip("this GPU has no tensor maps")
     unit = Unit(SOURCE, ("fetch", "arrive"))
-    built = compile_all([unit], toolchain_for(boards[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
+    built = compile_all([unit], toolchain_for(gpus[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
     assert isinstance(built, Binary), built
     return built.code
 
@@ -70,7 +70,7 @@ def swizzled(box, span):
     [("float32", "float32"), ("bfloat16", "uint16"), ("int8", "int8"), ("float64", "float64")],
 )
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
-def test_a_box_is_fetched_as_its_map_says(fetched, element, dtype, swizzle):
+def test_a_box_is_fetched_through_its_tensor_map(fetched, element, dtype, swizzle):
     values = matrix(dtype)
     columns = (swizzle or 64) // values.itemsize
     arg = TensorMapArg("A", element, values.shape, (24, columns), swizzle)
@@ -89,7 +89,7 @@ def test_tfloat32_is_rounded_to_its_nearest(fetched):
     assert (box != expected).any()
 
 
-def test_what_lies_outside_the_matrix_is_zero(fetched):
+def test_elements_outside_the_matrix_are_zero(fetched):
     values = matrix("float32")
     arg = TensorMapArg("A", "float32", values.shape, (32, 16))
     expected = np.zeros((32, 16), np.float32)
@@ -97,7 +97,7 @@ def test_what_lies_outside_the_matrix_is_zero(fetched):
     assert (fetched(values, arg, 80, 136) == expected).all()
 
 
-def test_what_stands_around_maps_arrives(device, code):
+def test_arguments_around_tensor_maps_arrive(device, code):
     address = device.allocate(4 * 8)
     a_map = device.tensor_map(address, TensorMapArg("A", "float32", (2, 4), (2, 4)))
     device.launch(
@@ -110,6 +110,6 @@ def test_what_stands_around_maps_arrives(device, code):
     assert out.tolist() == [0, 700, 0.25, -3]
 
 
-def test_what_the_driver_refuses_is_said(device):
+def test_a_refusal_of_the_driver_is_reported(device):
     with pytest.raises(LaunchError, match="the driver refuses a tensor map of 'A'"):
         device.tensor_map(device.allocate(64), TensorMapArg("A", "float32", (4, 3), (4, 4)))
