@@ -102,8 +102,8 @@ class MeasurementStore:
     def columns(self, runs: Sequence[int] | None = None) -> dict[str, list[Any]]:
         """Return the measurements of some runs, or of all, as equally long lists by column name.
 
-        Besides the columns of the tables (docs/reference/database.md) there are ``axes`` (a dict), ``metrics`` (a dict of
-        named values), ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None if the work or the time is unknown) and
+        Besides the columns of the tables (docs/reference/database.md) there are ``axes`` (a dict), ``metrics`` (a dict
+        of named values), ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None if the work or the time is unknown) and
         ``peak_share`` (the bandwidth over the better of the device's measured peaks in that run).
         """
         with self._database.reading() as connection:

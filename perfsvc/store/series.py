@@ -318,11 +318,10 @@ def _key(series: Series) -> CaseKey:
 
 
 def _as_arrays(history: Sequence[SeriesInRun]) -> SeriesHistory:
-    values = np.full((len(history), max(1, *(len(measured.values) for measured in history))), np.nan)
-    for row, measured in zip(values, history, strict=True):
-        row[: len(measured.values)] = measured.values
+    width = max(1, *(len(measured.values) for measured in history))
+    values = [(*measured.values, *[np.nan] * (width - len(measured.values))) for measured in history]
     return SeriesHistory(
         np.array([measured.run for measured in history], np.intp),
         np.array([measured.segment for measured in history], np.intp),
-        values,
+        np.array(values, np.float64),
     )

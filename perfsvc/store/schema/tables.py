@@ -196,8 +196,8 @@ class BinaryFiles(Base):
 class Measurements(Base):
     """A case on a device in one replica: its samples and their summary, or why there are none.
 
-    ``samples`` holds the seconds of each sample as a blob (``perfsvc.store.measurements``); the summary is computed from
-    the unrounded times. Values that an earlier schema revision did not store are NULL.
+    ``samples`` holds the seconds of each sample as a blob (``perfsvc.store.measurements``); the summary is computed
+    from the unrounded times. Values that an earlier schema revision did not store are NULL.
     """
 
     __tablename__ = "measurements"
