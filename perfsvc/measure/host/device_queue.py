@@ -22,7 +22,7 @@ Stopping = Callable[[], bool]
 
 
 def never() -> bool:
-    """A run that is never asked to stop."""
+    """Return False: the run is never asked to stop."""
     return False
 
 
@@ -157,14 +157,14 @@ class DeviceQueue:
             case Ready():
                 self._active, self.opened = None, True
             case Refused(what, cure):
-                self._refuse(NoDeviceError(what, cure=cure))
+                self._give_up_device(NoDeviceError(what, cure=cure))
             case Measured(measurement, usable, checked):
                 self._active, self._worker_has_measured = None, True
                 if checked:
                     self._checked[measurement.case, measurement.cache] = checked
                 if not usable:
                     self._dismiss()
-                yield self._noted(measurement)
+                yield self._note(measurement)
 
     def enforce_limits(self) -> Iterator[Measurement]:
         """Kill a worker that is past its time limit, or whose case does not finish when the run is to stop."""
@@ -251,12 +251,12 @@ class DeviceQueue:
         return bool(self._dismissed)
 
     def _lose_worker(self, error: CaseError) -> Iterator[Measurement]:
-        """The worker is gone or must go: its case has failed, and the next case gets a new worker."""
+        """Handle a worker that died or must be killed: its case fails, and the next case gets a new worker."""
         active, self._active = self._active, None
         if active and active.task:
             self._dismiss(kill=True)
             wall_s = time.monotonic() - active.since
-            yield self._noted(self._failure(active.task, active.replica, error, wall_s=wall_s))
+            yield self._note(self._failure(active.task, active.replica, error, wall_s=wall_s))
         elif self._worker_has_measured or self._may_start_again():  # it died between two cases: neither is to blame
             self._dismiss(kill=True)
         else:
@@ -270,10 +270,10 @@ class DeviceQueue:
 
     def _fail_to_start(self, error: CaseError) -> None:
         what = f"the worker for {self.device.spec} did not start: {error.what}"
-        self._refuse(NoDeviceError(what, cure="see what this machine lacks: perfsvc doctor"))
+        self._give_up_device(NoDeviceError(what, cure="see what this machine lacks: perfsvc doctor"))
 
-    def _refuse(self, error: NoDeviceError) -> None:
-        """The device cannot be used any more."""
+    def _give_up_device(self, error: NoDeviceError) -> None:
+        """Kill the worker and mark the device as unusable."""
         self._active = None
         self._dismiss(kill=True)
         self.refusal = error
@@ -287,7 +287,7 @@ class DeviceQueue:
         try:
             taken = self._lock.take()
         except NoDeviceError as error:
-            self._refuse(error)
+            self._give_up_device(error)
             return False
         if taken and self._budget_ends is None and self._plan.budget_s is not None:
             self._budget_ends = time.monotonic() + self._plan.budget_s
@@ -311,7 +311,7 @@ class DeviceQueue:
                 self._active = ActiveJob(task, replica, time.monotonic(), limit_s)
                 crash = worker.send(task, replica, arrays, self._checked.get(task.key))
         except SuiteError as error:
-            yield self._noted(self._failure(task, replica, error))
+            yield self._note(self._failure(task, replica, error))
             return
         if crash:
             yield from self._lose_worker(crash)
@@ -335,7 +335,7 @@ class DeviceQueue:
 
     def _exceed_limit(self, active: ActiveJob) -> Iterator[Measurement]:
         if active.task is None:
-            self._refuse(
+            self._give_up_device(
                 NoDeviceError(
                     f"{self.device.model} ({self.device.spec}) was not open within {active.limit_s:g} s",
                     cure="see what holds it: perfsvc doctor, nvidia-smi",
@@ -353,7 +353,7 @@ class DeviceQueue:
     def _failure(self, task: Task, replica: int, error: PerfsvcError, *, wall_s: float = 0.0) -> Measurement:
         return without_samples(task.record.case, self.device.uuid, replica, task.cache, error, wall_s=wall_s)
 
-    def _noted(self, measurement: Measurement) -> Measurement:
+    def _note(self, measurement: Measurement) -> Measurement:
         """Note that a case was measured. One without a right result is not tried again in later replicas."""
         key = measurement.case, measurement.cache
         self._measured.add(key)
@@ -379,14 +379,14 @@ class DeviceQueue:
         self._report(f"told to stop: {self._active.task.record.case.id} is finished first")
 
     def _rest(self) -> None:
-        """Nothing is left to do: end the worker and then release the device, for which another run may wait."""
+        """End the worker and then release the device, for which another run may wait."""
         self._dismiss()
         if self._lock.held and not self._is_worker_ending():
             self._lock.release()
             self._reported_lock = False
 
     def _end_budget(self) -> Iterator[OverBudget]:
-        """The time budget is used up: give up what is left, and yield the cases that no replica measured."""
+        """Give up what is left when the time budget is used up; yields the cases that no replica measured."""
         for _, task in self.give_up():
             if task.key not in self._measured and task not in self._plan.first:
                 reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"
