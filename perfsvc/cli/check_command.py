@@ -10,7 +10,7 @@ from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
     from perfsvc.report.checks import StaticCheck
-    from perfsvc.service.check.check import CheckOutcome, CheckRequest
+    from perfsvc.service.check.check import CheckRequest
 
 Format = Literal["table", "json", "markdown", "junit", "github"]
 FORMATS: tuple[Format, ...] = ("table", "json", "markdown", "junit", "github")
@@ -94,12 +94,11 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     with output.progress() as progress:
         outcome = check(_request(chosen), progress)
     output.warn(outcome.warnings)
-    shown = _shown(outcome)
-    written = _written(shown, chosen["output_format"])
+    written = _written(outcome, chosen["output_format"])
     if chosen["file"] and written is not None:
         check_formats.write(written, chosen["file"])
     if written is None or chosen["file"]:
-        _show_table(shown, chosen)
+        _show_table(outcome, chosen)
     else:
         click.echo(written, nl=False)
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
@@ -126,24 +125,7 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
     )
 
 
-def _shown(outcome: "CheckOutcome") -> "StaticCheck":
-    from perfsvc.report.checks import StaticCheck
-
-    return StaticCheck(
-        outcome.check,
-        outcome.against,
-        outcome.toolkit,
-        outcome.disassembler,
-        outcome.checked,
-        outcome.verdicts,
-        outcome.sources,
-        outcome.problems,
-        outcome.wrong,
-        outcome.accepted,
-    )
-
-
-def _written(shown: "StaticCheck", output_format: Format) -> str | None:
+def _written(check: "StaticCheck", output_format: Format) -> str | None:
     """Return the output for programs; None for the table."""
     import json
 
@@ -152,21 +134,21 @@ def _written(shown: "StaticCheck", output_format: Format) -> str | None:
 
     match output_format:
         case "json":
-            return json.dumps(check_json(shown), indent=2, allow_nan=False) + "\n"
+            return json.dumps(check_json(check), indent=2, allow_nan=False) + "\n"
         case "markdown":
-            return check_formats.check_markdown(shown)
+            return check_formats.check_markdown(check)
         case "junit":
-            return check_formats.check_junit(shown)
+            return check_formats.check_junit(check)
         case "github":
-            return check_formats.check_github(shown)
+            return check_formats.check_github(check)
         case "table":
             return None
 
 
-def _show_table(shown: "StaticCheck", chosen: CheckOptions) -> None:
+def _show_table(check: "StaticCheck", chosen: CheckOptions) -> None:
     from perfsvc.installation import install_command
     from perfsvc.report.tables.check import check_table
 
-    output.show(check_table(shown, everything=chosen["everything"]))
-    if not shown.disassembler:
+    output.show(check_table(check, everything=chosen["everything"]))
+    if not check.disassembler:
         output.warn([f"instructions were not counted: there is no nvdisasm\n  cure: {install_command('nvcc')}"])

@@ -39,7 +39,20 @@ REQUIREMENT_END = ": this device"
 
 @dataclass(frozen=True, slots=True)
 class StaticCheck:
-    """A static check as reports show it; the fields are those of ``CheckOutcome`` in ``service``."""
+    """A static check as reports show it.
+
+    Attributes:
+        check: its number in the database; None if it is not stored.
+        against: what it was compared with, in words.
+        toolkit: the compiler.
+        disassembler: the program that counted instructions; empty if none did.
+        checked: every kernel of every case, for each architecture.
+        verdicts: the worst first.
+        sources: the source file of each kernel, by case and kernel.
+        problems: errors in selected benchmarks, and why the cases could not be run.
+        wrong: cases that failed or gave a wrong result on the CPU device.
+        accepted: why everything becomes the baseline; empty if it does not.
+    """
 
     check: int | None
     against: str

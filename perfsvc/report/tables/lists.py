@@ -34,7 +34,7 @@ def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = grid()
     table.add_column("case", overflow="fold")
     table.add_column("kind")
-    table.add_column("caches")
+    table.add_column("cache")
     table.add_column("requires", overflow="fold")
     for row in rows:
         cells = (str(row["kind"]), ", ".join(row["caches"]), ", ".join(row["requires"]))

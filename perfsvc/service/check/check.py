@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,7 @@ from typing import Literal
 from perfsvc import judge
 from perfsvc.errors import PerfsvcError, SuiteError, UsageError
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Measurement, StaticBaseline, Status, Verdict
+from perfsvc.report.checks import StaticCheck
 from perfsvc.service.check.kernels import KernelReader, SuiteKernels
 from perfsvc.service.git import checked_out
 from perfsvc.service.progress import Progress, Silent
@@ -45,34 +46,14 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckOutcome:
+class CheckOutcome(StaticCheck):
     """The result of a check.
 
     Attributes:
-        check: its number in the database; None if it is not stored.
-        against: what it was compared with, in words.
-        toolkit: the compiler.
-        disassembler: what counted instructions; empty if nothing did.
-        checked: every kernel of every case, for each architecture.
-        verdicts: the worst first.
-        sources: the source file of each kernel, by case and kernel.
-        problems: errors in benchmarks that the selection reaches, and why they could not be run.
-        warnings: errors in other benchmarks, and kernels of the base revision that cannot be compared.
-        wrong: cases that failed or were wrong on the CPU device.
-        accepted: why everything becomes the baseline; empty if it does not.
+        warnings: errors in benchmarks that are not selected, and kernels of the base revision that cannot be compared.
     """
 
-    check: int | None
-    against: str
-    toolkit: str
-    disassembler: str
-    checked: tuple[CheckedKernel, ...]
-    verdicts: tuple[CheckVerdict, ...]
-    sources: Mapping[tuple[Case, str], Path]
-    problems: tuple[SuiteError, ...]
-    warnings: tuple[SuiteError, ...]
-    wrong: tuple[Measurement, ...] = ()
-    accepted: str = ""
+    warnings: tuple[SuiteError, ...] = ()
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the command's exit code; an accepted regression does not count."""
