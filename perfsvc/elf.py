@@ -40,12 +40,6 @@ _INFO_OF_KERNEL = ".nv.info."
 _KERNEL = ".text."
 
 
-def section_names(code: bytes) -> tuple[str, ...]:
-    """Return the names of all sections; raise ``ValueError`` unless the file is 64-bit little-endian ELF."""
-    with _opened(code) as elf:
-        return tuple(section.name for section in elf.sections)
-
-
 def kernel_texts(code: bytes) -> dict[str, bytes]:
     """Return the instructions of each kernel of a cubin, by symbol; raise ``ValueError`` if this is no ELF file."""
     with _opened(code) as elf:

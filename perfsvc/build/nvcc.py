@@ -24,7 +24,6 @@ _PTX_OPTIONS = ("-ptx", "--ptx")
 _PTX_ENTRY = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 _PTX_START = b"//"  # nvcc's PTX starts with a comment
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-_TEXT_SECTION = ".text."
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 
@@ -153,5 +152,4 @@ def entries(code: bytes) -> tuple[str, ...]:
     """Return the kernels of a cubin or of PTX by symbol name, sorted; raises ``ValueError`` for any other bytes."""
     if code.startswith(_PTX_START):
         return tuple(sorted(_PTX_ENTRY.findall(code.decode())))
-    names = elf.section_names(code)  # a cubin has a section for each kernel
-    return tuple(sorted(name.removeprefix(_TEXT_SECTION) for name in names if name.startswith(_TEXT_SECTION)))
+    return tuple(sorted(elf.kernel_texts(code)))
