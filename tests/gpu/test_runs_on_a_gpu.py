@@ -100,7 +100,7 @@ def test_a_lost_context_and_a_refused_launch_fail_only_their_cases(run):
         "greedy": "invalid argument",
         "crowded": "invalid argument",
     }
-    reasons = {name: row["reason"] for name, row in rows.items() if row["status"] != "ok"}
-    assert set(reasons) == set(reasons)
-    assert {name: reasons[name] in reasons[name] for name in reasons} == dict.fromkeys(reasons, True), reasons
+    reported = {name: row["reason"] for name, row in rows.items() if row["status"] != "ok"}
+    assert set(reported) == set(reasons)
+    assert {name: reasons[name] in reported[name] for name in reasons} == dict.fromkeys(reasons, True), reported
     assert all(row["cure"] for row in rows.values() if row["status"] != "ok")
