@@ -199,8 +199,8 @@ def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[Se
         .where(Measurements.case_id.in_(own_names), Measurements.run_id.in_(set(pinned.values())))
     )
     apart = {(name, run) for name, run in connection.execute(both_measured)}
-    heirs = {key: key._replace(own_name=0) for key in keys if key.own_name}
-    return pinned | {key: pinned[heir] for key, heir in heirs.items() if (key.own_name, pinned.get(heir)) in apart}
+    own = {key: pinned.get(key._replace(own_name=0)) for key in keys if key.own_name}
+    return pinned | {key: run for key, run in own.items() if run is not None and (key.own_name, run) in apart}
 
 
 def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_run: int) -> dict[SeriesKey, int]:

@@ -277,7 +277,7 @@ def test_an_old_run_neither_resolves_nor_reopens_newer_findings(story, nights, t
 
 
 @pytest.fixture
-def heir(story):
+def renamed_series(story):
     """A case that was called ``tiled`` before; from run 2 on, another case has that name and both are measured."""
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     story.run()
@@ -286,12 +286,15 @@ def heir(story):
     return story.series(renamed)
 
 
-def test_a_reused_name_and_its_former_owner_have_separate_findings(story, heir, tiled):
+def test_a_reused_name_and_its_former_owner_have_separate_findings(story, renamed_series, tiled):
     store = story.store
-    assert story.raise_finding(2, [suspect(heir)], "", "abc..def") == [1]
+    assert story.raise_finding(2, [suspect(renamed_series)], "", "abc..def") == [1]
     assert story.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
-    assert [[moved.series for moved in finding.moved] for finding in store.findings.active()] == [[tiled], [heir]]
-    assert story.recover(4, [(1, heir)]) == [1]
+    assert [[moved.series for moved in finding.moved] for finding in store.findings.active()] == [
+        [tiled],
+        [renamed_series],
+    ]
+    assert story.recover(4, [(1, renamed_series)]) == [1]
     assert [finding.id for finding in store.findings.active()] == [2]
 
 
