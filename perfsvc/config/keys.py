@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from perfsvc.config.settings import Settings, ThresholdSettings, Unit
+from perfsvc.config.settings import NumberUnit, Settings, ThresholdSettings
 from perfsvc.units import duration_text
 
 _UNSET: tuple[Any, ...] = (None, (), {}, "", PydanticUndefined)
@@ -37,7 +37,7 @@ class SettingKey:
     default: Any
     meaning: str
     example: Any = None
-    unit: Unit | None = None
+    unit: NumberUnit | None = None
 
     @property
     def dotted(self) -> str:
@@ -49,7 +49,7 @@ class SettingKey:
         return toml(self.example if value in _UNSET and self.example is not None else value, self.unit)
 
 
-def toml(value: Any, unit: Unit | None = None) -> str:
+def toml(value: Any, unit: NumberUnit | None = None) -> str:
     """Return a value as TOML; None is ``""``."""
     match value:
         case bool():
@@ -67,10 +67,10 @@ def toml(value: Any, unit: Unit | None = None) -> str:
             return f"[{', '.join(map(toml, value))}]"
 
 
-def _number(value: float, unit: Unit | None) -> str:
-    if unit is Unit.DURATION:
+def _number(value: float, unit: NumberUnit | None) -> str:
+    if unit is NumberUnit.DURATION:
         return f'"{duration_text(value)}"'
-    if unit is Unit.SHARE:
+    if unit is NumberUnit.SHARE:
         return f'"{value * 100:.12g}%"'
     return f"{value:d}" if isinstance(value, int) else f"{value:.12g}"
 
@@ -88,9 +88,9 @@ def _keys(model: type[BaseModel], table: str = "") -> Iterator[SettingKey]:
             yield SettingKey(table, name, field.default, _one_line(field.description), example, _unit(field))
 
 
-def _unit(field: FieldInfo) -> Unit | None:
+def _unit(field: FieldInfo) -> NumberUnit | None:
     members = (mark for member in get_args(field.annotation) for mark in getattr(member, "__metadata__", ()))
-    return next((mark for mark in (*field.metadata, *members) if isinstance(mark, Unit)), None)
+    return next((mark for mark in (*field.metadata, *members) if isinstance(mark, NumberUnit)), None)
 
 
 def _one_line(text: str | None) -> str:

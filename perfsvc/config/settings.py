@@ -24,7 +24,7 @@ LARGEST_CHANGE = 10
 """The largest threshold, a tenfold time: a larger one is a typing error."""
 
 
-class Unit(StrEnum):
+class NumberUnit(StrEnum):
     """What a number counts, so that it is written as people write it."""
 
     DURATION = "duration"
@@ -127,10 +127,10 @@ def _run(value: object) -> object:
 
 Count = Annotated[int, Field(ge=1)]
 Folder = Annotated[Path, BeforeValidator(_path)]
-Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=False)), Unit.DURATION]
-SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), Unit.DURATION]
-Precision = Annotated[float, BeforeValidator(_share(1, "0.2%")), Unit.SHARE]
-Threshold = Annotated[float, BeforeValidator(_share(LARGEST_CHANGE, "1%")), Unit.SHARE]
+Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=False)), NumberUnit.DURATION]
+SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), NumberUnit.DURATION]
+Precision = Annotated[float, BeforeValidator(_share(1, "0.2%")), NumberUnit.SHARE]
+Threshold = Annotated[float, BeforeValidator(_share(LARGEST_CHANGE, "1%")), NumberUnit.SHARE]
 Glob = Annotated[str, AfterValidator(_glob)]
 Globs = Annotated[tuple[Glob, ...], BeforeValidator(_tuple)]
 Devices = Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], BeforeValidator(_tuple), Field(min_length=1)]

@@ -40,7 +40,7 @@ class Nights:
         self.perfsvc.play({"*": USUAL})
 
     def slower(self):
-        """Another binary of every case, of which that of ``CASE`` is slower than the one before."""
+        """Rebuild every case; the new binary of ``CASE`` is slower than the old one."""
         old = [(digest, USUAL) for (digest,) in self.perfsvc.rows("select distinct sha256 from binary_files")]
         self.perfsvc.rebuild(self.suite)
         self.perfsvc.play({"*": USUAL, "scale/beta": SLOW, **dict(old)})

@@ -1,4 +1,4 @@
-"""Commands in a folder with a perfsvc.toml: what they take from it, and what goes before it."""
+"""Commands in a folder with a perfsvc.toml: what they take from it, and what takes precedence."""
 
 import os
 import tomllib
@@ -11,7 +11,7 @@ from perfsvc.errors import UsageError
 
 @pytest.fixture
 def configured(perfsvc):
-    """Writes a perfsvc.toml for a suite on the fake device, with a database of its own; no variable names another."""
+    """Return a function that writes a perfsvc.toml for a suite on the fake device, with its own database."""
     suite = perfsvc.own("scale")
     perfsvc.play({"*": {"seconds": 1e-4}})
     del perfsvc.environment["PERFSVC_DB"]
@@ -28,7 +28,7 @@ def cases(ended):
     return [row["case"] for row in ended.json["results"]]
 
 
-def test_a_run_takes_from_the_file_what_no_option_and_no_variable_says(perfsvc, configured):
+def test_options_and_variables_take_precedence_over_the_file(perfsvc, configured):
     configured('replicas = 1\nselect = ["scale/alpha"]\nsamples = 5\n')
     ended = perfsvc("run", "--format", "json", code=0)
     assert (cases(ended), perfsvc.folder.joinpath("mine.db").exists()) == (["scale/alpha[n=100]"], True)
@@ -41,7 +41,7 @@ def test_a_run_takes_from_the_file_what_no_option_and_no_variable_says(perfsvc, 
     assert perfsvc.rows("SELECT run_id, COUNT(*) FROM measurements GROUP BY run_id") == [(1, 1), (2, 2), (3, 6)]
 
 
-def test_commands_below_the_folder_find_its_database_and_its_suite(perfsvc, configured):
+def test_commands_in_a_subfolder_find_the_database_and_the_suite(perfsvc, configured):
     configured("replicas = 1\n")
     perfsvc("run", code=0)
     (perfsvc.folder / "below").mkdir()
@@ -55,7 +55,7 @@ def test_commands_below_the_folder_find_its_database_and_its_suite(perfsvc, conf
     assert (shown["path"], shown["settings"]["database"]) == (str(home / "perfsvc.toml"), str(home / "mine.db"))
 
 
-def test_rules_and_the_baseline_judge_runs_and_comparisons(perfsvc, configured):
+def test_the_rules_and_the_baseline_of_the_file_judge_runs_and_comparisons(perfsvc, configured):
     rules = [("*/beta", "10%"), ("*/delta", "1%")]
     written = [f'[[thresholds]]\ncases = "{cases}"\nchange = "{change}"\n' for cases, change in rules]
     suite = configured("replicas = 3\n", '[baseline]\nagainst = "v1"\n' + "".join(written))
@@ -77,10 +77,10 @@ def test_rules_and_the_baseline_judge_runs_and_comparisons(perfsvc, configured):
     perfsvc("compare", "v1", "latest", "--threshold", "20%", code=0)
 
 
-def test_a_first_file_is_written_for_the_suite_that_is_here_and_works(perfsvc):
+def test_init_writes_a_file_for_the_suite_in_the_folder(perfsvc):
     perfsvc.own("scale").rename(perfsvc.folder / "kernels")
-    told = perfsvc("init", "--format", "json", code=0).json
-    assert told == {"path": "perfsvc.toml", "suite": "kernels"}
+    written = perfsvc("init", "--format", "json", code=0).json
+    assert written == {"path": "perfsvc.toml", "suite": "kernels"}
     assert tomllib.loads((perfsvc.folder / "perfsvc.toml").read_text())["suite"] == "kernels"
     assert "perfsvc.toml" in perfsvc("config", "show", code=0).out
     assert len(perfsvc("list", "--format", "json", code=0).json) == 6
@@ -90,14 +90,14 @@ def test_a_first_file_is_written_for_the_suite_that_is_here_and_works(perfsvc):
     assert "the suite kernels" in perfsvc("init", "--force", code=0).out
 
 
-def test_where_there_is_no_suite_the_first_file_leaves_the_built_in_one(perfsvc):
+def test_without_a_suite_init_leaves_the_built_in_one(perfsvc):
     assert "the built-in suite" in perfsvc("init", code=0).out
-    told = perfsvc("list", code=0)
-    assert "this is the built-in suite" in told.err
+    listed = perfsvc("list", code=0)
+    assert "using the built-in suite" in listed.err
 
 
 @pytest.mark.parametrize("command", [("run",), ("list",), ("findings",), ("config", "show"), ("doctor",)])
-def test_a_file_that_cannot_be_used_ends_a_command_with_its_line(perfsvc, command):
+def test_a_wrong_file_ends_a_command_with_the_line_of_the_error(perfsvc, command):
     (perfsvc.folder / "perfsvc.toml").write_text("[run]\nreplcas = 1\n")
     ended = perfsvc(*command, code=2)
     assert "error: perfsvc.toml:2: [run] has no key 'replcas'\n  cure: write replicas" in ended.err
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_used_ends_a_command_with_its_line(perfsvc, comman
 
 
 @pytest.mark.parametrize("command", [("--help",), ("run", "--help"), ("init", "--force"), ("devices",)])
-def test_a_file_that_cannot_be_used_keeps_no_help_from_being_shown(perfsvc, command):
+def test_help_is_shown_in_spite_of_a_wrong_file(perfsvc, command):
     (perfsvc.folder / "perfsvc.toml").write_text("nonsense")
     perfsvc(*command, code=0)
 
@@ -120,7 +120,7 @@ def test_a_secret_is_never_printed(perfsvc):
 
 
 @pytest.mark.parametrize(("words", "energy"), [((), True), (("--no-energy",), False)])
-def test_what_the_file_turns_on_an_option_turns_off(perfsvc, configured, words, energy):
+def test_an_option_turns_off_what_the_file_turns_on(perfsvc, configured, words, energy):
     configured("energy = true\n")
     with mock.patch("perfsvc.service.run.run.run", side_effect=UsageError("enough was heard")) as run:
         perfsvc("run", *words, code=2)

@@ -1,4 +1,4 @@
-"""A night that is killed and gone on with comes to what it had come to undisturbed."""
+"""A night that is killed and resumed has the results of an undisturbed night."""
 
 import signal
 import subprocess
@@ -30,16 +30,16 @@ atexit.register(lambda: print(allowed - left, file=sys.stderr))
 from perfsvc.cli import main
 main()
 """
-"""``perfsvc``, which kills itself instead of committing its N-th transaction that writes, counted from 0; where it does
-not come to that, the last that it says is how many there were."""
+"""``perfsvc`` that kills itself instead of committing its N-th writing transaction, counted from 0. If it has fewer, its
+last line is their number."""
 MANY = 10_000
-PLACES = 10
-"""At so many places, evenly spread over the commits of a night, it is killed here; ``tests/benchmarks/killed_nights.py``
-kills at moments of any kind."""
+KILLS = 10
+"""The number of commits at which a night is killed, evenly spread; ``tests/benchmarks/killed_nights.py`` kills at random
+moments."""
 STEPS = 3 * 2 + 2
-"""What a night of these measures: three cases in two replicas, and the GPU's measured peak by a copy and a read."""
+"""The measurements of a night: three cases in two replicas, and the measured peak of the device by a copy and a read."""
 
-TOLD = """
+NOTIFY = """
 [notify]
 targets = { team = "TEAM_URL" }
 """
@@ -63,18 +63,18 @@ RESULTS = {
     "nights": "select id, state, run_id, exit_code, git_commit from nights",
     "runs": "select id, state from runs",
 }
-"""What a night has come to, by query; times, paths and numbers that chance gives are left out."""
+"""Queries for the results of a night, without times, paths and random numbers."""
 
 
 class KilledNights(Nights):
-    """Nights that tell a receiver, in a process that can be killed; in a folder where one was already."""
+    """Nights that notify a receiver, in a process that can be killed, after one night in the folder."""
 
     def __init__(self, perfsvc, receiver):
         self.perfsvc, self.suite, self.receiver = perfsvc, perfsvc.folder / "scale", receiver
         perfsvc.environment["TEAM_URL"] = receiver.address()
 
     def killed(self, commits, *arguments):
-        """A night that is killed at a commit, or comes to its end where it has no more of them."""
+        """Run a night that is killed at a commit, or that ends if it has fewer commits."""
         command = [sys.executable, "-c", KILLED_AT_COMMIT, str(commits), "nightly", *arguments]
         return subprocess.run(
             command,
@@ -93,13 +93,13 @@ class KilledNights(Nights):
     @property
     def keys(self):
         """The keys of all messages that the receiver got."""
-        return {one.headers[HEADER] for one in self.receiver.received}
+        return {request.headers[HEADER] for request in self.receiver.received}
 
 
 @pytest.fixture(scope="module")
 def before(new_workplace):
-    """A workplace after one night, with another suite that a second night will find slower."""
-    nights = Nights(new_workplace(), TOLD)
+    """A folder after one night, with a suite that a second night finds slower."""
+    nights = Nights(new_workplace(), NOTIFY)
     nights.perfsvc.environment["TEAM_URL"] = "json://127.0.0.1:9/"
     nights(code=0)
     nights.slower()
@@ -107,7 +107,7 @@ def before(new_workplace):
 
 
 def second_night(before, perfsvc, receiver):
-    """A workplace as it was between both nights."""
+    """Copy the folder as it was between both nights."""
     copied(before, perfsvc.folder)
     return KilledNights(perfsvc, receiver)
 
@@ -119,7 +119,7 @@ def nights(before, perfsvc, receiver):
 
 @pytest.fixture(scope="module")
 def undisturbed(before, new_workplace):
-    """What the second night comes to if nobody kills it, and how many commits it takes."""
+    """The results of the second night if it is not killed, and the number of its commits."""
     with receiving() as receiver:
         nights = second_night(before, new_workplace(), receiver)
         ended = nights.killed(MANY)
@@ -128,10 +128,10 @@ def undisturbed(before, new_workplace):
     return nights.results, int(ended.stderr.splitlines()[-1])
 
 
-@pytest.mark.parametrize("place", range(PLACES))
-def test_a_killed_night_comes_to_the_same_when_somebody_goes_on_with_it(nights, undisturbed, place):
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_a_killed_night_that_is_resumed_has_the_same_results(nights, undisturbed, kill):
     expected, commits = undisturbed
-    assert nights.killed(commits * place // PLACES).returncode == -signal.SIGKILL
+    assert nights.killed(commits * kill // KILLS).returncode == -signal.SIGKILL
     if not nights.perfsvc.rows("select 1 from nights where id = 2"):
         nights("--resume", code=2)
         nights(code=1)
@@ -143,16 +143,16 @@ def test_a_killed_night_comes_to_the_same_when_somebody_goes_on_with_it(nights, 
     assert len(nights.keys) == 1
 
 
-def test_nothing_is_measured_twice_that_is_stored(nights, undisturbed):
+def test_a_resumed_night_measures_only_what_is_not_stored(nights, undisturbed):
     _, commits = undisturbed
     nights.killed(commits * 2 // 5)
-    ((held,),) = nights.perfsvc.rows("select count(*) from measurements where run_id = 2")
-    assert 0 < held < STEPS - 2
+    ((stored,),) = nights.perfsvc.rows("select count(*) from measurements where run_id = 2")
+    assert 0 < stored < STEPS - 2
     nights("--resume", code=1)
-    assert [line["steps"] for line in nights.log(2) if line["event"] == "measuring"] == [STEPS, STEPS - 2 - held]
+    assert [line["steps"] for line in nights.log(2) if line["event"] == "measuring"] == [STEPS, STEPS - 2 - stored]
 
 
-def test_a_night_may_be_killed_again_and_again(nights, undisturbed):
+def test_a_night_can_be_killed_several_times(nights, undisturbed):
     expected, _ = undisturbed
     kills, ended = 0, nights.killed(17)
     while ended.returncode == -signal.SIGKILL:
@@ -164,7 +164,7 @@ def test_a_night_may_be_killed_again_and_again(nights, undisturbed):
     assert len(nights.keys) == 1
 
 
-def test_a_suite_that_was_changed_meanwhile_is_not_gone_on_with(nights):
+def test_a_night_whose_suite_has_changed_is_not_resumed(nights):
     nights.killed(12)
     (source,) = nights.suite.glob("*/*.cu")
     before = source.read_text()
@@ -176,21 +176,21 @@ def test_a_suite_that_was_changed_meanwhile_is_not_gone_on_with(nights):
     nights("--resume", code=1)
 
 
-def test_a_night_that_nobody_goes_on_with_stays_interrupted(nights):
+def test_a_night_that_is_not_resumed_stays_interrupted(nights):
     nights.killed(12)
     ended = nights(code=1)
-    assert "night 2 was stopped after its stage check, and nobody went on with it" in ended.err
+    assert "night 2 was stopped after its stage check and was not resumed" in ended.err
     assert [(state, code) for state, code, _ in nights.nights()] == [
         ("finished", 0),
         ("interrupted", None),
         ("finished", 1),
     ]
     assert nights.perfsvc.rows("select state from runs") == [("finished",), ("interrupted",), ("finished",)]
-    told = nights("--resume", code=2).err
-    assert "night 3 is the newest of this host, and was not stopped before its end: there is none to resume" in told
+    error = nights("--resume", code=2).err
+    assert "night 3 is the newest of this host, and was not stopped before its end: there is none to resume" in error
 
 
-def test_a_night_that_is_told_to_stop_finishes_the_case_in_hand_and_can_be_gone_on_with(nights, undisturbed):
+def test_a_stopped_night_finishes_the_current_case_and_can_be_resumed(nights, undisturbed):
     expected, _ = undisturbed
     with nights.perfsvc.start("nightly") as process:
         while not nights.perfsvc.rows("select 1 from measurements where run_id = 2"):

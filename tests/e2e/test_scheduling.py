@@ -1,4 +1,4 @@
-"""Nights that begin by themselves: what is printed for schedulers starts one, and the daemon catches up and stops."""
+"""Scheduled nights: the printed files start a night, and the daemon catches up and stops."""
 
 import signal
 import sqlite3
@@ -53,7 +53,7 @@ benchmark = Benchmark(
     reference=lambda a: a.sum(),
     tolerance=Tolerance(max=1e-5, mean=1e-5),
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4, flops=n),
-    variants=[Variant(one.__name__, kind="host", run=one) for one in (a, b, c)],
+    variants=[Variant(run.__name__, kind="host", run=run) for run in (a, b, c)],
 )
 """
 SETTINGS = """
@@ -76,10 +76,10 @@ def wait_for(condition, seconds=60):
 
 
 class Daemon:
-    """``perfsvc schedule run`` over a suite whose cases last until there is a file ``go``."""
+    """``perfsvc schedule run`` with a suite whose cases last until there is a file ``go``."""
 
     def __init__(self, perfsvc):
-        self.perfsvc, self.words = perfsvc, perfsvc.folder / "words"
+        self.perfsvc, self.output = perfsvc, perfsvc.folder / "output"
         (perfsvc.folder / "perfsvc.toml").write_text(SETTINGS)
         bench = perfsvc.folder / "suite" / "waits" / "bench.py"
         bench.parent.mkdir(parents=True)
@@ -101,18 +101,18 @@ class Daemon:
     def begun(self):
         return [file.name for file in self.perfsvc.folder.glob("begun-*")]
 
-    def said(self, words):
-        return lambda: words in self.words.read_text()
+    def reported(self, words):
+        return lambda: words in self.output.read_text()
 
     @contextmanager
     def started(self):
-        """It, one hour after a night was due."""
+        """Start the daemon one hour after a night was due."""
         at = f"{datetime.now(UTC) - timedelta(hours=1):%H:%M}"
         command = [sys.executable, "-m", "perfsvc", "schedule", "run", "--at", at, "--timezone", "Etc/UTC"]
         with (
-            self.words.open("w") as words,
+            self.output.open("w") as output,
             subprocess.Popen(
-                command, cwd=self.perfsvc.folder, env=self.perfsvc.environment, stdout=words, stderr=words
+                command, cwd=self.perfsvc.folder, env=self.perfsvc.environment, stdout=output, stderr=output
             ) as process,
         ):
             try:
@@ -133,22 +133,22 @@ def daemon(perfsvc):
     return Daemon(perfsvc)
 
 
-def test_the_daemon_catches_up_stops_after_the_case_in_hand_and_goes_on_with_the_night(daemon):
+def test_the_daemon_catches_up_stops_after_the_current_case_and_resumes_the_night(daemon):
     with daemon.started() as process:
         wait_for(lambda: daemon.begun)
         process.send_signal(signal.SIGTERM)
-        wait_for(daemon.said("told to stop: waits/"))
+        wait_for(daemon.reported("told to stop: waits/"))
         daemon.go.touch()
         assert process.wait(60) == 143
-    assert daemon.said("was missed, and begins now")()
+    assert daemon.reported("was missed, and begins now")()
     assert daemon.states() == [("finished", 0), ("interrupted", None)]
     assert daemon.measured(2) == [(1, 1)]
     assert len(daemon.begun) == 1
     with daemon.started() as process:
-        wait_for(daemon.said("the night ended with exit code 0"))
+        wait_for(daemon.reported("the night ended with exit code 0"))
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
-    assert daemon.said("was stopped, and is resumed")()
+    assert daemon.reported("was stopped, and is resumed")()
     assert daemon.states() == [("finished", 0)] * 2
     assert daemon.measured(2) == [(3, 3)]
 
@@ -157,9 +157,9 @@ def test_a_second_signal_ends_the_daemon_and_its_night_at_once(daemon):
     with daemon.started() as process:
         wait_for(lambda: daemon.begun)
         process.send_signal(signal.SIGTERM)
-        wait_for(daemon.said("told to stop: waits/"))
+        wait_for(daemon.reported("told to stop: waits/"))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 143  # the case in hand would last for ever
+        assert process.wait(15) == 143  # the current case would last for ever
     wait_for(lambda: daemon.states()[1:] == [("interrupted", None)])
     assert daemon.measured(2) == [(0, 0)]
 
@@ -172,7 +172,7 @@ def nights(perfsvc):
     return Nights(perfsvc)
 
 
-def test_the_line_for_cron_holds_a_night_from_anywhere_with_nothing_but_itself(nights, tmp_path_factory):
+def test_the_line_for_cron_runs_a_night_in_any_folder_without_an_environment(nights, tmp_path_factory):
     perfsvc = nights.perfsvc
     perfsvc.environment |= {"PATH": "/usr/bin:/bin"}
     wanted = ("schedule", "print", "--at", "02:00", "--as", "cron")
@@ -199,7 +199,7 @@ def test_the_line_for_cron_holds_a_night_from_anywhere_with_nothing_but_itself(n
         ("slurm", ["perfsvc-nightly.sh"]),
     ],
 )
-def test_what_is_printed_can_be_written_to_a_folder(nights, kind, files):
+def test_the_printed_files_can_be_written_to_a_folder(nights, kind, files):
     perfsvc = nights.perfsvc
     arguments = ("schedule", "print", "--at", "02:00", "--as", kind, "--timezone", "Europe/Berlin")
     printed = perfsvc(*arguments, code=0).out
@@ -212,17 +212,17 @@ def test_what_is_printed_can_be_written_to_a_folder(nights, kind, files):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--at", "25:00", "'25:00' is no time of day; write 02:00"),
         ("--timezone", "Berlin", "'Berlin' is no time zone; write one as Europe/Berlin or Etc/UTC"),
         ("--limit", "forever", "'forever' is no duration"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(nights, option, value, said):
+def test_a_wrong_option_is_refused(nights, option, value, message):
     arguments = {"--at": "02:00", "--as": "cron", option: value}
     ended = nights.perfsvc("schedule", "print", *(word for pair in arguments.items() for word in pair), code=2)
-    assert said in ended.err
+    assert message in ended.err
 
 
 # --- pruning ---------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def samples(perfsvc):
     return [run for (run,) in perfsvc.rows("select distinct run_id from measurements where samples is not null")]
 
 
-def test_a_night_prunes_by_its_settings_and_the_next_ones_say_the_same(nights):
+def test_a_night_prunes_by_its_settings_and_later_nights_find_the_same(nights):
     nights.settings('[retention]\nsamples = "1s"\nbinaries = "1s"\nprofiles = "1s"\nnights = "1s"\n')
     for _ in range(3):
         nights(code=0)
@@ -248,7 +248,7 @@ def test_a_night_prunes_by_its_settings_and_the_next_ones_say_the_same(nights):
     assert len([line for line in shown.splitlines() if " µs" in line]) >= 4
 
 
-def test_db_prune_tells_what_would_go_and_then_removes_it(nights):
+def test_db_prune_shows_what_it_would_remove_and_then_removes_it(nights):
     for _ in range(3):
         nights(code=0)
     perfsvc = nights.perfsvc
@@ -262,9 +262,9 @@ def test_db_prune_tells_what_would_go_and_then_removes_it(nights):
     assert tried[0].startswith("would be removed: 6 measurements' samples (")
     assert tried[1:3] == ["would be removed: 2 nights", tried[2]]
     assert samples(perfsvc) == [1, 2, 3]
-    told = perfsvc("db", "prune", "--samples", "1s", "--vacuum", "--format", "json", code=0).json
-    assert told["samples"]["count"] == 6
-    assert told["size_bytes"] == told["samples"]["size_bytes"] > 0
-    assert told["dry_run"] is False
+    pruned = perfsvc("db", "prune", "--samples", "1s", "--vacuum", "--format", "json", code=0).json
+    assert pruned["samples"]["count"] == 6
+    assert pruned["size_bytes"] == pruned["samples"]["size_bytes"] > 0
+    assert pruned["dry_run"] is False
     assert samples(perfsvc) == [1, 3]
     assert Path(perfsvc.folder / "nights" / "1" / "report.html").exists()

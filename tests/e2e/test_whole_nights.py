@@ -18,31 +18,31 @@ targets = { team = "TEAM_URL" }
 page = "https://perf.example.org/"
 """
 WRITTEN = '"REPEAT": 1}'
-AS_IT_WAS, SLOWER = '"REPEAT": 500}', '"REPEAT": 60000}'
-"""Both take long beside a launch itself, and one so much longer that no noise of a busy host hides it."""
+ORIGINAL, SLOWER = '"REPEAT": 500}', '"REPEAT": 60000}'
+"""Both take long compared with a launch, and the slower one so much longer that the noise of a busy host does not hide it."""
 
 
 @pytest.fixture
 def night(perfsvc, receiver):
-    """Holds a night with a regression planted or not; gives how it ended, and the titles that the team was told."""
+    """Return a function that runs a night with or without a planted regression, and returns the titles of its messages."""
     bench = perfsvc.own("scale") / "scale" / "bench.py"
     (perfsvc.folder / "perfsvc.toml").write_text(SETTINGS)
     perfsvc.environment["TEAM_URL"] = receiver.address()
 
-    def hold(*, planted, code):
-        wanted, other = (SLOWER, AS_IT_WAS) if planted else (AS_IT_WAS, SLOWER)
+    def run(*, planted, code):
+        wanted, other = (SLOWER, ORIGINAL) if planted else (ORIGINAL, SLOWER)
         bench.write_text(bench.read_text().replace(WRITTEN, wanted).replace(other, wanted))
-        told = len(receiver.received)
+        before = len(receiver.received)
         perfsvc("nightly", code=code)
-        return [one.json["title"] for one in receiver.received[told:]]
+        return [request.json["title"] for request in receiver.received[before:]]
 
-    return hold
+    return run
 
 
-def test_a_planted_regression_is_found_told_and_shown_once_and_so_is_its_end(perfsvc, night):
+def test_a_planted_regression_and_its_end_are_found_and_reported_once(perfsvc, night):
     assert night(planted=False, code=0) == []
-    (told,) = night(planted=True, code=1)
-    assert CASE in told
+    (title,) = night(planted=True, code=1)
+    assert CASE in title
     ((finding, cause, state),) = perfsvc.rows("select id, cause, state from findings")
     assert (cause, state) == ("kernel", "open")
     assert "beta" in (perfsvc.folder / "nights" / "2" / "report.html").read_text()
@@ -50,8 +50,8 @@ def test_a_planted_regression_is_found_told_and_shown_once_and_so_is_its_end(per
     assert CASE in (site / "index.html").read_text()
     assert perfsvc("findings", code=0).out.startswith(f"{finding} open")
 
-    (told,) = night(planted=False, code=0)
-    assert told == "scale/beta is back"
+    (title,) = night(planted=False, code=0)
+    assert title == "scale/beta is back"
     assert perfsvc.rows("select state from findings") == [("resolved",)]
     assert night(planted=False, code=0) == []
     states = perfsvc.rows("select distinct state from stages where state not in ('done', 'skipped')")

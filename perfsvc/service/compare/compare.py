@@ -70,8 +70,8 @@ def judge_run(
 
     A baseline is the pin of the series if it has one, else its level in the run ``against``, else its last accepted
     level, else the levels of other devices of the model (``BaselineStore.get``). A series is missing if the run before
-    has it: the newest earlier run of the same scope on each device (``BaselineStore.expected``). So a case that is removed is
-    missing once, and a smaller selection, or a case over budget, misses nothing.
+    has it: the newest earlier run of the same scope on each device (``BaselineStore.expected``). So a case that is
+    removed is missing once, and a smaller selection, or a case over budget, misses nothing.
     """
     candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
@@ -216,11 +216,12 @@ def _with_confirmations(
         )
         for confirmation in confirmations
     }
-    answered = []
-    for judgement in judgements:
+
+    def with_confirmation(judgement: Judgement) -> Judgement:
         direction = judge.MOVES.get(judgement.verdict)
         answer = direction and known.get((judgement.series, judgement.baseline_run, direction))
-        if answer:
-            judgement = replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}")  # noqa: PLW2901
-        answered.append(judgement)
-    return answered
+        if not answer:
+            return judgement
+        return replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}")
+
+    return [with_confirmation(judgement) for judgement in judgements]

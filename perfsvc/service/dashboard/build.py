@@ -188,6 +188,6 @@ def _troubles(conditions: DeviceConditions) -> list[str]:
 
 
 def _stages(night: NightRow | None) -> tuple[StageView, ...]:
-    """Return the stages that are over. The stage that builds these pages is running, and the later ones have not begun."""
+    """Return the stages that are over: those before the stage that builds these pages."""
     stages = [stage for stage in night.stages if stage.state is not StageState.RUNNING] if night else []
     return tuple(StageView(stage.name, stage.state.value, stage.wall_s, stage.message, stage.cure) for stage in stages)

@@ -33,11 +33,11 @@ def alerts(
 ) -> dict[Series, Suspect]:
     """Return the changes in the histories of a run's times and metrics that its verdicts do not report.
 
-    An alert is repeated for ``UNANSWERED_RUNS`` runs after its own, until it is answered: its series was measured again,
-    is in a finding, or recovered from one; or the run's level is that of a baseline that was taken since the change.
+    An alert is repeated for ``UNANSWERED_RUNS`` runs after its own, until it is answered: its series was measured
+    again, is in a finding, or recovered from one; or the run's level is that of a baseline taken since the change.
 
-    Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the threshold
-    of errors is ignored, and so is any change below a rule of the settings.
+    Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
+    threshold of errors is ignored, and so is any change below a rule of the settings.
 
     Args:
         store: the database.

@@ -43,11 +43,11 @@ class RootCauses:
         """Return the root cause of a suspect whose judgement names its cause.
 
         - A series in a standing finding with this cause: the root cause of that finding.
-        - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had begun
-          before them, the commits of a standing finding of the same benchmark.
+        - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had
+          begun before them, the commits of a standing finding of the same benchmark.
         - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``.
-        - The environment: what changed, on any device, ``driver 580.1 → 590.1``; the device alone if nothing is known to
-          have changed, ``GPU GPU-1``.
+        - The environment: what changed, on any device, ``driver 580.1 → 590.1``; the device alone if nothing is known
+          to have changed, ``GPU GPU-1``.
         """
         cause = suspect.judgement.cause
         if known := self._known.get((suspect.series, suspect.direction, cause)):

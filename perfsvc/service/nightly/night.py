@@ -111,7 +111,7 @@ def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
             done[stage.name] = _do(stage, position, night, done)
         except NightStoppedError:
             night.log.say(
-                f"night {night.number} was told to stop at its stage {stage.name}",
+                f"night {night.number} was stopped at its stage {stage.name}",
                 cure="resume it: perfsvc nightly --resume",
             )
             night.store.nights.end(night.number, RunState.INTERRUPTED, None)

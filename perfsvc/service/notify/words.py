@@ -1,7 +1,7 @@
 """The text of a message: plain text for mails, chats and phones.
 
-The title begins with the worst news, because a phone shows only its beginning. The body has a paragraph for each finding,
-with its worst cases and how to look further.
+The title begins with the worst news, because a phone shows only its beginning. The body has a paragraph for each
+finding, with its worst cases and how to look further.
 """
 
 from collections.abc import Iterator, Sequence

@@ -200,12 +200,12 @@ class NightRunner:
         try:
             return process.wait(self._limit_s)
         except subprocess.TimeoutExpired:
-            self._report(f"the night is told to end, after {duration_text(self._limit_s)}")
+            self._report(f"the night is terminated after {duration_text(self._limit_s)}")
             self._signal(signal.SIGTERM)
         try:
             return process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self._report("the night does not end, and is killed")
+            self._report("the night does not terminate, and is killed")
             self._signal(signal.SIGKILL)
         return process.wait()
 
@@ -264,7 +264,7 @@ def serve(
         scheduler.shutdown(wait=False)
         nights.stop()
         if not nights.wait(0):
-            report("told to stop: the night finishes the current case first")
+            report("stopping: the night finishes the current case first")
         while not nights.wait(POLL_S):
             pass
     finally:

@@ -1,4 +1,4 @@
-"""An alert with the levels on either side of it."""
+"""The last change of a series: an alert with the levels before and after it."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from perfsvc.judge import Alert, detect_changes, earliest_start
 from perfsvc.model import ChangeKind, Direction
 from perfsvc.service.findings.alerts import SeriesChange
 
-ONE = np.zeros(60, dtype=np.int64)
+ONE_SEGMENT = np.zeros(60, dtype=np.int64)
 
 
 def noisy(*levels: float, seed: int = 1) -> np.ndarray:
@@ -20,14 +20,14 @@ def stepped(*, by: float = 1.01, at: int = 40, nights: int = 60) -> np.ndarray:
 
 def test_a_change_is_measured_from_the_median_of_the_level_before() -> None:
     values = stepped()
-    values[39] = 101.5  # one night tells little
-    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE)
+    values[39] = 101.5  # a single run hardly counts
+    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE_SEGMENT)
     assert change is not None
     assert change.before == np.median(values[:40])
     assert change.ratio == pytest.approx(1.01, abs=0.004)
 
 
-def test_a_drift_from_the_first_night_of_a_segment_is_measured_within_it() -> None:
+def test_a_trend_from_the_first_run_of_a_segment_is_measured_within_it() -> None:
     values = noisy(*([110.0] * 30), *np.linspace(100, 103, 30))
     segments = np.repeat([1, 2], 30)
     change = SeriesChange.of([Alert(30, 59, ChangeKind.TREND, Direction.SLOWER)], values, segments)
@@ -36,34 +36,34 @@ def test_a_drift_from_the_first_night_of_a_segment_is_measured_within_it() -> No
     assert (change.before, change.ratio > 1) == (values[30], True)
 
 
-def test_an_alert_of_an_earlier_segment_is_no_change_of_tonight() -> None:
+def test_an_alert_of_an_earlier_segment_is_no_change() -> None:
     assert (
         SeriesChange.of([Alert(20, 29, ChangeKind.STEP, Direction.SLOWER)], stepped(at=20), np.repeat([1, 2], 30))
         is None
     )
 
 
-def test_the_level_before_begins_with_the_change_before() -> None:
+def test_the_level_before_begins_with_the_earlier_change() -> None:
     values = noisy(*([90.0] * 20), *([100.0] * 20), *([102.0] * 20))
     change = SeriesChange.of(
         [Alert(20, 22, ChangeKind.STEP, Direction.SLOWER), Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)],
         values,
-        ONE,
+        ONE_SEGMENT,
     )
     assert change is not None
     assert change.before == pytest.approx(100, rel=2e-3)
 
 
-def test_a_step_that_is_gone_is_none_and_a_series_without_a_value_tonight_has_none() -> None:
+def test_a_step_that_is_gone_is_no_change_and_an_unmeasured_series_has_none() -> None:
     alerts = [Alert(40, 43, ChangeKind.STEP, Direction.SLOWER)]
     values = stepped()
-    assert SeriesChange.of(alerts, values, ONE) is not None
-    assert SeriesChange.of(alerts, np.r_[values[:-1], 100.0], ONE) is None
-    assert SeriesChange.of(alerts, np.r_[values[:-1], np.nan], ONE) is None
+    assert SeriesChange.of(alerts, values, ONE_SEGMENT) is not None
+    assert SeriesChange.of(alerts, np.r_[values[:-1], 100.0], ONE_SEGMENT) is None
+    assert SeriesChange.of(alerts, np.r_[values[:-1], np.nan], ONE_SEGMENT) is None
 
 
-def test_a_night_belongs_to_a_change_that_was_found_late_by_its_level() -> None:
-    change = SeriesChange.of([Alert(41, 59, ChangeKind.STEP, Direction.SLOWER)], stepped(by=1.1), ONE)
+def test_a_run_before_a_late_alert_belongs_to_the_change_by_its_level() -> None:
+    change = SeriesChange.of([Alert(41, 59, ChangeKind.STEP, Direction.SLOWER)], stepped(by=1.1), ONE_SEGMENT)
     assert change is not None
     assert [change.contains(night, level) for night, level in [(0, 110.0), (39, 100.0), (40, 110.0), (41, 100.0)]] == [
         False,
@@ -73,23 +73,25 @@ def test_a_night_belongs_to_a_change_that_was_found_late_by_its_level() -> None:
     ]
 
 
-def test_a_noisy_night_long_before_a_change_does_not_belong_to_it() -> None:
+def test_a_noisy_run_long_before_a_change_does_not_belong_to_it() -> None:
     values = stepped()
     values[10] = 101.0
-    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE)
+    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE_SEGMENT)
     assert change is not None
     assert change.is_after(101.0)
     assert [change.contains(night, 101.0) for night in (10, 30, 40)] == [False, False, True]
 
 
 @pytest.mark.parametrize("deviations", [1.0, 2.0])
-def test_the_true_beginning_of_a_step_lies_within_what_may_be_its_beginning(deviations: float) -> None:
+def test_the_earliest_start_is_not_after_the_true_start(deviations: float) -> None:
     rng, late = np.random.default_rng(1), []
     for _ in range(60):
         values = 100 * (1 + 3e-3 * rng.standard_normal(140))
         values[100:] *= 1 + 3e-3 * deviations
-        found = [one for one in detect_changes(values) if one.start > 100 and one.direction is Direction.SLOWER]
-        late += [earliest_start(values[: one.raised + 1], one.start) <= 100 for one in found[:1]]
+        alerts = [
+            alert for alert in detect_changes(values) if alert.start > 100 and alert.direction is Direction.SLOWER
+        ]
+        late += [earliest_start(values[: alert.raised + 1], alert.start) <= 100 for alert in alerts[:1]]
     assert len(late) >= 5
     assert all(late)
 

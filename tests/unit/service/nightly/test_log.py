@@ -120,9 +120,9 @@ def test_a_folder_that_cannot_be_made_loses_only_the_file(tmp_path, watcher):
     (tmp_path / "nights").write_text("a file stands where the folder should")
     with NightLog(tmp_path / "nights" / "3" / "log.jsonl", 3, watcher) as log:
         log.say("all the same")
-    complaint, said = watcher.lines
+    complaint, message = watcher.lines
     assert "cannot be written any more: Not a directory" in complaint
-    assert said == "all the same"
+    assert message == "all the same"
 
 
 def test_lines_of_several_threads_do_not_mix(file):
@@ -131,9 +131,11 @@ def test_lines_of_several_threads_do_not_mix(file):
     assert {line["event"].split()[0] for line in lines(file)} == {str(number) for number in range(200)}
 
 
-@pytest.mark.parametrize("said", ["<b>bold</b> \"quoted\" 'too'", "two\nlines", "µs, ±, ×, 日本", "\udcff half a name"])
-def test_every_message_is_one_line_of_the_file(file, said):
+@pytest.mark.parametrize(
+    "message", ["<b>bold</b> \"quoted\" 'too'", "two\nlines", "µs, ±, ×, 日本", "\udcff half a name"]
+)
+def test_every_message_is_one_line_of_the_file(file, message):
     with NightLog(file, 3) as log:
-        log.say(said)
+        log.say(message)
     (line,) = file.read_text().splitlines()
-    assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {said, said.replace("\udcff", "\\udcff")}
+    assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {message, message.replace("\udcff", "\\udcff")}

@@ -82,7 +82,7 @@ def night(started, state=RunState.FINISHED):
 @pytest.mark.parametrize(
     ("last", "stopped", "after", "expected"),
     [
-        (None, False, 1, CatchUp.NOTHING),  # there never was one
+        (None, False, 1, CatchUp.NOTHING),  # no night was ever begun
         (night(NIGHT), False, 1, CatchUp.NOTHING),
         (night(NIGHT - 24 * HOUR), False, 1, CatchUp.START),
         (night(NIGHT - 24 * HOUR), False, 7, CatchUp.NOTHING),  # too late
@@ -213,13 +213,13 @@ def test_a_night_that_ignores_signals_is_killed(nights, monkeypatch):
     ("body", "stop_s", "reported"),
     [
         ("time.sleep(60)", 60.0, ["the night ended with SIGTERM"]),
-        (STUBBORN, 0.2, ["the night does not end, and is killed", "the night ended with SIGKILL"]),
+        (STUBBORN, 0.2, ["the night does not terminate, and is killed", "the night ended with SIGKILL"]),
     ],
 )
 def test_a_night_that_takes_too_long_is_ended(nights, monkeypatch, body, stop_s, reported):
     monkeypatch.setattr(daemon, "STOP_S", stop_s)
     nights.runner(body, limit_s=2.0).run()
-    assert nights.reported[1:] == ["the night is told to end, after 2s", *reported]
+    assert nights.reported[1:] == ["the night is terminated after 2s", *reported]
 
 
 # --- the daemon ------------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_stopping_lets_the_running_night_finish_its_case(nights, serve):
     wait_for((nights.folder / "ready").exists)
     stop.set()
     wait_for((nights.folder / "signalled").exists)
-    wait_for(lambda: "told to stop: the night finishes the current case first" in nights.reported)
+    wait_for(lambda: "stopping: the night finishes the current case first" in nights.reported)
     assert not ended(nights, 1)()
     (nights.folder / "finish").touch()
     wait_for(ended(nights, 1))
