@@ -1,18 +1,35 @@
-"""Update the findings after a run: raise, extend, reopen and resolve them."""
+"""Update the findings after a run: raise, extend, reopen and resolve them, one for each root cause."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import groupby, islice
+from math import log
+from operator import itemgetter
+from statistics import median
 
 from perfsvc import judge, units
-from perfsvc.model import Cause, Confirmation, FindingUpdates, RootCause, Suspect
-from perfsvc.service.findings.recovery import Recovered, recovered_series, without_recoveries
-from perfsvc.service.findings.root_causes import RootCauses
-from perfsvc.service.findings.suspects import RunChanges, changes_of_run, size_of_change
-from perfsvc.store import Store
+from perfsvc.model import Cause, Confirmation, Direction, Environment, FindingUpdates, RootCause, Series, Suspect
+from perfsvc.service.compare.code import sides_of
+from perfsvc.service.findings.suspects import (
+    Recovered,
+    RunChanges,
+    changes_of_run,
+    recovered_series,
+    size_of_change,
+    without_recoveries,
+)
+from perfsvc.store import CaseKey, Store
 
 RAISED = frozenset({Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that raise a finding."""
+
+RUNS_BEFORE = 5
+"""The most runs whose median is the level before some code: a single run is noisy."""
+
+BEGUN_SHARE = 1 / 3
+"""The share of a change that has to be there before its code, so that earlier commits have begun it."""
 
 
 def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> FindingUpdates:
@@ -77,3 +94,150 @@ def _evidence(group: Sequence[Suspect]) -> str:
     largest = group[0]
     same = all(suspect.evidence == largest.evidence for suspect in group)
     return largest.evidence if same else f"{largest.series.case.id}: {largest.evidence}"
+
+
+# --- root causes -----------------------------------------------------------------------------------------------------
+
+
+class RootCauses:
+    """Names the root causes of the suspects of a run.
+
+    Args:
+        store: the database.
+        run: the run.
+    """
+
+    def __init__(self, store: Store, run: int) -> None:
+        self._store = store
+        self._run = run
+        self._commits = store.runs.commits(run)
+        self._standing = store.findings.active()
+        self._built = cache(store.binaries.of_run)
+        self._known: dict[tuple[Series, Direction, Cause | None], str] = {
+            (moved.series, moved.direction, finding.cause): finding.root_cause
+            for finding in self._standing
+            for moved in finding.moved
+        }
+
+    def of(self, suspect: Suspect) -> str:
+        """Return the root cause of a suspect whose judgement names its cause.
+
+        - A series in a standing finding with this cause: the root cause of that finding.
+        - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had
+          begun before them, the commits of a standing finding of the same benchmark.
+        - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``.
+        - The environment: what changed, on any device, ``driver 580.1 → 590.1``; the device alone if nothing is known
+          to have changed, ``GPU GPU-1``.
+        """
+        cause = suspect.judgement.cause
+        if known := self._known.get((suspect.series, suspect.direction, cause)):
+            return known
+        if cause is Cause.KERNEL:
+            since = self._first_run_with_this_code(suspect)
+            return self._begun_by_finding(suspect, since) or self._commits_of(since)
+        before, after = self._environments(suspect)
+        if cause is Cause.TOOLCHAIN:
+            changed = _changed("", before.toolkit, after.toolkit) if before and after else ""
+            return changed or f"the code of run {self._run}"
+        return ", ".join(_changed_environment(before, after)) or f"GPU {suspect.series.device}"
+
+    # --- the code ----------------------------------------------------------------------------------------------------
+
+    def _first_run_with_this_code(self, suspect: Suspect) -> int:
+        """Return the first run with the suspect's present code and no other code since; after the baseline's run."""
+        baseline_run = suspect.judgement.baseline_run or 0
+        first = self._run
+        for run in self._commits:
+            if not baseline_run < run < self._run:
+                continue
+            same = self._has_same_code(suspect, run)
+            if same is False:
+                break
+            first = run if same else first
+        return first
+
+    def _has_same_code(self, suspect: Suspect, run: int) -> bool | None:
+        """Return whether a run had the suspect's present code; None if it did not measure the case."""
+        case = _case_of(suspect.series)
+        then, now = self._built(run).get(case), self._built(self._run).get(case)
+        if then is None or now is None or then.binary is None:
+            return None
+        if then.binary == now.binary:
+            return True
+        sides = sides_of(self._store, [replace(suspect.judgement, baseline_run=run)]).get(suspect.series)
+        return sides is not None and sides.code
+
+    def _begun_by_finding(self, suspect: Suspect, since: int) -> str:
+        """Return the root cause of the finding that a change had begun with before the code of ``since``; else empty.
+
+        Small commits add up to a trend. If the code before had gone ``BEGUN_SHARE`` of the way from the old level to
+        the present one, the last commits are not the only cause. What earlier commits did to other cases of the
+        benchmark is in a finding already, and a user need not get another one for each commit and case.
+        """
+        judgement = suspect.judgement
+        runs = islice(self._runs_of_the_code_before(suspect.series, since), RUNS_BEFORE)
+        levels = [level for run in runs if (level := self._level(suspect.series, run))]
+        if not (levels and judgement.baseline_s and judgement.candidate_s):
+            return ""
+        gone, whole = log(median(levels) / judgement.baseline_s), log(judgement.candidate_s / judgement.baseline_s)
+        if not whole or gone / whole < BEGUN_SHARE:
+            return ""
+        begun = [
+            finding
+            for finding in self._standing
+            if finding.cause is Cause.KERNEL
+            and finding.direction is suspect.direction
+            and (judgement.baseline_run or 0) < finding.first_run < since
+            and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in finding.moved)
+        ]
+        return max(begun, key=lambda finding: finding.first_run).root_cause if begun else ""
+
+    def _runs_of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
+        """Yield the runs just before one that all had the same other binary, the latest first."""
+        case = _case_of(series)
+        built = ((run, self._built(run).get(case)) for run in self._commits if run < since)
+        binaries = ((run, in_run.binary) for run, in_run in built if in_run)
+        for _, runs in groupby(binaries, key=itemgetter(1)):
+            yield from (run for run, _ in runs)
+            return
+
+    def _level(self, series: Series, run: int) -> float | None:
+        """Return the level of a series in a run, if the run has a verdict on it."""
+        verdicts = self._store.verdicts.of_run(run)
+        return next((judgement.candidate_s for judgement in verdicts if judgement.series == series), None)
+
+    def _commits_of(self, since: int) -> str:
+        """Return the commits that a run was the first to measure: after the last run's with another commit."""
+        commit = self._commits.get(since, "")
+        if not commit:
+            return f"the code of run {since}"
+        other = (earlier for run, earlier in self._commits.items() if run < since and earlier not in {"", commit})
+        before = next(other, "")
+        return f"{before[:9]}..{commit[:9]}" if before else commit[:9]
+
+    # --- the environment ---------------------------------------------------------------------------------------------
+
+    def _environments(self, suspect: Suspect) -> tuple[Environment | None, Environment | None]:
+        """Return the environments of the baseline and of the suspect's run."""
+        case, baseline_run = _case_of(suspect.series), suspect.judgement.baseline_run
+        before = None if baseline_run is None else self._built(baseline_run).get(case)
+        after = self._built(self._run).get(case)
+        return before.environment if before else None, after.environment if after else None
+
+
+def _case_of(series: Series) -> CaseKey:
+    return series.device, series.case, series.cache
+
+
+def _changed_environment(before: Environment | None, after: Environment | None) -> Iterator[str]:
+    """Yield what changed of driver and power limit."""
+    if before and after:
+        changes = (
+            _changed("driver ", before.driver, after.driver),
+            _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),
+        )
+        yield from filter(None, changes)
+
+
+def _changed(name: str, before: str, after: str) -> str:
+    return f"{name}{before} → {after}" if before != after else ""
