@@ -131,7 +131,7 @@ def test_the_suffix_chooses_the_picture_format(scripted, name):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("-o", "ladders.txt"), "'ladders.txt' does not say what to draw"),
         (("-o", "x.svg", "--select", "other"), "has no rate of a selected case"),
@@ -140,9 +140,9 @@ def test_the_suffix_chooses_the_picture_format(scripted, name):
         ((), "Missing option '--output' / '-o'"),
     ],
 )
-def test_an_impossible_plot_is_refused_and_leaves_no_file(scripted, arguments, said):
+def test_an_impossible_plot_is_refused_and_leaves_no_file(scripted, arguments, message):
     ended = scripted("plot", "night", *arguments, code=2)
-    assert said in ended.err
+    assert message in ended.err
     assert not (scripted.folder / "x.svg").exists()
 
 

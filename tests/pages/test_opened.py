@@ -39,8 +39,8 @@ def test_each_kind_of_page_is_quiet_asks_for_nothing_elsewhere_and_fits(visit, k
         visited = visit(path, width=width, theme=theme)
         if kind in {"series", "hostile"}:
             visited.page.wait_for_selector("#history .main-svg")
-        assert visited.said == [], kind
-        assert [url for url in visited.asked if not url.startswith((site.as_uri(), "data:"))] == [], kind
+        assert visited.messages == [], kind
+        assert [url for url in visited.requests if not url.startswith((site.as_uri(), "data:"))] == [], kind
         assert visited.page.evaluate("document.documentElement.scrollWidth") <= width, kind
 
 
@@ -55,7 +55,7 @@ def test_names_and_reasons_with_markup_are_shown_as_text(visit, kinds, kind):
         script.get_attribute("src") or script.get_attribute("type") == "application/json"
         for script in page.locator("script").all()
     )
-    assert visited.said == []
+    assert visited.messages == []
 
 
 def test_a_hostile_name_and_reason_are_shown_as_they_are(series, names):

@@ -42,8 +42,8 @@ def begin_night(nights):
             ("report", StageState.DONE, 61.0, "report.html", ""),
             ("page", StageState.RUNNING, None, "", ""),
         )
-        for place, (name, state, wall, said, cure) in enumerate(stages):
-            nights.store.nights.put_stage(number, StageRow(name, place, state, NOW, wall, said, cure))
+        for place, (name, state, wall, message, cure) in enumerate(stages):
+            nights.store.nights.put_stage(number, StageRow(name, place, state, NOW, wall, message, cure))
         return number
 
     return begun

@@ -162,9 +162,11 @@ def test_the_suffix_of_a_file_chooses_the_format_without_an_option(chosen, name,
     assert report_command._form(chosen, name and Path(name)) == form
 
 
-@pytest.mark.parametrize(("chosen", "said"), [(None, "'a' does not say what to write"), ("table", "for the terminal")])
-def test_a_file_without_a_format_is_refused(chosen, said):
-    with pytest.raises(UsageError, match=said) as refused:
+@pytest.mark.parametrize(
+    ("chosen", "message"), [(None, "'a' does not say what to write"), ("table", "for the terminal")]
+)
+def test_a_file_without_a_format_is_refused(chosen, message):
+    with pytest.raises(UsageError, match=message) as refused:
         report_command._form(chosen, Path("a"))
     assert "--format csv|json|markdown|html|parquet|xlsx" in refused.value.cure
 
@@ -173,9 +175,9 @@ def test_a_file_without_a_format_is_refused(chosen, said):
 
 
 def test_the_built_in_suite_is_announced_if_it_is_the_default(typed, tmp_path):
-    said = f"there is no folder ./kernels here: using the built-in suite, {data_folder('kernels')}\n"
-    assert typed("list", "--select", "dot")[2] == said
-    assert typed("run", "--device", "cpu", "--select", "nothing", "--db", "none.db")[2].startswith(said)
+    message = f"there is no folder ./kernels here: using the built-in suite, {data_folder('kernels')}\n"
+    assert typed("list", "--select", "dot")[2] == message
+    assert typed("run", "--device", "cpu", "--select", "nothing", "--db", "none.db")[2].startswith(message)
     assert typed("list", "--suite", data_folder("kernels"))[2] == ""
     (tmp_path / "kernels").symlink_to(GOOD)
     assert typed("list")[2] == ""

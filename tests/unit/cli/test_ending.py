@@ -75,7 +75,7 @@ def test_an_unforeseen_exception_is_a_fault_of_perfsvc_and_never_a_regression(ca
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (UsageError("no such run", cure="look"), 2, "error: no such run\n  cure: look\n"),
         (NoDeviceError("no GPU"), 5, "error: no GPU\n"),
@@ -86,12 +86,12 @@ def test_an_unforeseen_exception_is_a_fault_of_perfsvc_and_never_a_regression(ca
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
     ],
 )
-def test_a_foreseen_error_has_its_exit_code_and_no_traceback(capsys, error, code, said):
+def test_a_foreseen_error_has_its_exit_code_and_no_traceback(capsys, error, code, message):
     assert ending_of(error) == code
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert "Traceback" not in err
-    assert err.strip() or not said
+    assert err.strip() or not message
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

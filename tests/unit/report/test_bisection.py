@@ -77,8 +77,8 @@ def lines(found, width=120):
 
 
 def test_the_commit_comes_first_with_its_author_and_its_changes():
-    said = lines(FOUND)
-    assert said[:6] == [
+    output = lines(FOUND)
+    assert output[:6] == [
         "NVIDIA H100 GPU-1",
         "",
         "0000000000 is the first commit at which dot/tree[n=1000] is slower",
@@ -86,23 +86,23 @@ def test_the_commit_comes_first_with_its_author_and_its_changes():
         "Commit 5",
         "Ada <ada@example.com>, 2026-11-03 14:02",
     ]
-    assert "it is slower" in said
-    assert "interval +4.0 % to +6.0 %; from good to bad +6.0 %" in said
-    assert "changed: binary (kernels/dot/dot.cu)" in said
+    assert "it is slower" in output
+    assert "interval +4.0 % to +6.0 %; from good to bad +6.0 %" in output
+    assert "changed: binary (kernels/dot/dot.cu)" in output
 
 
 def test_every_comparison_has_a_row_and_every_skipped_commit_a_reason():
-    said = lines(FOUND)
-    assert "0000000000 good Commit 9 +6.0 % +5.0 % to +7.0 % 3" in said
-    assert "0000000000 0000000000 Commit 5 +5.0 % +4.0 % to +6.0 % 3" in said
-    assert "skipped 0000000000 (Commit 3): dot.cu does not compile: dot.cu:1:2: error" in said
-    assert said[-1] == "8 commits: 4 built (2 compiled anew), 3 codes; 3 comparisons of 18 processes"
+    output = lines(FOUND)
+    assert "0000000000 good Commit 9 +6.0 % +5.0 % to +7.0 % 3" in output
+    assert "0000000000 0000000000 Commit 5 +5.0 % +4.0 % to +6.0 % 3" in output
+    assert "skipped 0000000000 (Commit 3): dot.cu does not compile: dot.cu:1:2: error" in output
+    assert output[-1] == "8 commits: 4 built (2 compiled anew), 3 codes; 3 comparisons of 18 processes"
 
 
 def test_a_narrow_terminal_folds_the_subject_and_no_hash():
     subject = replace(commit(5), subject="Take the padding of the tile for a leftover and remove it")
-    said = lines(replace(FOUND, trials=(replace(trial(4, 5), after=subject),)), width=66)
-    assert any(line.startswith("0000000000 0000000000 Take") for line in said)
+    output = lines(replace(FOUND, trials=(replace(trial(4, 5), after=subject),)), width=66)
+    assert any(line.startswith("0000000000 0000000000 Take") for line in output)
 
 
 def test_a_merge_commit_is_marked():
@@ -116,9 +116,9 @@ def test_possibly_changed_inputs_are_mentioned():
 
 @pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "slower"), (Verdict.IMPROVEMENT, "faster")])
 def test_several_indistinguishable_commits_are_all_named(verdict, word):
-    said = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))
-    assert f"one of 2 commits made dot/tree[n=1000] {word}" in said
-    assert {"Commit 4", "Commit 5"} <= set(said)
+    output = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))
+    assert f"one of 2 commits made dot/tree[n=1000] {word}" in output
+    assert {"Commit 4", "Commit 5"} <= set(output)
 
 
 @pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "higher"), (Verdict.IMPROVEMENT, "lower")])
@@ -129,14 +129,14 @@ def test_a_metric_other_than_time_is_named(verdict, word):
 
 
 def test_without_a_culprit_the_reason_is_the_answer():
-    said = lines(replace(FOUND, verdict=Verdict.INCONCLUSIVE, culprits=(), proof=None, reason="noise", skipped=()))
-    assert said[2] == "inconclusive: noise"
+    output = lines(replace(FOUND, verdict=Verdict.INCONCLUSIVE, culprits=(), proof=None, reason="noise", skipped=()))
+    assert output[2] == "inconclusive: noise"
 
 
 def test_the_number_of_named_skipped_commits_is_limited():
-    said = lines(replace(FOUND, skipped=tuple(SkippedCommit(commit(place), "gone") for place in range(20))))
-    assert sum(line.startswith("skipped") for line in said) == 12
-    assert "and 8 more skipped" in said
+    output = lines(replace(FOUND, skipped=tuple(SkippedCommit(commit(place), "gone") for place in range(20))))
+    assert sum(line.startswith("skipped") for line in output) == 12
+    assert "and 8 more skipped" in output
 
 
 def test_counts_of_one_are_singular():

@@ -224,7 +224,7 @@ def test_accepted_changes_do_not_fail(everywhere):
     root = ET.fromstring(check_junit(accepted))  # noqa: S314 - our own
     assert list(root.iter("failure")) == []
     assert {suite.get("failures") for suite in root} == {"0"}
-    assert {told.text for told in root.iter("system-out")} == {f"regression: {CHANGED}"}
+    assert {tests.text for tests in root.iter("system-out")} == {f"regression: {CHANGED}"}
     assert check_github(accepted).startswith("::notice title=regression%3A transpose/tiled")
 
 
@@ -240,8 +240,8 @@ def test_junit_reports_missing_and_inconclusive_kernels():
     after = [*kernels(kernel="first"), *kernels(kernel="third"), *kernels(kernel="fourth")]
     root = ET.fromstring(check_junit(shown(before, after)))  # noqa: S314 - our own
     assert {(suite.get("tests"), suite.get("failures"), suite.get("skipped")) for suite in root} == {("8", "0", "2")}
-    told = {test.get("name").split()[1]: [child.tag for child in test] for test in root.iter("testcase")}
-    assert told == {"first": [], "second": ["skipped"], "third": ["system-out"], "fourth": ["system-out"]}
+    tests = {test.get("name").split()[1]: [child.tag for child in test] for test in root.iter("testcase")}
+    assert tests == {"first": [], "second": ["skipped"], "third": ["system-out"], "fourth": ["system-out"]}
     assert next(root.iter("skipped")).get("message").startswith("missing: ")
     assert next(root.iter("system-out")).text.startswith("inconclusive: ")
 

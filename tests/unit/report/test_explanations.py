@@ -103,13 +103,13 @@ def test_launches_of_equal_time_have_a_sentence_and_no_tables():
 
 
 def test_json_has_every_metric_of_both_and_null_for_uncounted_metrics():
-    told = json.loads(json.dumps(explanation_json(BEFORE, AFTER, FOUND), allow_nan=False))
-    assert told["factor"] == 2.0
-    assert [reason["kind"] for reason in told["reasons"]] == ["register spills", "more instructions"]
-    assert told["reasons"][1]["follows"] == "register spills"
-    assert told["reasons"][0]["evidence"][3] == {"metric": "spill_requests", "before": None, "after": 3e6}
-    assert told["after"]["metrics"]["duration_s"] == 2e-3
-    assert told["before"]["metrics"]["tensor_peak_flops_per_s"] is None
+    result = json.loads(json.dumps(explanation_json(BEFORE, AFTER, FOUND), allow_nan=False))
+    assert result["factor"] == 2.0
+    assert [reason["kind"] for reason in result["reasons"]] == ["register spills", "more instructions"]
+    assert result["reasons"][1]["follows"] == "register spills"
+    assert result["reasons"][0]["evidence"][3] == {"metric": "spill_requests", "before": None, "after": 3e6}
+    assert result["after"]["metrics"]["duration_s"] == 2e-3
+    assert result["before"]["metrics"]["tensor_peak_flops_per_s"] is None
 
 
 def test_the_page_shows_everything_and_escapes_it():

@@ -81,16 +81,16 @@ def test_a_gpu_is_named_once_and_each_of_several_is_named():
 
 
 @pytest.mark.parametrize(
-    ("state", "by", "reason", "until", "said"),
+    ("state", "by", "reason", "until", "message"),
     [
         (FindingState.RESOLVED, "", "back at its old level in run 9", None, "resolved at 2026-01-02 03:04: back at"),
         (FindingState.ACCEPTED, "ann", "exact", None, "accepted by ann at 2026-01-02 03:04: exact"),
         (FindingState.IGNORED, "ann", "", AT, "ignored until 2026-01-02 by ann at 2026-01-02 03:04"),
     ],
 )
-def test_a_state_shows_the_user_the_reason_and_the_end(*, state, by, reason, until, said):
+def test_a_state_shows_the_user_the_reason_and_the_end(*, state, by, reason, until, message):
     found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
-    assert any(line.strip().startswith(said) for line in drawn(findings_table([found])))
+    assert any(line.strip().startswith(message) for line in drawn(findings_table([found])))
 
 
 def test_the_history_shows_each_event_with_time_and_user():
@@ -106,8 +106,12 @@ def test_the_history_shows_each_event_with_time_and_user():
 def test_json_of_a_finding_is_complete():
     faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
     event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
-    told = finding_json(replace(FOUND, moved=(faster,)), [event])
-    assert (told["direction"], told["changes"], told["devices"]) == ("faster", ["step"], {GPU: "NVIDIA H100 80GB HBM3"})
-    assert told["events"] == [
+    result = finding_json(replace(FOUND, moved=(faster,)), [event])
+    assert (result["direction"], result["changes"], result["devices"]) == (
+        "faster",
+        ["step"],
+        {GPU: "NVIDIA H100 80GB HBM3"},
+    )
+    assert result["events"] == [
         {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "text": "it stayed"}
     ]

@@ -371,8 +371,8 @@ def test_the_summary_aggregates_each_column_in_its_own_way() -> None:
     assert tree["slowdowns"] == "power cap, thermal slowdown"
     assert (tree["peak_share"], tree["noise_within"]) == (pytest.approx(0.5), 0.004)
     assert math.isnan(skipped["peak_share"])
-    told = details(tree)
-    assert (told.sm_clock_hz, told.note, told.rejected_batches) == (2e9, "not blocked; waited", 3)
+    result = details(tree)
+    assert (result.sm_clock_hz, result.note, result.rejected_batches) == (2e9, "not blocked; waited", 3)
 
 
 def test_the_page_has_shares_metrics_and_details(capsys: pytest.CaptureFixture[str]) -> None:

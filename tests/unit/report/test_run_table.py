@@ -197,8 +197,8 @@ def test_the_newest_run_of_a_history_shows_all_details_with_units() -> None:
     )
     out = io.StringIO()
     Console(file=out, width=100, highlight=False, _environ={}).print(history_table(CASE.id, [row]))
-    told = dict(line.strip().split("  ", 1) for line in out.getvalue().partition("run 7\n")[2].splitlines() if line)
-    assert {name: value.strip() for name, value in told.items()} == {
+    result = dict(line.strip().split("  ", 1) for line in out.getvalue().partition("run 7\n")[2].splitlines() if line)
+    assert {name: value.strip() for name, value in result.items()} == {
         "stopped": "precision",
         "noise": "0.41 % within replicas, 0.12 % between them",
         "bandwidth": "2.60 TB/s",
