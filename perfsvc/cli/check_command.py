@@ -87,7 +87,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
 
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
     """
-    from perfsvc.report.export import check_formats
+    from perfsvc.report.export.files import write_text
     from perfsvc.service.check.check import check
 
     options.announce_suite(chosen["suite"])
@@ -96,7 +96,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     output.warn(outcome.warnings)
     written = _written(outcome, chosen["output_format"])
     if chosen["file"] and written is not None:
-        check_formats.write(written, chosen["file"])
+        write_text(written, chosen["file"])
     if written is None or chosen["file"]:
         _show_table(outcome, chosen)
     else:

@@ -18,7 +18,7 @@ def edit(folder, old, new):
 
 
 def copied(workplace, folder):
-    """A copy of the suite ``scale``, to be changed."""
+    """Return a copy of the suite ``scale`` that tests may change."""
     shutil.copytree(workplace.suites / "scale", folder)
     workplace.play({"*": {"seconds": 1e-4}})
     return folder
@@ -30,7 +30,7 @@ def verdicts(ended):
 
 @pytest.fixture(scope="module")
 def renamed(new_workplace):
-    """A workplace with a run before and one after alpha was renamed, and one after the version was raised."""
+    """Return a workplace with three runs: before a rename, after it, and after a raised version."""
     workplace = new_workplace()
     suite = copied(workplace, workplace.folder / "kernels")
     arguments = ("--exclude", "scale/gamma", "--format", "json")
@@ -83,7 +83,7 @@ def commit(folder, message):
 
 @pytest.fixture(scope="module")
 def repository(new_workplace):
-    """A repository of three commits: the first and the second measured, then the second with changes, the third not."""
+    """Return a repository of three commits: two measured, then the second measured with changes, the third not measured."""
     workplace = new_workplace()
     workplace.environment["TMPDIR"] = str(workplace.folder / "temporary")
     workplace.environment["PATH"] = f"{Path(sys.executable).parent}:{workplace.environment['PATH']}"

@@ -36,7 +36,7 @@ def watched(workplace, *arguments):
         try:
             while chunk := os.read(screen, 65536):
                 shown += chunk
-        except OSError:  # Linux's way to say that nobody writes any more
+        except OSError:  # Linux reports a closed terminal like this
             pass
         finally:
             os.close(screen)

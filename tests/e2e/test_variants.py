@@ -10,14 +10,14 @@ TIMES = {"ladder/one_block": 8e-6, "ladder/blocks": 2e-6, "ladder/copy": 1e-6, "
 
 @pytest.fixture(scope="module")
 def on_the_cpu(new_workplace):
-    """How a run on the CPU device ended."""
+    """Return a workplace, and how its run on the CPU device ended."""
     workplace = new_workplace()
     return workplace, workplace.cpu("--replicas", "2", "--format", "json", suite="ladder", code=4)
 
 
 @pytest.fixture(scope="module")
 def scripted(new_workplace):
-    """A workplace with a run at known times, at both points."""
+    """Return a workplace with a run of known times at both points."""
     workplace = new_workplace()
     workplace.play({name: {"seconds": seconds} for name, seconds in TIMES.items()}, model="Fake H100")
     workplace.fake("--points", "full", "--replicas", "2", "--label", "night", suite="ladder", code=0)
@@ -25,7 +25,7 @@ def scripted(new_workplace):
 
 
 def variants(lines):
-    """The variants at the first point, in the order of their lines."""
+    """Return the variants at the first point, in the order of their lines."""
     cases = [line.split()[1] for line in lines if line[:3] in {"✓  ", "–  ", "✗  "}]
     return [case.removeprefix("ladder/").partition("[")[0] for case in cases if case.endswith("[n=1000]")]
 
@@ -98,7 +98,7 @@ def test_a_history_shows_the_relative_speed(scripted):
 
 
 def drawn(workplace, *arguments):
-    """The letters of a plot, each text in a comment beside its outlines."""
+    """Return the texts of a plot; each is in a comment beside its glyphs."""
     path = workplace.folder / "ladders.svg"
     ended = workplace("plot", *arguments, "-o", path, code=0)
     assert (ended.out, ended.err) == ("", "")

@@ -46,14 +46,14 @@ BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H
 TILED = Case("transpose", "tiled", (("n", 4096),))
 NAIVE = Case("transpose", "naive", (("n", 4096),))
 HOSTILE = Case("<img src=x onerror=boom()>", "\"tiled'</script><script>boom()</script>", (("n", "<b>4</b>"),))
-"""A case that no suite would let through: should it come from elsewhere, it is text and no more."""
+"""A case name with markup, which no suite accepts; pages must show it as text."""
 REASON = "an illegal access <script>boom()</script> \"quoted\" & </script> \u2028 'done'"
 OLD, NEW = Environment("575.1", "nvcc 12.9", 700.0), Environment("580.1", "nvcc 13.0", 700.0)
 
 
 @dataclass
 class Nights:
-    """Writes nights as a service would, a day after the other."""
+    """Stores nights, one a day."""
 
     store: Store
     count: int = 0
@@ -62,7 +62,7 @@ class Nights:
     def night(
         self, times: dict[Case, float | str], *, environment: Environment = NEW, dirty: bool = False, replicas: int = 3
     ) -> int:
-        """A night of cases with their times in seconds, or with why they failed; returns its run."""
+        """Store a night of cases with their times in seconds or why they failed, and return its run."""
         at = self.started + timedelta(days=self.count)
         self.count += 1
         run = self.store.runs.begin(
@@ -105,7 +105,7 @@ class Nights:
         self.store.measurements.put(run, [MeasurementEntry(measurement, environment, Work(4000, 2000), estimate)])
 
     def judge(self, run: int, verdicts: dict[Case, Verdict], **given: Any) -> list[Judgement]:
-        """Stores what was judged of a run."""
+        """Store verdicts of a run."""
         found = [
             Judgement(series_of(case), verdict, candidate_run=run, **(given if verdict is Verdict.REGRESSION else {}))
             for case, verdict in verdicts.items()
@@ -114,7 +114,7 @@ class Nights:
         return found
 
     def find(self, run: int, cases: Sequence[Case], evidence: str = "+20.0 % in 8 pairs") -> int:
-        """Raises a finding of cases that got slower, and returns its number."""
+        """Raise a finding of slower cases, and return its number."""
         suspects = [
             Suspect(
                 Judgement(
@@ -144,7 +144,7 @@ def series_of(case: Case) -> Series:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database, migrated once for every test to copy."""
+    """Return an empty database, migrated once, which every test copies."""
     path = tmp_path_factory.mktemp("template") / "perfsvc.db"
     Store.open(path).close()
     return path
@@ -158,7 +158,7 @@ def nights(template: Path, tmp_path: Path) -> Iterator[Nights]:
 
 
 def planted(nights: Nights) -> None:
-    """Twelve nights: a new driver in the fourth, a case that fails in the last, and one that got slower by then."""
+    """Store twelve nights: a new driver in the fourth, then a slower case, and a failing case in the last."""
     for night in range(1, 13):
         slow = night == 12
         cases = {
@@ -181,7 +181,7 @@ def planted(nights: Nights) -> None:
 
 @pytest.fixture(scope="session")
 def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the planted nights, for tests that only look at it."""
+    """Build the site of the planted nights, for tests that only read it."""
     folder = tmp_path_factory.mktemp("planted")
     shutil.copy(template, folder / "perfsvc.db")
     with Store.open(folder / "perfsvc.db") as store:
@@ -195,7 +195,7 @@ def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Headless chromium."""
+    """Start headless Chromium."""
 
     def missing(what: str) -> None:
         required = os.environ.get("PERFSVC_REQUIRE_CHROMIUM") == "1"
@@ -235,7 +235,7 @@ Visitor = Callable[..., Visit]
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Visitor]:
-    """Opens a file in a window of a width and a theme."""
+    """Return a function that opens a file in a window of some width and theme."""
     contexts = []
 
     def opened(path: Path, *, width: int = 1600, theme: str = "light", **options: Any) -> Visit:
@@ -253,7 +253,7 @@ def visit(browser: Any) -> Iterator[Visitor]:
 
 @pytest.fixture(scope="session")
 def names() -> SimpleNamespace:
-    """What the planted nights are made of, and where the page of a case's times is."""
+    """Return the names in the planted nights, and the path of the page of a case's times."""
     return SimpleNamespace(
         tiled=TILED, naive=NAIVE, hostile=HOSTILE, reason=REASON, page=lambda case: series_page(series_of(case))
     )

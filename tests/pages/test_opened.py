@@ -9,7 +9,7 @@ KINDS = ("tonight", "findings", "finding", "list", "series", "hostile")
 
 @pytest.fixture
 def kinds(site, names):
-    """A page of each kind."""
+    """Return a page of each kind."""
     return {
         "tonight": site / "index.html",
         "findings": site / "findings.html",
@@ -22,7 +22,7 @@ def kinds(site, names):
 
 @pytest.fixture
 def series(visit, site, names):
-    """The page of the case that got slower, its charts drawn."""
+    """Open the page of the case that became slower and wait for its charts."""
 
     def opened(case=None, **options):
         visited = visit(site / names.page(case or names.tiled), **options)
@@ -154,7 +154,7 @@ def test_the_theme_follows_the_reader_and_so_do_the_charts(series):
     paper = "getComputedStyle(document.body).backgroundColor"
     light, white = page.evaluate(font), page.evaluate(paper)
     page.emulate_media(color_scheme="dark")
-    for _ in range(100):  # the page hears of it some time later, and its policy lets nobody else wait inside it
+    for _ in range(100):  # the page reacts some time later, and its security policy forbids waiting inside the page
         if page.evaluate(font) != light:
             break
         page.wait_for_timeout(50)

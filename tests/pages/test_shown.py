@@ -20,7 +20,7 @@ NOW = datetime(2026, 3, 20, tzinfo=UTC)
 
 @pytest.fixture
 def tonight(nights, tmp_path):
-    """Builds the site and gives the text of its first page."""
+    """Return a function that builds the site and returns the text of its first page."""
 
     def built():
         (first, *_) = build(nights.store, tmp_path / "site")
@@ -31,7 +31,7 @@ def tonight(nights, tmp_path):
 
 @pytest.fixture
 def begin_night(nights):
-    """A night with a stage that failed, one that is done and the one that builds the pages; returns its number."""
+    """Return a function that stores a night with a failed, a done and a running stage, and returns its number."""
 
     def begun():
         number = nights.store.nights.begin(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from perfsvc.errors import UsageError
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Status, Verdict
 from perfsvc.report.checks import REPORTED, StaticCheck, check_lines, local_memory, skipped, verdict_text
 from perfsvc.report.export.markup import cell, fail, printable, prose
@@ -20,16 +19,6 @@ LEVELS = {
     Verdict.IMPROVEMENT: NOTICE,
 }
 """GitHub's word for the severity of each verdict."""
-
-
-def write(text: str, destination: Path) -> None:
-    """Write an export to a file; raise ``UsageError`` if that fails."""
-    try:
-        destination.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{destination} cannot be written: {error.strerror or error}", cure="name a file in a folder that exists"
-        ) from error
 
 
 def check_markdown(check: StaticCheck) -> str:

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,24 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
             raise UsageError(f"{fmt} is a binary format and would garble a terminal", cure=f"--output report.{fmt}")
         sys.stdout.write(TEXT[fmt](table))
         return
-    try:
-        if fmt in TEXT:
-            destination.write_text(TEXT[fmt](table), encoding="utf-8")
-        else:
+    if fmt in TEXT:
+        write_text(TEXT[fmt](table), destination)
+    else:
+        with writing(destination):
             _write_binary(table, fmt, destination)
+
+
+def write_text(text: str, destination: Path) -> None:
+    """Write a text to a file; raise ``UsageError`` if the file cannot be written."""
+    with writing(destination):
+        destination.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def writing(destination: object) -> Iterator[None]:
+    """Turn an ``OSError`` of writing to the destination into a ``UsageError`` with a cure."""
+    try:
+        yield
     except OSError as error:
         raise UsageError(
             f"{destination} cannot be written: {error.strerror or error}",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.installation import install_command
+from perfsvc.report.export.files import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,11 +66,6 @@ def save(draw: Callable[[], "Figure"], destination: Path | BinaryIO, suffix: str
     from matplotlib import style
 
     kind = suffix or Path(str(destination)).suffix.lower()
-    with style.context("default"), mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK}):
-        try:
-            draw().savefig(destination, dpi=200, metadata=METADATA[kind], format=kind[1:])
-        except OSError as error:
-            raise UsageError(
-                f"{destination} cannot be written: {error.strerror or error}",
-                cure="name a file in a folder that exists and may be written",
-            ) from error
+    look = mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK})
+    with writing(destination), style.context("default"), look:
+        draw().savefig(destination, dpi=200, metadata=METADATA[kind], format=kind[1:])

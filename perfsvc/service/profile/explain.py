@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.device.find import find
-from perfsvc.errors import UsageError
 from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read_isolated
+from perfsvc.report.export.files import write_text
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
 from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
@@ -116,13 +116,7 @@ def draw(explained: ExplainedProfiles, destination: Path) -> None:
         roofline.write(lines, title, destination)
         return
     page = explanation_page(before, after, explained.explanation, roofline.svg(lines, title))
-    try:
-        destination.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{destination} cannot be written: {error.strerror or error}",
-            cure="name a file in a folder that exists and may be written",
-        ) from error
+    write_text(page, destination)
 
 
 def _explained(before: Profile, after: Profile) -> ExplainedProfiles:

@@ -23,7 +23,7 @@ GOOD = Path(__file__).parents[2] / "data" / "suites" / "good"
 
 
 def leaves(group, name=""):
-    """Every command that does something, by its full name."""
+    """Return every command without subcommands, by its full name."""
     for child in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), child)
         if isinstance(command, click.Group):
@@ -37,7 +37,7 @@ COMMANDS = dict(leaves(cli))
 
 @pytest.fixture
 def typed(monkeypatch, capsys, tmp_path):
-    """Types a command in an empty folder with a database that holds nothing: exit code, stdout, stderr."""
+    """Return a function that runs a command in an empty folder with an empty database: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PERFSVC_SUITE", raising=False)
     monkeypatch.setenv("PERFSVC_DB", str(tmp_path / "perfsvc.db"))
@@ -56,7 +56,7 @@ def typed(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def suite(tmp_path):
-    """A suite with one benchmark that works and a colleague's that does not."""
+    """Return a suite with a working and a broken benchmark."""
     for name, source in (("mine", SUITE / "scale" / "scale"), ("theirs", SUITE / "mixed" / "broken")):
         place = tmp_path / "suite" / name
         place.mkdir(parents=True)

@@ -33,7 +33,7 @@ BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHON
 
 
 def ended(body, **options):
-    """How the command line ends with a command of that body."""
+    """Run a command with this body, and return how it ended."""
     return subprocess.run(
         [sys.executable, "-c", COMMAND.format(body=body)],
         env=BUFFERED,
@@ -47,7 +47,7 @@ def ended(body, **options):
 
 @pytest.fixture
 def closed_pipe():
-    """A pipe that nobody reads."""
+    """Return a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
@@ -55,7 +55,7 @@ def closed_pipe():
 
 
 def ending_of(error):
-    """The exit code of a command that raises ``error`` below click."""
+    """Return the exit code of a command that raises ``error`` below click."""
 
     @click.command()
     def raises():

@@ -22,7 +22,8 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.checks import StaticCheck, check_lines, local_memory, skipped
-from perfsvc.report.export.check_formats import check_github, check_junit, check_markdown, write
+from perfsvc.report.export.check_formats import check_github, check_junit, check_markdown
+from perfsvc.report.export.files import write_text
 from perfsvc.report.export.objects import check_json
 from perfsvc.report.tables.check import check_table
 
@@ -57,7 +58,7 @@ def slower(one):
 
 @pytest.fixture
 def everywhere():
-    """A kernel that lost half of its occupancy at all points and on all architectures."""
+    """Return a check of a kernel that lost half of its occupancy at all points and on all architectures."""
     return shown(kernels(), list(map(slower, kernels())))
 
 
@@ -160,7 +161,7 @@ def test_the_reason_for_accepting_is_shown(everywhere):
 
 @pytest.fixture
 def troubled(everywhere, tmp_path):
-    """With a benchmark file that cannot be used, a wrong result, and the source of the kernel."""
+    """Return the check with a broken benchmark file, a wrong result, and the source of the kernel."""
     source = tmp_path / "tiled.cu"
     source.write_text('// one\n// two\nextern "C" __global__ void transpose_tiled(float *b) {\n}\n')
     problem = SuiteError("nonsense: 100 %", path="kernels/dot/bench.py", line=3, cure="write sense")
@@ -267,5 +268,5 @@ def test_json_of_a_missing_kernel_has_only_the_baseline():
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(UsageError, match="cannot be written: No such file") as raised:
-        write("text", tmp_path / "missing" / "check.md")
+        write_text("text", tmp_path / "missing" / "check.md")
     assert raised.value.cure

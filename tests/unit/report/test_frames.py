@@ -22,7 +22,7 @@ EXACT = 1.2345678901234567e-05
 
 
 def columns(**changed: list[Any]) -> dict[str, list[Any]]:
-    """Three replicas of a case, the last one wrong, and a case that was skipped."""
+    """Return three replicas of a case, the last one wrong, and a skipped case."""
     return {
         "run": [1, 1, 1, 1],
         "label": ["night"] * 4,
@@ -276,7 +276,7 @@ def test_the_variants_of_a_point_stand_one_below_the_other_however_they_were_mea
 
 
 def on_a_ladder(**changed: list[Any]) -> pd.DataFrame:
-    """Two replicas of three variants, held against the last one."""
+    """Return two replicas of three variants, compared with the last variant."""
     same = {
         "run": 1,
         "device": "G",

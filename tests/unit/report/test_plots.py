@@ -20,7 +20,7 @@ COPIED, READ = 2.9e12, 3.0e12
 
 
 def row(variant, variant_index, median_s, **changed):
-    """A measurement of a benchmark that moves 6 MB."""
+    """Return a measurement of a benchmark that moves 6 MB."""
     return {
         "run": 1,
         "device": "G",
