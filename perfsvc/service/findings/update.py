@@ -113,6 +113,7 @@ class RootCauses:
         self._commits = store.runs.commits(run)
         self._standing = store.findings.active()
         self._built = cache(store.binaries.of_run)
+        self._verdicts = cache(store.verdicts.of_run)
         self._known: dict[tuple[Series, Direction, Cause | None], str] = {
             (moved.series, moved.direction, finding.cause): finding.root_cause
             for finding in self._standing
@@ -203,8 +204,7 @@ class RootCauses:
 
     def _level(self, series: Series, run: int) -> float | None:
         """Return the level of a series in a run, if the run has a verdict on it."""
-        verdicts = self._store.verdicts.of_run(run)
-        return next((judgement.candidate_s for judgement in verdicts if judgement.series == series), None)
+        return next((judgement.candidate_s for judgement in self._verdicts(run) if judgement.series == series), None)
 
     def _commits_of(self, since: int) -> str:
         """Return the commits that a run was the first to measure: after the last run's with another commit."""
