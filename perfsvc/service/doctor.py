@@ -272,4 +272,4 @@ def _database(database: str) -> Iterator[CheckRow]:
         return
     state = Store.check(database)
     found = "; ".join(state.problems) or f"{state.url}, schema {state.revision}"
-    yield CheckRow("database", ok=state.ok, found=found, cure="" if state.ok else "perfsvc db check tells more")
+    yield CheckRow("database", ok=state.ok, found=found, cure="" if state.ok else "see perfsvc db check")

@@ -119,7 +119,9 @@ def _checkout(folder: Path, commit: str, *arguments: str) -> None:
     done = run_git(folder, *arguments)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"git ended with {done.returncode}"]
-        raise UsageError(f"{commit[:10]} cannot be checked out: {lines[-1]}", cure="see what git says of it")
+        raise UsageError(
+            f"{commit[:10]} cannot be checked out: {lines[-1]}", cure="fix what git reports"
+        )
 
 
 # --- history ---------------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def _run(folder: Path, *arguments: str, typed: str | None = None) -> subprocess.
 def _unreadable(folder: Path, done: subprocess.CompletedProcess[str]) -> InfrastructureError:
     return InfrastructureError(
         f"git cannot read the history of {folder}: {_failure(done)}",
-        cure="see what git fsck says of it; a partial clone must reach its remote",
+        cure="run git fsck; a partial clone must reach its remote",
     )
 
 

@@ -235,7 +235,7 @@ def _why_nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
     """Return why a case has nothing to check; empty if it has something."""
     if not spec.units:
         return "nvcc compiles nothing of it"
-    return "" if units else "it is PTX, of which the driver makes the binary"
+    return "" if units else "it is PTX, which the driver compiles"
 
 
 def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
