@@ -119,9 +119,7 @@ def _checkout(folder: Path, commit: str, *arguments: str) -> None:
     done = run_git(folder, *arguments)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"git ended with {done.returncode}"]
-        raise UsageError(
-            f"{commit[:10]} cannot be checked out: {lines[-1]}", cure="fix what git reports"
-        )
+        raise UsageError(f"{commit[:10]} cannot be checked out: {lines[-1]}", cure="fix what git reports")
 
 
 # --- history ---------------------------------------------------------------------------------------------------------
