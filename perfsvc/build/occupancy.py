@@ -12,7 +12,7 @@ from perfsvc.model import Limiter, Occupancy, StaticFacts
 
 WARP = 32
 REGISTERS = 64 * 1024
-"""Of a multiprocessor, and at most of a block, on every architecture here."""
+"""The registers of a multiprocessor, and the most of a block, on every architecture here."""
 REGISTER_UNIT = 256
 """Registers are allocated by warp in multiples of this: 8 for each thread."""
 PARTITIONS = 4

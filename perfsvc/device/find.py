@@ -138,7 +138,7 @@ def _import_failure(error: ImportError) -> NoDeviceError:
         )
     return NoDeviceError(
         f"PyCUDA cannot be loaded: {error}",
-        cure="build it anew for this machine's CUDA toolkit: pip install --force-reinstall --no-cache-dir pycuda",
+        cure="build it again for this machine's CUDA toolkit: pip install --force-reinstall --no-cache-dir pycuda",
     )
 
 

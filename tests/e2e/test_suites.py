@@ -106,7 +106,7 @@ def test_a_run_measures_what_is_selected_and_not_excluded(perfsvc):
 def test_what_no_board_can_run_is_told_once_where_boards_share_the_cases(perfsvc, spread, rows):
     suite = perfsvc.folder / "suite"
     shutil.copytree(perfsvc.suites / "caches", suite)
-    (suite / "caches" / "cache states.cu").write_text("#error broken\n")
+    (suite / "caches" / "caches.cu").write_text("#error broken\n")
     boards = []
     for uuid in ("FAKE-1", "FAKE-2"):
         script = perfsvc.folder / f"{uuid}.json"

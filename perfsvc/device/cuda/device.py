@@ -38,16 +38,16 @@ _KEPT_LINES_SAMPLES, _KEPT_LINES_LIMIT_S, _KEPT_LINES_SHARE = 8, 5e-4, 0.88
 
 _CURES = {
     "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
-    "misaligned address": "align what vector loads and stores (float4) are given",
-    "illegal instruction": "build the case anew for this GPU",
+    "misaligned address": "align the addresses of vector loads and stores (float4)",
+    "illegal instruction": "build the case again for this GPU",
     "invalid argument": "compare grid, block and dynamic shared memory with what `perfsvc devices` shows",
     "too many resources": "use fewer threads a block, or bound its registers with __launch_bounds__",
     "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
     "timed out": "make the launch shorter, or run on a GPU without a display",
     "assert": "the kernel's own assert failed: its message is in the worker's output",
     "symbol not found": 'correct the name, and declare kernels extern "C" so that the compiler keeps theirs',
-    "PTX": "build the case anew for this GPU",
-    "image is invalid": "build the case anew for this GPU",
+    "PTX": "build the case again for this GPU",
+    "image is invalid": "build the case again for this GPU",
     "no kernel image": "build the case for this GPU's architecture",
     "ECC": "take the GPU out of service and look at nvidia-smi -q -d ECC",
 }

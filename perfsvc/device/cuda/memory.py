@@ -64,9 +64,9 @@ class Uploader:
 class Eviction:
     """Empties the L2 cache by writing a buffer larger than the cache.
 
-    That does not evict lines which a kernel asked the cache to keep (``evict_last``): on an H100 they survive a write
-    of twice the cache. ``thorough`` first writes lines that are to be kept as well, which evicts them. It is off by
-    default because it slows the following kernel by some five per cent at 10 µs (docs/decisions.md).
+    The write does not evict lines that a kernel asked the cache to keep (``evict_last``): on an H100 they survive a
+    write of twice the cache. ``thorough`` first writes lines that are to be kept as well, which evicts them. It is off
+    by default because it slows the following kernel by some five per cent at 10 µs (docs/decisions.md).
 
     Args:
         helper_kernels: perfsvc's own kernels.
