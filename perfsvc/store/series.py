@@ -258,13 +258,14 @@ def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -
         Measurements.environment_id,
     )
     named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
-    replicas: dict[int, dict[_Ids, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for row in connection.execute(_measured(runs, *columns)).all():
-        replicas[row.run_id][row.lineage_id, row.own_name, row.device_id, row.cache].append(row)
     histories: dict[tuple[_Ids, str], list[SeriesInRun]] = defaultdict(list)
-    for run, cases in replicas.items():
-        for ids, rows in cases.items():
-            for metric, measured in _metrics_in_run(run, rows, named, errors=errors).items():
+    rows = connection.execute(_measured(runs, *columns)).yield_per(1000)
+    for run, of_run in groupby(rows, attrgetter("run_id")):
+        cases: dict[_Ids, list[Any]] = defaultdict(list)
+        for row in of_run:
+            cases[row.lineage_id, row.own_name, row.device_id, row.cache].append(row)
+        for ids, replicas in cases.items():
+            for metric, measured in _metrics_in_run(run, replicas, named, errors=errors).items():
                 histories[ids, metric].append(measured)
     names = PresentNames(connection)
     return {
