@@ -85,7 +85,8 @@ class Store:
         """Open a database.
 
         Args:
-            location: a path to a SQLite file (``perfsvc.db``) or an SQLAlchemy URL (``postgresql://user@host/database``).
+            location: the path of a SQLite file (``perfsvc.db``) or an SQLAlchemy URL
+                (``postgresql://user@host/database``).
             create: whether to make the file, and the tables in an empty database.
 
         Raises:

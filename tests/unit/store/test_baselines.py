@@ -195,7 +195,7 @@ def test_the_first_level_is_found_in_later_runs_too(story, tiled):
     assert story.store.baselines.get(wanted, before_run=first) == {tiled: experiment, naive: experiment}
 
 
-# --- segments ----------------------------------------------------------------------------------------------------------
+# --- segments --------------------------------------------------------------------------------------------------------
 
 
 def test_a_segment_has_its_own_level_after_its_first_run(story, tiled):

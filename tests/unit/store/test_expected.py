@@ -11,7 +11,7 @@ from perfsvc.store import RunState
 
 @pytest.fixture
 def night(story):
-    """Return a function that stores a finished run of the scope ``all``; it takes the measured and the skipped cases."""
+    """Return a function that stores a finished run of the scope ``all``; it takes the measured and skipped cases."""
 
     def run(*places, over_budget=(), state=RunState.FINISHED, scope="all", **given):
         number = story.begin(scope=scope, **given)

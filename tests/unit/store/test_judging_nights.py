@@ -11,7 +11,7 @@ from perfsvc.store import RunState
 
 @pytest.fixture
 def night(story):
-    """Return a function that measures and judges a run; it takes the seconds of each case, or the status without a time."""
+    """Return a function that measures and judges a run; it takes each case's seconds or its status."""
 
     def run(
         seconds, *, device="GPU-1", scope="all", state=RunState.FINISHED, metrics=None, over_budget=(), **provenance
