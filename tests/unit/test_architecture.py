@@ -31,7 +31,9 @@ def rooms_of_the_package() -> set[str]:
 
 def rooms_of_the_picture() -> set[str]:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    return set(re.findall(r"^\| `([a-z_]+(?:/|\.py))` \|", text, re.MULTILINE))
+    picture = re.findall(r"^```text\nperfsvc/\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)[0]
+    names = re.findall(r"^  ((?:[a-z_]+(?:/|\.py)\s+)+)", picture, re.MULTILINE)
+    return {name for group in names for name in group.split()}
 
 
 def rooms_of_the_layers() -> set[str]:
