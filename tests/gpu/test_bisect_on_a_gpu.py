@@ -21,7 +21,7 @@ CASE = "transpose/tiled-TILE32-PAD1[n=4096]"
 
 @pytest.fixture
 def history(tmp_path):
-    """Six commits of ``transpose``: the fourth leaves the padding out, which nobody sees in the parameters."""
+    """Six commits of ``transpose``: the fourth removes the padding, which the parameters do not show."""
     suite = tmp_path / "repository" / "kernels"
     shutil.copytree(KERNELS / "transpose", suite / "transpose")
     git(suite.parent, "init", "-q", "-b", "main")

@@ -70,20 +70,20 @@ class Driver:
 def cases(gpus):
     """Every case of the built-in suite that the first GPU can run and that launches kernels."""
     specs = discover(data_folder("kernels")).resolve(Selection(), "smoke", Inputs())
-    return [spec for spec in specs if not unmet(spec, gpus[0]) and any(isinstance(one, Launch) for one in spec.steps)]
+    return [spec for spec in specs if not unmet(spec, gpus[0]) and any(isinstance(step, Launch) for step in spec.steps)]
 
 
 def test_the_driver_reports_the_same_facts_and_the_same_occupancy(gpus, cases, tmp_path):
     target = gpus[0].target
     if target not in MULTIPROCESSORS:
-        pytest.skip(f"nobody here knows the limits of {target}")
+        pytest.skip(f"the limits of {target} are unknown")
     units = {unit for spec in cases for unit in spec.units if not is_ptx(unit)}
     facts = facts_of_all(units, VerboseNvcc(target), Cache(tmp_path / "facts"), None)
     binaries = compile_all(units, toolchain_for(target), Cache(tmp_path / "binaries"))
     driver, wrong, seen = Driver(), [], 0
     with driver.context():
         for spec in cases:
-            for step in (one for one in spec.steps if isinstance(one, Launch)):
+            for step in filter(lambda step: isinstance(step, Launch), spec.steps):
                 unit = spec.units[step.module]
                 if is_ptx(unit):
                     continue

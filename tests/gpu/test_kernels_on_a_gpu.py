@@ -76,8 +76,8 @@ def kernels(gpus, helper_kernels):
 @NAMES
 def test_the_smoke_point_is_right(kernels, name):
     found = kernels.check(name, **SUITE.benchmark(name).benchmark.smoke)
-    assert any(one.status is Status.OK for one in found.values())
-    assert all(one.reason for one in found.values() if one.status is Status.SKIPPED)
+    assert any(result.status is Status.OK for result in found.values())
+    assert all(result.reason for result in found.values() if result.status is Status.SKIPPED)
 
 
 @NAMES

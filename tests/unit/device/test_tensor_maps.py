@@ -76,7 +76,7 @@ def test_elements_that_numpy_lacks_lie_in_arrays_of_their_size(resolved):
             " swizzle=128)"
         )
     )
-    assert [one.element for one in maps] == ["tfloat32", "bfloat16"]
+    assert [tensor_map.element for tensor_map in maps] == ["tfloat32", "bfloat16"]
     assert maps[1] == TensorMapArg("h", "bfloat16", (64, 64), (256, 64), 128)
 
 

@@ -14,7 +14,7 @@ extern "C" __global__ void strided(float *b, const float *a, int n) {
     }
 }
 
-// Reads a second array that changes nothing and writes a second one that nobody reads.
+// Reads a second array that changes nothing and writes a second one that is never read.
 extern "C" __global__ void doubled(float *b, float *copy, const float *a, const float *none, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
         const float value = 3.0f * a[i] + 0.0f * none[i];
