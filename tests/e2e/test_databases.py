@@ -50,7 +50,7 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(perfsvc, database, newe
     state = perfsvc("db", "check", "--format", "json", code=5).json
     assert (state["revision"], state["head"]) == (head, "next")
     assert "perfsvc db upgrade" in state["problems"][0]
-    assert f"is upgraded from {head} to next; the old one is kept as" in perfsvc("db", "upgrade", code=0).out
+    assert f"is upgraded from {head} to next; the old database is kept as" in perfsvc("db", "upgrade", code=0).out
     assert perfsvc("runs", "--format", "json", code=0).json == []
 
 

@@ -129,9 +129,18 @@ def test_a_resumed_run_is_running_and_has_its_measurements(story):
     story.store.runs.resume(run)
     row = story.store.runs.get(run)
     assert (row.state, row.finished) == (RunState.RUNNING, None)
-    held = [(measurement.case.id, measurement.device, measurement.replica, measurement.status, measurement.reason, measurement.samples_s) for measurement in
-            story.store.measurements.of_run(run)]  # fmt: skip
-    assert held == [
+    stored = [
+        (
+            measurement.case.id,
+            measurement.device,
+            measurement.replica,
+            measurement.status,
+            measurement.reason,
+            measurement.samples_s,
+        )
+        for measurement in story.store.measurements.of_run(run)
+    ]
+    assert stored == [
         (story.tiled.id, "GPU-1", 0, Status.OK, "", (0.5, 0.25)),
         (story.naive.id, "GPU-1", 1, Status.WRONG, "off by one", ()),
     ]

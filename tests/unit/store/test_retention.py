@@ -435,7 +435,7 @@ def confirmed(suspect):
 
 
 def factors_of(number):
-    """Return the slowness of each case in a night and the number of its code: a step, a reverted one, a drift, a gain."""
+    """Return each case's slowness in a night and its code: a step, a reverted step, a drift, a gain."""
     return [
         (1.05, 1) if number >= 3 else (1.0, 0),
         (1.05, 1) if 4 <= number < 7 else (1.0, 0),
