@@ -30,7 +30,7 @@ from workbench import Claim, finish, table
 from perfsvc.model import Finding
 from perfsvc.store import Store
 
-LIMIT_S = 300.0
+LIMIT_S = 900.0
 
 
 def main() -> int:
