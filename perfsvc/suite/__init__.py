@@ -1,6 +1,6 @@
 """A folder of benchmarks, read into cases.
 
-A bench.py uses the names from ``authoring`` (docs/how-to/write-a-benchmark.md); the service uses the others.
+A bench.py uses the names from ``authoring`` (docs/reference/benchmark-files.md); the service uses the others.
 """
 
 from perfsvc.model import Tolerance, Work

@@ -1,4 +1,4 @@
-"""The classes and functions that a bench.py is written with (docs/how-to/write-a-benchmark.md).
+"""The classes and functions that a bench.py is written with (docs/reference/benchmark-files.md).
 
 They only hold what the author wrote and on which line. They check nothing: ``perfsvc.suite.checking`` reports all
 problems of a file at once.

@@ -1,4 +1,4 @@
-"""What docs/how-to/write-a-benchmark.md shows works, and what it lists is what there is."""
+"""The examples in docs/how-to/write-a-benchmark.md work, and docs/reference/benchmark-files.md lists every field."""
 
 import dataclasses
 import re
@@ -10,20 +10,22 @@ from perfsvc.build.cpu.host import HostToolchain
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
 
-PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "write-a-benchmark.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "how-to" / "write-a-benchmark.md").read_text(encoding="utf-8")
+REFERENCE = (DOCS / "reference" / "benchmark-files.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def tutorial(tmp_path):
-    """The tutorial's files, each written where its first line says."""
+    """The guide's files, each written to the path in its first line."""
     for text, path in re.findall(r"```(?:cuda|python)\n((?://|#) (mykernels/\S+)\n.*?)```", PAGE, re.DOTALL):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     return tmp_path / "mykernels"
 
 
-def section(title):
-    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+def section(page, title):
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def test_the_tutorials_benchmark_has_the_cases_on_the_page(tutorial):
@@ -50,8 +52,8 @@ def test_the_problem_on_the_page_is_reported_like_that(tutorial):
 
 
 def test_the_template_on_the_page_compiles(tmp_path):
-    (source,) = re.findall(r"```cuda\n(.*?)```", section("Variants"), re.DOTALL)
-    (variant,) = re.findall(r"```python\n(Variant.*?)```", section("Variants"), re.DOTALL)
+    (source,) = re.findall(r"```cuda\n(.*?)```", section(PAGE, "Time a template"), re.DOTALL)
+    (variant,) = re.findall(r"```python\n(Variant.*?)```", section(PAGE, "Time a template"), re.DOTALL)
     (tmp_path / "scale.cu").write_text(source)
     (tmp_path / "bench.py").write_text(
         "from perfsvc.suite import *\n"
@@ -67,15 +69,15 @@ def test_the_template_on_the_page_compiles(tmp_path):
 
 
 def test_the_page_has_the_size_of_the_guard_bands():
-    assert f"guard bands of {GUARD_BYTES >> 10} KiB" in section("Steps")
+    assert f"guard bands of {GUARD_BYTES >> 10} KiB" in section(REFERENCE, "Steps")
 
 
 def test_every_field_of_a_benchmark_is_in_its_table_and_no_other():
-    rows = set(re.findall(r"^\| `(\w+)` \|", section("The benchmark"), re.MULTILINE))
+    rows = set(re.findall(r"^\| `(\w+)` \|", section(REFERENCE, "The benchmark"), re.MULTILINE))
     assert rows == {field.name for field in dataclasses.fields(Benchmark)} - {"line"}
 
 
 def test_every_field_of_a_variant_is_explained_and_no_other():
-    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section("Variants"), re.MULTILINE)
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section(REFERENCE, "Variants"), re.MULTILINE)
     explained = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} | {"name", "steps", "run"}
     assert explained == {field.name for field in dataclasses.fields(Variant)} - {"line"}
