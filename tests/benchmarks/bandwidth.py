@@ -1,8 +1,8 @@
-"""Does perfsvc time what an independent event-timed loop times? On a GPU, with vector_add over 2^26 floats.
+"""Compare the times of perfsvc with those of an independent event-timed loop: vector_add over 2^26 floats on a GPU.
 
     python tests/benchmarks/bandwidth.py
 
-Compiles ``event_loop.cu`` (the CUDA runtime, no code of perfsvc but the kernel), runs it before and after
+Compiles ``event_loop.cu`` (the CUDA runtime, and no code of perfsvc except the kernel), runs it before and after
 ``perfsvc run`` measures the same kernel, and prints the medians, the bandwidths and their ratio. Needs nvcc.
 """
 
@@ -22,7 +22,7 @@ BYTES = 12 * N
 
 
 def main() -> None:
-    """Measures both and prints them."""
+    """Measure with both and print the times."""
     (device, *_) = find(["cuda"])
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "event_loop")
@@ -39,13 +39,13 @@ def main() -> None:
 
 
 def independent(program: Path) -> float:
-    """The median seconds of the event-timed loop."""
+    """Return the median seconds of the event-timed loop."""
     done = subprocess.run([program, str(N), str(GRID), str(BLOCK)], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
 def measured(folder: str, device: str) -> float:
-    """The median seconds that ``perfsvc run`` reports."""
+    """Return the median seconds that ``perfsvc run`` reports."""
     case = f"vector_add/grid_stride-BLOCK{BLOCK}[n={N}]"
     command = ["run", "--device", device, "--suite", str(ROOT / "kernels"), "--select", case, "--format", "json"]
     done = subprocess.run(

@@ -1,10 +1,10 @@
-"""How long ``perfsvc check`` takes for the built-in suite: from a cold cache, with nothing changed, with one kernel.
+"""Time ``perfsvc check`` for the built-in suite: from a cold cache, with nothing changed, with one kernel changed.
 
     python tests/benchmarks/check_speed.py [--cores 2] [--arch sm_80 …]
 
-Each is a process of its own, kept to some cores. Beside the time on the wall stands that of the processors, with all
-compilers that were started: divided by the cores it is what a machine with nothing else to do could not go below. On a
-busy machine the wall says how busy it was.
+Each is a process of its own, limited to some cores. Both the wall time and the processor time with all compilers are
+shown: the processor time divided by the cores is the least wall time of an idle machine. On a busy machine the wall
+time shows how busy it was.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CHANGED = "transpose/naive.cu"
 
 
 def timed(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Seconds on the wall and of processors that a command takes, with all that it starts."""
+    """Return the wall and processor seconds of a command, including all processes that it starts."""
     started = time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -36,7 +36,7 @@ def timed(command: Sequence[str], environment: dict[str, str]) -> tuple[float, f
 
 
 def main() -> None:
-    """Measures and prints a table in Markdown."""
+    """Measure and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--arch", action="append", default=[])

@@ -1,8 +1,8 @@
-"""A load that competes with a run for a GPU: products of matrices for a share of the time, until standard input ends.
+"""Compete with a run for a GPU: multiply matrices for a share of the time, until standard input ends.
 
     python tests/benchmarks/competing_load.py --device cuda:0 --duty 0.5
 
-A process of its own, as a stranger's job would be: it takes no lock. It says ``at work`` on standard output when it is.
+It is a process of its own and takes no lock, like another user's job. It prints ``at work`` when it begins to work.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PERIOD_S = 0.2
 
 
 def main() -> None:
-    """Works until nobody holds its standard input any more."""
+    """Work until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
     parser.add_argument("--duty", type=float, default=1.0, help="share of the time that it works (default: 1)")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def work(device: Device, queue: Callable[[], None], duty: float) -> None:
-    """Queues products while it is to work, and nothing for the rest of each period."""
+    """Queue products for the working share of each period, and nothing for the rest."""
     print("at work", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
         began = time.monotonic()

@@ -1,8 +1,8 @@
-"""What the CPU device costs: compiling a unit, running a thread, switching between the threads of a block.
+"""Measure the costs of the CPU device: compiling a unit, running a thread, switching between the threads of a block.
 
     python tests/benchmarks/cuda_on_cpu.py
 
-Everything is taken in one run on one core, so that the ratios hold where the numbers of another machine differ.
+Everything is measured in one run on one core, so that the ratios hold even if another machine has other times.
 """
 
 import os
@@ -36,7 +36,7 @@ PLAIN_BLOCKS = 4000
 
 
 def compilers() -> Iterator[Compiler]:
-    """The one that perfsvc would take, and zig where it is another."""
+    """Yield the compiler that perfsvc would choose, and zig if that is a different one."""
     found, zig = find_compiler(), find_zig()
     yield found
     if zig and zig != found:
@@ -44,7 +44,7 @@ def compilers() -> Iterator[Compiler]:
 
 
 def best(action: Callable[[], object], times: int = 9) -> float:
-    """The least processor time that an action took, in seconds: what others do on this machine does not count."""
+    """Return the least processor time of an action in seconds, so that other load on the machine does not count."""
     seconds = []
     for _ in range(times):
         start = time.process_time()
@@ -54,7 +54,7 @@ def best(action: Callable[[], object], times: int = 9) -> float:
 
 
 def compile_twice(compiler: Compiler, folder: Path) -> tuple[bytes, float, float]:
-    """The code, and the seconds of the first and of a later compilation, from an empty cache of zig's."""
+    """Return the code and the seconds of the first and of a later compilation, starting with zig's cache empty."""
     os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(folder / "zig")
     seconds = []
     for text in (SOURCE, f"{SOURCE}\n"):
@@ -67,7 +67,7 @@ def compile_twice(compiler: Compiler, folder: Path) -> tuple[bytes, float, float
 
 
 def measure(device: CpuDevice, code: bytes) -> None:
-    """Prints nanoseconds a thread and a switch, and how many threads a switch is worth."""
+    """Print the nanoseconds of a thread and of a switch, and their ratio."""
     module = device.load(code)
     address = np.uint64(device.allocate(4096))
     device.fill(int(address), 4096, 0)
@@ -85,7 +85,7 @@ def measure(device: CpuDevice, code: bytes) -> None:
 
 
 def main() -> None:
-    """Measures each compiler's code on one core."""
+    """Measure each compiler's code on one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     device = CpuDevice()

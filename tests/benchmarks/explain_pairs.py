@@ -1,11 +1,11 @@
-"""Are pairs of kernels that differ in one thing, on purpose, explained by that thing? On a GPU, with Nsight Compute.
+"""Check that pairs of kernels that differ in one thing are explained by that thing, on a GPU with Nsight Compute.
 
     python tests/benchmarks/explain_pairs.py --out reports          # profiles and explains
-    python tests/benchmarks/explain_pairs.py --reports reports      # explains what was profiled, without a GPU
+    python tests/benchmarks/explain_pairs.py --reports reports      # explains existing reports, without a GPU
 
-The kernels are those of tests/gpu/suites/causes. Each is launched once by a process of its own under ncu, with the
-sections that perfsvc's metrics come from; the reports stay in the folder, compressed. A case's profile takes some six
-seconds on an H100. tests/data/ncu/pairs has the reports of one.
+The kernels are in tests/gpu/suites/causes. Each is launched once by a process of its own under ncu, with the sections
+that perfsvc's metrics come from; the compressed reports stay in the folder. A case's profile takes about six seconds on
+an H100. tests/data/ncu/pairs has the reports of an H100.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from perfsvc.profile.reports import read
 SUITE = Path(__file__).parent.parent / "gpu" / "suites" / "causes"
 SUFFIX = ".ncu-rep.xz"
 MOST_BYTES = 300_000
-"""Of a compressed report that is to be kept."""
+"""The largest compressed report that may be stored."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two variants of a benchmark, and what the second is slower by."""
+    """Two variants of a benchmark, and the reason why the second is slower."""
 
     benchmark: str
     before: str
@@ -47,7 +47,7 @@ class Pair:
 
     @property
     def cases(self) -> tuple[str, str]:
-        """Both as ``benchmark/variant``."""
+        """Both variants as ``benchmark/variant``."""
         return f"{self.benchmark}/{self.before}", f"{self.benchmark}/{self.after}"
 
 
@@ -65,18 +65,18 @@ PAIRS = (
     Pair("arithmetic", "together", "parted", ReasonKind.DIVERGENCE),
     Pair("arithmetic", "by_itself", "in_step", ReasonKind.STALLS),
 )
-"""The surest first: where time runs out, the last are left out."""
+"""The clearest pairs first: if time runs out, the last pairs are skipped."""
 
 
 def main() -> int:
-    """Profiles, explains, prints."""
+    """Profile, explain and print the pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="where to launch (default: cuda:0)")
-    parser.add_argument("--out", type=Path, default=Path("reports"), help="the folder that takes the reports")
-    parser.add_argument("--reports", type=Path, help="explain the reports of this folder, and launch nothing")
+    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
+    parser.add_argument("--out", type=Path, default=Path("reports"), help="write the reports here (default: reports)")
+    parser.add_argument("--reports", type=Path, help="explain the reports in this folder, and launch nothing")
     parser.add_argument("--only", action="append", help="a benchmark of the suite; may be repeated (default: all)")
-    parser.add_argument("--seconds", type=float, default=180.0, help="profile no more cases after that (default: 180)")
-    parser.add_argument("--json", type=Path, help="write what was found to this file")
+    parser.add_argument("--seconds", type=float, default=180.0, help="profile no case after this (default: 180)")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     pairs = [pair for pair in PAIRS if not arguments.only or pair.benchmark in arguments.only]
     failures: dict[str, str] = {}
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def profile(pairs: Sequence[Pair], device: str, folder: Path, limit_s: float) -> dict[str, str]:
-    """Profiles every case of some pairs into a folder; returns why a case was not, by case."""
+    """Profile every case of the pairs into a folder; return for each case without a report the reason."""
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     made = ready(SUITE, device, Sampling(samples=1))
@@ -117,7 +117,7 @@ def profile(pairs: Sequence[Pair], device: str, folder: Path, limit_s: float) ->
 
 
 def profile_one(made: Ready, task: Task, report: Path) -> str:
-    """Profiles a case; returns why there is no report, empty where there is one."""
+    """Profile a case; return why there is no report, or an empty text if there is one."""
     began = time.monotonic()
     try:
         with folder_of(made, task) as folder:
@@ -134,7 +134,7 @@ def profile_one(made: Ready, task: Task, report: Path) -> str:
 
 @contextlib.contextmanager
 def folder_of(made: Ready, task: Task) -> Iterator[Path]:
-    """The folder of a shot of a case's first launch."""
+    """Yield the folder of a profiling launch of a case's first launch."""
     record, files = task.record, suite.discover(SUITE)
     inputs = suite.replay_inputs(files.benchmark(record.case.benchmark), record.case.point, record.seed)
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
@@ -145,7 +145,7 @@ def folder_of(made: Ready, task: Task) -> Iterator[Path]:
 
 
 def report_of(case: str, folder: Path) -> Path:
-    """Where a case's report lies."""
+    """Return the path of a case's report."""
     return folder / f"{case.replace('/', '-')}{SUFFIX}"
 
 
@@ -153,7 +153,7 @@ def report_of(case: str, folder: Path) -> Path:
 
 
 def explained(pairs: Sequence[Pair], folder: Path) -> tuple[dict[Pair, Explanation], dict[str, str]]:
-    """What each pair is explained by, and why some are not."""
+    """Return the explanation of each pair, and the error of each pair that cannot be explained."""
     found, unread = {}, {}
     for pair in pairs:
         try:
@@ -164,7 +164,7 @@ def explained(pairs: Sequence[Pair], folder: Path) -> tuple[dict[Pair, Explanati
 
 
 def profile_of(report: Path) -> Profile:
-    """What a compressed report holds."""
+    """Return the profile in a compressed report."""
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         unpacked = Path(folder, report.stem)
         unpacked.write_bytes(lzma.decompress(report.read_bytes()))
@@ -172,7 +172,7 @@ def profile_of(report: Path) -> Profile:
 
 
 def row(pair: Pair, found: Explanation | None) -> list[str]:
-    """A line of the table."""
+    """Return a row of the table."""
     first = found.reasons[0] if found and found.reasons else None
     return [
         " → ".join((f"{pair.benchmark}: {pair.before}", pair.after)),
@@ -184,17 +184,17 @@ def row(pair: Pair, found: Explanation | None) -> list[str]:
 
 
 def claims(pairs: Sequence[Pair], found: Mapping[Pair, Explanation], folder: Path) -> list[Claim]:
-    """What the script is to show."""
+    """Return the claims of the script."""
     right = [pair for pair, explanation in found.items() if kind_of(explanation) is pair.reason]
     sizes = [report_of(case, folder).stat().st_size for pair in found for case in pair.cases]
     return [
-        Claim(f"pairs not explained by what was done, of {len(pairs)}", float(len(pairs) - len(right)), 0),
+        Claim(f"pairs not explained by their difference, of {len(pairs)}", float(len(pairs) - len(right)), 0),
         Claim("size of the largest report", max(sizes) / 1e3 if sizes else None, MOST_BYTES / 1e3, " kB"),
     ]
 
 
 def kind_of(explanation: Explanation) -> ReasonKind | None:
-    """The first reason."""
+    """Return the kind of the first reason."""
     return explanation.reasons[0].kind if explanation.reasons else None
 
 

@@ -1,13 +1,13 @@
-"""What a second GPU brings: the same plan on one and on two, its wall time and its medians.
+"""Measure the gain of a second GPU: wall time and medians of the same plan on one GPU and on two.
 
     python tests/benchmarks/gpus.py [--gpus cuda:0 cuda:1] [--run OPTIONS] [--json FILE]
 
-Runs the built-in suite on each GPU alone, then on both with the cases dealt (``--spread each-model``), then on both
-with every case on each (``--spread each-device``). A median on a GPU that works beside another is compared with that
-GPU's own, alone, as ``perfsvc compare`` does it.
+Runs the built-in suite on each GPU alone, then on both with the cases shared out (``--spread each-model``), then on
+both with every case on each (``--spread each-device``). A median measured on both GPUs is compared with the median on
+the same GPU alone, as ``perfsvc compare`` does it.
 
-What a run takes besides measuring (its start, the start of each replica) is not halved by a second GPU: with
-``--run`` cases can be measured for longer than by default.
+A second GPU does not halve the fixed time of a run (its start, the start of each replica): with ``--run`` cases can
+be measured for longer than by default.
 """
 
 import argparse
@@ -34,7 +34,7 @@ Key = tuple[str, str, str]
 
 
 def main() -> int:
-    """Four runs and two comparisons."""
+    """Run four times and compare twice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", nargs=2, default=("cuda:0", "cuda:1"), metavar="DEVICE", help="two of one model")
     parser.add_argument("--replicas", type=int, default=3, help="replicas of each run (default: 3)")
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument(
         "--run", default="", metavar="OPTIONS", help="further options of each run: '--seconds 0.5 --precision 0.01%%'"
     )
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     ready(options.suite, options.gpus[0], Sampling())  # so that every run finds its binaries in the cache
     gpus = [info for spec in options.gpus for info in find([spec])]
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def medians(ran: Ran) -> dict[Key, list[list[float]]]:
-    """The median of every replica, by case, cache state and device."""
+    """Return the medians of the replicas by case, cache state and device."""
     found: dict[Key, list[list[float]]] = defaultdict(list)
     names = ("case", "cache", "device", "median_s")
     for case, cache, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
@@ -81,7 +81,7 @@ def medians(ran: Ran) -> dict[Key, list[list[float]]]:
 
 
 def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:
-    """Each median of a run on both GPUs against the same GPU's alone."""
+    """Compare each median of a run on both GPUs with the same GPU's alone."""
     alone = medians(runs[FIRST]) | medians(runs[SECOND])
     return {
         key: judge.compare(alone[key], replicas, threshold=threshold)
@@ -91,7 +91,7 @@ def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, 
 
 
 def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path: Path | None) -> int:
-    """Prints the tables and the claims, and writes them."""
+    """Print the tables and the claims, and write the results."""
     together = [name for name in (DEALT, EVERYWHERE) if {FIRST, SECOND, name} <= runs.keys()]
     found = {name: compared(runs, name, threshold) for name in together}
     for name, comparisons in found.items():
@@ -99,12 +99,12 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
             [f"{case} {cache}", device[-12:], f"{one.ratio:.4f}", one.verdict.value]
             for (case, cache, device), one in comparisons.items()
         ]
-        print(f"\n{name}: against the same GPU alone\n{table(('case', 'board', 'ratio', 'verdict'), rows)}")
+        print(f"\n{name}: against the same GPU alone\n{table(('case', 'GPU', 'ratio', 'verdict'), rows)}")
     print()
     for problem in problems:
         print(f"PROBLEM  {problem}")
     claims = [Claim("runs and cases that failed", len(problems), 0)]
-    claims += [Claim("wall time of both GPUs over that of the quicker one alone", ratio(runs), 0.6)]
+    claims += [Claim("wall time of both GPUs over that of the faster GPU alone", ratio(runs), 0.6)]
     for name in (DEALT, EVERYWHERE):
         changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
         claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))
@@ -118,7 +118,7 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
 
 
 def ratio(runs: Mapping[str, Ran]) -> float | None:
-    """Of wall times; None where a run is missing."""
+    """Return the ratio of wall times; None if a run is missing."""
     if not {FIRST, SECOND, DEALT} <= runs.keys():
         return None
     return runs[DEALT].wall_s / min(runs[FIRST].wall_s, runs[SECOND].wall_s)

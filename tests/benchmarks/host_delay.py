@@ -1,11 +1,11 @@
-"""Does a host that stalls reach the numbers? Batches with and without, in turns, in one process.
+"""Check that host stalls do not reach the numbers: alternating batches with and without stalls in one process.
 
     python tests/benchmarks/host_delay.py [--device cuda:0] [--rounds 12] [--json FILE]
 
-For each of the kernels of the comparison with NVBench, batches are taken in turns: on a quiet host; with a delay of
-1 ms thrown in at random before a launch is queued, after the event that its time counts from; and with every core of
-the host kept busy by other processes. All of that once behind the blocking kernel, where no median may move by more than 0.5 % or
-0.1 µs, and once without it, to show what the blocking kernel is for.
+Batches of each kernel of the comparison with NVBench alternate between three conditions: a quiet host; a random delay
+of 1 ms before a launch is queued, after the event from which its time counts; and every core of the host kept busy by
+other processes. All of that is measured once behind the blocking kernel, where no median may change by more than 0.5 %
+or 0.1 µs, and once without it, to show its purpose.
 """
 
 import argparse
@@ -34,17 +34,17 @@ from perfsvc.model import CacheState
 
 DELAY_S = 1e-3
 DELAYED = 0.5
-"""Of the calls, those that come late."""
+"""The share of calls that are delayed."""
 LARGEST_SHIFT, LARGEST_SHIFT_S = 0.005, 0.1e-6
 SETTLE_S = 0.02
-"""For processes to be at work, or to have stopped."""
+"""Seconds in which processes begin or stop working."""
 QUIET, LATE, BUSY = "quiet", "delayed", "busy"
 HOSTS = (QUIET, LATE, BUSY)
 KEEP_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10**6): pass"
 
 
 def main() -> int:
-    """Takes the batches and compares."""
+    """Measure the batches and compare them."""
     options = arguments()
     cases = ready(options.suite, options.device, Sampling())
     found: list[Found] = []
@@ -59,30 +59,30 @@ def main() -> int:
             try:
                 found.append(measured(device, task, others, options))
                 print(found[-1].case, f"{found[-1].median((QUIET, True)) * 1e6:.3f} µs", flush=True)
-            except Exception as error:  # noqa: BLE001 - one kernel costs no other
+            except Exception as error:  # noqa: BLE001 - a failed kernel must not stop the others
                 problems.append(f"{task.record.case}: {type(error).__name__}: {error}")
     return report(found, problems, options.json)
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
-    parser.add_argument("--rounds", type=int, default=12, help="batches of each sort (default: 12)")
-    parser.add_argument("--samples", type=int, default=50, help="samples of a batch (default: 50)")
-    parser.add_argument("--others", type=int, default=cores(), help="busy processes (default: one a core)")
-    parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the kernels")
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--rounds", type=int, default=12, help="batches under each condition (default: 12)")
+    parser.add_argument("--samples", type=int, default=50, help="samples per batch (default: 50)")
+    parser.add_argument("--others", type=int, default=cores(), help="busy processes (default: one per core)")
+    parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the folder of the kernels")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     return parser.parse_args()
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 class Others:
-    """Processes that keep cores busy, or sleep; they end with this one."""
+    """Processes that keep cores busy, or sleep; they end with this process."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -101,7 +101,7 @@ class Others:
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
-        """Every process computes while the block lasts."""
+        """Let every process compute while the block lasts."""
         self._tell(signal.SIGCONT)
         try:
             yield
@@ -115,37 +115,37 @@ class Others:
 
 
 Condition = tuple[str, bool]
-"""What the host was like, and whether the batch was gated."""
+"""The state of the host, and whether the batch was behind the blocking kernel."""
 
 
 @dataclass
 class Found:
-    """The samples of a case under each condition, and how many batches the host fell behind in."""
+    """The samples of a case under each condition, and in how many batches the host fell behind."""
 
     case: str
     times_s: dict[Condition, list[float]] = field(default_factory=dict)
     behind: dict[Condition, int] = field(default_factory=dict)
 
     def add(self, condition: Condition, times_s: tuple[float, ...], *, kept_ahead: bool | None) -> None:
-        """Takes the samples of one more batch."""
+        """Add the samples of a batch."""
         self.times_s.setdefault(condition, []).extend(times_s)
         self.behind[condition] = self.behind.get(condition, 0) + (kept_ahead is False)
 
     def median(self, condition: Condition) -> float:
-        """Of all samples under a condition."""
+        """Return the median of all samples under a condition."""
         return statistics.median(self.times_s[condition])
 
     def shift_s(self, host: str, *, blocked: bool) -> float:
-        """By how much the median moved from that of the quiet host."""
+        """Return the difference of the median from that on the quiet host."""
         return self.median((host, blocked)) - self.median((QUIET, blocked))
 
     def moved(self, host: str, *, blocked: bool) -> float:
-        """The shift over the largest that is let pass: 0.5 % or 0.1 µs, whichever is more."""
+        """Return the difference over its limit: 0.5 % or 0.1 µs, whichever is more."""
         allowed = max(LARGEST_SHIFT * self.median((QUIET, blocked)), LARGEST_SHIFT_S)
         return abs(self.shift_s(host, blocked=blocked)) / allowed
 
     def cells(self, *, blocked: bool) -> list[str]:
-        """The row of the table."""
+        """Return the row of the table."""
         cells = [self.case, f"{self.median((QUIET, blocked)) * 1e6:.3f}"]
         for host in (LATE, BUSY):
             change = self.shift_s(host, blocked=blocked)
@@ -156,7 +156,7 @@ class Found:
         return cells
 
     def as_json(self) -> dict[str, Any]:
-        """The medians and what moved."""
+        """Return the medians and the differences."""
         return {
             "case": self.case,
             "conditions": [
@@ -174,7 +174,7 @@ class Found:
 
 
 def measured(device: Device, task: Task, others: Others, options: argparse.Namespace) -> Found:
-    """All batches of one case: round by round, in each round every condition once in an order of its own."""
+    """Measure all batches of a case: in each round every condition once, in a random order."""
     inputs, _ = task.arrays.make()
     found = Found(task.record.case.id)
     order = random.Random(found.case)
@@ -191,7 +191,7 @@ def measured(device: Device, task: Task, others: Others, options: argparse.Names
                 taken = device.batch(sample, options.samples, clock="device", evict_bytes=evicted, blocked=blocked)
             found.add((host, blocked), taken.samples_s, kept_ahead=taken.kept_ahead)
 
-        for host in HOSTS:  # so that nothing is timed that happens the first time alone
+        for host in HOSTS:  # warm up, so that no first-time cost is timed
             batch(host, blocked=True)
         found.times_s.clear()
         found.behind.clear()
@@ -204,7 +204,7 @@ def measured(device: Device, task: Task, others: Others, options: argparse.Names
 
 
 def delaying(queue: Callable[[], None], chance: random.Random) -> Callable[[], None]:
-    """The same, at times a millisecond late."""
+    """Return a function that queues the same, sometimes a millisecond late."""
 
     def late() -> None:
         if chance.random() < DELAYED:
@@ -215,10 +215,10 @@ def delaying(queue: Callable[[], None], chance: random.Random) -> Callable[[], N
 
 
 def report(found: list[Found], problems: list[str], path: Path | None) -> int:
-    """Prints the tables and the claims, and writes them."""
+    """Print the tables and the claims, and write the results."""
     headings = ("case", "quiet µs", *(name for host in (LATE, BUSY) for name in (host, "µs", "behind", "")))
     for blocked in (False, True):
-        print(f"\n{'behind the gate' if blocked else 'without the gate, for contrast'}")
+        print(f"\n{'behind the blocking kernel' if blocked else 'without the blocking kernel, for contrast'}")
         print(table(headings, [one.cells(blocked=blocked) for one in found]))
     print()
     for problem in problems:
@@ -228,7 +228,7 @@ def report(found: list[Found], problems: list[str], path: Path | None) -> int:
     return finish(
         [
             Claim(
-                f"gated, host {host}: largest shift of a median, in units of 0.5 % or 0.1 µs",
+                f"blocked, host {host}: largest difference of a median, in units of 0.5 % or 0.1 µs",
                 moved[host] if whole else None,
                 1.0,
             )

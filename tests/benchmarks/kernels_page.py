@@ -1,14 +1,14 @@
-"""Writes what one run of the built-in suite measured: docs/measured/kernels.md, and the tables of docs/explanation/kernels.md.
+"""Write one run of the built-in suite into docs/measured/kernels.md and docs/explanation/kernels.md.
 
     perfsvc run --db kernels.db
     perfsvc report --summary --db kernels.db --output kernels.json
     perfsvc plot --select transpose --output docs/measured/kernels/transpose.svg --db kernels.db  # and so on
     python tests/benchmarks/kernels_page.py kernels.json
 
-The first holds every case. The tables of the second have a row a variant, at the largest point that it was measured at,
-one for each choice of an axis that is no number. Each stands between ``<!-- measured: transpose -->`` and
-``<!-- end -->``, and all else on that page stays as it is. A picture docs/measured/kernels/transpose.svg is shown above
-its table where there is one.
+The first page has every case. The tables of the second have a row per variant, at the largest point at which it was
+measured, and one for each value of an axis that is not numeric. Each table stands between
+``<!-- measured: transpose -->`` and ``<!-- end -->``; the rest of that page stays as it is. If there is a picture
+docs/measured/kernels/transpose.svg, it is shown above its table.
 """
 
 import argparse
@@ -30,36 +30,37 @@ from perfsvc.report.wording import DASH, metric_value, or_dash, spread
 DOCS = Path(__file__).parents[2] / "docs"
 RIGHT = "ok"
 WRITTEN_BY = """\
-Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`. A median is the geometric mean of its replicas'.
-Bytes and operations are those of the problem, however a variant goes about it. The share of the reference variant is the reference variant's
-median over the variant's own, at the same point. Errors are those of [the glossary](../reference/glossary.md), the largest of all
-replicas. What it all means stands in [kernels.md](../explanation/kernels.md)."""
+Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`.
+A median is the geometric mean of its replicas'. Bytes and operations are those of the problem, however a variant
+computes it. The share of the reference variant is the reference variant's median over the variant's own, at the same
+point. Errors are those of
+[the glossary](../reference/glossary.md), the largest of all replicas. [kernels.md](../explanation/kernels.md) explains the variants."""
 
 Row = Mapping[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads the run and writes both pages."""
+    """Read the run and write both pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="what perfsvc report --summary wrote as JSON")
-    parser.add_argument("--command", default="perfsvc run", help="how it was measured (default: %(default)s)")
+    parser.add_argument("run", type=Path, help="the JSON file that perfsvc report --summary wrote")
+    parser.add_argument("--command", default="perfsvc run", help="the command of the run (default: %(default)s)")
     parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of the pages")
     chosen = parser.parse_args(arguments)
     rows = json.loads(chosen.run.read_text(encoding="utf-8"))
     runs = {(row["run"], row["device"]) for row in rows}
     if len(runs) != 1:
-        parser.error(f"{chosen.run} holds {len(runs)} runs and devices, and the pages tell of one")
+        parser.error(f"{chosen.run} holds {len(runs)} runs and devices, and the pages show only one")
     told = chosen.docs / "explanation" / "kernels.md"
     page = told.read_text(encoding="utf-8")
-    if homeless := [name for name, _ in ladders(rows) if begin(name) not in page]:
+    if homeless := [name for name, _ in by_benchmark(rows) if begin(name) not in page]:
         parser.error(f"{told} has no place for {', '.join(homeless)}: write {begin(homeless[0])} and {END} there")
     (chosen.docs / "measured" / "kernels.md").write_text(measured_page(rows, chosen.command), encoding="utf-8")
     told.write_text(with_tables(page, rows, chosen.docs), encoding="utf-8")
     return 0
 
 
-def ladders(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows by benchmark, in their order: by point, and variant by variant."""
+def by_benchmark(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the rows by benchmark, in their order: by point, and variant by variant."""
     return [(name, list(of)) for name, of in itertools.groupby(rows, key=itemgetter("benchmark"))]
 
 
@@ -67,7 +68,7 @@ def ladders(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def measured_page(rows: Sequence[Row], command: str) -> str:
-    """Every case of the run, by benchmark."""
+    """Return the page with every case of the run, by benchmark."""
     first = rows[0]
     toolkit = [name for name in (first["driver"] and f"driver {first['driver']}", first["toolkit"]) if name]
     power = [f"power limit {first['power_limit_w']:.0f} W"] if first["power_limit_w"] else []
@@ -83,7 +84,7 @@ def measured_page(rows: Sequence[Row], command: str) -> str:
         " · ".join(facts),
         WRITTEN_BY.format(command=command),
     ]
-    for name, of in ladders(rows):
+    for name, of in by_benchmark(rows):
         parts += [f"## {name}", table(every_column(row) for row in of if row["status"] == RIGHT)]
         if reasons := [f"- `{row['case']}` {row['status']}: {row['reason']}" for row in of if row["status"] != RIGHT]:
             parts.append("\n".join(reasons))
@@ -91,7 +92,7 @@ def measured_page(rows: Sequence[Row], command: str) -> str:
 
 
 def every_column(row: Row) -> dict[str, str]:
-    """A case as the page of measurements shows it."""
+    """Return the cells of a case on the page of measurements."""
     return {
         "variant": named(row),
         "point": row["point"].replace(",", ", "),
@@ -107,31 +108,31 @@ def every_column(row: Row) -> dict[str, str]:
     }
 
 
-# --- docs/explanation/kernels.md -------------------------------------------------------------------------------------------------
+# --- docs/explanation/kernels.md -------------------------------------------------------------------------------------
 
 END = "<!-- end -->"
 
 
 def begin(benchmark: str) -> str:
-    """What stands before a benchmark's table."""
+    """Return the marker before a benchmark's table."""
     return f"<!-- measured: {benchmark} -->"
 
 
 def with_tables(page: str, rows: Sequence[Row], docs: Path) -> str:
-    """The page with the table of each benchmark that has a right result in its place."""
-    for name, of in ladders(rows):
-        if variants := rungs_of(of):
+    """Return the page with a new table for each benchmark that has a correct result."""
+    for name, of in by_benchmark(rows):
+        if variants := largest_points(of):
             picture = f"measured/kernels/{name}.svg"
-            shown = f"![{name}]({picture})\n\n" if (docs / picture).is_file() else ""
+            shown = f"![{name}](../{picture})\n\n" if (docs / picture).is_file() else ""
             before, _, rest = page.partition(begin(name))
             _, _, after = rest.partition(END)
             page = f"{before}{begin(name)}\n\n{shown}{table(map(few_columns, variants))}\n\n{END}{after}"
     return page
 
 
-def rungs_of(rows: Iterable[Row]) -> list[Row]:
-    """Of each variant with a right result the largest point, one for each choice of the axes that are no numbers."""
-    largest = {}  # rows come point by point, and the last one stays
+def largest_points(rows: Iterable[Row]) -> list[Row]:
+    """Return the largest correct point of each variant, for each value of the axes that are not numeric."""
+    largest = {}  # rows come point by point, and the last one is kept
     for row in rows:
         if row["status"] == RIGHT:
             words = tuple(value for value in parse_point(row["point"]).values() if isinstance(value, str))
@@ -140,7 +141,7 @@ def rungs_of(rows: Iterable[Row]) -> list[Row]:
 
 
 def few_columns(row: Row) -> dict[str, str]:
-    """A variant as the story shows it."""
+    """Return the cells of a variant on the page of explanations."""
     nbytes = row["read_bytes"] + row["written_bytes"]
     computes = row["flops"] > RIDGE * nbytes
     rate = (
@@ -162,18 +163,18 @@ def few_columns(row: Row) -> dict[str, str]:
 
 
 def named(row: Row) -> str:
-    """The variant, and its cache state where that is not the usual one."""
+    """Return the variant, and its cache state if that is not the usual one."""
     return f"`{row['variant']}`" + (f" {row['cache']}" if row["cache"] != "cold" else "")
 
 
 def metrics(row: Row) -> dict[str, str]:
-    """What a case tells of itself beside its time."""
+    """Return the metrics of a case other than its time."""
     own = {name.removeprefix("metric_"): value for name, value in row.items() if name.startswith("metric_")}
     return {name: or_dash(value, partial(metric_value, name)) for name, value in own.items() if name not in UNJUDGED}
 
 
 def table(rows: Iterable[Mapping[str, str]]) -> str:
-    """Rows as Markdown, without the columns in which none has anything; nothing of no rows."""
+    """Return rows as a Markdown table without empty columns; an empty text without rows."""
     every = list(rows)
     told = {name for row in every for name, cell in row.items() if cell not in {"", DASH}}
     names = [name for name in dict.fromkeys(itertools.chain(*every)) if name in told]

@@ -1,11 +1,11 @@
-"""Nights that are killed at random moments and gone on with, beside the same night undisturbed.
+"""Kill nights at random moments, resume them, and compare them with the same night undisturbed.
 
     python tests/benchmarks/killed_nights.py [--nights 50] [--jobs 1] [--seed 7]
 
-On the fake device, over two benchmarks of the built-in suite: a night, then a second one with a variant 5 % slower that
-is killed with SIGKILL at a moment anywhere in its time, and gone on with by ``perfsvc nightly --resume``. To be shown
-are the same verdicts, findings, stages and message as those of a second night that nobody killed, under the same run
-and seed; one key for all that the receiver got of it; and nothing measured again that was stored.
+On the fake device, over two benchmarks of the built-in suite, there is a night, then a second one with a variant 5 %
+slower. The second is killed with SIGKILL at a random moment and resumed by ``perfsvc nightly --resume``. The claims:
+verdicts, findings, stages and message equal those of an undisturbed second night, under the same run and seed; the
+receiver got one key for all its messages; and nothing that was stored was measured again.
 """
 
 import argparse
@@ -68,12 +68,12 @@ RESULTS = (
     "select id, state, run_id, exit_code from nights order by id",
     "select id, state from runs order by id",
 )
-"""What a night has come to, but for times, paths and what chance decides."""
+"""Queries of a night's results, without times, paths and random values."""
 
 
 @dataclass
 class Receiver:
-    """Takes messages on a port of loopback: of each path, the keys that came."""
+    """Receives messages on a loopback port, and keeps the keys by path."""
 
     keys: dict[str, list[str]] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Nothing is printed."""
+                """Print nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -96,7 +96,7 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Killed:
-    """What came of a night that was killed: at which moment and stage, and in what it differs from the undisturbed."""
+    """A killed and resumed night: its moment and stage, and how it differs from the undisturbed night."""
 
     at_s: float
     stage: str
@@ -107,7 +107,7 @@ class Killed:
 
 
 class Place:
-    """A folder in which nights are held."""
+    """A folder in which nights run."""
 
     def __init__(self, folder: Path, receiver: Receiver) -> None:
         self.folder, self.path = folder, f"/{folder.name}"
@@ -117,37 +117,37 @@ class Place:
         self.receiver = receiver
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begins a night, or goes on with one."""
+        """Start a night, or resume one."""
         command = [sys.executable, "-m", "perfsvc", "nightly", *arguments]
         quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(command, cwd=self.folder, env=self.environment, **quiet)  # type: ignore[call-overload]
 
     def night(self, expected: int, *arguments: str) -> None:
-        """A night to its end, which has to be with that exit code."""
+        """Run a night to its end; raises ``RuntimeError`` if its exit code is not the expected one."""
         with self.start(*arguments) as process:
             printed, _ = process.communicate()
         if process.returncode != expected:
             raise RuntimeError(f"a night ended with {process.returncode}:\n{printed}")
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What a query finds in the database."""
+        """Return the rows of a query."""
         with closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection:
             return connection.execute(query).fetchall()
 
     @property
     def results(self) -> list[Any]:
-        """What the nights have come to."""
+        """Return the results of the nights."""
         return [self.rows(query) for query in RESULTS]
 
     @property
     def measured(self) -> list[int]:
-        """How much each attempt at the second night had to measure, as its log says."""
+        """Return how many cases each attempt at the second night had to measure, by its log."""
         lines = (self.folder / "nights" / "2" / "log.jsonl").read_text().splitlines()
         return [line["steps"] for line in map(json.loads, lines) if line["event"] == "measuring"]
 
 
 def prepare(folder: Path, receiver: Receiver) -> None:
-    """A night over the suite, and then another binary of each case, of which one is slower."""
+    """Run a night over the suite, then give each case another binary; one of them is slower."""
     folder.mkdir()
     for name in ("transpose", "vector_add"):
         shutil.copytree(SUITE / name, folder / "kernels" / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -162,13 +162,13 @@ def prepare(folder: Path, receiver: Receiver) -> None:
 
 
 def copied(before: Path, folder: Path, receiver: Receiver) -> Place:
-    """A place as it was between both nights."""
+    """Return a copy of a place as it was between both nights."""
     shutil.copytree(before, folder, ignore=shutil.ignore_patterns("locks"))
     return Place(folder, receiver)
 
 
 def killed(place: Place, at_s: float, expected: list[Any], whole: int) -> Killed:
-    """Kills the second night of a place, goes on with it, and looks at what has come of it."""
+    """Kill the second night of a place, resume it, and return how it ended."""
     with place.start() as process:
         time.sleep(at_s)
         process.kill()
@@ -191,22 +191,22 @@ def killed(place: Place, at_s: float, expected: list[Any], whole: int) -> Killed
 
 
 def claims(nights: list[Killed]) -> list[Claim]:
-    """What the nights were to show."""
+    """Return the claims."""
     return [
-        Claim("nights that came to something else", sum(not one.same for one in nights), 0),
+        Claim("nights with another result", sum(not one.same for one in nights), 0),
         Claim("nights under another run or seed", sum(not one.same_run for one in nights), 0),
-        Claim("nights of which messages had another key", sum(one.keys != 1 for one in nights), 0),
+        Claim("nights whose messages had another key", sum(one.keys != 1 for one in nights), 0),
         Claim("measured again though it was stored", sum(one.again for one in nights), 0),
     ]
 
 
 def main() -> int:
-    """Plays the nights and prints what they showed."""
+    """Run the nights and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=50, help="how many are killed")
-    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
-    parser.add_argument("--seed", type=int, default=7, help="decides the moments")
-    parser.add_argument("--json", type=Path, help="keep all that was found in this file")
+    parser.add_argument("--nights", type=int, default=50, help="how many nights are killed")
+    parser.add_argument("--jobs", type=int, default=1, help="how many nights run at once")
+    parser.add_argument("--seed", type=int, default=7, help="of the random moments")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     receiver, chance = Receiver(), random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="perfsvc-nights-") as name, ThreadPoolExecutor(options.jobs) as jobs:

@@ -1,11 +1,11 @@
-"""How much longer a run takes than its GPU is busy, and where the rest goes.
+"""Compare the time of a run with the time that its GPU is busy, and show where the rest goes.
 
     python tests/benchmarks/overhead.py [--device cuda:0] [--run OPTIONS] [--json FILE]
 
 Compiles the suite, so that the run finds every binary in the cache, then times ``perfsvc run`` from the start of its
-process to its end. The GPU is busy while it works on samples, warm-up and cache eviction included; waiting behind the blocking kernel
-is not counted, nor are checks, uploads and the measured peaks' measurement. Python libraries that variants import take seconds
-in each replica (PyTorch, Triton): ``--run "--exclude '*/triton'"`` leaves such variants out.
+process to its end. The GPU is busy while it works on samples, including warm-up and cache eviction. Waiting for the
+blocking kernel, checks, uploads and measuring the peaks do not count. Python libraries that variants import (PyTorch,
+Triton) take seconds in each replica: ``--run "--exclude '*/triton'"`` excludes such variants.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from perfsvc.measure.protocol.messages import Sampling
 
 
 def main() -> int:
-    """Measures and takes apart."""
+    """Measure a run and print its parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
     parser.add_argument("--replicas", type=int, default=3, help="replicas of the run (default: 3)")
@@ -29,7 +29,7 @@ def main() -> int:
         "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
     )
     parser.add_argument("--run", default="", metavar="OPTIONS", help="further options of the run: '--select transpose'")
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     started = time.monotonic()
     cases = ready(options.suite, options.device, Sampling())
@@ -40,7 +40,7 @@ def main() -> int:
     parts = taken_apart(ran)
     measured = len(set(zip(ran.columns["case"], ran.columns["cache"], strict=True)))
     print(f"{cases.device.model}, driver {cases.device.driver}: {measured} cases, {options.replicas} replicas")
-    print(f"compiling, no part of it: {compiling_s:.2f} s\n")
+    print(f"compiling, not included: {compiling_s:.2f} s\n")
     shares = [[name, f"{seconds:.3f}", f"{100 * seconds / ran.wall_s:.1f}"] for name, seconds in parts.items()]
     print(table(("part", "seconds", "%"), [*shares, ["wall time", f"{ran.wall_s:.3f}", "100.0"]]), end="\n\n")
     busy_s = parts["device busy with samples"]
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def taken_apart(ran: Ran) -> dict[str, float]:
-    """The seconds of a run on one device by what they went into; together they are its wall time."""
+    """Return the seconds of each part of a run on one device; their sum is its wall time."""
     columns = ran.columns
     wall, sampling, check, busy = (
         sum(seconds or 0.0 for seconds in columns[name]) for name in ("wall_s", "sampling_s", "check_s", "busy_s")
@@ -73,7 +73,7 @@ def taken_apart(ran: Ran) -> dict[str, float]:
     last_s = (ran.ended - max(columns["measured_at"])).total_seconds()
     return {
         "device busy with samples": busy,
-        "sampling beside that": sampling - busy,
+        "sampling, other than that": sampling - busy,
         "checks": check,
         "uploads and the rest of cases": wall - sampling - check,
         "before the first case: imports, inputs, measured peaks": first_s,

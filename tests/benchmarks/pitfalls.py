@@ -1,14 +1,14 @@
-"""What moves the time of a kernel and is not the kernel: five effects that perfsvc's way of timing keeps out.
+"""Show five effects on the time of a kernel that are not the kernel's, and that perfsvc's timing excludes.
 
     python tests/benchmarks/pitfalls.py [--device cuda:0] [--json FILE]
 
-1. Samples queued behind the one that runs: the same launches, one by one and twenty at a time behind one gate.
-2. Places: one transposition by columns, its two matrices at different places of one allocation.
-3. Kept lines: a kernel that asks the L2 cache to keep what it reads, after an ordinary eviction and a thorough one.
+1. Samples queued behind a running one: the same launches, one by one and twenty at a time behind one blocking kernel.
+2. Places: a transposition by columns with its two matrices at different places of one allocation.
+3. Kept lines: a kernel that asks the L2 cache to keep its lines, after an ordinary eviction and a thorough one.
 4. Time between the eviction of the cache and the launch: none, and 1 ms.
-5. The load before: a product of matrices after a second at the GPU's power limit, and rests of several lengths.
+5. An earlier load: a matrix product after a second at the GPU's power limit, and pauses of several lengths.
 
-Works on the device's own stream, below perfsvc's own timing: it shows what that is built against.
+Works on the device's own stream, below perfsvc's timing, to show the effects that the timing is built against.
 """
 
 import argparse
@@ -42,10 +42,10 @@ Sample = Callable[[], None]
 
 
 def main() -> int:
-    """Shows all five."""
+    """Show all five effects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     cases = ready(NVBENCH_SUITE, options.device, Sampling())
     if cases.device.kind != "cuda":
@@ -80,7 +80,7 @@ class Bench:
         self._eviction.prepare(self._nbytes)
 
     def queued_behind(self, task: Task) -> dict[str, Any]:
-        """A case one by one, and twenty samples at a time behind one blocking kernel: the first samples, and the last."""
+        """Time a case one by one, and twenty samples behind one blocking kernel: the first samples and the last."""
         import pycuda.driver as drv
 
         pairs = [(drv.Event(), drv.Event()) for _ in range(TOGETHER)]
@@ -105,7 +105,7 @@ class Bench:
         }
 
     def places(self, task: Task) -> list[dict[str, Any]]:
-        """One transposition with its matrices at several places of one allocation."""
+        """Time a transposition with its matrices at several places of one allocation."""
         (launch,) = (step for step in task.record.steps if isinstance(step, Launch))
         roles = {buffer.array.name: buffer.role for buffer in task.record.buffers}
         inputs, _ = task.arrays.make()
@@ -126,7 +126,7 @@ class Bench:
         return rows
 
     def kept_lines(self) -> dict[str, Any]:
-        """A kernel that keeps what it reads, after either eviction."""
+        """Time a kernel that keeps its lines in the cache, after either eviction."""
         info = self.device.info
         built = build.compile_all([KEEP], build.toolchain_for(info.target), Cache())[KEEP]
         assert isinstance(built, Binary), built
@@ -146,7 +146,7 @@ class Bench:
         return row
 
     def after_eviction(self, task: Task) -> dict[str, Any]:
-        """A case launched at once after the eviction, and 1 ms later."""
+        """Time a case launched right after the eviction, and 1 ms later."""
         import pycuda.driver as drv
 
         start, end = drv.Event(), drv.Event()
@@ -176,7 +176,7 @@ class Bench:
         }
 
     def load_before(self, task: Task, load: Task) -> list[dict[str, Any]]:
-        """A case on a GPU that has idled, and after a load and each rest: its time, and the clock meanwhile."""
+        """Time a case on an idle GPU, and after a load and each pause; show the clock with the time."""
         rows = []
         with Prepared(self.device, task) as sample, Prepared(self.device, load) as burn:
             for rest_s in (None, *RESTS_S):

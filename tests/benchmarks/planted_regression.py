@@ -1,10 +1,10 @@
-"""Does perfsvc find a kernel made four times slower, and that one alone? On the CPU device, with real compilers.
+"""Check that perfsvc finds a kernel made four times slower, and no other, on the CPU device with real compilers.
 
     python tests/benchmarks/planted_regression.py
 
-Writes a suite of three variants into a temporary folder, runs it twice as it is, plants REPEAT=4 in one of them, and
-prints exit codes and verdicts. Ends with 0 where the first comparison regressed nothing and the second named the
-planted variant alone. The CPU device's times are rough, and so is its threshold: 50 %.
+Writes a suite of three variants into a temporary folder, runs it twice unchanged, plants REPEAT=4 in one of them, and
+prints exit codes and verdicts. Exits with 0 if the first comparison finds no regression and the second names only the
+planted variant. The CPU device's times are rough, and so is its threshold: 50 %.
 """
 
 import json
@@ -51,7 +51,7 @@ extern "C" __global__ void work(float* out, const float* a, int n) {
 
 
 def main() -> int:
-    """Runs the three nights and tells what was found."""
+    """Run the suite three times and print the results."""
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder, "suite", "planted")
         suite.mkdir(parents=True)
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def night(folder: str, suite: Path, repeat: int) -> tuple[int, list[str], dict[str, float]]:
-    """One run: its exit code, the cases that regressed, and all ratios."""
+    """Run the suite; return the exit code, the cases that regressed, and all ratios."""
     (suite / "bench.py").write_text(BENCH.replace("PLANTED", str(repeat)))
     command = ["run", "--device", "cpu", "--suite", str(suite.parent), "--format", "json"]
     done = subprocess.run(

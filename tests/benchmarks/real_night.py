@@ -1,15 +1,15 @@
-"""Three unattended nights over the built-in suite: as it is, with one variant slowed, and mended again.
+"""Run three unattended nights over the built-in suite: unchanged, with one variant slowed, and repaired again.
 
     python tests/benchmarks/real_night.py [--device cuda:0] [--slow 3] [--select GLOB] --keep FOLDER
 
-Copies the suite into a git repository of its own, writes a ``perfsvc.toml`` beside it whose messages go to a receiver
-on this machine, and calls ``perfsvc nightly`` three times. Before the second night, a commit has matmul's ``tiled``
-with 32 x 32 tiles run over ``--slow`` per cent more of k than there is, all of it padding: right results, later.
-Before the third, a commit takes it back. To be shown are one finding, of that variant alone, told by one message,
-resolved in the third night. ``--keep`` gets the database, the site as each night left it, the nights' files and
+Copies the suite into a git repository of its own with a ``perfsvc.toml`` whose messages go to a receiver on this
+machine, and calls ``perfsvc nightly`` three times. Before the second night, a commit makes matmul's ``tiled`` with
+32 x 32 tiles run over ``--slow`` per cent more of k than there is, all of it padding: correct results, but later.
+Before the third, a commit takes that back. The claims are one finding, of that variant alone, one message about it, and
+its resolution in the third night. ``--keep`` receives the database, the site after each night, the nights' files and
 the messages.
 
-On the CPU device ``--slow 300`` is what its threshold can see.
+The CPU device needs about ``--slow 300``, because of its threshold.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from workbench import SUITE, Claim, finish, table
 LOOP = "start < k; start += TILE"
 SLOWED = "matmul/tiled-TILE32"
 TARGET = "PERFSVC_NOTIFY_NIGHTS"
-NIGHTS = (("as it is", "base", False), ("slowed", "pad k", True), ("mended", "take the padding back", False))
-"""What is played: its name, the commit's message, and whether the variant is slow."""
+NIGHTS = (("unchanged", "base", False), ("slowed", "pad k", True), ("repaired", "take the padding back", False))
+"""The nights: name, message of the commit, and whether the variant is slow."""
 
 SETTINGS = """\
 suite = "kernels"
@@ -48,7 +48,7 @@ targets = {{ nights = "{target}" }}
 
 @dataclass
 class Receiver:
-    """Takes messages on a port of loopback, and keeps what came."""
+    """Receives messages on a loopback port and keeps them."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
 
@@ -63,24 +63,24 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Says nothing."""
+                """Print nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property
     def url(self) -> str:
-        """Where messages are sent, as Apprise takes it."""
+        """The address for messages, in Apprise's form."""
         return f"json://127.0.0.1:{self._server.server_port}/"
 
 
 @dataclass(frozen=True)
 class Night:
-    """What came of one.
+    """The result of a night.
 
     Attributes:
-        findings: all there ever were, by the end of it.
-        messages: how many arrived during it.
+        findings: all findings in the database at its end.
+        messages: how many arrived during the night.
     """
 
     name: str
@@ -91,10 +91,10 @@ class Night:
 
 
 class Place:
-    """A folder with a repository, settings and a database, where nights are started.
+    """A folder with a repository, settings and a database, in which nights run.
 
     Args:
-        folder: becomes it; must not be there.
+        folder: is created; must not exist.
     """
 
     def __init__(self, folder: Path, device: str, select: list[str], slow: float) -> None:
@@ -110,11 +110,11 @@ class Place:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """Those that came so far."""
+        """The messages that arrived so far."""
         return self._receiver.messages
 
     def play(self, name: str, commit: str, *, slowed: bool) -> Night:
-        """Commits the suite, slowed or not, and lets a night pass."""
+        """Commit the suite, slowed or not, and run a night."""
         source = self._folder / "kernels" / "matmul" / "tiled.cu"
         more = f" + (TILE == 32 ? k * {self._slow:g} / 100 : 0)" if slowed else ""
         source.write_text((SUITE / "matmul" / "tiled.cu").read_text().replace(LOOP, LOOP.replace("k;", f"k{more};")))
@@ -143,7 +143,7 @@ class Place:
 
 
 def claims(nights: list[Night]) -> list[Claim]:
-    """What the nights are to show."""
+    """Return the claims."""
     first, second, third = nights
     own = [one for one in second.findings if one["cause"] == "kernel" and one["direction"] == "slower"]
     others = [one for one in third.findings if one not in own and one["id"] not in {each["id"] for each in own}]
@@ -153,10 +153,10 @@ def claims(nights: list[Night]) -> list[Claim]:
         Claim("the first night ends well (exit code)", first.code, 0),
         Claim("the second night ends with 1 (distance)", abs(second.code - 1), 0),
         Claim("the third night ends well (exit code)", third.code, 0),
-        Claim("findings of the slowed variant, beside one", abs(len(own) - 1), 0),
-        Claim("variants in it that nobody slowed", len(moved - {SLOWED}) + (not moved), 0),
+        Claim("findings of the slowed variant, other than one", abs(len(own) - 1), 0),
+        Claim("variants in it that were not slowed", len(moved - {SLOWED}) + (not moved), 0),
         Claim("other findings of a kernel", sum(one["cause"] == "kernel" for one in others), 0),
-        Claim("messages of the second night, beside one", abs(second.messages - 1), 0),
+        Claim("messages of the second night, other than one", abs(second.messages - 1), 0),
         Claim("findings of it not resolved by the third night", sum(last[one["id"]] != "resolved" for one in own), 0),
     ]
 
@@ -167,14 +167,12 @@ def _case(moved: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Plays the nights and prints what came of them."""
+    """Run the nights and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--slow", type=float, default=3.0, help="per cent more work (default 3)")
     parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="only these cases")
-    parser.add_argument(
-        "--keep", type=Path, required=True, metavar="FOLDER", help="a new folder for all that comes of it"
-    )
+    parser.add_argument("--keep", type=Path, required=True, metavar="FOLDER", help="a new folder for all results")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     place = Place(options.keep, options.device, options.select, options.slow)

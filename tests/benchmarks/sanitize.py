@@ -1,12 +1,12 @@
-"""Every variant of a suite under NVIDIA's compute-sanitizer: is it clean, or what is reported of it first?
+"""Run every variant of a suite under NVIDIA's compute-sanitizer and print the first report of each.
 
     python tests/benchmarks/sanitize.py [--tool memcheck] [--select GLOB] [--points full] [--json FILE] [-- OPTION ...]
 
 Runs each variant's steps once at the smoke point (or at the full points), all in one process, and compares the result
-with the reference. There is no gate and no timing, and each buffer is an allocation of its own that nothing surrounds,
-so that memcheck sees the first byte beyond it. For initcheck nothing is written to outputs and scratch before. Variants
-with steps in Python are left out unless ``--python`` asks for them: most of them are other people's kernels. Options
-after ``--`` go to compute-sanitizer (pip install 'nvidia-cuda-sanitizer-api>=13.4'): ``-- --check-tensor-ops yes``.
+with the reference. There is no blocking kernel and no timing, and each buffer is an allocation of its own without guard
+bands, so that memcheck sees the first byte beyond it. For initcheck, outputs and scratch are not written before.
+Variants with steps in Python are skipped without ``--python``, because most are other people's kernels. Options after
+``--`` go to compute-sanitizer (pip install 'nvidia-cuda-sanitizer-api>=13.4'): ``-- --check-tensor-ops yes``.
 """
 
 import argparse
@@ -42,18 +42,18 @@ from perfsvc.suite import CaseSpec, Selection
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 REPORTED = 9
-"""The sanitizer's exit status where it has reported something."""
+"""The sanitizer's exit status if it has reported something."""
 ARGUMENTS = (
     *("--error-exitcode", str(REPORTED), "--target-processes", "all"),
     *("--destroy-on-device-error", "kernel", "--print-limit", "0", "--show-backtrace", "device"),
 )
-"""The first two lest a report go unnoticed, the others so that every case is checked however bad the one before is."""
+"""The first two so that no report is missed, the others so that every case is checked even after a bad one."""
 PREFIX = "========="
-"""What the sanitizer's lines begin with."""
+"""The prefix of the sanitizer's lines."""
 SAYS = "perfsvc-sanitize:"
-"""What the process under the sanitizer begins its own lines with."""
+"""The prefix of the lines of the process under the sanitizer."""
 SETTLE_S = 0.05
-"""How long it waits after a case: reports come from another process, and the next case is not to be blamed for them."""
+"""Seconds to wait after a case: late reports come from another process, and must not be blamed on the next case."""
 TAIL_LINES = 20
 
 Prepared = tuple[CaseSpec, list[bytes]]
@@ -61,15 +61,15 @@ Prepared = tuple[CaseSpec, list[bytes]]
 
 
 def main() -> int:
-    """Runs the sanitizer and tells what it reports."""
+    """Run the sanitizer and print its reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=TOOLS, default=TOOLS[0], help=f"what is checked (default: {TOOLS[0]})")
     parser.add_argument("--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in)")
-    parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="these cases alone (repeatable)")
-    parser.add_argument("--points", choices=("smoke", "full"), default="smoke", help="at which (default: smoke)")
-    parser.add_argument("--python", action="store_true", help="variants with steps in Python as well")
+    parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="only these cases (repeatable)")
+    parser.add_argument("--points", choices=("smoke", "full"), default="smoke", help="which points (default: smoke)")
+    parser.add_argument("--python", action="store_true", help="include variants with steps in Python")
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # what runs under the sanitizer
     parser.add_argument("more", nargs="*", metavar="OPTION", help="for compute-sanitizer itself, after --")
     options = parser.parse_args()
@@ -82,28 +82,28 @@ def main() -> int:
 
 
 def look(options: argparse.Namespace) -> int:
-    """Has everything compiled, and checks case after case."""
+    """Compile everything and check case after case."""
     (device,) = find([options.device])
     command = [sanitizer(), "--tool", options.tool, *ARGUMENTS, *options.more]
-    cases, over_budget = prepared(options, device)
-    for name, reason in over_budget.items():
-        print(f"left out  {name}: {reason}")
+    cases, skipped = prepared(options, device)
+    for name, reason in skipped.items():
+        print(f"skipped   {name}: {reason}")
     found = []
     with alone_on(device):
         for verdict in checked(cases, device, command, options.tool):
             print(verdict, flush=True)
             found.append(verdict)
-    print(f"\n{options.tool} on {device.model}: {len(cases)} cases, {len(over_budget)} left out")
+    print(f"\n{options.tool} on {device.model}: {len(cases)} cases, {len(skipped)} skipped")
     reported = {verdict.name: verdict.lines for verdict in found if verdict.lines}
     return finish(
-        [Claim("cases of which something was reported", len(reported), 0)],
+        [Claim("cases with a report", len(reported), 0)],
         options.json,
         tool=options.tool,
         device=device.model,
         driver=device.driver,
         clean=[verdict.name for verdict in found if not verdict.lines],
         reported=reported,
-        over_budget=over_budget,
+        skipped=skipped,
     )
 
 
@@ -111,7 +111,7 @@ def look(options: argparse.Namespace) -> int:
 
 
 def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prepared], dict[str, str]]:
-    """The cases with their binaries, and why the others are left out.
+    """Return the cases with their binaries, and for each other case why it is skipped.
 
     Raises:
         PerfsvcError: a benchmark cannot be used, or a source does not compile.
@@ -120,7 +120,7 @@ def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prep
     found = suite.discover(options.suite)
     for problem in found.split_problems(selection)[0]:
         raise problem
-    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)}  # one of its cache states
+    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)}  # only one of its cache states
     reasons = {name: suite.unmet(spec, device) for name, spec in specs.items()}
     if not options.python:
         in_python = {name for name, spec in specs.items() if any(isinstance(step, Call) for step in spec.steps)}
@@ -133,7 +133,7 @@ def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prep
 
 
 def compiled(units: Iterable[Unit], device: DeviceInfo) -> dict[Unit, bytes]:
-    """The binary of each unit."""
+    """Return the binary of each unit."""
     built = build.compile_all(units, build.toolchain_for(device.target), Cache())
     for one in built.values():
         if not isinstance(one, Binary):
@@ -142,10 +142,10 @@ def compiled(units: Iterable[Unit], device: DeviceInfo) -> dict[Unit, bytes]:
 
 
 def sanitizer() -> str:
-    """Where compute-sanitizer is: on PATH, beside nvcc, or in NVIDIA's package.
+    """Return the path of compute-sanitizer: on PATH, beside nvcc, or in NVIDIA's package.
 
     Raises:
-        MissingPackageError: it is nowhere.
+        MissingPackageError: it is in none of these places.
     """
     nvcc, package = find_nvcc(), find_spec("nvidia")
     folders = [nvcc.parent] if nvcc else []
@@ -165,7 +165,7 @@ def sanitizer() -> str:
 
 @dataclass
 class Verdict:
-    """What was said of a case: what its process said itself, and the sanitizer's reports, each in its lines."""
+    """The result of a case: the faults that its process reported, and the sanitizer's reports, each as lines."""
 
     name: str
     faults: list[str] = field(default_factory=list)
@@ -173,7 +173,7 @@ class Verdict:
     ended: bool = False
 
     def hear(self, line: str) -> None:
-        """Takes a line of the sanitizer's. A report begins behind one blank, and goes on behind several."""
+        """Add a line of the sanitizer. A report begins after one blank, and continues after several."""
         text = line.removeprefix(PREFIX).rstrip()
         if not text or "COMPUTE-SANITIZER" in text or "SUMMARY" in text:
             return
@@ -183,7 +183,7 @@ class Verdict:
 
     @property
     def lines(self) -> list[str]:
-        """All faults and the first report; empty where the case is clean."""
+        """All faults and the first report; empty if the case is clean."""
         first = self.reports[0] if self.reports else []
         more = [f"and {len(self.reports) - 1} more"] if len(self.reports) > 1 else []
         return [*self.faults, *first, *more]
@@ -195,7 +195,7 @@ class Verdict:
 
 
 def checked(cases: Sequence[Prepared], device: DeviceInfo, command: Sequence[str], tool: str) -> Iterator[Verdict]:
-    """Runs the cases under the sanitizer; where their process dies of one, the others in another process."""
+    """Run the cases under the sanitizer; if a case kills the process, run the others in another process."""
     ours = helper_kernels.unit(device.kind)
     code = compiled([ours], device)[ours] if ours else b""
     left = list(cases)
@@ -209,13 +209,13 @@ def checked(cases: Sequence[Prepared], device: DeviceInfo, command: Sequence[str
             for verdict in sanitized([*command, *inside]):
                 done += verdict.name in names
                 yield verdict
-            if not done:  # it said why
+            if not done:  # it reported why
                 return
             left = left[done:]
 
 
 def sanitized(command: Sequence[str]) -> Iterator[Verdict]:
-    """What is said of each case that a process began, and of none of them if anything is."""
+    """Yield the verdict of each case that a process began, and one for reports outside of the cases."""
     heard = Heard()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -226,7 +226,7 @@ def sanitized(command: Sequence[str]) -> Iterator[Verdict]:
 
 
 class Heard:
-    """What a process says under the sanitizer, as verdicts."""
+    """Reads the output of a process under the sanitizer as verdicts."""
 
     def __init__(self) -> None:
         self._outside = self._current = Verdict("outside of the cases")
@@ -234,7 +234,7 @@ class Heard:
         self._explained = False
 
     def line(self, line: str) -> Iterator[Verdict]:
-        """Takes a line; gives the verdict on a case that is over with it."""
+        """Read a line; yield the verdict of a case that ends with it."""
         word, _, rest = line.removeprefix(SAYS).strip().partition(" ")
         if line.startswith(PREFIX):
             self._current.hear(line)
@@ -244,12 +244,12 @@ class Heard:
             self._current.faults.append(rest)
         elif word == "ended":
             self._current.ended = True
-        else:  # a case begins, or no more does
+        else:  # a case begins, or the cases are over
             yield from self._over()
             self._current = Verdict(rest) if word == "case" else self._outside
 
     def end(self, code: int) -> Iterator[Verdict]:
-        """Takes the exit status; gives the verdict on a case that the process died of, and on what is of no case."""
+        """Read the exit status; yield the verdict of a case that killed the process, and of what is outside of the cases."""
         if self._current is not self._outside and not self._current.ended and not self._current.faults:
             self._current.faults += ["its process died", *filter(None, self._tail)]
         yield from self._over()
@@ -268,8 +268,8 @@ class Heard:
 
 
 def run_all(path: Path, *, poison: bool) -> int:
-    """Runs each case once, and says which it is at."""
-    spec, code, cases = pickle.loads(path.read_bytes())  # noqa: S301 - our own words
+    """Run each case once, and report which one runs."""
+    spec, code, cases = pickle.loads(path.read_bytes())  # noqa: S301 - written by this script
     with contextlib.closing(open_device(spec, code)) as device:
         for case, binaries in cases:
             say(f"case {case.case.id}")
@@ -286,12 +286,12 @@ def run_all(path: Path, *, poison: bool) -> int:
 
 
 def say(words: str) -> None:
-    """Tells the process outside."""
+    """Send a message to the process outside."""
     print(f"\n{SAYS} {words}", flush=True)
 
 
 def run_once(device: Device, case: CaseSpec, binaries: Sequence[bytes], *, poison: bool) -> None:
-    """Runs a case's steps and compares the result; raises ``ResultError`` where it is wrong."""
+    """Run a case's steps and compare the result; raises ``ResultError`` if it is wrong."""
     inputs, expected = suite.make_arrays(case)
     record = case.record([digest(code) for code in binaries], "")
     names = [step.function for step in case.steps if isinstance(step, Call)]
@@ -312,9 +312,9 @@ class Bare(CaseMemory):
     """Buffers without guard bands, each an allocation of its own.
 
     Args:
-        device: where they lie.
-        buffers: what the case needs.
-        poison: write to those that are no inputs before a check.
+        device: the device of the buffers.
+        buffers: the buffers of the case.
+        poison: overwrite the buffers that are not inputs before a check.
     """
 
     def __init__(self, device: Device, buffers: Sequence[Buffer], *, poison: bool) -> None:
@@ -327,11 +327,11 @@ class Bare(CaseMemory):
         return self
 
     def address(self, name: str) -> int:
-        """Where the buffer begins."""
+        """Return the address of the buffer."""
         return self._bases[name]
 
     def reset(self, bring: Callable[[str, int], None]) -> None:
-        """Has inputs brought."""
+        """Upload the inputs."""
         if self._poison:
             super().reset(bring)
             return

@@ -1,7 +1,8 @@
-"""How often ``perfsvc bisect`` names the right commit, and what it measures for that, on simulated processes.
+"""Count how often ``perfsvc bisect`` names the right commit, and how many processes it measures, in simulation.
 
-Of 15 commits with different code one makes a case slower, each in its turn. Processes differ by a normal deviation, as
-those of a kernel do; nothing else is simulated: the search, its looks and its verdicts are those of the command.
+There are 15 commits with different code, and one of them makes a case slower; each is the slow one in turn. Processes
+differ by a normal deviation, as those of a kernel do. Only times are simulated: the search, its looks and its verdicts
+are those of the command.
 
     python tests/benchmarks/searches.py
 """
@@ -28,36 +29,36 @@ CASE = Case("dot", "tree")
 DEVICE = DeviceInfo("fake", "fake:script.json", "FAKE-0", "Fake GPU", "fake")
 COMMITS = 15
 CHANGES = (0.0, 0.03, 0.04, 0.05, 0.1)
-NAMED, AMONG, OTHER, NOBODY = "named", "among several", "another named", "no difference found"
+NAMED, AMONG, OTHER, NONE = "named", "among several", "another named", "no difference found"
 
 
 def main() -> int:
-    """Searches, counts, prints."""
+    """Search, count and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searches", type=int, default=200, help="for each size of a change")
+    parser.add_argument("--searches", type=int, default=200, help="searches for each size of a change")
     parser.add_argument("--between", type=float, default=0.01, help="the relative deviation between processes")
     parser.add_argument("--threshold", type=float, default=0.01)
-    parser.add_argument("--json", type=Path, help="write what was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     rows, wrong, missed = [], {}, {}
     for change in CHANGES:
         found = [search(change, seed, arguments.between, arguments.threshold) for seed in range(arguments.searches)]
         counted = Counter(outcome(one, 1 + seed % COMMITS) for seed, one in enumerate(found))
-        share = {word: 100 * counted[word] / len(found) for word in (NAMED, AMONG, OTHER, NOBODY)}
+        share = {word: 100 * counted[word] / len(found) for word in (NAMED, AMONG, OTHER, NONE)}
         processes = sum(len(trial.baseline) + len(trial.candidate) for one in found for trial in one.trials)
         rows.append([f"{100 * change:g} %", *(f"{one:.1f}" for one in share.values()), f"{processes / len(found):.0f}"])
-        wrong[change], missed[change] = share[OTHER] if change else 100 - share[NOBODY], 100 - share[NAMED]
+        wrong[change], missed[change] = share[OTHER] if change else 100 - share[NONE], 100 - share[NAMED]
     print("Searches for the commit that made a case slower, %\n")
-    print(table(["slower by", NAMED, AMONG, OTHER, NOBODY, "processes"], rows), end="\n\n")
+    print(table(["slower by", NAMED, AMONG, OTHER, NONE, "processes"], rows), end="\n\n")
     claims = [
-        Claim("searches that name a commit where there is none, or another one", max(wrong.values()), 2.0, " %"),
+        Claim("searches that name a commit although none is slow, or a wrong commit", max(wrong.values()), 2.0, " %"),
         Claim("searches for +5 % that do not end with the commit", missed[0.05], 5.0, " %"),
     ]
     return finish(claims, arguments.json, searches=arguments.searches, between=arguments.between)
 
 
 def search(change: float, seed: int, between: float, threshold: float) -> Bisection:
-    """One search, of a history whose slow commit depends on the seed."""
+    """Search a history whose slow commit depends on the seed."""
     date, place = datetime(2026, 1, 1, tzinfo=UTC), 1 + seed % COMMITS
     commits = [Commit(f"c{at}", "", "", date, (f"c{at - 1}",) if at else ()) for at in range(COMMITS + 1)]
     asked = Bisection(
@@ -75,17 +76,21 @@ def search(change: float, seed: int, between: float, threshold: float) -> Bisect
     )
     levels = {f"c{at}": 1 + change * (at >= place) for at in range(COMMITS + 1)}
     return Search(
-        asked, commits, Builds({name: build(name) for name in levels}, 0, 0), board(levels, seed, between), Silent()
+        asked,
+        commits,
+        Builds({name: build(name) for name in levels}, 0, 0),
+        simulated_device(levels, seed, between),
+        Silent(),
     ).answer()
 
 
 def build(name: str) -> CommitBuild:
-    """A case whose only module is its commit's name, which is all that this GPU looks at."""
+    """Return a case whose only module is its commit's name, which decides the simulated time."""
     return CommitBuild(None, (), (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "", 0), (name,)), ())  # type: ignore[arg-type]
 
 
-def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., PairResults]:
-    """Measures two commits in turn as ``perfsvc.service.confirm.pairs`` does."""
+def simulated_device(levels: dict[str, float], seed: int, between: float) -> Callable[..., PairResults]:
+    """Return a function that measures two commits in A/B pairs as ``perfsvc.service.confirm.pairs`` does."""
     chance = np.random.default_rng(seed)
 
     def process(built: CommitBuild) -> Measurement:
@@ -113,10 +118,10 @@ def board(levels: dict[str, float], seed: int, between: float) -> Callable[..., 
 
 
 def outcome(found: Bisection, place: int) -> str:
-    """What a search came to, whose slow commit had this place."""
+    """Return the outcome of a search whose slow commit had this place."""
     names = [commit.hash for commit in found.culprits]
     if not names:
-        return NOBODY
+        return NONE
     if f"c{place}" not in names:
         return OTHER
     return NAMED if len(names) == 1 else AMONG

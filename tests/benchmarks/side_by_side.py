@@ -1,14 +1,14 @@
-"""perfsvc and NVBench on the same binaries, one fresh process of each after the other: medians, spreads, wall times.
+"""Compare perfsvc and NVBench on the same binaries, in alternating fresh processes: medians, spreads, wall times.
 
     python tests/benchmarks/side_by_side.py [--device cuda:0] [--processes 10] [--json FILE]
 
 Needs cuda-bench and cuda-bindings (pip install 'cuda-bench[cu13]'). A round is one process of NVBench with its
 defaults, one worker of perfsvc with its own, and one worker that evicts as little as NVBench does: as many bytes as
-the L2 cache holds. Arrays lie at the same places for both tools, since places alone move some times by 5 %. The tools
-take turns at going first. A first worker, which waits for the fork server's imports, until inputs and references are
-made, and checks every result in full, is not counted. A run pays for that once, and its parts are shown. Wall times run
-from the start of a process (of perfsvc: from asking for the fork) to its last measurement, and the seconds that perfsvc
-spends on checks, which NVBench has not, are left out and shown.
+the L2 cache holds. Arrays lie at the same places for both tools, because places alone change some times by 5 %. The
+tools take turns at going first. A first worker does not count: it waits for the fork server's imports and until inputs
+and references are made, and checks every result in full. A run pays for that once, and its parts are shown. Wall times
+run from the start of a process (for perfsvc: from requesting the fork) to its last measurement. NVBench has no checks,
+so the seconds of perfsvc's checks are excluded and shown separately.
 """
 
 import argparse
@@ -34,17 +34,17 @@ from perfsvc.service.run.measure import GPU_SAMPLING
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, flush alike", "perfsvc, first"
 TOOLS = (NVBENCH, PERFSVC, ALIKE)
 NVBENCH_EVICTS = 1.0
-"""Times the L2 cache: what NVBench overwrites before each sample (its l2flush)."""
+"""How many times the size of the L2 cache NVBench overwrites before each sample (its l2flush)."""
 LONG_S, SHORT_S = 50e-6, 10e-6
 MEDIAN_OF_NORMAL = math.sqrt(math.pi / 2)
-"""The standard error of a median over that of a mean, of normal values."""
+"""The standard error of a median over that of a mean, for normal values."""
 ARRAY_BYTES = 16 << 30
 
 Sittings = Mapping[str, list[Sitting]]
 
 
 def main() -> int:
-    """Measures in turn, then compares."""
+    """Measure alternately, then compare."""
     options = arguments()
     cases = ready(options.suite, options.device, GPU_SAMPLING)
     found: dict[str, list[Sitting]] = {NVBENCH: [], PERFSVC: [], ALIKE: [], FIRST: []}
@@ -70,13 +70,13 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
     parser.add_argument("--processes", type=int, default=10, help="processes of each tool (default: 10, at least 2)")
     parser.add_argument("--limit", type=float, default=480.0, help="seconds after which no round begins (default: 480)")
     parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the cases (default: the eight kernels)")
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     if options.processes < 2:
         parser.error("--processes: a spread needs at least 2")
@@ -84,7 +84,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Rounds:
-    """Which tasks each worker measures, in which order: a worker's number is its replica."""
+    """The tasks of each worker in order; a worker's number is its replica."""
 
     def __init__(self, tasks: Mapping[str, Sequence[Task]], processes: int) -> None:
         self._tasks = tasks
@@ -96,14 +96,14 @@ class Rounds:
         ]
 
     def tasks(self, tool: str, number: int) -> list[Task]:
-        """The tasks of a worker, in an order of its own; none where the tool is not perfsvc."""
+        """Return the tasks of a worker in an order of its own; none if the tool is not perfsvc."""
         shuffled = list(self._tasks.get(tool, ()))
         random.Random(f"{tool}/{number}").shuffle(shuffled)
         return shuffled
 
 
 def sequence(number: int) -> tuple[str, ...]:
-    """Who goes when in a round: NVBench heats the GPU for long, and so goes first and last in turns."""
+    """Return the order of the tools in a round: NVBench heats the GPU for long, so it goes first and last in turn."""
     if number == 0:
         return (FIRST,)
     return (NVBENCH, PERFSVC, ALIKE) if number % 2 else (ALIKE, PERFSVC, NVBENCH)
@@ -117,7 +117,7 @@ def measure(
     processes: int,
     limit_s: float,
 ) -> None:
-    """Round by round; a tool that fails is left out from then on, and the others go on."""
+    """Measure round by round; a tool that fails is skipped from then on, and the others continue."""
     deadline = time.monotonic() + limit_s
     failed: set[str] = set()
     for number in range(processes + 1):
@@ -139,7 +139,7 @@ def measure(
                 print(problems[-1], flush=True)
 
 
-# --- what it comes to ------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -157,32 +157,32 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Our median over theirs."""
+        """The median of perfsvc over that of NVBench."""
         return self.ours_s / self.theirs_s
 
     @property
     def alike_ratio(self) -> float:
-        """The same with the flush alike."""
+        """The same ratio with the same eviction."""
         return self.alike_s / self.theirs_s
 
     @property
     def spread_ratio(self) -> float:
-        """Our spread over theirs."""
+        """The spread of perfsvc over that of NVBench."""
         return self.our_spread / self.their_spread
 
     @property
     def ratio_error(self) -> float:
-        """What chance does to ``ratio``: one standard error."""
+        """One standard error of ``ratio``."""
         return MEDIAN_OF_NORMAL * math.hypot(self.our_spread, self.their_spread) / math.sqrt(self.processes)
 
     def times(self) -> list[str]:
-        """The row of the table of medians."""
+        """Return the row of the table of medians."""
         seconds = (self.theirs_s, self.ours_s, self.alike_s)
         ratios = (self.ratio, self.ratio_error, self.alike_ratio)
         return [self.case, *(f"{one * 1e6:.3f}" for one in seconds), *(f"{one:.4f}" for one in ratios)]
 
     def spreads(self) -> list[str]:
-        """The row of the table of spreads."""
+        """Return the row of the table of spreads."""
         spreads = (self.their_spread, self.our_spread, self.alike_spread)
         return [self.case, *(f"{100 * one:.3f}" for one in spreads), f"{self.spread_ratio:.2f}"]
 
@@ -197,7 +197,7 @@ equal spread the geometric mean of the ratios would be 1 with a standard error o
 
 
 def compare(found: Sittings, tick_s: float) -> list[Row]:
-    """A row for each case that every process has a median of, where each tool has at least two processes."""
+    """Return a row for each case with a median from every process; each tool must have at least two processes."""
     processes = min(len(found[tool]) for tool in TOOLS)
     if processes < 2:
         return []
@@ -216,7 +216,7 @@ def compare(found: Sittings, tick_s: float) -> list[Row]:
 
 
 def claims(rows: Sequence[Row], found: Sittings) -> list[Claim]:
-    """What the comparison is to show."""
+    """Return the claims."""
     long = [abs(row.ratio - 1) * 100 for row in rows if row.theirs_s > LONG_S]
     short = [abs(row.alike_ratio - 1) * 100 for row in rows if row.theirs_s < SHORT_S]
     spread = geometric_mean(row.spread_ratio for row in rows) if rows else None
@@ -231,7 +231,7 @@ def claims(rows: Sequence[Row], found: Sittings) -> list[Claim]:
 
 
 def report(found: Sittings, problems: Sequence[str], path: Path | None) -> int:
-    """Prints the tables and the claims, and writes them."""
+    """Print the tables and the claims, and write the results."""
     tick_s = tick_of(seconds for tool in (PERFSVC, ALIKE) for one in found[tool] for seconds in one.times_s)
     rows = compare(found, tick_s)
     if rows:
@@ -252,7 +252,7 @@ def report(found: Sittings, problems: Sequence[str], path: Path | None) -> int:
 
 
 def walls(found: Sittings) -> list[list[str]]:
-    """The rows of the table of wall times: the whole and its parts, as medians over the processes."""
+    """Return the rows of the table of wall times: the whole and its parts, as medians over the processes."""
     parts = dict.fromkeys(part for sittings in found.values() for one in sittings for part in one.parts_s)
     rows = [["from start to last measurement"], *([f"  {part}"] for part in parts)]
     for sittings in found.values():

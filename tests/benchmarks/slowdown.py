@@ -1,18 +1,18 @@
-"""Is a kernel slower by 2 % found, confirmed and named, and a GPU that others work on never taken for a kernel?
+"""Check that a kernel slower by 2 % is found, confirmed and named, and that a shared GPU is never blamed on a kernel.
 
     python tests/benchmarks/slowdown.py [--device cuda:0] [--slow 2] [--budget 240] [--json FILE]
 
-Copies a suite of nine variants into a temporary folder, four bound by memory and five by arithmetic, and plays nights:
-``perfsvc run --confirm`` at the default threshold, each against the first. On some a variant is slowed by a ``-D``; on
-some a process of its own multiplies matrices, all the time or for a share of it, which takes an H100 to its power limit
-and lowers its clocks; on one the suite itself has such products, which no telemetry can tell from the run's own load.
-Where the GPU is shared,
+Copies a suite of nine variants into a temporary folder, four bound by memory and five by arithmetic, and runs
+``perfsvc run --confirm`` night after night at the default threshold, each night against the first. In some nights a
+variant is slowed by a ``-D``. In some another process multiplies matrices, all the time or for a share of it, which
+takes an H100 to its power limit and lowers its clocks. In one the suite itself has such products, which telemetry
+cannot tell from the run's own load. If the GPU is shared,
 
-- nothing may be called the kernel's doing but what was slowed that night;
-- unchanged code that moved is the environment's, or was refused: its batches rejected until the case said so.
+- only a variant that was slowed that night may have the cause kernel;
+- unchanged code that moved has the cause environment, or was refused because too many of its batches were rejected.
 
-On the CPU device the load is a busy process a core, and ``--slow 300`` what its threshold can see. Nights for which
-``--budget`` has no time are left out, and what they were to show counts as not shown.
+On the CPU device the load is a busy process per core, and its threshold needs about ``--slow 300``. Nights over
+``--budget`` are skipped, and their claims fail.
 """
 
 import argparse
@@ -39,23 +39,23 @@ NIGHTS = Path(__file__).parent / "nights"
 KEEP_BUSY = "while True: pass"
 AT_WORK = "at work"
 OPTIONS = ("--confirm", "--seconds", "0.4", "--limit", "6", "--format", "json")
-"""A case that a load makes slow is not sampled for seconds, and one that is refused does not wait for long."""
+"""Limits so that a case slowed by a load is not sampled for seconds, and a refused case does not wait for long."""
 FURNACE = "matmul_bf16"
-"""The benchmark of the built-in suite whose products take the GPU to its power limit."""
+"""The benchmark of the built-in suite that takes the GPU to its power limit."""
 LEAST_S = 20.0
-"""What a night may take: one is not begun with less time than that."""
+"""Seconds of a night: with less time left no night begins."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """What is played: which variants are slowed or other code of the same speed, and who else works on the GPU.
+    """A planned night: which variant is slowed, which has new code of the same speed, and which load shares the GPU.
 
     Attributes:
-        name: as the table has it.
+        name: as in the table.
         slowed: a case, as ``benchmark/variant``; empty for none.
-        recoded: likewise.
+        recoded: a case with new code of the same speed, likewise.
         duty: the share of the time that the competing process works; 0 for none.
-        hot: with the suite's own load.
+        hot: the suite has a load of its own.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Night:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing else works on the GPU."""
+        """Whether the GPU has no other load."""
         return not (self.duty or self.hot)
 
 
@@ -90,8 +90,8 @@ class MovedSeries:
     Attributes:
         case: as ``benchmark/variant``.
         verdict: of the run.
-        cause: after it was measured again, where it was.
-        ratio: to its baseline; None where it was refused.
+        cause: after it was measured again, if it was.
+        ratio: to its baseline; None if it was refused.
     """
 
     case: str
@@ -105,16 +105,16 @@ class MovedSeries:
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a night.
+    """The result of a night.
 
     Attributes:
         code: the exit code.
-        wall_s: what it took.
-        moved: the cases with another verdict than that all is well.
-        confirmations: what measuring again said, by case: cause, ratio and reason.
+        wall_s: its wall time.
+        moved: the cases that are slower, faster or refused.
+        confirmations: the result of measuring again, by case: cause, ratio and reason.
         clock_hz: the median clock of the cases bound by arithmetic, over all replicas.
-        rejected: batches that do not count.
-        notes: what the run says of waiting and rejecting, each once.
+        rejected: how many batches were rejected.
+        notes: the run's notes on waiting and rejecting, each once.
     """
 
     night: Night
@@ -128,32 +128,32 @@ class Seen:
 
     @property
     def regressed(self) -> list[MovedSeries]:
-        """What the judge calls slower."""
+        """The cases called slower."""
         return [one for one in self.moved if one.verdict == "regression"]
 
     @property
     def blamed(self) -> list[str]:
-        """The cases whose code is said to be slower."""
+        """The cases whose code is blamed."""
         return [one.case for one in self.regressed if one.cause == "kernel"]
 
     @property
     def named(self) -> bool:
-        """Whether the exit code, the regressions and their cause are what was planted."""
+        """Whether the exit code, the regressions and their cause match what was planted."""
         regressed, planted = [one.case for one in self.regressed], [self.night.slowed]
         return (self.code, regressed, self.blamed) == (1, planted, planted)
 
     @property
     def innocent(self) -> int:
-        """How many kernels are blamed that were not slowed."""
+        """How many kernels are blamed although they were not slowed."""
         return sum(case != self.night.slowed for case in self.blamed)
 
     @property
     def unnamed(self) -> int:
-        """How many cases are slower and not for the environment."""
+        """How many cases are slower with another cause than the environment."""
         return sum(one.cause != "environment" for one in self.regressed)
 
     def row(self) -> list[str]:
-        """The line of the table."""
+        """Return the row of the table."""
         clock = f"{self.clock_hz / 1e9:.3f}" if self.clock_hz else "-"
         load = "in the suite" if self.night.hot else f"{self.night.duty:.0%}" if self.night.duty else "-"
         refused = sum(one.ratio is None for one in self.moved)
@@ -169,7 +169,7 @@ COLUMNS = ("night", "slowed", "load", "s", "exit", "GHz", "rejected", "refused",
 
 
 def counted(words: Iterator[str | None]) -> dict[str, int]:
-    """How often each comes."""
+    """Return how often each word occurs."""
     found: dict[str, int] = {}
     for word in words:
         found[str(word)] = found.get(str(word), 0) + 1
@@ -177,7 +177,7 @@ def counted(words: Iterator[str | None]) -> dict[str, int]:
 
 
 def main() -> int:
-    """Plays all nights and tells what was found."""
+    """Run all nights and print the results."""
     options = arguments()
     (device,) = find([options.device])
     print(f"{device.model}, driver {device.driver}", flush=True)
@@ -188,7 +188,7 @@ def main() -> int:
         theatre = Theatre(Path(folder), options.device, device.kind, options.slow)
         for night in PLAN[: options.nights]:
             if deadline - time.monotonic() < LEAST_S:
-                print(f"{night.name}: left out, for {options.budget:g} s are over")
+                print(f"{night.name}: skipped: the budget of {options.budget:g} s is used up")
                 continue
             try:
                 seen.append(theatre.play(night))
@@ -214,20 +214,20 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
     parser.add_argument(
-        "--slow", type=int, default=2, metavar="PERCENT", help="more work of what is slowed (default: 2)"
+        "--slow", type=int, default=2, metavar="PERCENT", help="more work of a slowed variant (default: 2)"
     )
-    parser.add_argument("--nights", type=int, default=len(PLAN), help="only the first so many (default: all)")
+    parser.add_argument("--nights", type=int, default=len(PLAN), help="run only the first nights (default: all)")
     parser.add_argument("--budget", type=float, default=240.0, metavar="SECONDS", help="for all nights (default: 240)")
-    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     return parser.parse_args()
 
 
 def claims(seen: Sequence[Seen]) -> list[Claim]:
-    """What the nights were to show."""
+    """Return the claims."""
     flat = [one for one in seen if one.night.quiet and not one.night.slowed]
     slowed = [one for one in seen if one.night.quiet and one.night.slowed]
     shared = [one for one in seen if not one.night.quiet]
@@ -243,19 +243,19 @@ def claims(seen: Sequence[Seen]) -> list[Claim]:
 
 
 def slowest_clock(seen: Sequence[Seen]) -> float | None:
-    """What a load has done to a clock, lest nights pass on which it did nothing; None where no clock is known."""
+    """Return the ratio of clocks, so that a load without effect is noticed; None if no clock is known."""
     quiet = [one.clock_hz for one in seen if one.night.quiet and one.clock_hz]
     shared = [one.clock_hz for one in seen if not one.night.quiet and one.clock_hz]
     return min(shared) / quiet[0] if quiet and shared else None
 
 
 def claim(what: str, seen: Sequence[Seen], nights: int, wrong: Sequence[int]) -> Claim:
-    """That nothing was wrong on any of so many nights."""
+    """Return the claim that nothing was wrong in a number of nights."""
     return Claim(what, sum(wrong) if len(seen) == nights else None, 0)
 
 
 class Theatre:
-    """A folder with the suite and a database, where nights are played one after the other."""
+    """A folder with the suite and a database, in which nights run one after the other."""
 
     def __init__(self, folder: Path, device: str, kind: str, percent: int) -> None:
         self._folder = folder
@@ -267,7 +267,7 @@ class Theatre:
         shutil.copytree(SUITE / FURNACE, self._suite / FURNACE)
 
     def play(self, night: Night) -> Seen:
-        """One run, with what goes with it."""
+        """Run a night with its changes and its load."""
         began = time.monotonic()
         told = {"SLOWED": variant(night.slowed), "RECODED": variant(night.recoded), "PERCENT": str(self._percent)}
         chosen = ("--select", "*") if night.hot else ("--exclude", FURNACE)
@@ -291,7 +291,7 @@ class Theatre:
 
     @contextlib.contextmanager
     def _load(self, duty: float) -> Iterator[None]:
-        """Others at work while the block lasts: on the GPU, or on all cores of the host; none beside a fake device."""
+        """Run a load while the block lasts: on the GPU, or on all cores of the host; none with a fake device."""
         script = [str(Path(__file__).with_name("competing_load.py")), "--device", self._device, "--duty", str(duty)]
         gpu, cores = self._kind == "cuda", len(os.sched_getaffinity(0))
         commands = [script] if gpu else [["-c", KEEP_BUSY]] * (cores if self._kind == "cpu" else 0)
@@ -334,12 +334,12 @@ class Theatre:
 
 
 def variant(case: str) -> str:
-    """The variant of a case, as the suite is told it."""
+    """Return the variant of a case, as the suite names it."""
     return case.partition("/")[2]
 
 
 def named(row: Mapping[str, Any]) -> str:
-    """A case without its point, which is always the same."""
+    """Return a case without its point, which is always the same."""
     return f"{row['benchmark']}/{row['variant']}"
 
 

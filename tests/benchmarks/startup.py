@@ -1,10 +1,10 @@
-"""How long ``perfsvc --help`` takes, as a multiple of ``python -c "import click"``.
+"""Time ``perfsvc --help`` as a multiple of ``python -c "import click"``.
 
-The two are run in turn, so that a busy machine slows both, and the medians are compared.
+The two alternate, so that a busy machine slows both, and the medians are compared.
 
     python tests/benchmarks/startup.py [--runs 15] [--limit 2.0]
 
-Exits 1 when the ratio is above the limit.
+Exits with 1 if the ratio is above the limit.
 """
 
 import argparse
@@ -19,14 +19,14 @@ CLICK = [sys.executable, "-c", "import click"]
 
 
 def seconds(command: list[str]) -> float:
-    """The wall time of one run of a command."""
+    """Return the wall time of one run of a command."""
     started = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
 
 
 def medians(runs: int) -> tuple[float, float]:
-    """The median seconds of ``perfsvc --help`` and of importing click, after one warm-up each."""
+    """Return the median seconds of ``perfsvc --help`` and of importing click, after one warm-up each."""
     seconds(PERFSVC)
     seconds(CLICK)
     pairs = [(seconds(PERFSVC), seconds(CLICK)) for _ in range(runs)]

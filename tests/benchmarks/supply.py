@@ -1,7 +1,7 @@
-"""How long making a suite's inputs, references and fresh inputs takes, with one thread and with several.
+"""Time the making of a suite's inputs, references and fresh inputs, with one thread and with several.
 
-Resolves the suite at its full points, as a run does, and has the input prefetcher make all arrays of a replica, as for
-one GPU, alternating between one thread and several. Measures nothing else, and needs no GPU.
+Resolves the suite at its full points, as a run does, and lets the input prefetcher make all arrays of a replica for one
+GPU, alternating between one thread and several. Measures nothing else, and needs no GPU.
 
     python tests/benchmarks/supply.py [--threads 4] [--rounds 3] [--suite kernels] [--points full]
 """
@@ -26,12 +26,14 @@ MEBI = 1 << 20
 
 
 def main() -> None:
-    """Measures both and prints them."""
+    """Measure with one thread and with several, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=MOST_THREADS, help="of the several")
-    parser.add_argument("--rounds", type=int, default=3, help="of one thread and of several, in turn")
-    parser.add_argument("--suite", type=Path, default=installation.data_folder("kernels"), help="its folder")
-    parser.add_argument("--points", choices=("smoke", "full"), default="full", help="where on the axes")
+    parser.add_argument("--threads", type=int, default=MOST_THREADS, help="how many threads the several are")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds with one thread and with several")
+    parser.add_argument(
+        "--suite", type=Path, default=installation.data_folder("kernels"), help="the folder of the suite"
+    )
+    parser.add_argument("--points", choices=("smoke", "full"), default="full", help="which points")
     options = parser.parse_args()
     found = suite.discover(options.suite)
     print(f"{os.cpu_count()} cores, {options.rounds} rounds: medians")
@@ -48,7 +50,7 @@ def main() -> None:
 
 
 def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[float, float]:
-    """Seconds until a suite is resolved, and from then until all of its arrays have been taken once."""
+    """Return the seconds until a suite is resolved, and from then until all of its arrays have been taken once."""
     started = time.perf_counter()
     inputs = Inputs(shared_arrays.budget_bytes(), threads)
     specs = found.resolve(Selection(), points, inputs)
@@ -66,7 +68,7 @@ def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[
 
 
 def task(spec: CaseSpec, inputs: Inputs) -> Task:
-    """A case as a run plans it, without its binaries."""
+    """Return a case as a run plans it, without its binaries."""
     recipe = Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
     record = spec.record([""] * len(spec.units), "")
     return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, recipe)

@@ -1,4 +1,4 @@
-"""What the benchmarks of this folder share: cases made ready, statistics, claims and tables."""
+"""Shared parts of the benchmarks in this folder: compiled cases, whole runs, statistics, claims and tables."""
 
 import contextlib
 import itertools
@@ -32,7 +32,7 @@ from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
 
 SUITE = Path(__file__).resolve().parents[2] / "kernels"
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
-"""The eight kernels that NVBench is compared on."""
+"""The eight kernels of the comparison with NVBench."""
 CASES_FAILED = 4
 """The exit status of a run in which a case failed or gave a wrong result."""
 
@@ -42,7 +42,7 @@ CASES_FAILED = 4
 
 @dataclass(frozen=True)
 class Ready:
-    """The cases of a suite, compiled for a device, and the binary of the device's own helper kernels."""
+    """The cases of a suite, compiled for a device, and the binary of the device's helper kernels."""
 
     device: DeviceInfo
     tasks: tuple[Task, ...]
@@ -50,10 +50,10 @@ class Ready:
 
 
 def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] = ()) -> Ready:
-    """Compiles the cases of a suite that its device can run, all or those selected.
+    """Compile the cases of a suite that its device can run, all or those selected.
 
-    They are at the full points on a GPU, else at the smoke points. A ``perfsvc run`` that follows finds the binaries in
-    the cache, and the shapes of all inputs.
+    They are at the full points on a GPU, else at the smoke points. A later ``perfsvc run`` finds the binaries and the
+    shapes of all inputs in the cache.
     """
     (info,) = find([device])
     toolchain = build.toolchain_for(info.target)
@@ -86,9 +86,9 @@ def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling
 
 
 def power_hungry(device: str) -> Ready:
-    """The last variant of the built-in suite's products in bf16 that the device can run.
+    """Return the last variant of the built-in suite's matrix products in bf16 that the device can run.
 
-    On an H100 it takes all the power that the GPU may have, which lowers the clocks.
+    On an H100 it reaches the power limit, which lowers the clocks.
     """
     cases = ready(SUITE, device, Sampling(), ["matmul_bf16"])
     ours = [task for task in cases.tasks if not any(isinstance(step, Call) for step in task.record.steps)]
@@ -96,7 +96,7 @@ def power_hungry(device: str) -> Ready:
 
 
 class Prepared:
-    """A case whose inputs lie on the device; ``with`` gives what queues one sample of it."""
+    """A case whose inputs are on the device; ``with`` yields a function that queues one sample of it."""
 
     def __init__(self, device: Device, task: Task) -> None:
         self._device = device
@@ -120,7 +120,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Ran:
-    """A finished ``perfsvc run``: when its process began and ended, and the columns of what it measured."""
+    """A finished ``perfsvc run``: when its process began and ended, and the columns of its measurements."""
 
     began: datetime
     ended: datetime
@@ -133,17 +133,17 @@ class Ran:
 
     @property
     def failed(self) -> list[str]:
-        """Which cases have no right result, and why."""
+        """The cases without a correct result, each with the reason."""
         names = ("case", "status", "reason")
         rows = zip(*(self.columns[name] for name in names), strict=True)
         return [f"{case}: {status}: {reason}" for case, status, reason in rows if status in {"failed", "wrong"}]
 
 
 def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) -> Ran:
-    """``perfsvc run`` in a process of its own, with a new database in a folder.
+    """Run ``perfsvc run`` in a process of its own, with a new database in a folder.
 
     Raises:
-        RuntimeError: it failed, which it has not where only some of its cases did.
+        RuntimeError: it failed; a run in which only some cases failed has not.
     """
     database = folder / f"{len(list(folder.glob('*.db')))}.db"
     named = [word for device in devices for word in ("--device", device)]
@@ -161,7 +161,7 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
 
 @contextlib.contextmanager
 def alone_on(device: DeviceInfo) -> Iterator[None]:
-    """Holds the GPU's lock while the block lasts, as a run does; ends the script where another process has it."""
+    """Hold the GPU's lock while the block lasts, as a run does; end the script if another process has it."""
     lock = DeviceLock(device.uuid)
     if not lock.take():
         sys.exit(f"{device.spec} is in use by process {lock.holder()}: wait until that has ended")
@@ -175,26 +175,26 @@ def alone_on(device: DeviceInfo) -> Iterator[None]:
 
 
 def tick_of(times_s: Iterable[float]) -> float:
-    """The resolution of a clock as its times show it: the smallest step between two that differ, at least a nanosecond.
+    """Return the resolution of a clock: the smallest step between two different times, at least a nanosecond.
 
-    Steps below that are the rounding of the numbers that times are written in.
+    Smaller steps come from the rounding of the numbers in which times are written.
     """
     nanoseconds = sorted({round(seconds * 1e9) for seconds in times_s})
     return min((b - a for a, b in itertools.pairwise(nanoseconds)), default=1) * 1e-9
 
 
 def spread_of(medians_s: Sequence[float], tick_s: float) -> float:
-    """The relative standard deviation of processes' medians.
+    """Return the relative standard deviation of processes' medians.
 
-    It is no smaller than what rounding to the clock's resolution does by itself, a uniform error of tick / sqrt(12):
-    two medians that fall into one tick are not equal, they are not told apart.
+    It is no smaller than the error of rounding to the clock's resolution, a uniform error of tick / sqrt(12): two
+    medians in the same tick are not equal, the clock just cannot tell them apart.
     """
     centre = statistics.median(medians_s)
     return max(statistics.stdev(medians_s), tick_s / math.sqrt(12)) / centre
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The geometric mean of some ratios."""
+    """Return the geometric mean of ratios."""
     return statistics.geometric_mean(values)
 
 
@@ -203,7 +203,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that a benchmark is to show, the number it showed, and the limit; a claim without numbers fails."""
+    """A claim of a benchmark: its measured number and the limit. A claim without a number fails."""
 
     what: str
     value: float | None
@@ -212,7 +212,7 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the number keeps within the limit."""
+        """Whether the number is within the limit."""
         return self.value is not None and self.value <= self.limit
 
     def __str__(self) -> str:
@@ -221,7 +221,7 @@ class Claim:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows of words under headings: the first column flush left, all others flush right."""
+    """Return rows under headings as text: the first column flush left, all others flush right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     lines = [headings, ["-" * width for width in widths], *rows]
     return "\n".join(_aligned(line, widths) for line in lines)
@@ -233,7 +233,7 @@ def _aligned(words: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def finish(claims: Sequence[Claim], path: Path | None, **found: Any) -> int:
-    """Prints the claims, writes them and all that was found as JSON, and returns the exit status: 0 where all hold."""
+    """Print the claims, write them and the results as JSON, and return the exit status: 0 if all claims hold."""
     print("\n".join(map(str, claims)), flush=True)
     if path:
         judged = [asdict(claim) | {"holds": claim.holds} for claim in claims]

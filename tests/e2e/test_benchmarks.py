@@ -143,7 +143,7 @@ def test_a_runs_overhead_is_taken_apart(benchmark, fake):
 
 def test_two_boards_share_a_plan(benchmark, fake):
     boards = [fake({}, name=f"GPU{n}", uuid=f"FAKE-{n}") for n in range(2)]
-    _, printed, found = benchmark("gpus", "--GPUs", *boards, "--suite", SUITE, "--replicas", 2)
+    _, printed, found = benchmark("gpus", "--gpus", *boards, "--suite", SUITE, "--replicas", 2)
     assert found["problems"] == [], printed
     assert list(found["wall_s"]) == ["first GPU", "second GPU", "both, each-model", "both, each-device"]
     dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-device"]
@@ -185,4 +185,4 @@ def test_nights_for_which_there_is_no_time_show_nothing(benchmark, fake):
     code, printed, found = benchmark("slowdown", "--device", fake({}), "--budget", 1)
     assert (code, found["nights"]) == (1, [])
     assert [value for value, _ in claims(found).values()] == [None] * 6
-    assert "flat: left out" in printed
+    assert "flat: skipped" in printed

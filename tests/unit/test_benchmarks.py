@@ -304,7 +304,7 @@ def test_pairs_profiled_on_an_h100_are_explained_by_what_was_done(script, monkey
     assert pairs.main() == 0
     told = capsys.readouterr().out
     assert re.search(r"transpose: padded → unpadded +2\.02 +bank conflicts +bank conflicts +100 %", told)
-    assert "PASS  pairs not explained by what was done, of 12: 0" in told
+    assert "PASS  pairs not explained by their difference, of 12: 0" in told
     assert [each["reasons"][0]["kind"] for each in json.loads(path.read_text())["pairs"]] == [
         pair.reason.value for pair in pairs.PAIRS
     ]
@@ -325,5 +325,5 @@ def test_a_report_that_is_missing_is_told_and_fails_the_claim(script, monkeypatc
     assert pairs.main() == 1
     told = capsys.readouterr().out
     assert "No such file or directory" in told
-    assert "FAIL  pairs not explained by what was done, of 1: 1" in told
+    assert "FAIL  pairs not explained by their difference, of 1: 1" in told
     assert "FAIL  size of the largest report: not measured" in told

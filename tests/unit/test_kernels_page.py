@@ -129,7 +129,7 @@ def test_a_picture_stands_above_its_table(pages, docs):
     (docs / "measured" / "kernels").mkdir()
     (docs / "measured" / "kernels" / "transpose.svg").write_text("<svg/>")
     told, _ = pages()
-    assert "<!-- measured: transpose -->\n\n![transpose](measured/kernels/transpose.svg)\n\n| variant" in told
+    assert "<!-- measured: transpose -->\n\n![transpose](../measured/kernels/transpose.svg)\n\n| variant" in told
 
 
 def test_a_ladder_without_a_right_result_stays_as_it_was(pages, rows):
