@@ -24,7 +24,7 @@ _CURES = {
     "unable to open database file": "check that its folder exists and that you may write to it",
     "readonly database": "make the file and its folder writable, or name another one with --db or PERFSVC_DB",
     "file is not a database": "name another file with --db or PERFSVC_DB",
-    "malformed": "restore a backup (docs/reference/database.md)",
+    "malformed": "restore a backup (docs/how-to/keep-the-database.md)",
     "disk is full": "free some disk space",
     "authentication failed": "check user and password in the URL",
     "does not exist": "create it first (createdb), or check its name in the URL",
