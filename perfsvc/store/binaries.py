@@ -146,7 +146,9 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
 
 def damaged(what: str) -> DatabaseError:
     """Return the error for stored content that cannot be read."""
-    return DatabaseError(f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)")
+    return DatabaseError(
+        f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
+    )
 
 
 def _put(connection: Connection, code: CaseCode) -> int:
