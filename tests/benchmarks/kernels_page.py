@@ -33,8 +33,8 @@ WRITTEN_BY = """\
 Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`.
 A median is the geometric mean of its replicas'. Bytes and operations are those of the problem, however a variant
 computes it. The share of the reference variant is the reference variant's median over the variant's own, at the same
-point. Errors are those of
-[the glossary](../reference/glossary.md), the largest of all replicas. [kernels.md](../explanation/kernels.md) explains the variants."""
+point. Errors are those of [the glossary](../reference/glossary.md), the largest of all replicas.
+[kernels.md](../explanation/kernels.md) explains the variants."""
 
 Row = Mapping[str, Any]
 

@@ -249,7 +249,7 @@ class Heard:
             self._current = Verdict(rest) if word == "case" else self._outside
 
     def end(self, code: int) -> Iterator[Verdict]:
-        """Read the exit status; yield the verdict of a case that killed the process, and of what is outside of the cases."""
+        """Read the exit status; yield verdicts of a case that killed the process, and of reports outside of cases."""
         if self._current is not self._outside and not self._current.ended and not self._current.faults:
             self._current.faults += ["its process died", *filter(None, self._tail)]
         yield from self._over()

@@ -1,9 +1,9 @@
-"""A year of nights on the fake device: what is planted has to be found, and nothing else.
+"""Simulate a year of nights on the fake device: it must find what is planted, and nothing else.
 
-One hundred cases with noise within and between replicas, measured every night by forked workers. Planted are
-commits that make cases slower, one of which is taken back, and one that makes them faster; a commit that changes code
-and no speed; a slow drift of many small commits; a spike of one night; a slower driver; and a GPU that is slow for
-some nights. A person accepts what stays. Commits are commits, and binaries are built from them: a suspect is measured
+Forked workers measure one hundred cases every night, with noise within and between replicas. Planted are commits that
+make cases slower, one of which is taken back, and one that makes them faster; a commit that changes code but no speed;
+a slow drift of many small commits; a spike of one night; a slower driver; and a GPU that is slow for some nights. The
+script accepts what stays, as a user would. Commits are real, and binaries are built from them: a suspect is measured
 again with the old binary and the new one, each at its own speed. After the last night the page is built. Needs no GPU.
 
     python tests/benchmarks/simulated_nights.py [--nights 365] [--seed 1] [--profile 10,300] [--json simulated.json]
@@ -34,8 +34,8 @@ LIMIT_S = 900.0
 
 
 def main() -> int:
-    """Lives the year, prints what it cost and what was found, and says what holds."""
-    options = asked()
+    """Simulate the year, print its costs and findings, and check the claims."""
+    options = parse_options()
     plan = a_year(options.nights)
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -44,48 +44,52 @@ def main() -> int:
         lived = watch(workplace, [int(night) for night in filter(None, options.profile.split(","))])
         with Store.open(workplace.database) as store:
             built = pages.build(store, folder / "site", plan.nights)
-            told, of_nothing = found.read(store, plan)
+            outcomes, unplanted = found.read(store, plan)
             everything = store.findings.all()
     print(table(FINDINGS, rows_of(everything)), end="\n\n")
-    print(table(found.OUTCOMES, found.rows_of(plan, told)), end="\n\n")
+    print(table(found.OUTCOMES, found.rows_of(plan, outcomes)), end="\n\n")
     print(table(GROWTH, growth_of(plan, lived)), end="\n\n")
     print(cost_of(plan, lived, built))
-    claims = [*found.claims_of(told, of_nothing), *claims_of(plan, lived, built)]
-    return finish(claims, options.json, nights=[asdict(one) for one in lived], page=asdict(built))
+    claims = [*found.claims_of(outcomes, unplanted), *claims_of(plan, lived, built)]
+    return finish(claims, options.json, nights=[asdict(night) for night in lived], page=asdict(built))
 
 
-def asked() -> argparse.Namespace:
-    """The options of the command."""
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--nights", type=int, default=NIGHTS, help=f"fewer have everything closer together; {LEAST} at least"
+        "--nights",
+        type=int,
+        default=NIGHTS,
+        help=f"how many nights, at least {LEAST}; fewer put everything closer together",
     )
     parser.add_argument("--seed", type=int, default=1, help="of all noise")
-    parser.add_argument("--profile", default="", help="nights of which to print what they spend their time on")
-    parser.add_argument("--folder", type=Path, help="where to keep everything; nowhere without it")
-    parser.add_argument("--json", type=Path, help="where to keep what was found")
+    parser.add_argument("--profile", default="", help="print the profile of these nights")
+    parser.add_argument("--folder", type=Path, help="keep everything in this folder")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     if options.nights < LEAST:
-        parser.error(f"in fewer than {LEAST} nights what is planted would fall together")
+        parser.error(f"in fewer than {LEAST} nights the planted changes would overlap")
     return options
 
 
 def watch(workplace: Workplace, profiled: Collection[int]) -> list[Lived]:
-    """Lives all nights, and prints every tenth."""
+    """Simulate all nights, and print every tenth."""
     lived: list[Lived] = []
-    for one in live(workplace, profiled):
-        lived.append(one)
-        if one.night in {1, workplace.plan.nights} or one.night % 10 == 0:
+    for night in live(workplace, profiled):
+        lived.append(night)
+        if night.night in {1, workplace.plan.nights} or night.night % 10 == 0:
             print(
-                f"night {one.night}: {one.wall_s:.2f} s, {one.cpu_s:.2f} s of the processor, {one.bytes / 1e6:.1f} MB, "
-                f"{sum(each.suspects for each in lived[-10:])} measured again in ten nights",
+                f"night {night.night}: {night.wall_s:.2f} s, {night.cpu_s:.2f} s of processor time, "
+                f"{night.bytes / 1e6:.1f} MB, "
+                f"{sum(recent.suspects for recent in lived[-10:])} measured again in ten nights",
                 flush=True,
             )
     return lived
 
 
 def claims_of(plan: Plan, lived: Sequence[Lived], built: Built) -> list[Claim]:
-    """What is to hold of the cost."""
+    """Return the claims about the cost."""
     claims = [
         Claim("pages of findings and series that are missing", len(built.missing), 0),
         Claim("growth of the last third over the second", bend(lived), 15, " %"),
@@ -96,8 +100,8 @@ def claims_of(plan: Plan, lived: Sequence[Lived], built: Built) -> list[Claim]:
 
 
 def total_s(lived: Sequence[Lived], built: Built) -> float:
-    """All that counts, by the clock: the nights, what simulating them takes, and the page."""
-    return sum(one.wall_s + one.around_s for one in lived) + built.wall_s
+    """Return the wall time of the nights, of simulating them, and of the page."""
+    return sum(night.wall_s + night.around_s for night in lived) + built.wall_s
 
 
 # --- what is printed -------------------------------------------------------------------------------------------------
@@ -107,46 +111,46 @@ GROWTH = ("to night", "database", "a night", "a measurement", "measured again", 
 
 
 def rows_of(everything: Sequence[Finding]) -> list[list[str]]:
-    """The table of findings."""
+    """Return the rows of the table of findings."""
     return [
         [
-            f"{one.id} {one.cause}",
-            f"{one.first_run} to {one.last_run}",
-            str(len(one.moved)),
-            ", ".join(sorted({each.direction for each in one.moved})),
-            one.state,
-            one.evidence[:60],
+            f"{finding.id} {finding.cause}",
+            f"{finding.first_run} to {finding.last_run}",
+            str(len(finding.moved)),
+            ", ".join(sorted({moved.direction for moved in finding.moved})),
+            finding.state,
+            finding.evidence[:60],
         ]
-        for one in reversed(everything)
+        for finding in reversed(everything)
     ]
 
 
 def growth_of(plan: Plan, lived: Sequence[Lived]) -> list[list[str]]:
-    """The table of what the database grows by, and what a night takes meanwhile."""
+    """Return the rows of the table of the database's growth and the nights' times."""
     return [
         [
-            str(one.last),
-            f"{one.bytes_after / 1e6:.1f} MB",
-            f"{one.bytes_a_night:,.0f} B",
-            f"{one.bytes_a_night / plan.measurements:.0f} B",
-            str(one.suspects),
-            f"{one.wall_s:.2f} s",
-            f"{one.cpu_s:.2f} s",
-            f"{one.around_s:.3f} s",
+            str(tenth.last),
+            f"{tenth.bytes_after / 1e6:.1f} MB",
+            f"{tenth.bytes_a_night:,.0f} B",
+            f"{tenth.bytes_a_night / plan.measurements:.0f} B",
+            str(tenth.suspects),
+            f"{tenth.wall_s:.2f} s",
+            f"{tenth.cpu_s:.2f} s",
+            f"{tenth.around_s:.3f} s",
         ]
-        for one in tenths(lived)
+        for tenth in tenths(lived)
     ]
 
 
 def cost_of(plan: Plan, lived: Sequence[Lived], built: Built) -> str:
-    """What all of it cost, in words."""
-    bytes_a_night, nights_s = apiece(lived), [one.wall_s for one in lived]
+    """Return the total costs as text."""
+    bytes_a_night, nights_s = apiece(lived), [night.wall_s for night in lived]
     return (
         f"{total_s(lived, built):.0f} s in all: {sum(nights_s):.0f} s of nights "
-        f"({sum(one.cpu_s for one in lived):.0f} s of the processor; median {statistics.median(nights_s):.2f} s), "
-        f"{sum(one.around_s for one in lived):.1f} s around them, {built.wall_s:.1f} s of the page\n"
+        f"({sum(night.cpu_s for night in lived):.0f} s of processor time; median {statistics.median(nights_s):.2f} s), "
+        f"{sum(night.around_s for night in lived):.1f} s around them, {built.wall_s:.1f} s of the page\n"
         f"{lived[-1].bytes / 1e6:.1f} MB: {bytes_a_night:,.0f} bytes a night, "
-        f"{bytes_a_night / plan.measurements:.0f} a measurement; {sum(one.suspects for one in lived)} suspects "
+        f"{bytes_a_night / plan.measurements:.0f} a measurement; {sum(night.suspects for night in lived)} suspects "
         f"measured again\n"
         f"{built.pages} pages, {built.bytes / 1e6:.1f} MB: {built.findings} of findings, {built.series} of series"
     )

@@ -35,7 +35,7 @@ def planned(planted):
             planted.spike("a spike", 7, "b3/*", 1.1),
             planted.improvement("an improvement", commit(10, "b0/first.cu", "b0/v[01]", 0.92)),
             planted.driver("a driver", 12, "590.12", 1.08, accepted=14),
-            planted.slow_board("a slow GPU", 16, 3, 1.1),
+            planted.slow_gpu("a slow GPU", 16, 3, 1.1),
             step("a late step", [commit(22, "b2/second.cu", "b2/v[2-4]", 1.08)]),
         ),
     )

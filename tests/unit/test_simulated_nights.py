@@ -74,7 +74,7 @@ def test_just_what_was_planted_is_exact(module, plan, failing):
 
 def test_a_finding_that_is_missing_fails_its_claims(module, plan, failing):
     assert failing() == {
-        "a step: findings beside the one",
+        "a step: findings too many",
         "a step: cases that are missing",
         "a step: other nights of recovery than 8",
     }
@@ -90,7 +90,7 @@ def test_what_is_not_back_is_shown(module, plan):
 
 def test_two_findings_of_one_thing_are_one_too_many(failing):
     halves = [finding(moved(case, 8)) for case in ("b0/v0", "b0/v1")]
-    assert failing(*halves) == {"a step: findings beside the one"}
+    assert failing(*halves) == {"a step: findings too many"}
 
 
 def test_a_case_may_neither_be_missing_nor_be_back_on_another_night_nor_stay(failing):
@@ -115,17 +115,20 @@ def test_a_finding_has_to_end_as_it_is_to(failing):
     ids=["late", "of another cause", "the other way", "with another case"],
 )
 def test_what_answers_nothing_is_a_finding_of_nothing(failing, other):
-    assert failing(STEP, other) == {"findings of nothing"}
+    assert failing(STEP, other) == {"findings that were not planted"}
 
 
 @pytest.mark.parametrize(("night", "is_of_it"), [(5, False), (6, True), (20, True), (21, False)])
 def test_what_tells_of_the_cases_of_a_spike_soon_after_is_raised_of_it(failing, night, is_of_it):
     raised = finding(moved("b1/v0"), night=night, state=FindingState.OPEN)
-    assert failing(STEP, raised) == {"findings of nothing", *(["a spike: findings raised of it"] if is_of_it else [])}
+    assert failing(STEP, raised) == {
+        "findings that were not planted",
+        *(["a spike: findings although none may be"] if is_of_it else []),
+    }
 
 
 def test_an_improvement_is_to_be_taken_by_its_verdict(failing):
-    assert failing(STEP, improved={9: {"b2/v1"}}) == {"an improvement: cases that no verdict took"}
+    assert failing(STEP, improved={9: {"b2/v1"}}) == {"an improvement: cases that no verdict called improved"}
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def test_a_step_that_is_taken_back_leaves_no_change(plan):
 
 def test_weather_blows_on_its_nights_and_a_driver_stays(module):
     planted = module("planted")
-    things = (planted.slow_board("a GPU", 3, 2, 1.1), planted.driver("a driver", 7, "2.0", 1.2))
+    things = (planted.slow_gpu("a GPU", 3, 2, 1.1), planted.driver("a driver", 7, "2.0", 1.2))
     plan = planted.Plan(9, 1, 1, things)
     assert [[one.factor for one in plan.weather(night)] for night in range(2, 9)] == [
         *([], [1.1], [1.1], [], []),

@@ -14,13 +14,13 @@ from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, ScalarArg, Step
 
 BEGINNING_BYTES = 4 << 20
-"""What is written of an input; on the device it is repeated until the buffer is full."""
+"""The bytes of an input that are written; on the device they are repeated until the buffer is full."""
 
 
 def write(folder: Path, tasks: Iterable[Task], memory_bytes: int) -> None:
-    """Writes ``cases.json`` and what it names into a folder.
+    """Write ``cases.json`` and the files that it names into a folder.
 
-    Every array has its place: where perfsvc has it on a device of so much memory, since places move times.
+    Every array has the place that perfsvc gives it on a device with as much memory, because places change times.
     """
     cases: list[dict[str, Any]] = []
     for number, task in enumerate(tasks):
@@ -44,7 +44,7 @@ def _module(folder: Path, name: str, code: bytes) -> str:
 
 
 def _buffers(folder: Path, case: str, buffers: Sequence[Buffer], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    arena = Arena(PAGE_BYTES, 1 << 62)  # address 0 would not be one
+    arena = Arena(PAGE_BYTES, 1 << 62)  # address 0 would be invalid
     places = [arena.allocate(_bytes(buffer) + 2 * GUARD_BYTES) for buffer in buffers]
     return [
         _buffer(folder, case, buffer, inputs) | {"place": (place or 0) - PAGE_BYTES + GUARD_BYTES}
@@ -66,7 +66,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _steps(task: Task) -> list[dict[str, Any]]:
-    """The steps of the device: what the host does afterwards is timed by neither tool."""
+    """Return the steps of the device: neither tool times the steps of the host afterwards."""
     sizes = {buffer.array.name: _bytes(buffer) for buffer in task.record.buffers}
     return [_step(step, sizes) for step in task.record.steps if not isinstance(step, HostFinish)]
 

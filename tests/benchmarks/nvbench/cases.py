@@ -1,10 +1,10 @@
-"""The cases of a bundle, timed by NVBench as it comes: one process, every case once.
+"""Time the cases of a bundle with NVBench at its defaults: one process, every case once.
 
     python tests/benchmarks/nvbench/cases.py BUNDLE RESULT.json
 
 ``BUNDLE`` is a folder that ``tests/benchmarks/side_by_side.py`` writes: ``cases.json`` with the steps of each case, the
-binaries that perfsvc times, and the beginning of each input. RESULT.json is what NVBench itself writes. The last line
-printed is the time at which the last measurement was over, on the clock that all processes of a machine share.
+binaries that perfsvc times, and the beginning of each input. NVBench itself writes RESULT.json. The last line
+printed is the time at which the last measurement ended, on the clock that all processes of a machine share.
 
 Needs cuda-bench and cuda-bindings; nothing of perfsvc is imported.
 """
@@ -21,19 +21,19 @@ import numpy as np
 from cuda.bindings import driver
 
 Queue = Callable[[Any], None]
-"""Queues a step on a stream."""
+"""A function that queues a step on a stream."""
 
 
 def done(result: tuple[Any, ...]) -> Any:
-    """What a call of the driver returned; raises where it failed."""
+    """Return the result of a call of the driver; raises ``RuntimeError`` if it failed."""
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the CUDA driver says {status!r}")
+        raise RuntimeError(f"the CUDA driver returned {status!r}")
     return values[0] if len(values) == 1 else tuple(values)
 
 
 def main() -> None:
-    """Registers every case and lets NVBench run them."""
+    """Register every case and let NVBench run them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path, help="the folder with cases.json")
     parser.add_argument("result", type=Path, help="where NVBench writes its JSON")
@@ -48,14 +48,14 @@ def main() -> None:
 
 
 def enter_primary_context() -> None:
-    """Makes the context current that NVBench, through the CUDA runtime, will use as well."""
+    """Make the context current that NVBench also uses, through the CUDA runtime."""
     done(driver.cuInit(0))
     context = done(driver.cuDevicePrimaryCtxRetain(done(driver.cuDeviceGet(0))))
     done(driver.cuCtxSetCurrent(context))
 
 
 def benchmark(bundle: Path, case: dict[str, Any], arena: int) -> Callable[[Any], None]:
-    """What NVBench is to call for a case, whose arrays lie in the arena at their places."""
+    """Return the function that NVBench calls for a case, whose arrays lie in the arena at their places."""
 
     def measure(state: Any) -> None:
         addresses = {buffer["name"]: filled(bundle, buffer, arena) for buffer in case["buffers"]}
@@ -75,7 +75,7 @@ def benchmark(bundle: Path, case: dict[str, Any], arena: int) -> Callable[[Any],
 
 
 def filled(bundle: Path, buffer: dict[str, Any], arena: int) -> Any:
-    """A buffer's place in the arena; an input is filled with its beginning, over and over."""
+    """Return a buffer's address in the arena; an input is filled by repeating its beginning."""
     size = buffer["bytes"]
     address = driver.CUdeviceptr(arena + buffer["place"])
     if buffer["beginning"]:
@@ -90,7 +90,7 @@ def filled(bundle: Path, buffer: dict[str, Any], arena: int) -> Any:
 
 
 def bound(step: dict[str, Any], addresses: dict[str, Any], modules: list[Any]) -> Queue:
-    """A step with all that it needs, so that queueing it is one call of the driver."""
+    """Return a step with all its arguments, so that queueing it is one call of the driver."""
     if step["step"] == "memset":
         address = addresses[step["buffer"]]
         return lambda stream: done(driver.cuMemsetD8Async(address, step["byte"], step["bytes"], stream))
@@ -111,12 +111,12 @@ class Kernel:
         self._arguments = self._pointers.ctypes.data
 
     def __call__(self, stream: Any) -> None:
-        """Queues it."""
+        """Queue the launch."""
         done(driver.cuLaunchKernel(self._entry, *self._shape, stream, self._arguments, 0))
 
 
 def argument(one: dict[str, Any], addresses: dict[str, Any]) -> Any:
-    """A kernel's argument as the bytes that it is handed."""
+    """Return a kernel's argument as bytes."""
     if one["kind"] == "buffer":
         return np.array([int(addresses[one["buffer"]])], np.uint64)
     return np.array([one["value"]], one["dtype"])

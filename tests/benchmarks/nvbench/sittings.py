@@ -1,4 +1,4 @@
-"""One fresh process of either tool, measuring every case once: what it found and how long it took."""
+"""Run one fresh process of either tool that measures every case once, and return its results and times."""
 
 import json
 import os
@@ -20,25 +20,25 @@ from perfsvc.model import DeviceInfo, Measurement, Status
 
 CASES = Path(__file__).with_name("cases.py")
 LIMIT_S = 120.0
-"""Seconds that NVBench may take for all cases; 23 were seen on an H100."""
+"""Seconds that NVBench may take for all cases; on an H100 it took 23."""
 MEDIAN, COLD, BATCH = "nv/cold/time/gpu/median", "nv/cold/walltime", "nv/batch/walltime"
 
 
 class SittingError(Exception):
-    """A process came to nothing."""
+    """A process had no results."""
 
 
 @dataclass(frozen=True)
 class Sitting:
-    """What one process found.
+    """The results of one process.
 
     Attributes:
         medians_s: by case.
-        wall_s: from the process's start to its last measurement, checks left out.
+        wall_s: from the process's start to its last measurement, without checks.
         parts_s: where the time went.
-        times_s: single samples, where the tool gives them away.
+        times_s: single samples, if the tool reports them.
         failed: why a case has no median, by case.
-        notes: what perfsvc has to say of a case's samples, by case: what it notes, and why batches were rejected.
+        notes: perfsvc's notes on a case's samples, by case, and why batches were rejected.
     """
 
     medians_s: Mapping[str, float]
@@ -49,7 +49,7 @@ class Sitting:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """All but the samples."""
+        """Return everything except the samples."""
         return {
             "wall_s": self.wall_s,
             "parts_s": self.parts_s,
@@ -63,7 +63,7 @@ class Sitting:
 
 
 def nvbench(bundle: Path, device: DeviceInfo) -> Sitting:
-    """One process of NVBench with its defaults."""
+    """Run one process of NVBench with its defaults."""
     result = bundle / "result.json"
     result.unlink(missing_ok=True)
     visible = {"CUDA_VISIBLE_DEVICES": device.uuid} if device.kind == "cuda" else {}
@@ -87,10 +87,10 @@ def nvbench(bundle: Path, device: DeviceInfo) -> Sitting:
 
 
 def read_nvbench(document: Mapping[str, Any], wall_s: float) -> Sitting:
-    """The medians and the times that NVBench says its two passes took."""
+    """Return the medians and the times of its two passes that NVBench reports."""
     found = {benchmark["name"]: _summaries(benchmark) for benchmark in document["benchmarks"]}
     if len(found) != len(document["benchmarks"]):
-        raise SittingError("NVBench measured a case twice: its wall time does not compare")
+        raise SittingError("NVBench measured a case twice: its wall time cannot be compared")
     cold, batch = (sum(values.get(tag, 0.0) for values in found.values()) for tag in (COLD, BATCH))
     parts = {"cold passes": cold, "batch passes": batch, "other": wall_s - cold - batch}
     medians = {name: values[MEDIAN] for name, values in found.items() if MEDIAN in values}
@@ -111,13 +111,13 @@ def _summaries(benchmark: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Workers:
-    """Fresh workers of perfsvc, one after the other, as a pool forks and feeds them.
+    """Forks fresh workers of perfsvc one after the other and feeds them, as a pool does.
 
     Args:
-        device: what they measure on.
-        helper_kernels: the binary of its helper kernels.
-        prefetcher: where the arrays come from.
-        servers: where they are forked, as those of one run are.
+        device: the device of the workers.
+        helper_kernels: the binary of the device's helper kernels.
+        prefetcher: makes the arrays.
+        servers: fork the workers, as in a run.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Workers:
         self._checked: dict[Any, CheckedResult | None] = {}
 
     def sitting(self, replica: int, tasks: Iterable[Task]) -> Sitting:
-        """Measures every task in a new process. A result that an earlier one checked in full is only compared."""
+        """Measure every task in a new process. A result that an earlier process checked in full is only compared."""
         started = time.monotonic()
         process = WorkerHandle(self._servers.take())
         try:
@@ -145,7 +145,7 @@ class Workers:
             process.end()
 
     def _measured(self, process: WorkerHandle, replica: int, task: Task) -> tuple[float, Measurement]:
-        """The seconds from having the arrays to having the measurement, and the measurement."""
+        """Return the seconds from the arrays to the measurement, and the measurement."""
         with self._prefetcher.take(self._prefetcher.order(task, replica)) as arrays:
             sent = time.monotonic()
             answer = process.send(task, replica, arrays, self._checked.get(task.key)) or process.receive()

@@ -1,4 +1,4 @@
-"""Simulated nights, lived one after the other, and what they cost."""
+"""Run simulated nights one after the other, and measure their costs."""
 
 import cProfile
 import pstats
@@ -21,11 +21,11 @@ from perfsvc.store import Store
 
 @dataclass(frozen=True)
 class Lived:
-    """What a night cost: by the clock and of the processor, and the database's bytes after it.
+    """The costs of a night: wall time, processor time, and the database's bytes after it.
 
     Attributes:
-        around_s: seconds that simulating it took, by the clock, which are not perfsvc's: commits are made, scripts
-            written, findings accepted.
+        around_s: wall time of the simulation itself, which is not perfsvc's: making commits, writing scripts, accepting
+            findings.
         suspects: how many series were measured again.
     """
 
@@ -38,7 +38,7 @@ class Lived:
 
 
 def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived]:
-    """Goes through the nights of a plan, and tells of each when it is over; prints what those ``profiled`` do."""
+    """Run the nights of a plan, and yield each when it is over; print the profile of those ``profiled``."""
     with ForkServers() as servers:
         for night in range(1, workplace.plan.nights + 1):
             began = time.perf_counter()
@@ -55,12 +55,12 @@ def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived
                 cpu_s,
                 around_s,
                 workplace.bytes,
-                sum(not one.carried_over for one in done.confirmations),
+                sum(not confirmation.carried_over for confirmation in done.confirmations),
             )
 
 
 def happen(workplace: Workplace, night: int) -> None:
-    """All that happens before a night: code changes, a person accepts what stays, and so is the weather."""
+    """Do what happens before a night: commit changes, accept findings that stay, and set the times."""
     if changes := workplace.plan.commits(night):
         workplace.commit(changes)
     for planted in workplace.plan.accepted(night):
@@ -69,15 +69,15 @@ def happen(workplace: Workplace, night: int) -> None:
 
 
 def accept(workplace: Workplace, planted: Planted) -> None:
-    """A person takes what stands of something planted as it is."""
+    """Accept the active findings of a planted thing, as a user would."""
     with Store.open(workplace.database) as store:
-        for one in store.findings.active():
-            if answers(workplace.plan, planted, one):
-                store.findings.set_state(one.id, FindingState.ACCEPTED, reason="it is here to stay", by="a person")
+        for finding in store.findings.active():
+            if answers(workplace.plan, planted, finding):
+                store.findings.set_state(finding.id, FindingState.ACCEPTED, reason="it is here to stay", by="a person")
 
 
 def request(workplace: Workplace, night: int) -> RunRequest:
-    """What a night is asked for."""
+    """Return the request of a night's run."""
     return RunRequest(
         database=str(workplace.database),
         suite=workplace.suite,
@@ -90,10 +90,10 @@ def request(workplace: Workplace, night: int) -> RunRequest:
 
 
 class Stages:
-    """A ``Progress`` that has suspects be measured under noise of their own: to measure again is to draw again.
+    """A ``Progress`` that gives the confirmation noise of its own, because to measure again is to draw again.
 
     Attributes:
-        around_s: seconds by the clock that this took.
+        around_s: the wall time of that.
     """
 
     def __init__(self, workplace: Workplace, night: int) -> None:
@@ -102,22 +102,22 @@ class Stages:
         self._night = night
 
     def begin(self, stage: str, total: int) -> None:
-        """Plays the script of what is measured again, where anything is."""
+        """Write the script of the confirmation, if anything is measured again."""
         if stage == "confirming" and total:
             began = time.perf_counter()
             self._workplace.play(self._night, stage)
             self.around_s += time.perf_counter() - began
 
     def step(self, what: str) -> None:
-        """Nobody watches."""
+        """Ignore the step."""
 
     def say(self, line: str) -> None:
-        """Nobody listens."""
+        """Ignore the message."""
 
 
 @contextmanager
 def profiling(*, on: bool) -> Iterator[None]:
-    """Prints what the block spends this thread's time on, if that is wanted."""
+    """Print a profile of this thread's time in the block if ``on``."""
     if not on:
         yield
         return
@@ -127,12 +127,12 @@ def profiling(*, on: bool) -> Iterator[None]:
     pstats.Stats(profile).sort_stats("cumulative").print_stats("perfsvc", 60)
 
 
-# --- what the database grows by --------------------------------------------------------------------------------------
+# --- growth of the database ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tenth:
-    """Some nights in a row: the last of them, and what one of them cost in the mean."""
+    """Successive nights: the last of them, and the mean costs of one."""
 
     last: int
     bytes_after: int
@@ -144,7 +144,7 @@ class Tenth:
 
 
 def tenths(lived: Sequence[Lived]) -> list[Tenth]:
-    """The nights in ten parts, or one by one where there are fewer."""
+    """Return the nights in ten parts, or one by one if there are fewer."""
     parts = min(10, len(lived))
     ends = [round(part * len(lived) / parts) for part in range(parts + 1)]
     return [_tenth(lived[:first], lived[first:last]) for first, last in pairwise(ends)]
@@ -152,19 +152,19 @@ def tenths(lived: Sequence[Lived]) -> list[Tenth]:
 
 def _tenth(before: Sequence[Lived], part: Sequence[Lived]) -> Tenth:
     grown = part[-1].bytes - (before[-1].bytes if before else 0)
-    means = {name: sum(getattr(one, name) for one in part) / len(part) for name in ("wall_s", "cpu_s", "around_s")}
-    suspects = sum(one.suspects for one in part)
+    means = {name: sum(getattr(night, name) for night in part) / len(part) for name in ("wall_s", "cpu_s", "around_s")}
+    suspects = sum(night.suspects for night in part)
     return Tenth(part[-1].night, part[-1].bytes, grown / len(part), suspects=suspects, **means)
 
 
 def apiece(lived: Sequence[Lived]) -> float:
-    """The bytes that a night takes, over the second half of the nights."""
+    """Return the mean bytes of a night, over the second half of the nights."""
     half = len(lived) // 2
     return (lived[-1].bytes - lived[half].bytes) / max(1, len(lived) - 1 - half)
 
 
 def bend(lived: Sequence[Lived]) -> float:
-    """By how many per cent the nights of the last third take more room than those of the second."""
+    """Return by how many per cent the nights of the last third take more space than those of the second."""
     third = len(lived) // 3
     if not third:
         return 0.0

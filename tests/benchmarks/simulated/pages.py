@@ -1,4 +1,4 @@
-"""The page of simulated nights: built once, and looked through for what has to be there."""
+"""Build the pages of simulated nights, and check that they are complete."""
 
 import time
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from perfsvc.store import Store
 
 @dataclass(frozen=True)
 class Built:
-    """What building the pages came to.
+    """The built pages.
 
     Attributes:
-        findings: how many of them are of findings; ``series`` how many of series.
-        missing: the pages of findings and series that are not there.
+        findings: how many pages show findings; ``series``: how many show series.
+        missing: the pages of findings and series that were not built.
     """
 
     wall_s: float
@@ -29,13 +29,13 @@ class Built:
 
 
 def build(store: Store, folder: Path, last_night: int) -> Built:
-    """Builds them into a folder, as the last night of many does."""
+    """Build the pages into a folder, as the last of many nights does."""
     began, used = time.perf_counter(), time.process_time()
     written = {page.relative_to(folder).as_posix(): page for page in build_site(store, folder)}
     wall_s, cpu_s = time.perf_counter() - began, time.process_time() - used
-    findings = {finding_page(one.id) for one in store.findings.all()}
-    # A series of errors has a page where something was told of it, and of these nothing is.
-    series = {series_page(one) for one in store.series.levels(last_night) if one.metric != MAX_ERROR}
+    findings = {finding_page(finding.id) for finding in store.findings.all()}
+    # A series of errors has a page only if something was reported about it; here nothing is.
+    series = {series_page(level) for level in store.series.levels(last_night) if level.metric != MAX_ERROR}
     there = {name for name, page in written.items() if page.stat().st_size}
     size = sum(page.stat().st_size for page in written.values())
     missing = tuple(sorted((findings | series) - there))

@@ -1,4 +1,4 @@
-"""What is planted in simulated nights, and what is to be found of it."""
+"""The changes that are planted in simulated nights, and the findings that are expected."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ FIRST_DRIVER = "580.65"
 
 @dataclass(frozen=True)
 class Commit:
-    """Code that changes: a file of a benchmark, and how much longer some of its variants take from then on.
+    """A change of code: a file of a benchmark, and how much longer some of its variants take from then on.
 
     Attributes:
-        path: of the file, below the suite: ``b1/first.cu`` is of the first half of the variants of b1, and
-            ``b1/second.cu`` of the others. All of its variants are other binaries afterwards.
-        cases: a glob of those whose time changes; empty where none does.
+        path: of the file, below the suite: ``b1/first.cu`` has the first half of the variants of b1, and
+            ``b1/second.cu`` the others. All of its variants get new binaries.
+        cases: a glob of the cases whose time changes; empty if none does.
     """
 
     night: int
@@ -28,7 +28,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Weather:
-    """Nights on which the same code takes longer, for no fault of its own; without a last one they never end."""
+    """Nights on which the same code takes longer; without a last night they never end."""
 
     first: int
     last: int | None
@@ -36,18 +36,18 @@ class Weather:
     factor: float
 
     def blows(self, night: int) -> bool:
-        """Whether it does on a night."""
+        """Return whether it applies to a night."""
         return self.first <= night and (self.last is None or night <= self.last)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The finding that something planted is to have.
+    """The expected finding of a planted thing.
 
     Attributes:
-        delay: nights to the latest on which it may be raised; 1 where it has to be the first.
-        back: the night on which its cases are back, where they come back.
-        accepted: the night before which a person accepts it, where one does.
+        delay: within how many nights it must be raised; 1 means the first.
+        back: the night on which its cases are back, if they come back.
+        accepted: the night before which it is accepted, if it is.
     """
 
     cause: Cause
@@ -58,7 +58,7 @@ class Expected:
 
     @property
     def state(self) -> FindingState:
-        """How it ends."""
+        """Its last state."""
         if self.back is not None:
             return FindingState.RESOLVED
         return FindingState.OPEN if self.accepted is None else FindingState.ACCEPTED
@@ -66,14 +66,14 @@ class Expected:
 
 @dataclass(frozen=True)
 class Planted:
-    """Something that happens, and what is to be found of it.
+    """A planted thing, and its expected finding.
 
     Attributes:
-        night: on which it happens, or begins to.
-        cases: globs of the cases that it touches, with blanks between them.
-        driver: the one that is installed then; empty where it stays the same.
-        expected: its finding; None where nothing may be raised of it.
-        improves: whether the night's verdicts take its cases for improved.
+        night: on which it happens or begins.
+        cases: globs of the affected cases, with blanks between them.
+        driver: the driver that is installed then; empty if it stays the same.
+        expected: its finding; None if it must not have one.
+        improves: whether the night's verdicts call its cases improved.
     """
 
     name: str
@@ -86,13 +86,13 @@ class Planted:
     improves: bool = False
 
     def touches(self, case: str) -> bool:
-        """Whether a case is one of its own, by its benchmark and variant."""
+        """Return whether it affects a case, given by benchmark and variant."""
         return any(fnmatch(case, glob) for glob in self.cases.split())
 
 
 @dataclass(frozen=True)
 class Plan:
-    """So many nights of a suite, and all that is planted in them."""
+    """The nights of a suite, and all that is planted in them."""
 
     nights: int
     benchmarks: int
@@ -102,36 +102,39 @@ class Plan:
 
     @property
     def cases(self) -> frozenset[str]:
-        """All of the suite, by benchmark and variant: ``b3/v1``."""
-        return frozenset(f"b{number}/v{one}" for number in range(self.benchmarks) for one in range(self.variants))
+        """All cases of the suite, by benchmark and variant: ``b3/v1``."""
+        return frozenset(
+            f"b{benchmark}/v{variant}" for benchmark in range(self.benchmarks) for variant in range(self.variants)
+        )
 
     @property
     def measurements(self) -> int:
-        """How many a night takes, but for what is measured again."""
+        """How many measurements a night takes, without those of confirmations."""
         return self.replicas * self.benchmarks * self.variants
 
     def commits(self, night: int) -> list[Commit]:
-        """What changes in the code before a night."""
-        return [commit for one in self.planted for commit in one.commits if commit.night == night]
+        """Return the commits before a night."""
+        return [commit for planted in self.planted for commit in planted.commits if commit.night == night]
 
     def weather(self, night: int) -> list[Weather]:
-        """What blows on a night."""
-        return [weather for one in self.planted for weather in one.weather if weather.blows(night)]
+        """Return the weather of a night."""
+        return [weather for planted in self.planted for weather in planted.weather if weather.blows(night)]
 
     def driver(self, night: int) -> str:
-        """The one that is installed on a night."""
-        return next((one.driver for one in reversed(self.planted) if one.driver and one.night <= night), FIRST_DRIVER)
+        """Return the driver that is installed on a night."""
+        drivers = [planted.driver for planted in self.planted if planted.driver and planted.night <= night]
+        return drivers[-1] if drivers else FIRST_DRIVER
 
     def accepted(self, night: int) -> list[Planted]:
-        """What a person accepts before a night."""
-        return [one for one in self.planted if one.expected and one.expected.accepted == night]
+        """Return the planted things that are accepted before a night."""
+        return [planted for planted in self.planted if planted.expected and planted.expected.accepted == night]
 
     def moved(self, planted: Planted) -> set[str]:
-        """The cases of something planted."""
+        """Return the cases of a planted thing."""
         return {case for case in self.cases if planted.touches(case)}
 
 
-# --- what can be planted ---------------------------------------------------------------------------------------------
+# --- kinds of planted things -----------------------------------------------------------------------------------------
 
 
 def step(
@@ -142,45 +145,45 @@ def step(
     back: int | None = None,
     accepted: int | None = None,
 ) -> Planted:
-    """Code that is slower from the night of some commits on, until they are taken ``back``."""
-    undone = [] if back is None else [Commit(back, one.path, one.cases, 1 / one.factor) for one in commits]
+    """Plant commits that make code slower, until they are taken ``back``."""
+    undone = [] if back is None else [Commit(back, commit.path, commit.cases, 1 / commit.factor) for commit in commits]
     expected = Expected(Cause.KERNEL, delay=delay, back=back, accepted=accepted)
     return Planted(name, commits[0].night, _cases_of(commits), (*commits, *undone), expected=expected)
 
 
 def drift(name: str, nights: Sequence[int], change: Commit, *, latest: int, accepted: int) -> Planted:
-    """The same small change again and again, to be found before the night ``latest``."""
+    """Plant the same small change again and again; it must be found before the night ``latest``."""
     commits = tuple(Commit(night, change.path, change.cases, change.factor) for night in nights)
     expected = Expected(Cause.KERNEL, delay=latest - nights[0], accepted=accepted)
     return Planted(name, nights[0], change.cases, commits, expected=expected)
 
 
 def improvement(name: str, commit: Commit) -> Planted:
-    """Code that is faster: its verdict takes the new level by itself, and nobody needs to look at it."""
+    """Plant faster code: its verdict accepts the new level by itself, without a finding."""
     return Planted(name, commit.night, commit.cases, (commit,), improves=True)
 
 
 def rebuilt(name: str, night: int, path: str, cases: str) -> Planted:
-    """A commit that makes other binaries of some cases, and none slower."""
+    """Plant a commit that makes new binaries of some cases, and none slower."""
     return Planted(name, night, cases, (Commit(night, path),))
 
 
 def spike(name: str, night: int, cases: str, factor: float) -> Planted:
-    """One night on which some cases take longer."""
+    """Plant one night on which some cases take longer."""
     return Planted(name, night, cases, weather=(Weather(night, night, cases, factor),))
 
 
 def driver(name: str, night: int, version: str, factor: float, *, accepted: int | None = None) -> Planted:
-    """Another driver, under which everything takes longer from then on."""
+    """Plant another driver, with which everything takes longer from then on."""
     expected = Expected(Cause.ENVIRONMENT, accepted=accepted)
     return Planted(name, night, "*", weather=(Weather(night, None, "*", factor),), driver=version, expected=expected)
 
 
-def slow_board(name: str, night: int, nights: int, factor: float) -> Planted:
-    """A GPU on which everything takes longer for some nights."""
+def slow_gpu(name: str, night: int, nights: int, factor: float) -> Planted:
+    """Plant a GPU on which everything takes longer for some nights."""
     expected = Expected(Cause.ENVIRONMENT, back=night + nights)
     return Planted(name, night, "*", weather=(Weather(night, night + nights - 1, "*", factor),), expected=expected)
 
 
 def _cases_of(commits: Iterable[Commit]) -> str:
-    return " ".join(one.cases for one in commits)
+    return " ".join(commit.cases for commit in commits)

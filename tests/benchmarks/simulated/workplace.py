@@ -1,4 +1,4 @@
-"""Where simulated nights are held: a repository of a suite, a database and a script of the fake device."""
+"""The folder of simulated nights: a repository of a suite, a database and a script of the fake device."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from perfsvc.model import digest
 from perfsvc.suite import Inputs, Selection
 
 WITHIN, BETWEEN = 0.004, 0.003
-"""Noise of samples and of replicas: a night's level of three replicas then has a standard deviation of 0.18 %."""
+"""The noise of samples and of replicas: the level of three replicas then has a standard deviation of 0.18 %."""
 
 BENCH = '''"""A benchmark of simulated nights: the fake device decides how long its variants take."""
 
@@ -58,9 +58,9 @@ SOURCE = 'extern "C" __global__ void scale(float* out, const float* a, int n) {}
 
 
 class Workplace:
-    """A folder in which the nights of a plan are held; ``seed`` decides all of their noise.
+    """A folder in which the nights of a plan run; ``seed`` decides all of their noise.
 
-    Commits are commits, and binaries are built from them: every binary that ever was keeps its speed.
+    Commits are real, and binaries are built from them: every binary keeps its speed.
     """
 
     def __init__(self, folder: Path, plan: Plan, seed: int) -> None:
@@ -70,19 +70,19 @@ class Workplace:
         self.suite = folder / "repository" / "kernels"
         self.script = folder / "script.json"
         self._seed = seed
-        self._seconds: dict[str, float] = {}  # of each binary that ever was, by its digest
-        self._cases: dict[str, str] = {}  # its case
+        self._seconds: dict[str, float] = {}  # of each binary, by its digest
+        self._cases: dict[str, str] = {}  # of each binary
         self._now = {case: 1e-4 * (1 + number / 10) for number, case in enumerate(sorted(plan.cases), start=1)}
         for number in range(plan.benchmarks):
             self._write(self.suite / f"b{number}")
         self._git("init", "--quiet", "--initial-branch", "main")
         specs = suite.discover(self.suite).resolve(Selection(), "smoke", Inputs())
         self._units = {f"{spec.case.benchmark}/{spec.case.variant}": spec.units[0] for spec in specs}
-        self._commit("Begin", [one.source for one in self._units.values()])
+        self._commit("Begin", [unit.source for unit in self._units.values()])
 
     @property
     def bytes(self) -> int:
-        """What the database takes on the disk, with what it has not yet put in its place."""
+        """The size of the database on the disk, including its write-ahead log."""
         return sum(path.stat().st_size for path in self.folder.glob(f"{self.database.name}*"))
 
     def _write(self, home: Path) -> None:
@@ -94,17 +94,17 @@ class Workplace:
     # --- code --------------------------------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Commit]) -> None:
-        """Changes code and commits it, all at once."""
-        for one in changes:
-            with (self.suite / one.path).open("a") as source:
-                source.write(f"// night {one.night}\n")
+        """Make all changes in one commit."""
+        for change in changes:
+            with (self.suite / change.path).open("a") as source:
+                source.write(f"// night {change.night}\n")
             for case in self._now:
-                if fnmatch(case, one.cases):
-                    self._now[case] *= one.factor
-        self._commit(", ".join(one.path for one in changes), [self.suite / one.path for one in changes])
+                if fnmatch(case, change.cases):
+                    self._now[case] *= change.factor
+        self._commit(", ".join(change.path for change in changes), [self.suite / change.path for change in changes])
 
     def _commit(self, message: str, sources: Collection[Path]) -> None:
-        """Commits, and notes how long the binaries take that come of some sources."""
+        """Commit, and store the times of the binaries built from the sources."""
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", message)
         compiler = FakeToolchain()
@@ -120,17 +120,17 @@ class Workplace:
     # --- times -------------------------------------------------------------------------------------------------------
 
     def play(self, night: int, stage: str) -> None:
-        """Writes the script of a night, its noise another one at each stage."""
+        """Write the script of a night, with other noise in each stage."""
         blowing = self.plan.weather(night)
 
         def seconds(binary: str) -> float:
             weathered = self._seconds[binary]
-            for one in blowing:
-                weathered *= one.factor if fnmatch(self._cases[binary], one.cases) else 1.0
+            for weather in blowing:
+                weathered *= weather.factor if fnmatch(self._cases[binary], weather.cases) else 1.0
             return weathered
 
         noise = f"{self._seed}/{night}/{stage}"
-        told = {
+        script = {
             "cases": {
                 binary: {"seconds": seconds(binary), "within": WITHIN, "between": BETWEEN} for binary in self._seconds
             },
@@ -138,5 +138,5 @@ class Workplace:
             "seed": int(digest(noise.encode())[:8], 16),
         }
         new = self.script.with_suffix(".new")
-        new.write_text(json.dumps(told))
+        new.write_text(json.dumps(script))
         new.replace(self.script)

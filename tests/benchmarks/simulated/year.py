@@ -1,17 +1,17 @@
-"""The plan of a year."""
+"""The plan of a simulated year."""
 
-from simulated.planted import Commit, Plan, drift, driver, improvement, rebuilt, slow_board, spike, step
+from simulated.planted import Commit, Plan, drift, driver, improvement, rebuilt, slow_gpu, spike, step
 
 NIGHTS = 365
 BENCHMARKS, VARIANTS = 10, 10
 LEAST = 75
-"""Nights in which each thing still has a night of its own, with those around it that it needs."""
+"""The fewest nights in which each planted thing still has a night of its own and the nights around it that it needs."""
 DRIFT_COMMITS = 12
 SMALL_STEP = 1.012
 
 
 def a_year(nights: int = NIGHTS) -> Plan:
-    """All that happens in a year, or in fewer nights, ``LEAST`` at least, with all of it closer together."""
+    """Return the plan of a year, or of fewer nights (at least ``LEAST``) with everything closer together."""
 
     def at(night: int) -> int:
         return max(2, round(night * nights / NIGHTS))
@@ -33,7 +33,7 @@ def a_year(nights: int = NIGHTS) -> Plan:
         ),
         driver("a driver", at(190), "590.12", 1.04, accepted=at(195)),
         improvement("an improvement", Commit(at(220), "b5/first.cu", "b5/v[0-4]", 0.94)),
-        slow_board("a slow GPU", at(250), 5, 1.08),
+        slow_gpu("a slow GPU", at(250), 5, 1.08),
         step("a late step", late, accepted=at(310)),
     )
     return Plan(nights, BENCHMARKS, VARIANTS, planted)
