@@ -166,28 +166,28 @@ class RunSettings(SettingsTable):
     precision: Precision | None = Field(default=None, examples=["0.2%"])
     """Stop sampling a case when the 95 % interval of its median is this narrow, to each side; by default 0.2%."""
     samples: Count | None = Field(default=None, examples=[1000])
-    """Or when a case has this many samples in a replica; by default 1000 on a GPU, 20 on the CPU device."""
+    """Or when the case has this many samples in the replica; by default 1000 on a GPU, 20 on the CPU device."""
     seconds: Seconds | None = Field(default=None, examples=["2s"])
-    """Or when it was sampled this long in a replica; by default 2s on a GPU, 0.15s on the CPU device."""
+    """Or when the case was sampled this long in the replica; by default 2s on a GPU, 0.15s on the CPU device."""
     energy: bool = False
-    """Measure the energy of a launch too: a second or more for each case."""
+    """Also measure the energy of a launch: a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"
     """Measure every case on each GPU, or on one GPU of each model, the same one every night."""
     budget: Seconds | None = Field(default=None, examples=["1h30m"])
-    """What a run may take on each device; by default as long as it needs."""
+    """The time of a run on each device; by default as long as it needs."""
     limit: Seconds = 60.0
-    """What a case may take in a replica before its worker is killed."""
+    """The time of a case in a replica, after which its worker is killed."""
 
 
 class ThresholdSettings(SettingsTable):
     """The smallest relevant change of some cases and metrics. The last rule that matches a series decides."""
 
     cases: Glob = "*"
-    """For which cases, by glob."""
+    """The cases, by glob."""
     metric: Annotated[str, Field(min_length=1)] = "*"
-    """For which metric, by glob: time, energy_j or one that a variant returns; * is all but max_error."""
+    """The metrics, by glob: time, energy_j or a metric of a variant; * is all but max_error."""
     change: Threshold = Field(examples=["3%"])
-    """The smallest change that matters, as a share of the baseline."""
+    """The smallest relevant change, as a share of the baseline."""
 
 
 def _without_duplicates(rules: tuple[ThresholdSettings, ...]) -> tuple[ThresholdSettings, ...]:
@@ -214,7 +214,7 @@ class CheckSettings(SettingsTable):
     enabled: bool = True
     """Whether a night checks the kernels' binaries."""
     architectures: Architectures = Field(default=(), examples=[["sm_90"]])
-    """What to compile for, also for `perfsvc check`; by default a night takes those of its devices."""
+    """The architectures to compile for, also in `perfsvc check`; by default a night takes those of its devices."""
 
 
 class ConfirmSettings(SettingsTable):
@@ -223,7 +223,7 @@ class ConfirmSettings(SettingsTable):
     enabled: bool = True
     """Whether a night measures its suspects again; without it, a night raises no finding about the code."""
     budget: Seconds = 20.0
-    """What one confirmation may take on a device."""
+    """The time of one confirmation on a device."""
 
 
 class ProfileSettings(SettingsTable):
@@ -237,44 +237,44 @@ class NightlySettings(SettingsTable):
     """How a night proceeds."""
 
     folder: Folder = Path("nights")
-    """Where each night has a folder with its log and its report."""
+    """The folder that holds a folder for each night, with its log and its report."""
     wait: SecondsOrZero = 0.0
     """How long a night waits for another one on this host to end; 0s: it exits at once."""
     label: str = "nightly"
-    """The label of its run."""
+    """The label of a night's run."""
 
 
 class NotifySettings(SettingsTable):
     """Who is notified."""
 
     targets: dict[str, Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
-    """Who is notified: a name, and the environment variable that holds the Apprise URL. Never the URL itself."""
+    """The names of targets, each with the environment variable that holds its Apprise URL. Never the URL itself."""
     about: Annotated[tuple[About, ...], BeforeValidator(_tuple)] = ("new", "resolved", "failed")
-    """About what: new findings, resolved findings, cases and stages that failed."""
+    """The events to report: new findings, resolved findings, failed cases and stages."""
     page: Page = Field(default="", examples=["https://perf.example.org/"])
-    """Where the site is served, for the links in a message."""
+    """The address of the site, for the links in a message."""
 
 
 class DashboardSettings(SettingsTable):
     """The site."""
 
     enabled: bool = True
-    """Whether a night builds it."""
+    """Whether a night builds the site."""
     folder: Folder = Path("site")
-    """Where it is written."""
+    """The folder of the site."""
 
 
 class RetentionSettings(SettingsTable):
-    """How long things are kept that nothing needs any more; by default for ever."""
+    """How long to keep what is no longer needed; by default for ever."""
 
     samples: Seconds | None = Field(default=None, examples=["90d"])
     """The samples of measurements; their levels stay."""
     binaries: Seconds | None = Field(default=None, examples=["365d"])
-    """Binaries and what is needed to run them again."""
+    """Binaries and the files to run them again."""
     profiles: Seconds | None = Field(default=None, examples=["365d"])
-    """Reports of Nsight Compute."""
+    """Nsight Compute's reports; their metrics stay."""
     nights: Seconds | None = Field(default=None, examples=["365d"])
-    """The files of nights, and what is known of their stages and messages."""
+    """The files, stages and messages of nights; their runs stay."""
 
 
 class Settings(BaseSettings):
@@ -298,8 +298,8 @@ class Settings(BaseSettings):
     thresholds: Annotated[
         tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)
     ] = ()
-    """The smallest change that matters of some cases and metrics, a table for each rule; the last rule that matches a
-    series decides. Without one it is 1% on a GPU and 50% on the CPU device."""
+    """The smallest relevant change of some cases and metrics, one table for each rule. The last rule that matches a series
+    decides. Without a rule it is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
     check: CheckSettings = CheckSettings()
     confirm: ConfirmSettings = ConfirmSettings()
