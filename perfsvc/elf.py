@@ -111,7 +111,7 @@ def exported_sizes(code: bytes) -> dict[str, int]:
 
 
 def code_digest(code: bytes) -> str:
-    """Return the SHA-256 hex digest of what a binary does: debug strings, line tables and compiler versions do not count.
+    """Return the SHA-256 hex digest of what a binary does, without debug strings, line tables and compiler versions.
 
     The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
     covers what its kernels need (``.nv.info``), with symbols by name, because their numbers change with every section

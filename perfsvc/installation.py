@@ -53,7 +53,7 @@ def data_folder(name: str) -> Path:
 
 @cache
 def version(package: str) -> str:
-    """Return the installed version of a package; empty if it is not installed. Cached: imported code does not change."""
+    """Return the installed version of a package, empty if it is missing. Cached: imported code does not change."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -106,7 +106,7 @@ def error(value: float) -> str:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: ``1 regression``, ``0 regressions``; ``plural`` for nouns that need more than an s."""
+    """Return a count with its noun: ``1 regression``, ``0 regressions``; ``plural`` is for irregular nouns."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 

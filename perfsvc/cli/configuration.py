@@ -1,4 +1,4 @@
-"""The configuration of a command: the defaults of its options from ``perfsvc.toml`` and ``PERFSVC_*``, and the settings."""
+"""A command's configuration: defaults of its options from ``perfsvc.toml`` and ``PERFSVC_*``, and the settings."""
 
 import os
 import shlex

@@ -298,8 +298,8 @@ class Settings(BaseSettings):
     thresholds: Annotated[
         tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)
     ] = ()
-    """The smallest relevant change of some cases and metrics, one table for each rule. The last rule that matches a series
-    decides. Without a rule it is 1% on a GPU and 50% on the CPU device."""
+    """The smallest relevant change of some cases and metrics, one table for each rule. The last rule that matches a
+    series decides. Without a rule it is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
     check: CheckSettings = CheckSettings()
     confirm: ConfirmSettings = ConfirmSettings()

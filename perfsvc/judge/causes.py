@@ -19,8 +19,8 @@ COMPARED = frozenset({*MOVES, Verdict.UNCHANGED, Verdict.INCONCLUSIVE})
 """The verdicts that compare two levels."""
 
 MIN_SERIES = 5
-"""With fewer series on a device, their moving together shows nothing. If each moves one way by chance in one night of 200
-(half of alpha), three of five do so in one of a million."""
+"""With fewer series on a device, their moving together shows nothing. If each moves one way by chance in one night of
+200 (half of alpha), three of five do so in one of a million."""
 
 MAX_CYCLES_SHARE = 0.5
 """The clock can explain a change of time if at most this share of it (of logarithms) shows in the cycles."""

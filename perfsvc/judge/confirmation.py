@@ -1,4 +1,4 @@
-"""What measuring again in A/B pairs shows: which change stays, why a suspect moved, and where a bisected change lies."""
+"""What A/B pairs show: which change stays, why a suspect moved, and where a bisected change lies."""
 
 import math
 

@@ -21,8 +21,8 @@ THRESHOLDS: Mapping[str, float] = MappingProxyType(
 """The threshold by kind of device, as a fraction of the baseline."""
 
 ERROR_THRESHOLD = 1.0
-"""The threshold of errors on every device: twice the error is one bit of accuracy lost. Smaller changes come from the order
-of a sum, and beyond the tolerance the result is wrong in any case."""
+"""The threshold of errors on every device: twice the error is one bit of accuracy lost. Smaller changes come from the
+order of a sum, and beyond the tolerance the result is wrong in any case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def _compared(
     else:
         comparison = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
         if source.device != series.device:
-            note = f"; compared with another {source.device_model} ({source.device}), whose difference is part of the ratio"
+            note = f"; compared with another {source.device_model} ({source.device}), whose difference counts too"
     return replace(
         _row(series, comparison.verdict, comparison.reason + note, before, after),
         ratio=comparison.ratio,

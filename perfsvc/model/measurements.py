@@ -21,7 +21,9 @@ UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "timer_overhead_s", 
 """Metrics that explain a time. They are shown and stored, never judged."""
 
 AUXILIARY: Final = UNJUDGED | {ENERGY, MAX_ERROR}
-"""All metrics that perfsvc itself adds to a time. Energy and error are judged, and shown if they moved."""
+"""All metrics that perfsvc itself adds to a time. Energy and error are judged, and shown if they moved.
+
+A benchmark may not use these names: a new one goes into the changelog."""
 
 
 class Status(StrEnum):

@@ -61,7 +61,8 @@ RULES: Mapping[Kind, frozenset[str]] = {
 def explain(before: Profile, after: Profile) -> Explanation:
     """Return why the candidate's launch took longer than the baseline's, or less long.
 
-    Both directions have the same reasons with the same shares: a launch is faster because it lacks what slows the other.
+    Both directions have the same reasons with the same shares: a launch is faster because it lacks what slows the
+    other.
 
     Args:
         before: the profile of the baseline.

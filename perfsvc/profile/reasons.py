@@ -1,7 +1,7 @@
 """What can make a launch slower, a function each: two profiles in, a share of the difference and its evidence out.
 
-Each function is pure and independent of the others; ``explain`` ranks their results. docs/explanation/why-it-is-slower.md describes which
-metrics show what, and why a share is computed as it is.
+Each function is pure and independent of the others; ``explain`` ranks their results.
+docs/explanation/why-it-is-slower.md describes which metrics show what, and why a share is computed as it is.
 """
 
 from collections.abc import Callable, Mapping

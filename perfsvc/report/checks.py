@@ -210,7 +210,7 @@ def _key(checked: CheckedKernel) -> tuple[Case, str, str]:
 
 
 def _subjects(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[str]:
-    """Return the subject of each verdict: a kernel, with its points unless all points have the same verdict and text."""
+    """Return the subject of each verdict: a kernel, with its points unless all have the same verdict and text."""
     names = kernel_names(verdict.checked for verdict in verdicts)
     groups: dict[tuple[str, str], list[int]] = {}
     for index, verdict in enumerate(verdicts):

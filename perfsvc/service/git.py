@@ -29,7 +29,7 @@ _FATAL = "fatal: "
 
 
 def git(folder: Path, *arguments: str, typed: str | None = None) -> str | None:
-    """Return what a git command prints, stripped; None if it fails or git is missing. ``typed`` is its standard input."""
+    """Return a git command's stripped output; None if it fails or git is missing. ``typed`` is its standard input."""
     try:
         done = run_git(folder, *arguments, typed=typed, limit_s=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired):

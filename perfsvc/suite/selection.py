@@ -34,7 +34,7 @@ class Selection:
         }
 
     def reaches(self, benchmark: str) -> bool:
-        """Return whether any case of a benchmark could be selected; raises ``UsageError`` if a glob cannot be parsed."""
+        """Return whether any case of a benchmark could be selected; raises ``UsageError`` for a malformed glob."""
         select, exclude = self._globs()
         return (not select or any(glob.benchmark.fullmatch(benchmark) for glob in select)) and not any(
             glob.takes_whole_benchmarks and glob.benchmark.fullmatch(benchmark) for glob in exclude

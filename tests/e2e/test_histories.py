@@ -83,7 +83,7 @@ def commit(folder, message):
 
 @pytest.fixture(scope="module")
 def repository(new_workplace):
-    """Return a repository of three commits: two measured, then the second measured with changes, the third not measured."""
+    """Return a repository of three commits: two measured, the second also with changes, the third not measured."""
     workplace = new_workplace()
     workplace.environment["TMPDIR"] = str(workplace.folder / "temporary")
     workplace.environment["PATH"] = f"{Path(sys.executable).parent}:{workplace.environment['PATH']}"

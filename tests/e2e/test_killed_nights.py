@@ -30,14 +30,14 @@ atexit.register(lambda: print(allowed - left, file=sys.stderr))
 from perfsvc.cli import main
 main()
 """
-"""``perfsvc`` that kills itself instead of committing its N-th writing transaction, counted from 0. If it has fewer, its
-last line is their number."""
+"""``perfsvc`` that kills itself instead of committing its N-th writing transaction, counted from 0. If it has fewer,
+its last line is their number."""
 MANY = 10_000
 KILLS = 10
-"""The number of commits at which a night is killed, evenly spread; ``tests/benchmarks/killed_nights.py`` kills at random
-moments."""
+"""The number of commits at which a night is killed, evenly spread; ``tests/benchmarks/killed_nights.py`` kills at
+random moments."""
 STEPS = 3 * 2 + 2
-"""The measurements of a night: three cases in two replicas, and the measured peak of the device by a copy and a read."""
+"""The measurements of a night: three cases in two replicas, and the device's peak by a copy and a read."""
 
 NOTIFY = """
 [notify]

@@ -1,4 +1,4 @@
-"""A ladder from the benchmark file to the plot: an reference variant with its own reference, metrics, variants in order."""
+"""Variants from the benchmark file to the plot: a variant with its own reference, metrics, variants in order."""
 
 import json
 

@@ -19,12 +19,12 @@ page = "https://perf.example.org/"
 """
 WRITTEN = '"REPEAT": 1}'
 ORIGINAL, SLOWER = '"REPEAT": 500}', '"REPEAT": 60000}'
-"""Both take long compared with a launch, and the slower one so much longer that the noise of a busy host does not hide it."""
+"""Both take long compared with a launch; the slower takes so much longer that a busy host does not hide it."""
 
 
 @pytest.fixture
 def night(perfsvc, receiver):
-    """Return a function that runs a night with or without a planted regression, and returns the titles of its messages."""
+    """Return a function that runs a night, planted or not, and returns the titles of its messages."""
     bench = perfsvc.own("scale") / "scale" / "bench.py"
     (perfsvc.folder / "perfsvc.toml").write_text(SETTINGS)
     perfsvc.environment["TEAM_URL"] = receiver.address()

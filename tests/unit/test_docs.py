@@ -27,7 +27,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# --- docs/reference/cli.md -----------------------------------------------------------------------------------------------------
+# --- docs/reference/cli.md --------------------------------------------------------------------------------------------
 
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -107,7 +107,7 @@ def test_every_command_that_a_page_types_can_be_typed(page):
         parse(cli, arguments)
 
 
-# --- docs/reference/glossary.md ------------------------------------------------------------------------------------------------
+# --- docs/reference/glossary.md ---------------------------------------------------------------------------------------
 
 GLOSSARY = text_of(DOCS / "reference" / "glossary.md")
 ENTRIES = [

@@ -1,4 +1,4 @@
-"""The pages that tests/benchmarks/kernels_page.py writes, from a run of the CPU device that is stored beside the tests."""
+"""The pages that tests/benchmarks/kernels_page.py writes, from a stored run of the CPU device."""
 
 import importlib
 import json

@@ -67,7 +67,8 @@ def test_the_wheel_carries_its_licence_and_says_that_it_is_typed(names):
 def test_a_wheel_in_an_empty_folder_finds_what_travels_with_it(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    script = f"from perfsvc.installation import data_folder; print(*[data_folder(name) for name in {TRAVELLERS!r}], sep='\\n')"
+    folders = f"[data_folder(name) for name in {TRAVELLERS!r}]"
+    script = f"from perfsvc.installation import data_folder; print(*{folders}, sep='\\n')"
     found = run_python(script, cwd=tmp_path, path=tmp_path / "site")
     assert found.splitlines() == [str(tmp_path / "site" / "perfsvc" / "data" / name) for name in TRAVELLERS]
 

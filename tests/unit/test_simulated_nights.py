@@ -1,4 +1,4 @@
-"""What tests/benchmarks/simulated says of findings that are and are not what was planted; tests/e2e lives a small year."""
+"""What tests/benchmarks/simulated reports of findings that were planted and of others; tests/e2e runs a small year."""
 
 import importlib
 from dataclasses import replace

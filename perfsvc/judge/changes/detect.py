@@ -16,8 +16,8 @@ STEEPNESS = 1.0
 """By what factor, as a logarithm, a score higher by 1 is rarer; simulated."""
 
 FALSE_SHARE = 0.003
-"""The tolerated share of false alerts in one run of many series. It is far below the 5 % tolerated over all runs, because
-most runs have no true alert and may still have a false one."""
+"""The tolerated share of false alerts in one run of many series. It is far below the 5 % tolerated over all runs,
+because most runs have no true alert and may still have a false one."""
 
 LARGEST = 2.0**400
 """The largest value, in units of the first one's order of magnitude: sums of its squares are still finite."""

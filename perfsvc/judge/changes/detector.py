@@ -48,7 +48,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class _OpenStep:
-    """A step that may be the beginning of a trend: the first position before it, and how many there were when raised."""
+    """A step that may begin a trend: the first position before it, and how many there were when it was raised."""
 
     first: int
     raised: int
@@ -101,7 +101,7 @@ class Detector:
         levels.learn()
 
     def _scores(self, rows: Ints) -> Floats:
-        """Return the score of the likeliest window of each series, shape (rows,); 0 if it cannot reach ``MIN_SCORE``."""
+        """Return the score of each series' likeliest window, shape (rows,); 0 if it cannot reach ``MIN_SCORE``."""
         levels, best = self._levels, np.zeros(rows.size)
         possible = may_reach(levels.sums(rows), MIN_SCORE)
         if possible.any():

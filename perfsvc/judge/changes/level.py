@@ -181,7 +181,7 @@ class LevelTracker:
         return self.values[rows, positions[0] : positions[-1] + 1], inside
 
     def _sum_up(self, rows: Ints, values: Floats, inside: Bools) -> Floats:
-        """Compute the sums of some levels anew, and return their units; the arguments are as ``_level`` returns them."""
+        """Compute the sums of some levels anew and return their units; ``_level`` returns the arguments."""
         units = self.in_units(rows, values)
         begin = int(self.first[rows].min())
         end = begin + units.shape[1]

@@ -165,7 +165,7 @@ def _inflation(sums: LevelSums, persistence: Floats) -> Floats:
 
 
 def _farthest(latest: Floats) -> Floats:
-    """Return by how much the highest run of each short window exceeds the second highest, shape (short windows, series)."""
+    """Return how far the highest run of each short window exceeds the second highest, (short windows, series)."""
     highest = np.maximum.accumulate(latest)
     second = np.maximum.accumulate(np.minimum(highest[:-1], latest[1:]))
     lengths = WINDOWS[:SHORT]

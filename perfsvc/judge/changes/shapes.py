@@ -12,7 +12,7 @@ MIN_RAMP = 8
 """A change that took fewer runs than this is a step, whatever its shape."""
 
 APART = 3.0
-"""Two states are distinct if each mean is this many standard deviations (within a state) from the point between them."""
+"""Two states are distinct if each mean is this many of their standard deviations from the point between them."""
 
 MIN_SHARE = 0.15
 """The smallest share of the runs that makes a state of its own; at least two runs."""

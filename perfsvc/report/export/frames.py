@@ -109,9 +109,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row a case, device and cache state in each run, over its replicas.
 
     The times are levels, as verdicts compare them: ``median_s`` is the geometric mean of the replicas' medians,
-    ``low_s`` and ``high_s`` its interval (docs/explanation/statistics.md); named metrics likewise. A case with a replica that is
-    not ok has no level. ``between_cv`` is the standard deviation of the medians over their mean (empty for one
-    replica), ``replicas`` the number of ok replicas. ``status``, ``reason`` and ``cure`` are those of the worst
+    ``low_s`` and ``high_s`` its interval (docs/explanation/statistics.md); named metrics likewise. A case with a
+    replica that is not ok has no level. ``between_cv`` is the standard deviation of the medians over their mean (empty
+    for one replica), ``replicas`` the number of ok replicas. ``status``, ``reason`` and ``cure`` are those of the worst
     replica; errors are the largest.
 
     Args:

@@ -8,7 +8,7 @@ WIDTH, HEIGHT, EDGE = 120, 24, 2.5
 MOST_VALUES = 120
 """How many of the newest values are drawn."""
 LEAST_RANGE = 0.02
-"""A history that moves by less than this share is drawn as if it moved by this share, so that noise looks like noise."""
+"""A history that moves by less than this share is drawn as if it moved by it, so that noise looks like noise."""
 
 
 def spark(values: Sequence[float | None], mark: int | None = None, *, label: str = "") -> Markup:

@@ -156,7 +156,8 @@ def _moved(finding: Finding) -> str:
     name = finding_title(finding) if several else series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved"
-    return f"{name} {direction_word(worst.series.metric, worst.ratio)} by {'up to ' if several else ''}{units.change(abs(worst.ratio - 1))}"
+    direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
+    return f"{name} {direction} by {'up to ' if several else ''}{size}"
 
 
 def _badness(moved: MovedSeries) -> float:

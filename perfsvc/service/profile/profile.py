@@ -45,7 +45,8 @@ class ProfileRequest:
         devices: where the case may be launched; the device that the run measured it on comes first.
         tool: ``ncu`` counts, ``nsys`` records a timeline.
         sections: the set of sections that ncu counts.
-        output: the file for the tool's own report. None writes no file for ncu, and a file named after the case for nsys.
+        output: the file for the tool's own report. None writes no file for ncu, and a file named after the case for
+        nsys.
     """
 
     database: str

@@ -109,7 +109,7 @@ class RegressionExplainer:
         return before, after
 
     def _new_profile(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
-        """Profile a subject, unless the profiler has already refused its device for a reason that holds for all cases."""
+        """Profile a subject, unless the profiler already refused its device for a reason that holds for all cases."""
         if refusal := self._refusals.get(subject.device.uuid):
             raise refusal
         try:

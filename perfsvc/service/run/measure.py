@@ -123,7 +123,7 @@ def _prepared(
 
 
 def _reports_failure(resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec) -> bool:
-    """Return whether this device reports a case that no GPU of its model can run: one of them does if cases are spread."""
+    """Return whether this device reports a case that no GPU of its model can run; if cases are spread, one does."""
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
     return resolved.request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), uuids)
 
@@ -167,7 +167,7 @@ def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
 
 
 def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
-    """Return the tasks that measure the peaks that are not known yet; none for a device whose binaries cannot be built."""
+    """Return tasks for the peaks that are not known yet; none for a device whose binaries cannot be built."""
     tasks = []
     for target in targets:
         if target.device.uuid in recorder.peaks.peaks:

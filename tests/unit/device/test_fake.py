@@ -169,7 +169,7 @@ def test_an_idle_gpu_has_no_slowdowns_or_errors(play):
     assert play({"*": {"conditions": [HOT]}}).conditions() == Conditions()
 
 
-# --- the blocking kernel ---------------------------------------------------------------------------------------------------------
+# --- the blocking kernel ----------------------------------------------------------------------------------------------
 
 
 def test_the_host_keeps_ahead_unless_more_is_queued_than_the_queue_takes(play):

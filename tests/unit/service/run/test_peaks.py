@@ -79,7 +79,7 @@ def test_the_cpu_device_has_no_peak_and_no_benchmark_is_mistaken_for_one() -> No
     assert Case("peak", "copy") not in [spec.case for spec in peaks.specs(FAKE)]
 
 
-# --- the measured peaks of a run ----------------------------------------------------------------------------------------------
+# --- the measured peaks of a run --------------------------------------------------------------------------------------
 
 
 def measured(variant: str, seconds: float, status: Status = Status.OK, *, version: int = peaks.OURS) -> Measurement:

@@ -1,4 +1,4 @@
-"""As much of cuda-bench as tests/benchmarks/nvbench/cases.py uses: calls each case and writes a result of NVBench's form.
+"""As much of cuda-bench as tests/benchmarks/nvbench/cases.py uses: calls each case and writes a result like NVBench.
 
 ``STAND_IN`` holds JSON: ``medians_s``, for each case and for all others (``*``) a list with one median a process;
 ``counter``, a file that counts the processes; ``fails``, the number of the process that fails.
