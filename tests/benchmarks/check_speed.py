@@ -51,7 +51,7 @@ def main() -> None:
         suite = Path(shutil.copytree(data_folder("kernels"), place / "kernels"))
         environment = os.environ | {"PERFSVC_CACHE": str(place / "cache"), "PERFSVC_DB": str(place / "perfsvc.db")}
         command = [sys.executable, "-m", "perfsvc", "check", "--suite", str(suite)]
-        command += [word for one in options.arch for word in ("--arch", one)]
+        command += [word for arch in options.arch for word in ("--arch", arch)]
         for what in ("cold cache", "nothing changed", "one kernel changed"):
             if what.startswith("one"):
                 source = suite / CHANGED

@@ -89,8 +89,8 @@ def main() -> int:
         print(f"\n{' → '.join(pair.cases)}: {explanation.sentence}")
     for what, why in {**failures, **unread}.items():
         print(f"\n{what}: {why}")
-    told = [{"pair": asdict(pair), **asdict(explanation)} for pair, explanation in found.items()]
-    return finish(claims(pairs, found, folder), arguments.json, pairs=told, failures={**failures, **unread})
+    results = [{"pair": asdict(pair), **asdict(explanation)} for pair, explanation in found.items()]
+    return finish(claims(pairs, found, folder), arguments.json, pairs=results, failures={**failures, **unread})
 
 
 # --- profiling -------------------------------------------------------------------------------------------------------

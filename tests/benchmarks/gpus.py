@@ -96,8 +96,8 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
     found = {name: compared(runs, name, threshold) for name in together}
     for name, comparisons in found.items():
         rows = [
-            [f"{case} {cache}", device[-12:], f"{one.ratio:.4f}", one.verdict.value]
-            for (case, cache, device), one in comparisons.items()
+            [f"{case} {cache}", device[-12:], f"{comparison.ratio:.4f}", comparison.verdict.value]
+            for (case, cache, device), comparison in comparisons.items()
         ]
         print(f"\n{name}: against the same GPU alone\n{table(('case', 'GPU', 'ratio', 'verdict'), rows)}")
     print()
@@ -106,14 +106,17 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, path:
     claims = [Claim("runs and cases that failed", len(problems), 0)]
     claims += [Claim("wall time of both GPUs over that of the faster GPU alone", ratio(runs), 0.6)]
     for name in (DEALT, EVERYWHERE):
-        changed = [key for key, one in found.get(name, {}).items() if one.verdict in CHANGED]
+        changed = [key for key, comparison in found.get(name, {}).items() if comparison.verdict in CHANGED]
         claims.append(Claim(f"{name}: cases whose median changed", len(changed) if found.get(name) else None, 0))
     return finish(
         claims,
         path,
         problems=problems,
         wall_s={name: ran.wall_s for name, ran in runs.items()},
-        ratios={name: {"/".join(key): one.ratio for key, one in each.items()} for name, each in found.items()},
+        ratios={
+            name: {"/".join(key): comparison.ratio for key, comparison in by_case.items()}
+            for name, by_case in found.items()
+        },
     )
 
 

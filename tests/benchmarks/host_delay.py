@@ -219,11 +219,11 @@ def report(found: list[Found], problems: list[str], path: Path | None) -> int:
     headings = ("case", "quiet µs", *(name for host in (LATE, BUSY) for name in (host, "µs", "behind", "")))
     for blocked in (False, True):
         print(f"\n{'behind the blocking kernel' if blocked else 'without the blocking kernel, for contrast'}")
-        print(table(headings, [one.cells(blocked=blocked) for one in found]))
+        print(table(headings, [case.cells(blocked=blocked) for case in found]))
     print()
     for problem in problems:
         print(f"PROBLEM  {problem}")
-    moved = {host: max((one.moved(host, blocked=True) for one in found), default=None) for host in (LATE, BUSY)}
+    moved = {host: max((case.moved(host, blocked=True) for case in found), default=None) for host in (LATE, BUSY)}
     whole = not problems
     return finish(
         [
@@ -236,7 +236,7 @@ def report(found: list[Found], problems: list[str], path: Path | None) -> int:
         ],
         path,
         problems=problems,
-        cases=[one.as_json() for one in found],
+        cases=[case.as_json() for case in found],
     )
 
 

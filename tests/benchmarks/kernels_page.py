@@ -50,12 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = {(row["run"], row["device"]) for row in rows}
     if len(runs) != 1:
         parser.error(f"{chosen.run} holds {len(runs)} runs and devices, and the pages show only one")
-    told = chosen.docs / "explanation" / "kernels.md"
-    page = told.read_text(encoding="utf-8")
+    explanation = chosen.docs / "explanation" / "kernels.md"
+    page = explanation.read_text(encoding="utf-8")
     if homeless := [name for name, _ in by_benchmark(rows) if begin(name) not in page]:
-        parser.error(f"{told} has no place for {', '.join(homeless)}: write {begin(homeless[0])} and {END} there")
+        parser.error(
+            f"{explanation} has no place for {', '.join(homeless)}: write {begin(homeless[0])} and {END} there"
+        )
     (chosen.docs / "measured" / "kernels.md").write_text(measured_page(rows, chosen.command), encoding="utf-8")
-    told.write_text(with_tables(page, rows, chosen.docs), encoding="utf-8")
+    explanation.write_text(with_tables(page, rows, chosen.docs), encoding="utf-8")
     return 0
 
 
@@ -176,8 +178,8 @@ def metrics(row: Row) -> dict[str, str]:
 def table(rows: Iterable[Mapping[str, str]]) -> str:
     """Return rows as a Markdown table without empty columns; an empty text without rows."""
     every = list(rows)
-    told = {name for row in every for name, cell in row.items() if cell not in {"", DASH}}
-    names = [name for name in dict.fromkeys(itertools.chain(*every)) if name in told]
+    filled = {name for row in every for name, cell in row.items() if cell not in {"", DASH}}
+    names = [name for name in dict.fromkeys(itertools.chain(*every)) if name in filled]
     lines = [
         names,
         ["---", *["---:"] * (len(names) - 1)],

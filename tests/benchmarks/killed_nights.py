@@ -193,10 +193,10 @@ def killed(place: Place, at_s: float, expected: list[Any], whole: int) -> Killed
 def claims(nights: list[Killed]) -> list[Claim]:
     """Return the claims."""
     return [
-        Claim("nights with another result", sum(not one.same for one in nights), 0),
-        Claim("nights under another run or seed", sum(not one.same_run for one in nights), 0),
-        Claim("nights whose messages had another key", sum(one.keys != 1 for one in nights), 0),
-        Claim("measured again though it was stored", sum(one.again for one in nights), 0),
+        Claim("nights with another result", sum(not night.same for night in nights), 0),
+        Claim("nights under another run or seed", sum(not night.same_run for night in nights), 0),
+        Claim("nights whose messages had another key", sum(night.keys != 1 for night in nights), 0),
+        Claim("measured again though it was stored", sum(night.again for night in nights), 0),
     ]
 
 
@@ -218,17 +218,17 @@ def main() -> int:
         wall_s = time.monotonic() - began
         expected, whole = undisturbed.results, undisturbed.measured[0]
 
-        def one(number: int, at_s: float) -> Killed:
+        def kill(number: int, at_s: float) -> Killed:
             place = copied(folder / "before", folder / str(number), receiver)
             return killed(place, at_s, expected, whole)
 
         moments = [chance.uniform(0, wall_s) for _ in range(options.nights)]
-        nights = list(jobs.map(one, range(options.nights), moments))
-    told = Counter(one.stage for one in nights)
-    rows = [[stage or "before its first", str(count)] for stage, count in told.most_common()]
+        nights = list(jobs.map(kill, range(options.nights), moments))
+    stages = Counter(night.stage for night in nights)
+    rows = [[stage or "before its first", str(count)] for stage, count in stages.most_common()]
     print(f"a night takes {wall_s:.1f} s and measures {whole} times; {len(nights)} were killed in these stages:\n")
     print(table(["stage", "nights"], rows))
-    return finish(claims(nights), options.json, wall_s=wall_s, nights=[asdict(one) for one in nights])
+    return finish(claims(nights), options.json, wall_s=wall_s, nights=[asdict(night) for night in nights])
 
 
 if __name__ == "__main__":

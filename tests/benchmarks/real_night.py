@@ -145,19 +145,20 @@ class Place:
 def claims(nights: list[Night]) -> list[Claim]:
     """Return the claims."""
     first, second, third = nights
-    own = [one for one in second.findings if one["cause"] == "kernel" and one["direction"] == "slower"]
-    others = [one for one in third.findings if one not in own and one["id"] not in {each["id"] for each in own}]
-    moved = {f"{case['benchmark']}/{case['variant']}" for one in own for case in map(_case, one["moved"])}
-    last = {one["id"]: one["state"] for one in third.findings}
+    own = [finding for finding in second.findings if finding["cause"] == "kernel" and finding["direction"] == "slower"]
+    own_ids = {finding["id"] for finding in own}
+    others = [finding for finding in third.findings if finding not in own and finding["id"] not in own_ids]
+    moved = {f"{case['benchmark']}/{case['variant']}" for finding in own for case in map(_case, finding["moved"])}
+    last = {finding["id"]: finding["state"] for finding in third.findings}
     return [
         Claim("the first night ends well (exit code)", first.code, 0),
         Claim("the second night ends with 1 (distance)", abs(second.code - 1), 0),
         Claim("the third night ends well (exit code)", third.code, 0),
         Claim("findings of the slowed variant, other than one", abs(len(own) - 1), 0),
         Claim("variants in it that were not slowed", len(moved - {SLOWED}) + (not moved), 0),
-        Claim("other findings of a kernel", sum(one["cause"] == "kernel" for one in others), 0),
+        Claim("other findings of a kernel", sum(finding["cause"] == "kernel" for finding in others), 0),
         Claim("messages of the second night, other than one", abs(second.messages - 1), 0),
-        Claim("findings of it not resolved by the third night", sum(last[one["id"]] != "resolved" for one in own), 0),
+        Claim("findings of it not resolved by the third night", sum(last[id_] != "resolved" for id_ in own_ids), 0),
     ]
 
 
@@ -178,9 +179,12 @@ def main() -> int:
     place = Place(options.keep, options.device, options.select, options.slow)
     nights = [place.play(name, commit, slowed=slowed) for name, commit, slowed in NIGHTS]
     (options.keep / "messages.json").write_text(json.dumps(place.messages, indent=1) + "\n")
-    rows = [[one.name, str(one.code), f"{one.wall_s:.1f}", str(len(one.findings)), str(one.messages)] for one in nights]
+    rows = [
+        [night.name, str(night.code), f"{night.wall_s:.1f}", str(len(night.findings)), str(night.messages)]
+        for night in nights
+    ]
     print(table(["night", "exit code", "wall s", "findings so far", "messages"], rows))
-    return finish(claims(nights), options.json, nights=[asdict(one) for one in nights])
+    return finish(claims(nights), options.json, nights=[asdict(night) for night in nights])
 
 
 if __name__ == "__main__":

@@ -135,10 +135,10 @@ def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prep
 def compiled(units: Iterable[Unit], device: DeviceInfo) -> dict[Unit, bytes]:
     """Return the binary of each unit."""
     built = build.compile_all(units, build.toolchain_for(device.target), Cache())
-    for one in built.values():
-        if not isinstance(one, Binary):
-            raise one
-    return {unit: one.code for unit, one in built.items()}
+    for binary in built.values():
+        if not isinstance(binary, Binary):
+            raise binary
+    return {unit: binary.code for unit, binary in built.items()}
 
 
 def sanitizer() -> str:

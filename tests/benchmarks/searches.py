@@ -43,10 +43,11 @@ def main() -> int:
     rows, wrong, missed = [], {}, {}
     for change in CHANGES:
         found = [search(change, seed, arguments.between, arguments.threshold) for seed in range(arguments.searches)]
-        counted = Counter(outcome(one, 1 + seed % COMMITS) for seed, one in enumerate(found))
+        counted = Counter(outcome(bisection, 1 + seed % COMMITS) for seed, bisection in enumerate(found))
         share = {word: 100 * counted[word] / len(found) for word in (NAMED, AMONG, OTHER, NONE)}
-        processes = sum(len(trial.baseline) + len(trial.candidate) for one in found for trial in one.trials)
-        rows.append([f"{100 * change:g} %", *(f"{one:.1f}" for one in share.values()), f"{processes / len(found):.0f}"])
+        processes = sum(len(trial.baseline) + len(trial.candidate) for bisection in found for trial in bisection.trials)
+        percents = (f"{percent:.1f}" for percent in share.values())
+        rows.append([f"{100 * change:g} %", *percents, f"{processes / len(found):.0f}"])
         wrong[change], missed[change] = share[OTHER] if change else 100 - share[NONE], 100 - share[NAMED]
     print("Searches for the commit that made a case slower, %\n")
     print(table(["slower by", NAMED, AMONG, OTHER, NONE, "processes"], rows), end="\n\n")
@@ -105,7 +106,9 @@ def simulated_device(levels: dict[str, float], seed: int, between: float) -> Cal
             while results.pairs < pairs:
                 results.baseline.append(process(sides[0]))
                 results.candidate.append(process(sides[1]))
-            before, after = ([one.samples_s for one in side] for side in (results.baseline, results.candidate))
+            before, after = (
+                [measurement.samples_s for measurement in side] for side in (results.baseline, results.candidate)
+            )
             results.looks = look
             results.comparison = judge.compare_at_look(
                 before, after, look=look, looks=len(judge.LOOKS), threshold=threshold

@@ -130,8 +130,8 @@ def measure(
             try:
                 found[tool].append(turns[tool](number))
                 print(f"round {number}: {tool:21} {found[tool][-1].wall_s:7.3f} s", flush=True)
-                for case, said in found[tool][-1].notes.items():
-                    print(f"         {case}: {said}", flush=True)
+                for case, note in found[tool][-1].notes.items():
+                    print(f"         {case}: {note}", flush=True)
                 problems.extend(f"round {number}: {case}: {why}" for case, why in found[tool][-1].failed.items())
             except SittingError as error:
                 failed.add(tool)
@@ -179,12 +179,12 @@ class Row:
         """Return the row of the table of medians."""
         seconds = (self.theirs_s, self.ours_s, self.alike_s)
         ratios = (self.ratio, self.ratio_error, self.alike_ratio)
-        return [self.case, *(f"{one * 1e6:.3f}" for one in seconds), *(f"{one:.4f}" for one in ratios)]
+        return [self.case, *(f"{value * 1e6:.3f}" for value in seconds), *(f"{value:.4f}" for value in ratios)]
 
     def spreads(self) -> list[str]:
         """Return the row of the table of spreads."""
         spreads = (self.their_spread, self.our_spread, self.alike_spread)
-        return [self.case, *(f"{100 * one:.3f}" for one in spreads), f"{self.spread_ratio:.2f}"]
+        return [self.case, *(f"{100 * value:.3f}" for value in spreads), f"{self.spread_ratio:.2f}"]
 
 
 TIMES = ("case", "NVBench µs", "perfsvc µs", "alike µs", "perfsvc/NVBench", "±", "alike/NVBench")
@@ -201,9 +201,9 @@ def compare(found: Sittings, tick_s: float) -> list[Row]:
     processes = min(len(found[tool]) for tool in TOOLS)
     if processes < 2:
         return []
-    sittings = [one for tool in TOOLS for one in found[tool]]
-    cases = set.intersection(*(set(one.medians_s) for one in sittings))
-    medians = {tool: {case: [one.medians_s[case] for one in found[tool]] for case in cases} for tool in TOOLS}
+    sittings = [sitting for tool in TOOLS for sitting in found[tool]]
+    cases = set.intersection(*(set(sitting.medians_s) for sitting in sittings))
+    medians = {tool: {case: [sitting.medians_s[case] for sitting in found[tool]] for case in cases} for tool in TOOLS}
     return [
         Row(
             case,
@@ -220,7 +220,9 @@ def claims(rows: Sequence[Row], found: Sittings) -> list[Claim]:
     long = [abs(row.ratio - 1) * 100 for row in rows if row.theirs_s > LONG_S]
     short = [abs(row.alike_ratio - 1) * 100 for row in rows if row.theirs_s < SHORT_S]
     spread = geometric_mean(row.spread_ratio for row in rows) if rows else None
-    walls = {tool: statistics.median(one.wall_s for one in sittings) for tool, sittings in found.items() if sittings}
+    walls = {
+        tool: statistics.median(sitting.wall_s for sitting in sittings) for tool, sittings in found.items() if sittings
+    }
     wall = walls[PERFSVC] / walls[NVBENCH] if {PERFSVC, NVBENCH} <= walls.keys() else None
     return [
         Claim("medians over 50 µs differ by", max(long, default=None), 0.5, " %"),
@@ -232,7 +234,7 @@ def claims(rows: Sequence[Row], found: Sittings) -> list[Claim]:
 
 def report(found: Sittings, problems: Sequence[str], path: Path | None) -> int:
     """Print the tables and the claims, and write the results."""
-    tick_s = tick_of(seconds for tool in (PERFSVC, ALIKE) for one in found[tool] for seconds in one.times_s)
+    tick_s = tick_of(seconds for tool in (PERFSVC, ALIKE) for sitting in found[tool] for seconds in sitting.times_s)
     rows = compare(found, tick_s)
     if rows:
         print(f"\n{table(TIMES, [row.times() for row in rows])}\n\n{table(SPREADS, [row.spreads() for row in rows])}\n")
@@ -247,18 +249,18 @@ def report(found: Sittings, problems: Sequence[str], path: Path | None) -> int:
         path,
         tick_s=tick_s,
         problems=list(problems),
-        sittings={tool: [one.as_json() for one in sittings] for tool, sittings in found.items()},
+        sittings={tool: [sitting.as_json() for sitting in sittings] for tool, sittings in found.items()},
     )
 
 
 def walls(found: Sittings) -> list[list[str]]:
     """Return the rows of the table of wall times: the whole and its parts, as medians over the processes."""
-    parts = dict.fromkeys(part for sittings in found.values() for one in sittings for part in one.parts_s)
+    parts = dict.fromkeys(part for sittings in found.values() for sitting in sittings for part in sitting.parts_s)
     rows = [["from start to last measurement"], *([f"  {part}"] for part in parts)]
     for sittings in found.values():
-        rows[0].append(f"{statistics.median(one.wall_s for one in sittings):.3f}" if sittings else "-")
+        rows[0].append(f"{statistics.median(sitting.wall_s for sitting in sittings):.3f}" if sittings else "-")
         for row, part in zip(rows[1:], parts, strict=True):
-            known = [one.parts_s[part] for one in sittings if part in one.parts_s]
+            known = [sitting.parts_s[part] for sitting in sittings if part in sitting.parts_s]
             row.append(f"{statistics.median(known):.3f}" if known else "")
     return rows
 

@@ -129,17 +129,17 @@ class Seen:
     @property
     def regressed(self) -> list[MovedSeries]:
         """The cases called slower."""
-        return [one for one in self.moved if one.verdict == "regression"]
+        return [series for series in self.moved if series.verdict == "regression"]
 
     @property
     def blamed(self) -> list[str]:
         """The cases whose code is blamed."""
-        return [one.case for one in self.regressed if one.cause == "kernel"]
+        return [series.case for series in self.regressed if series.cause == "kernel"]
 
     @property
     def named(self) -> bool:
         """Whether the exit code, the regressions and their cause match what was planted."""
-        regressed, planted = [one.case for one in self.regressed], [self.night.slowed]
+        regressed, planted = [series.case for series in self.regressed], [self.night.slowed]
         return (self.code, regressed, self.blamed) == (1, planted, planted)
 
     @property
@@ -150,14 +150,14 @@ class Seen:
     @property
     def unnamed(self) -> int:
         """How many cases are slower with another cause than the environment."""
-        return sum(one.cause != "environment" for one in self.regressed)
+        return sum(series.cause != "environment" for series in self.regressed)
 
     def row(self) -> list[str]:
         """Return the row of the table."""
         clock = f"{self.clock_hz / 1e9:.3f}" if self.clock_hz else "-"
         load = "in the suite" if self.night.hot else f"{self.night.duty:.0%}" if self.night.duty else "-"
-        refused = sum(one.ratio is None for one in self.moved)
-        causes = [f"{count} {cause}" for cause, count in counted(one.cause for one in self.regressed).items()]
+        refused = sum(series.ratio is None for series in self.moved)
+        causes = [f"{count} {cause}" for cause, count in counted(series.cause for series in self.regressed).items()]
         changed = self.night.slowed or "-"
         return [
             *(self.night.name, changed, load, f"{self.wall_s:.1f}", str(self.code), clock, str(self.rejected)),
@@ -197,11 +197,11 @@ def main() -> int:
                 print(f"PROBLEM  {problems[-1]}", flush=True)
                 continue
             print(f"{night.name}: {', '.join(map(str, seen[-1].moved)) or 'nothing moved'}", flush=True)
-    print("\n" + table(COLUMNS, [one.row() for one in seen]) + "\n")
-    for one in seen:
-        for case, (cause, ratio, reason) in one.confirmations.items():
+    print("\n" + table(COLUMNS, [result.row() for result in seen]) + "\n")
+    for result in seen:
+        for case, (cause, ratio, reason) in result.confirmations.items():
             change = "" if ratio is None else f" ({ratio:.4f})"
-            print(f"{one.night.name}: {case} measured again: {cause}{change}, {reason}")
+            print(f"{result.night.name}: {case} measured again: {cause}{change}, {reason}")
     print()
     return finish(
         claims(seen),
@@ -228,24 +228,33 @@ def arguments() -> argparse.Namespace:
 
 def claims(seen: Sequence[Seen]) -> list[Claim]:
     """Return the claims."""
-    flat = [one for one in seen if one.night.quiet and not one.night.slowed]
-    slowed = [one for one in seen if one.night.quiet and one.night.slowed]
-    shared = [one for one in seen if not one.night.quiet]
-    unchanged = [one for one in shared if not one.night.slowed]
+    flat = [result for result in seen if result.night.quiet and not result.night.slowed]
+    slowed = [result for result in seen if result.night.quiet and result.night.slowed]
+    shared = [result for result in seen if not result.night.quiet]
+    unchanged = [result for result in shared if not result.night.slowed]
     return [
-        claim("flat nights: regressions", flat, 3, [len(one.regressed) for one in flat]),
-        claim("slowed nights that do not name that kernel and no other", slowed, 2, [not one.named for one in slowed]),
-        claim("shared nights: kernels blamed that were not slowed", shared, 4, [one.innocent for one in shared]),
-        claim("shared nights: slower, unchanged, not environment", unchanged, 3, [one.unnamed for one in unchanged]),
-        claim("shared nights of unchanged code that exit with 1", unchanged, 3, [one.code == 1 for one in unchanged]),
+        claim("flat nights: regressions", flat, 3, [len(result.regressed) for result in flat]),
+        claim(
+            "slowed nights that do not name that kernel and no other",
+            slowed,
+            2,
+            [not result.named for result in slowed],
+        ),
+        claim("shared nights: kernels blamed that were not slowed", shared, 4, [result.innocent for result in shared]),
+        claim(
+            "shared nights: slower, unchanged, not environment", unchanged, 3, [result.unnamed for result in unchanged]
+        ),
+        claim(
+            "shared nights of unchanged code that exit with 1", unchanged, 3, [result.code == 1 for result in unchanged]
+        ),
         Claim("slowest clock of a shared night over that of the first one", slowest_clock(seen), 0.98),
     ]
 
 
 def slowest_clock(seen: Sequence[Seen]) -> float | None:
     """Return the ratio of clocks, so that a load without effect is noticed; None if no clock is known."""
-    quiet = [one.clock_hz for one in seen if one.night.quiet and one.clock_hz]
-    shared = [one.clock_hz for one in seen if not one.night.quiet and one.clock_hz]
+    quiet = [result.clock_hz for result in seen if result.night.quiet and result.clock_hz]
+    shared = [result.clock_hz for result in seen if not result.night.quiet and result.clock_hz]
     return min(shared) / quiet[0] if quiet and shared else None
 
 
@@ -269,14 +278,14 @@ class Theatre:
     def play(self, night: Night) -> Seen:
         """Run a night with its changes and its load."""
         began = time.monotonic()
-        told = {"SLOWED": variant(night.slowed), "RECODED": variant(night.recoded), "PERCENT": str(self._percent)}
+        options = {"SLOWED": variant(night.slowed), "RECODED": variant(night.recoded), "PERCENT": str(self._percent)}
         chosen = ("--select", "*") if night.hot else ("--exclude", FURNACE)
         command = ["run", "--device", self._device, "--suite", str(self._suite), *chosen, *OPTIONS]
         with self._load(night.duty) if night.duty else contextlib.nullcontext():
             done = subprocess.run(
                 [sys.executable, "-m", "perfsvc", *command],
                 cwd=self._folder,
-                env=os.environ | told | {"PERFSVC_DB": str(self._database)},
+                env=os.environ | options | {"PERFSVC_DB": str(self._database)},
                 stdout=subprocess.PIPE,
                 text=True,
                 check=False,
@@ -296,7 +305,9 @@ class Theatre:
         gpu, cores = self._kind == "cuda", len(os.sched_getaffinity(0))
         commands = [script] if gpu else [["-c", KEEP_BUSY]] * (cores if self._kind == "cpu" else 0)
         pipe = subprocess.PIPE
-        loads = [subprocess.Popen([sys.executable, *one], stdin=pipe, stdout=pipe, text=True) for one in commands]
+        loads = [
+            subprocess.Popen([sys.executable, *command], stdin=pipe, stdout=pipe, text=True) for command in commands
+        ]
         try:
             if gpu and loads[0].stdout and loads[0].stdout.readline().strip() != AT_WORK:
                 raise RuntimeError("the competing load does not work")
@@ -308,7 +319,7 @@ class Theatre:
 
     def _seen(self, night: Night, code: int, wall_s: float, found: Mapping[str, Any]) -> Seen:
         rows = [row for row in found["results"] if row["benchmark"] != FURNACE]
-        again = {named(one): (one["cause"], one["ratio"], one["reason"]) for one in found["confirmations"]}
+        again = {named(row): (row["cause"], row["ratio"], row["reason"]) for row in found["confirmations"]}
         with Store.open(str(self._database)) as store:
             measured = store.measurements.columns([store.runs.list(1)[0].id])
         clocks = [

@@ -83,14 +83,14 @@ def _step(step: Step, sizes: Mapping[str, int]) -> dict[str, Any]:
                 "grid": step.grid,
                 "block": step.block,
                 "shared_bytes": step.shared_bytes,
-                "args": [_argument(one) for one in step.args],
+                "args": [_argument(argument) for argument in step.args],
             }
     raise ValueError(f"NVBench's side of the comparison cannot run {step}")
 
 
-def _argument(one: Arg) -> dict[str, Any]:
-    if isinstance(one, BufferArg):
-        return {"kind": "buffer", "buffer": one.buffer}
-    if isinstance(one, ScalarArg):
-        return {"kind": "scalar", "dtype": one.dtype, "value": one.value}
-    raise ValueError(f"NVBench's side of the comparison cannot pass {one}")
+def _argument(argument: Arg) -> dict[str, Any]:
+    if isinstance(argument, BufferArg):
+        return {"kind": "buffer", "buffer": argument.buffer}
+    if isinstance(argument, ScalarArg):
+        return {"kind": "scalar", "dtype": argument.dtype, "value": argument.value}
+    raise ValueError(f"NVBench's side of the comparison cannot pass {argument}")

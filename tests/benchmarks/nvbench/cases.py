@@ -106,7 +106,7 @@ class Kernel:
         if step["shared_bytes"]:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             done(driver.cuFuncSetAttribute(self._entry, attribute, step["shared_bytes"]))
-        self._values = [argument(one, addresses) for one in step["args"]]
+        self._values = [argument(description, addresses) for description in step["args"]]
         self._pointers = np.array([value.ctypes.data for value in self._values], np.uint64)
         self._arguments = self._pointers.ctypes.data
 
@@ -115,11 +115,11 @@ class Kernel:
         done(driver.cuLaunchKernel(self._entry, *self._shape, stream, self._arguments, 0))
 
 
-def argument(one: dict[str, Any], addresses: dict[str, Any]) -> Any:
+def argument(description: dict[str, Any], addresses: dict[str, Any]) -> Any:
     """Return a kernel's argument as bytes."""
-    if one["kind"] == "buffer":
-        return np.array([int(addresses[one["buffer"]])], np.uint64)
-    return np.array([one["value"]], one["dtype"])
+    if description["kind"] == "buffer":
+        return np.array([int(addresses[description["buffer"]])], np.uint64)
+    return np.array([description["value"]], description["dtype"])
 
 
 if __name__ == "__main__":

@@ -80,8 +80,8 @@ def nvbench(bundle: Path, device: DeviceInfo) -> Sitting:
         )
     except subprocess.TimeoutExpired as error:
         raise SittingError(f"NVBench did not end within {LIMIT_S:g} s") from error
-    said, _, ended = done.stdout.rpartition("ended ")
-    if done.returncode or not said:
+    measured, _, ended = done.stdout.rpartition("ended ")
+    if done.returncode or not measured:
         raise SittingError(f"NVBench ended with {done.returncode}: {done.stdout[-2000:]}")
     return read_nvbench(json.loads(result.read_text()), float(ended) - started)
 
@@ -101,9 +101,9 @@ def read_nvbench(document: Mapping[str, Any], wall_s: float) -> Sitting:
 def _summaries(benchmark: Mapping[str, Any]) -> dict[str, float]:
     (state,) = benchmark["states"]
     return {
-        one["tag"]: float(one["data"][0]["value"])
-        for one in state["summaries"] or ()
-        if one["tag"] in {MEDIAN, COLD, BATCH}
+        summary["tag"]: float(summary["data"][0]["value"])
+        for summary in state["summaries"] or ()
+        if summary["tag"] in {MEDIAN, COLD, BATCH}
     }
 
 
@@ -160,12 +160,17 @@ def _reason(answer: Any) -> str:
 
 
 def _sitting(wall_s: float, ready_s: float, measured: list[tuple[float, Measurement]]) -> Sitting:
+    measurements = [measurement for _, measurement in measured]
     checks, sampling, busy = (
-        sum(getattr(one, name) for _, one in measured) for name in ("check_s", "sampling_s", "busy_s")
+        sum(getattr(measurement, name) for measurement in measurements) for name in ("check_s", "sampling_s", "busy_s")
     )
     cases = sum(seconds for seconds, _ in measured)
     return Sitting(
-        medians_s={one.case.id: statistics.median(one.samples_s) for _, one in measured if one.samples_s},
+        medians_s={
+            measurement.case.id: statistics.median(measurement.samples_s)
+            for measurement in measurements
+            if measurement.samples_s
+        },
         wall_s=wall_s - checks,
         parts_s={
             "opening the device": ready_s,
@@ -175,12 +180,16 @@ def _sitting(wall_s: float, ready_s: float, measured: list[tuple[float, Measurem
             "checks, not counted": checks,
             "device busy with samples": busy,
         },
-        times_s=tuple(seconds for _, one in measured for seconds in one.samples_s),
-        notes={one.case.id: said for _, one in measured if (said := _said(one))},
-        failed={one.case.id: one.reason for _, one in measured if one.status is not Status.OK},
+        times_s=tuple(seconds for measurement in measurements for seconds in measurement.samples_s),
+        notes={measurement.case.id: notes for measurement in measurements if (notes := _notes(measurement))},
+        failed={
+            measurement.case.id: measurement.reason
+            for measurement in measurements
+            if measurement.status is not Status.OK
+        },
     )
 
 
-def _said(measurement: Measurement) -> str:
+def _notes(measurement: Measurement) -> str:
     rejected = dict.fromkeys(batch.rejected for batch in measurement.batches if batch.rejected)
     return "; ".join([*filter(None, [measurement.note]), *(f"rejected: {why}" for why in rejected)])
