@@ -70,7 +70,7 @@ def test_the_rules_and_the_baseline_of_the_file_judge_runs_and_comparisons(perfs
         "beta": "unchanged",
         "gamm": "unchanged",
     }
-    assert "thresholds[2] takes no case of the suite" in ended.err
+    assert "thresholds[2] matches no case of the suite" in ended.err
     assert {row["baseline_run"] for row in ended.json["results"]} == {1}
     perfsvc("run", "--threshold", "10%", code=0)
     perfsvc("compare", "@baseline", "latest", code=1)

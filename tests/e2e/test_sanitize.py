@@ -49,7 +49,7 @@ def sanitize(tmp_path):
 def test_a_suite_of_which_nothing_is_reported_is_clean(sanitize):
     code, printed, found = sanitize()
     assert code == 0, printed
-    assert (found["clean"], found["reported"], found["over_budget"]) == ([ALPHA, BETA, GAMMA], {}, {})
+    assert (found["clean"], found["reported"], found["skipped"]) == ([ALPHA, BETA, GAMMA], {}, {})
     assert "PASS  cases of which something was reported: 0 (at most 0)" in printed
 
 
@@ -87,9 +87,9 @@ def test_a_process_that_comes_to_no_case_says_why(sanitize):
     assert found["reported"] == {"outside of the cases": ["the process ended with 3", "no driver to be found"]}, printed
 
 
-def test_steps_in_python_are_left_out_unless_asked_for(sanitize):
+def test_steps_in_python_are_skipped_unless_asked_for(sanitize):
     _, _, found = sanitize("--select", "kinds", suite="kinds")
-    in_python = {case for case, reason in found["over_budget"].items() if "--python" in reason}
+    in_python = {case for case, reason in found["skipped"].items() if "--python" in reason}
     assert in_python
     _, _, asked = sanitize("--select", "kinds", "--python", suite="kinds")
     assert set(asked["clean"]) | set(asked["reported"]) >= in_python

@@ -255,7 +255,7 @@ def test_db_prune_shows_what_it_would_remove_and_then_removes_it(nights):
     time.sleep(1.1)
     kept = perfsvc("db", "prune", code=0)
     assert kept.out.splitlines() == [
-        "everything is kept for ever: set a limit, in [retention] of perfsvc.toml or with --samples 90d",
+        "everything is kept for ever: set a limit in [retention] of perfsvc.toml or with --samples 90d",
         "nothing to prune",
     ]
     tried = perfsvc("db", "prune", "--samples", "1s", "--nights", "1s", "--dry-run", code=0).out.splitlines()
