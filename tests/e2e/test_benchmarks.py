@@ -1,4 +1,4 @@
-"""The scripts of benchmarks/, rehearsed on the fake device; NVBench is played by tests/data/nvbench_stand_in."""
+"""The scripts of tests/benchmarks on the fake device; tests/data/nvbench_stand_in replaces NVBench."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SHORT = "vec_add/plain[n=10007]"
 
 @pytest.fixture
 def benchmark(tmp_path):
-    """Runs a script; returns its exit status, what it printed and what it wrote."""
+    """Return a function that runs a script and returns its exit status, its output and its JSON results."""
 
     def run(name, *arguments, **environment):
         path = tmp_path / "found.json"
@@ -42,7 +42,7 @@ def benchmark(tmp_path):
 
 @pytest.fixture
 def fake(tmp_path):
-    """Writes a script for the fake device and returns its specification."""
+    """Return a function that writes a script for the fake device and returns its specification."""
 
     def write(cases, name="script", **more):
         path = tmp_path / f"{name}.json"
@@ -85,7 +85,7 @@ def test_side_by_side_compares_fresh_processes_of_both(benchmark, fake, tmp_path
 
 
 def require_the_same_launches(launched):
-    """NVBench launched what perfsvc launches, on memory that was filled to its end."""
+    """Require that NVBench launched what perfsvc launches, on memory that was filled to its end."""
     of_entry = {one["entry"]: one for one in launched}
     assert set(of_entry) == {"copy", "dot", "matmul", "transpose_naive", "transpose_tiled", "vec_add"}
     tiled = of_entry["transpose_tiled"]
@@ -94,7 +94,7 @@ def require_the_same_launches(launched):
     assert all("00" * 64 not in one["begin"] + one["end"] for one in launched)
 
 
-def test_one_failure_costs_neither_the_other_cases_nor_the_other_tool(benchmark, fake, tmp_path):
+def test_a_failure_affects_neither_the_other_cases_nor_the_other_tool(benchmark, fake, tmp_path):
     device = fake({"dot": {"fault": "wrong"}})
     nvbench = with_nvbench(tmp_path, medians_s={"*": [1e-4]}, fails=1)
     code, printed, found = benchmark("side_by_side", "--device", device, "--processes", 2, **nvbench)
@@ -107,7 +107,7 @@ def test_one_failure_costs_neither_the_other_cases_nor_the_other_tool(benchmark,
     assert claims(found)["processes and cases that failed"] == (6, False)
 
 
-def test_a_host_that_stalls_moves_nothing_on_the_fake_device(benchmark, fake):
+def test_host_stalls_change_nothing_on_the_fake_device(benchmark, fake):
     code, printed, found = benchmark("host_delay", "--device", fake({}), "--rounds", 2, "--samples", 4, "--others", 1)
     assert code == 0, printed
     assert [len(case["conditions"]) for case in found["cases"]] == [6] * 7
@@ -115,7 +115,7 @@ def test_a_host_that_stalls_moves_nothing_on_the_fake_device(benchmark, fake):
     assert [value for value, _ in claims(found).values()] == [0.0, 0.0]
 
 
-def test_a_board_that_another_run_holds_is_left_alone(fake, tmp_path, monkeypatch):
+def test_a_gpu_in_use_by_another_run_is_refused(fake, tmp_path, monkeypatch):
     monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path))
     lock = DeviceLock("FAKE-0")
     assert lock.take()
@@ -130,7 +130,7 @@ def test_a_board_that_another_run_holds_is_left_alone(fake, tmp_path, monkeypatc
     assert f"is in use by process {os.getpid()}" in done.stderr
 
 
-def test_a_runs_overhead_is_taken_apart(benchmark, fake):
+def test_the_overhead_of_a_run_is_split_into_parts(benchmark, fake):
     device = fake({"scale/alpha": {"fault": "wrong"}})
     code, printed, found = benchmark("overhead", "--device", device, "--suite", SUITE, "--replicas", 1)
     parts = found["parts_s"]
@@ -141,9 +141,9 @@ def test_a_runs_overhead_is_taken_apart(benchmark, fake):
     assert "PROBLEM  scale/alpha[n=100]: wrong" in printed
 
 
-def test_two_boards_share_a_plan(benchmark, fake):
-    boards = [fake({}, name=f"GPU{n}", uuid=f"FAKE-{n}") for n in range(2)]
-    _, printed, found = benchmark("gpus", "--gpus", *boards, "--suite", SUITE, "--replicas", 2)
+def test_two_gpus_share_a_plan(benchmark, fake):
+    gpus = [fake({}, name=f"GPU{n}", uuid=f"FAKE-{n}") for n in range(2)]
+    _, printed, found = benchmark("gpus", "--gpus", *gpus, "--suite", SUITE, "--replicas", 2)
     assert found["problems"] == [], printed
     assert list(found["wall_s"]) == ["first GPU", "second GPU", "both, each-model", "both, each-device"]
     dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-device"]
@@ -155,7 +155,7 @@ def test_two_boards_share_a_plan(benchmark, fake):
 
 @pytest.fixture
 def slowed(monkeypatch):
-    """The digest of the fake binary of a slowed variant of tests/benchmarks/nights."""
+    """Return the digest of the fake binary of a slowed variant of tests/benchmarks/nights."""
 
     def of(case):
         variant = case.partition("/")[2]
@@ -169,7 +169,7 @@ def slowed(monkeypatch):
     return of
 
 
-def test_a_slowed_kernel_is_named_on_its_night_and_on_no_other(benchmark, fake, slowed):
+def test_a_slowed_kernel_is_named_in_its_night_only(benchmark, fake, slowed):
     at_night = {slowed("add/plain"): {"seconds": 1.05e-4}}
     _, printed, found = benchmark("slowdown", "--device", fake({"*": {"seconds": 1e-4}} | at_night), "--nights", 4)
     assert [[one["case"] for one in night["moved"]] for night in found["nights"]] == [[], [], [], ["add/plain"]], (
@@ -181,7 +181,7 @@ def test_a_slowed_kernel_is_named_on_its_night_and_on_no_other(benchmark, fake, 
     assert values == [0] + [None] * 5  # of the other slowed night, and of a shared GPU, it has seen nothing
 
 
-def test_nights_for_which_there_is_no_time_show_nothing(benchmark, fake):
+def test_the_claims_of_nights_over_the_budget_are_not_measured(benchmark, fake):
     code, printed, found = benchmark("slowdown", "--device", fake({}), "--budget", 1)
     assert (code, found["nights"]) == (1, [])
     assert [value for value, _ in claims(found).values()] == [None] * 6

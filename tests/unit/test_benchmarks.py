@@ -1,4 +1,4 @@
-"""What the scripts of benchmarks/ make of what they found; they are rehearsed in tests/e2e/test_benchmarks.py."""
+"""How the scripts of tests/benchmarks evaluate their results; tests/e2e/test_benchmarks.py runs them."""
 
 import importlib
 import json
@@ -26,7 +26,7 @@ H100 = Path(__file__).parents[1] / "data" / "ncu" / "pairs"
 
 @pytest.fixture
 def script(monkeypatch):
-    """Imports a script as Python runs it: with its own folder on the path."""
+    """Return a function that imports a script with its own folder on the path, as Python runs it."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module
 
@@ -38,7 +38,7 @@ def script(monkeypatch):
         *("competing_load", "searches", "simulated_nights"),
     ],
 )
-def test_a_script_says_how_it_is_used(script, name, monkeypatch, capsys):
+def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
@@ -49,13 +49,13 @@ def test_a_script_says_how_it_is_used(script, name, monkeypatch, capsys):
 # --- statistics and claims -------------------------------------------------------------------------------------------
 
 
-def test_the_clocks_step_is_the_smallest_between_two_times(script):
+def test_the_step_of_a_clock_is_the_smallest_difference_of_two_times(script):
     tick_of = script("workbench").tick_of
     assert tick_of([1.28e-4, 1.28032e-4, 1.28096e-4, 1.28032e-4]) == pytest.approx(32e-9)
     assert tick_of([1.28e-4, 1.28e-4 + 1e-13]) == 1e-9
 
 
-def test_a_spread_is_no_smaller_than_rounding_makes_it(script):
+def test_a_spread_is_no_smaller_than_the_error_of_rounding(script):
     spread_of = script("workbench").spread_of
     assert spread_of([1e-4, 1.01e-4, 1.02e-4], tick_s=0.0) == pytest.approx(1 / 101)
     assert spread_of([1e-5, 1e-5], tick_s=32e-9) == pytest.approx(3.2e-3 / math.sqrt(12))
@@ -69,7 +69,7 @@ def test_a_claim_without_a_number_does_not_hold(script):
     assert str(claim("medians differ by", 0.123456, 0.5, " %")) == "PASS  medians differ by: 0.1235 % (at most 0.5 %)"
 
 
-def test_claims_are_written_with_what_was_found_and_decide_the_exit_status(script, tmp_path):
+def test_claims_are_written_with_the_results_and_decide_the_exit_status(script, tmp_path):
     workbench = script("workbench")
     path = tmp_path / "made" / "found.json"
     assert workbench.finish([workbench.Claim("a", 1.0, 2.0)], path, seconds=3.0) == 0
@@ -80,7 +80,7 @@ def test_claims_are_written_with_what_was_found_and_decide_the_exit_status(scrip
     assert workbench.finish([workbench.Claim("a", 1.0, 2.0), workbench.Claim("b", 3.0, 2.0)], None) == 1
 
 
-def test_a_table_is_flush_left_then_right(script):
+def test_the_first_column_of_a_table_is_flush_left_and_the_others_flush_right(script):
     lines = script("workbench").table(("case", "µs"), [["a", "10.5"], ["longer", "9"]]).splitlines()
     assert lines == ["case      µs", "------  ----", "a       10.5", "longer     9"]
 
@@ -112,7 +112,7 @@ def test_rows_compare_medians_and_spreads(script, found):
     assert short.alike_ratio == pytest.approx(1.02)
 
 
-def test_the_claims_take_long_cases_as_they_come_and_short_ones_with_the_flush_alike(script, found):
+def test_claims_compare_long_cases_at_the_defaults_and_short_cases_with_the_same_eviction(script, found):
     side_by_side = script("side_by_side")
     rows = side_by_side.compare(found, tick_s=32e-9)
     claims = side_by_side.claims(rows, found)
@@ -122,7 +122,7 @@ def test_the_claims_take_long_cases_as_they_come_and_short_ones_with_the_flush_a
     assert [claim.holds for claim in claims] == [False, True, True, True]
 
 
-def test_a_case_that_one_process_has_no_median_of_is_left_out(script, found):
+def test_a_case_without_a_median_from_every_process_is_skipped(script, found):
     del found["NVBench"][1].medians_s["short"]
     assert [row.case for row in script("side_by_side").compare(found, tick_s=0.0)] == ["long"]
 
@@ -141,7 +141,7 @@ def test_a_case_that_nvbench_measured_twice_is_refused(script):
         sittings.read_nvbench({"benchmarks": twice}, 1.0)
 
 
-def test_a_case_that_nvbench_has_no_median_of_is_named(script):
+def test_a_case_without_a_median_of_nvbench_is_named(script):
     once = {"benchmarks": [{"name": "copy", "states": [{"summaries": None}]}]}
     sitting = script("nvbench.sittings").read_nvbench(once, 1.0)
     assert (sitting.medians_s, sitting.failed) == ({}, {"copy": "NVBench has no median of it"})
@@ -152,7 +152,7 @@ def test_a_case_that_nvbench_has_no_median_of_is_named(script):
 
 @pytest.fixture
 def stalled(script):
-    """A case of 4 µs and the shifts that its medians made behind the blocking kernel."""
+    """A case of 4 µs whose medians behind the blocking kernel differ between conditions."""
     module = script("host_delay")
 
     def make(delayed_s, busy_s):
@@ -180,7 +180,7 @@ def test_a_long_kernel_may_move_by_half_a_percent(script):
     assert found.moved("busy", blocked=True) == pytest.approx(0.8)
 
 
-def test_half_of_the_calls_come_late(script, monkeypatch):
+def test_half_of_the_calls_are_delayed(script, monkeypatch):
     module = script("host_delay")
     slept, queued = [], []
     monkeypatch.setattr(module.time, "sleep", slept.append)
@@ -219,23 +219,23 @@ def test_a_run_names_the_cases_that_failed(ran):
     assert ran.failed == ["b: wrong: sum[0] is nan"]
 
 
-def test_a_run_is_taken_apart_without_a_rest(script, ran):
+def test_the_parts_of_a_run_add_up_to_its_wall_time(script, ran):
     parts = script("overhead").taken_apart(ran)
     assert list(parts.values()) == pytest.approx([2.0, 1.5, 0.75, 0.75, 2.0, 1.0, 2.0])
     assert sum(parts.values()) == pytest.approx(ran.wall_s)
 
 
-def test_medians_are_compared_with_the_same_boards_alone(script, ran):
+def test_medians_are_compared_with_those_of_the_same_gpu_alone(script, ran):
     boards = script("gpus")
     slower = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"median_s": [1e-4, 4e-4]})
     elsewhere = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"device": ["GPU-1"] * 2})
     compared = boards.compared({"first GPU": ran, "second GPU": elsewhere, "both": slower}, "both", 0.03)
-    assert {key: one.ratio for key, one in compared.items()} == pytest.approx(
+    assert {key: comparison.ratio for key, comparison in compared.items()} == pytest.approx(
         {("a", "cold", "GPU-0"): 1.0, ("b", "cold", "GPU-0"): 2.0}
     )
 
 
-def test_two_boards_are_held_against_the_quicker_one_alone(script, ran):
+def test_two_gpus_are_compared_with_the_faster_gpu_alone(script, ran):
     Ran = type(ran)  # noqa: N806 - the class itself
     quicker = Ran(ran.began, ran.began + timedelta(seconds=8), {})
     both = Ran(ran.began, ran.began + timedelta(seconds=4), {})
@@ -271,7 +271,7 @@ def test_each_buffer_under_the_sanitizer_is_an_allocation_of_just_its_size(scrip
 
 
 @pytest.mark.parametrize(("poison", "left"), [(True, 255), (False, 7)])
-def test_nothing_is_written_for_initcheck_but_inputs(script, device, poison, left):
+def test_only_inputs_are_written_for_initcheck(script, device, poison, left):
     with script("sanitize").Bare(device, BUFFERS, poison=poison) as memory:
         for buffer in BUFFERS:
             memory.write(buffer.array.name, np.uint8([7]))
@@ -280,7 +280,7 @@ def test_nothing_is_written_for_initcheck_but_inputs(script, device, poison, lef
         assert {*memory.read("out"), *memory.read("partials")} == {left}
 
 
-def test_a_sanitizer_that_is_nowhere_is_missed(script, monkeypatch):
+def test_a_missing_sanitizer_is_an_error(script, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     with pytest.raises(MissingPackageError, match="compute-sanitizer was not found"):
         script("sanitize").sanitizer()
@@ -289,7 +289,7 @@ def test_a_sanitizer_that_is_nowhere_is_missed(script, monkeypatch):
 # --- explain_pairs.py ------------------------------------------------------------------------------------------------
 
 
-def test_the_pairs_are_cases_of_the_suite_and_tell_enough_reasons_apart(script):
+def test_the_pairs_are_cases_of_the_suite_and_cover_enough_reasons(script):
     pairs = script("explain_pairs")
     cases = {f"{listed.case.benchmark}/{listed.case.variant}" for listed in suite.discover(pairs.SUITE).cases}
     assert {case for pair in pairs.PAIRS for case in pair.cases} == cases
@@ -298,14 +298,14 @@ def test_the_pairs_are_cases_of_the_suite_and_tell_enough_reasons_apart(script):
     assert {pair.reason for pair in pairs.PAIRS} == set(ReasonKind) - {ReasonKind.CLOCKS}
 
 
-def test_pairs_profiled_on_an_h100_are_explained_by_what_was_done(script, monkeypatch, capsys, tmp_path):
+def test_pairs_profiled_on_an_h100_are_explained_by_their_difference(script, monkeypatch, capsys, tmp_path):
     pairs, path = script("explain_pairs"), tmp_path / "found.json"
     monkeypatch.setattr("sys.argv", ["explain_pairs.py", "--reports", str(H100), "--json", str(path)])
     assert pairs.main() == 0
-    told = capsys.readouterr().out
-    assert re.search(r"transpose: padded → unpadded +2\.02 +bank conflicts +bank conflicts +100 %", told)
-    assert "PASS  pairs not explained by their difference, of 12: 0" in told
-    assert [each["reasons"][0]["kind"] for each in json.loads(path.read_text())["pairs"]] == [
+    printed = capsys.readouterr().out
+    assert re.search(r"transpose: padded → unpadded +2\.02 +bank conflicts +bank conflicts +100 %", printed)
+    assert "PASS  pairs not explained by their difference, of 12: 0" in printed
+    assert [pair["reasons"][0]["kind"] for pair in json.loads(path.read_text())["pairs"]] == [
         pair.reason.value for pair in pairs.PAIRS
     ]
 
@@ -319,11 +319,11 @@ def test_pairs_the_other_way_round_are_faster_for_the_same_reason(script):
         assert pairs.kind_of(found) is pair.reason
 
 
-def test_a_report_that_is_missing_is_told_and_fails_the_claim(script, monkeypatch, capsys, tmp_path):
+def test_a_missing_report_is_printed_and_fails_the_claim(script, monkeypatch, capsys, tmp_path):
     pairs = script("explain_pairs")
     monkeypatch.setattr("sys.argv", ["explain_pairs.py", "--reports", str(tmp_path), "--only", "product"])
     assert pairs.main() == 1
-    told = capsys.readouterr().out
-    assert "No such file or directory" in told
-    assert "FAIL  pairs not explained by their difference, of 1: 1" in told
-    assert "FAIL  size of the largest report: not measured" in told
+    printed = capsys.readouterr().out
+    assert "No such file or directory" in printed
+    assert "FAIL  pairs not explained by their difference, of 1: 1" in printed
+    assert "FAIL  size of the largest report: not measured" in printed

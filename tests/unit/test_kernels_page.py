@@ -29,14 +29,14 @@ kept
 
 @pytest.fixture
 def script(monkeypatch):
-    """The script as Python imports it: with its own folder on the path."""
+    """Return the script, imported with its own folder on the path."""
     monkeypatch.syspath_prepend(ROOT / "tests" / "benchmarks")
     return importlib.import_module("kernels_page")
 
 
 @pytest.fixture
 def docs(tmp_path):
-    """A folder of pages, the told one before the script was there."""
+    """Return a folder with the page of explanations before the script ran."""
     (tmp_path / "measured").mkdir()
     (tmp_path / "explanation").mkdir()
     (tmp_path / "explanation" / "kernels.md").write_text(PAGE, encoding="utf-8")
@@ -45,7 +45,7 @@ def docs(tmp_path):
 
 @pytest.fixture
 def pages(script, docs):
-    """Has the script write the pages of some rows, the stored ones if none are given."""
+    """Return a function that lets the script write the pages of rows, by default the stored rows."""
 
     def written(*rows):
         run = docs / "run.json"
@@ -63,9 +63,9 @@ def rows():
     return json.loads(STORED.read_text(encoding="utf-8"))
 
 
-def test_a_ladder_is_told_by_its_right_variants_at_their_largest_points(pages):
-    told, _ = pages()
-    assert told == (
+def test_a_benchmark_has_a_row_for_each_correct_variant_at_its_largest_point(pages):
+    page, _ = pages()
+    assert page == (
         "# Kernels\n\n"
         "<!-- measured: transpose -->\n\n"
         "| variant | at | median | rate | of reference | max error |\n"
@@ -78,7 +78,7 @@ def test_a_ladder_is_told_by_its_right_variants_at_their_largest_points(pages):
     )
 
 
-def test_every_case_is_measured_or_has_its_reason(pages, rows):
+def test_every_case_has_its_measurements_or_a_reason(pages, rows):
     _, measured = pages()
     toolkit, commit = rows[0]["toolkit"], rows[0]["commit"][:9]
     assert f"\n\n2026-11-21 · AMD EPYC · {toolkit} · commit {commit}+\n\n" in measured
@@ -88,53 +88,53 @@ def test_every_case_is_measured_or_has_its_reason(pages, rows):
     assert len(re.findall(r"^(?:\| `|- `)", measured, re.MULTILINE)) == len(rows)
 
 
-def test_a_gpu_is_named_with_its_driver_and_what_its_memory_copies(pages, rows):
+def test_a_gpu_is_named_with_its_driver_and_copy_rate(pages, rows):
     of_gpu = {"driver": "580.159.04", "power_limit_w": 700.0, "copy_bytes_per_s": 2.96e12, "dirty": False}
     _, measured = pages(*(row | of_gpu for row in rows))
     assert "AMD EPYC, power limit 700 W, copies 2.96 TB/s · driver 580.159.04 · c++" in measured
     assert f"commit {rows[0]['commit'][:9]}\n" in measured
 
 
-def test_an_axis_of_words_has_a_row_for_each_of_them(pages, rows):
+def test_an_axis_that_is_not_numeric_has_a_row_for_each_value(pages, rows):
     points = ("order=sorted,n=8", "order=sorted,n=9", "order=random,n=8", "order=random,n=9")
-    told, _ = pages(*(rows[0] | {"point": point} for point in points))
-    assert re.findall(r"^\| `naive` \| (.*?) \|", told, re.MULTILINE) == ["order=sorted, n=9", "order=random, n=9"]
+    page, _ = pages(*(rows[0] | {"point": point} for point in points))
+    assert re.findall(r"^\| `naive` \| (.*?) \|", page, re.MULTILINE) == ["order=sorted, n=9", "order=random, n=9"]
 
 
-def test_what_moves_is_held_against_the_roof_too(pages, rows):
-    told, _ = pages(rows[0] | {"peak_share": 0.93})
-    assert "| rate | of peak | of reference |" in told
-    assert "| 548 MB/s | 93 % | 6 % |" in told
+def test_a_case_bound_by_memory_shows_its_share_of_the_peak(pages, rows):
+    page, _ = pages(rows[0] | {"peak_share": 0.93})
+    assert "| rate | of peak | of reference |" in page
+    assert "| 548 MB/s | 93 % | 6 % |" in page
 
 
-def test_what_computes_is_told_in_flops_and_what_moves_in_bytes(pages, rows):
-    told, measured = pages(*(row | {"flops": 2 * 4096**3, "flops_per_s": 5e13} for row in rows))
-    assert "| `copy` | n=4096 | 6.914 ms | 50.0 TFLOP/s | 100 % | 0 |" in told
+def test_a_case_bound_by_arithmetic_shows_its_rate_in_flops(pages, rows):
+    page, measured = pages(*(row | {"flops": 2 * 4096**3, "flops_per_s": 5e13} for row in rows))
+    assert "| `copy` | n=4096 | 6.914 ms | 50.0 TFLOP/s | 100 % | 0 |" in page
     assert "19.4 GB/s | 50.0 TFLOP/s" in measured
 
 
 def test_a_case_without_a_time_shows_its_own_metrics(pages, rows):
     nothing = dict.fromkeys(("median_s", "low_s", "high_s", "bandwidth_bytes_per_s", "relative_speed", "max_error"))
-    told, _ = pages(rows[0], rows[1] | nothing | {"metric_load_s": 1.5e-3, "metric_sm_cycles": 7.0})
-    assert "| variant | at | median | rate | of reference | max error | load_s |" in told
-    assert "| `copy` | n=256 | – | – | – | – | 1.500 ms |" in told
+    page, _ = pages(rows[0], rows[1] | nothing | {"metric_load_s": 1.5e-3, "metric_sm_cycles": 7.0})
+    assert "| variant | at | median | rate | of reference | max error | load_s |" in page
+    assert "| `copy` | n=256 | – | – | – | – | 1.500 ms |" in page
 
 
-def test_a_mode_is_named_where_it_is_not_the_usual_one(pages, rows):
-    told, _ = pages(rows[0], rows[0] | {"cache": "warm"})
-    assert re.findall(r"^\| (`naive`.*?) \|", told, re.MULTILINE) == ["`naive`", "`naive` warm"]
+def test_a_cache_state_is_named_if_it_is_not_the_usual_one(pages, rows):
+    page, _ = pages(rows[0], rows[0] | {"cache": "warm"})
+    assert re.findall(r"^\| (`naive`.*?) \|", page, re.MULTILINE) == ["`naive`", "`naive` warm"]
 
 
-def test_a_picture_stands_above_its_table(pages, docs):
+def test_a_picture_is_shown_above_its_table(pages, docs):
     (docs / "measured" / "kernels").mkdir()
     (docs / "measured" / "kernels" / "transpose.svg").write_text("<svg/>")
-    told, _ = pages()
-    assert "<!-- measured: transpose -->\n\n![transpose](../measured/kernels/transpose.svg)\n\n| variant" in told
+    page, _ = pages()
+    assert "<!-- measured: transpose -->\n\n![transpose](../measured/kernels/transpose.svg)\n\n| variant" in page
 
 
-def test_a_ladder_without_a_right_result_stays_as_it_was(pages, rows):
-    told, measured = pages(*(row | {"status": "failed", "reason": "no"} for row in rows))
-    assert told == PAGE
+def test_a_benchmark_without_a_correct_result_keeps_its_table(pages, rows):
+    page, measured = pages(*(row | {"status": "failed", "reason": "no"} for row in rows))
+    assert page == PAGE
     assert "## transpose\n\n- `transpose/naive[n=256]` failed: no\n" in measured
 
 
@@ -142,7 +142,7 @@ def test_writing_twice_changes_nothing(pages):
     assert pages() == pages()
 
 
-def test_a_benchmark_without_a_place_is_refused_before_anything_is_written(pages, rows, docs, capsys):
+def test_a_benchmark_without_a_marker_on_the_page_is_refused_before_anything_is_written(pages, rows, docs, capsys):
     with pytest.raises(SystemExit):
         pages(*(row | {"benchmark": "scan"} for row in rows))
     assert "has no place for scan: write <!-- measured: scan -->" in capsys.readouterr().err
@@ -155,7 +155,7 @@ def test_several_runs_are_refused(pages, rows, capsys):
     assert "holds 2 runs and devices" in capsys.readouterr().err
 
 
-def test_the_page_has_a_place_for_every_benchmark_of_the_suite():
+def test_the_page_has_a_marker_for_every_benchmark_of_the_suite():
     places = re.findall(
         r"^<!-- measured: (\w+) -->$", (ROOT / "docs" / "explanation" / "kernels.md").read_text("utf-8"), re.MULTILINE
     )

@@ -14,14 +14,14 @@ BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 @pytest.fixture
 def module(monkeypatch):
-    """A module of the benchmark."""
+    """Return a function that imports a module of the benchmark."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     return lambda name: importlib.import_module(f"simulated.{name}")
 
 
 @pytest.fixture
 def plan(module):
-    """A step that is taken back, a spike and an improvement."""
+    """Return a plan with a step that is taken back, a spike and an improvement."""
     planted = module("planted")
     return planted.Plan(
         nights=20,
@@ -52,27 +52,27 @@ IMPROVED = {9: {"b2/v0"}}
 
 @pytest.fixture
 def failing(module, plan):
-    """What does not hold of some findings."""
+    """Return a function that returns the claims that fail for some findings."""
     found = module("found")
 
     def of(*findings, improved=IMPROVED):
-        told = found.outcomes(plan, findings, improved)
-        return {one.what for one in found.claims_of(told, found.unplanted(plan, findings)) if not one.holds}
+        outcomes = found.outcomes(plan, findings, improved)
+        return {claim.what for claim in found.claims_of(outcomes, found.unplanted(plan, findings)) if not claim.holds}
 
     return of
 
 
-def test_just_what_was_planted_is_exact(module, plan, failing):
+def test_findings_of_exactly_what_was_planted_pass(module, plan, failing):
     found = module("found")
     assert failing(STEP) == set()
-    told = found.outcomes(plan, [STEP], IMPROVED)
-    assert [one.exact for one in told] == [True] * 3
-    step, spike, improvement = found.rows_of(plan, told)
+    outcomes = found.outcomes(plan, [STEP], IMPROVED)
+    assert [outcome.exact for outcome in outcomes] == [True] * 3
+    step, spike, improvement = found.rows_of(plan, outcomes)
     assert step == ["a step", "4", "2", "4 kernel", "4", "2", "0", "0", "8", "resolved", "yes"]
     assert (spike[3], improvement[3]) == ("none", "improved")
 
 
-def test_a_finding_that_is_missing_fails_its_claims(module, plan, failing):
+def test_a_missing_finding_fails_its_claims(module, plan, failing):
     assert failing() == {
         "a step: findings too many",
         "a step: cases that are missing",
@@ -82,25 +82,25 @@ def test_a_finding_that_is_missing_fails_its_claims(module, plan, failing):
     assert row[3:] == ["none", "-", "0", "2", "one missing", "-", "-", "NO"]
 
 
-def test_what_is_not_back_is_shown(module, plan):
+def test_a_case_that_is_not_back_is_shown(module, plan):
     stays = finding(moved("b0/v0", 8), moved("b0/v1", None))
     row, *_ = module("found").rows_of(plan, module("found").outcomes(plan, [stays], IMPROVED))
     assert row[8] == "not, 8"
 
 
-def test_two_findings_of_one_thing_are_one_too_many(failing):
+def test_two_findings_of_one_planted_thing_are_too_many(failing):
     halves = [finding(moved(case, 8)) for case in ("b0/v0", "b0/v1")]
     assert failing(*halves) == {"a step: findings too many"}
 
 
-def test_a_case_may_neither_be_missing_nor_be_back_on_another_night_nor_stay(failing):
+def test_a_case_that_is_missing_or_not_back_on_its_night_fails(failing):
     assert failing(finding(moved("b0/v0", 8))) == {"a step: cases that are missing"}
     for night in (9, None):
         late = finding(moved("b0/v0", 8), moved("b0/v1", night))
         assert failing(late) == {"a step: other nights of recovery than 8"}
 
 
-def test_a_finding_has_to_end_as_it_is_to(failing):
+def test_a_finding_in_another_state_than_expected_fails(failing):
     assert failing(replace(STEP, state=FindingState.OPEN)) == {"a step: findings that are not resolved"}
 
 
@@ -114,20 +114,20 @@ def test_a_finding_has_to_end_as_it_is_to(failing):
     ],
     ids=["late", "of another cause", "the other way", "with another case"],
 )
-def test_what_answers_nothing_is_a_finding_of_nothing(failing, other):
+def test_a_finding_that_matches_nothing_was_not_planted(failing, other):
     assert failing(STEP, other) == {"findings that were not planted"}
 
 
-@pytest.mark.parametrize(("night", "is_of_it"), [(5, False), (6, True), (20, True), (21, False)])
-def test_what_tells_of_the_cases_of_a_spike_soon_after_is_raised_of_it(failing, night, is_of_it):
+@pytest.mark.parametrize(("night", "soon_after"), [(5, False), (6, True), (20, True), (21, False)])
+def test_a_finding_of_the_cases_of_a_spike_soon_after_it_fails_its_claim(failing, night, soon_after):
     raised = finding(moved("b1/v0"), night=night, state=FindingState.OPEN)
     assert failing(STEP, raised) == {
         "findings that were not planted",
-        *(["a spike: findings although none may be"] if is_of_it else []),
+        *(["a spike: findings although none may be"] if soon_after else []),
     }
 
 
-def test_an_improvement_is_to_be_taken_by_its_verdict(failing):
+def test_an_improvement_needs_the_verdict_improvement(failing):
     assert failing(STEP, improved={9: {"b2/v1"}}) == {"an improvement: cases that no verdict called improved"}
 
 
@@ -140,11 +140,11 @@ def test_a_step_that_is_taken_back_leaves_no_change(plan):
     assert there.factor * back.factor == pytest.approx(1.0)
 
 
-def test_weather_blows_on_its_nights_and_a_driver_stays(module):
+def test_weather_applies_to_its_nights_and_a_driver_stays(module):
     planted = module("planted")
     things = (planted.slow_gpu("a GPU", 3, 2, 1.1), planted.driver("a driver", 7, "2.0", 1.2))
     plan = planted.Plan(9, 1, 1, things)
-    assert [[one.factor for one in plan.weather(night)] for night in range(2, 9)] == [
+    assert [[weather.factor for weather in plan.weather(night)] for night in range(2, 9)] == [
         *([], [1.1], [1.1], [], []),
         *([1.2], [1.2]),
     ]
@@ -153,18 +153,18 @@ def test_weather_blows_on_its_nights_and_a_driver_stays(module):
 
 
 @pytest.mark.parametrize("nights", [365, 75])
-def test_a_year_has_all_that_is_to_be_found_also_where_it_is_short(module, nights):
+def test_a_short_year_has_everything_that_a_year_has(module, nights):
     plan = module("year").a_year(nights)
     assert (plan.nights, len(plan.cases), plan.measurements) == (nights, 100, 300)
-    assert all(plan.moved(one) for one in plan.planted)
-    assert all(commit.night <= plan.nights for one in plan.planted for commit in one.commits)
-    (drift,) = [one for one in plan.planted if one.name == "a drift"]
+    assert all(plan.moved(planted) for planted in plan.planted)
+    assert all(commit.night <= plan.nights for planted in plan.planted for commit in planted.commits)
+    (drift,) = [planted for planted in plan.planted if planted.name == "a drift"]
     assert len(plan.moved(drift)) == 5
-    assert len({one.night for one in drift.commits}) == 12
-    firsts = [one.night for one in plan.planted if one.expected or one.improves]
+    assert len({commit.night for commit in drift.commits}) == 12
+    firsts = [planted.night for planted in plan.planted if planted.expected or planted.improves]
     assert firsts == sorted(set(firsts))
-    board, late = plan.planted[-2:]
-    assert board.expected.back < late.night
+    slow_gpu, late = plan.planted[-2:]
+    assert slow_gpu.expected.back < late.night
 
 
 # --- what nights cost ------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def nights(life, sizes):
     return [life.Lived(number, 1.0, 0.5, 0.1, size, number % 2) for number, size in enumerate(sizes, start=1)]
 
 
-def test_growth_is_told_by_tenths(module):
+def test_growth_is_shown_in_tenths(module):
     life = module("life")
     lived = nights(life, [1000, *range(1100, 3000, 100)])  # twenty nights
     first, second, *others = life.tenths(lived)
@@ -185,7 +185,7 @@ def test_growth_is_told_by_tenths(module):
     assert life.apiece(lived) == 100
 
 
-def test_growth_that_bends_is_seen(module):
+def test_faster_growth_in_the_last_third_is_seen(module):
     life = module("life")
     assert life.bend(nights(life, range(100, 1300, 100))) == pytest.approx(0.0)
     steeper = nights(life, [100 * night + 50 * max(0, night - 7) for night in range(12)])
