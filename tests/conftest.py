@@ -1,4 +1,4 @@
-"""PostgreSQL for whoever tests against it, receivers of messages, and reports of Nsight Compute.
+"""A PostgreSQL server for tests, receivers of messages, and reports of Nsight Compute.
 
 What tests do over and over with one result is done once: SQLAlchemy compiles a statement once for all databases, and
 the tables of a SQLite database are made as the first migration left them.
