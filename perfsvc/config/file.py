@@ -129,23 +129,26 @@ def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
     """Yield the first line of each statement, also of a last one that is not valid, and the line of each value it sets.
 
     ``tomllib`` reports no positions, so each statement is parsed alone. If a statement does not parse, it continues in
-    the next line; an array is then parsed up to here, to learn the lines of its elements.
+    the next line; an array is then parsed up to here, to learn the lines of its elements. An element of several lines,
+    which parses no sooner than its last, has the line that it begins with.
     """
     table: KeyPath = ()
     tables: Counter[KeyPath] = Counter()
-    statement, first, lines = "", 0, dict[KeyPath, int]()
+    statement, first, element, lines = "", 0, 0, dict[KeyPath, int]()
     for number, row in enumerate(text.split("\n"), start=1):
         if not statement:
-            first, lines = number, {}
+            first, element, lines = number, 0, {}
         statement += f"{row}\n"
         complete = _parsed(statement)
         if complete and row.lstrip().startswith("[") and first == number:
             table, lines = _header(complete, tables, number)
         else:
+            element = element or number
             values = complete if complete is not None else _parsed(f"{statement}]")
             for key in _key_paths(values or {}):
                 inside_array = any(isinstance(part, int) for part in key)
-                lines.setdefault((*table, *key), number if inside_array else first)
+                lines.setdefault((*table, *key), element if inside_array else first)
+            element = element if values is None else 0
         if complete is not None:
             statement = ""
             if lines:

@@ -140,3 +140,14 @@ def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
     assert "is the baseline of 3 series" in perfsvc("baseline", "set", "1", code=0).out
     assert perfsvc("db", "check", "--format", "json", code=0).json["problems"] == []
     assert not perfsvc.database.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("report", "{0}"), ("report", "latest~{0}"), ("runs", "--last", "{0}"), ("findings", "show", "{0}")],
+)
+def test_a_number_that_no_database_holds_is_refused(perfsvc, database, command):
+    ended = perfsvc(*(word.format(10**20) for word in command), code=2)
+    assert ended.err == (
+        "error: a number is too large for the database\n  cure: give one of at most 18 digits\n"
+    )

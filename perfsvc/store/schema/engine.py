@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
-from perfsvc.errors import DatabaseError, MissingPackageError
+from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.tables import Base
 
@@ -120,14 +120,17 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
-    """Run one transaction, committed at the end; every SQLAlchemy error in it is raised as ``DatabaseError``."""
+    """Run one transaction, committed at the end; every SQLAlchemy error in it is raised as ``translated`` says."""
     with translated(engine.url), engine.connect().execution_options(writes=writes) as connection, connection.begin():
         yield connection
 
 
 @contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure."""
+    """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure.
+
+    A number that SQLite cannot hold, such as the number of a run that a user types, is a ``UsageError``.
+    """
     try:
         yield
     except IntegrityError as error:
@@ -140,6 +143,10 @@ def translated(url: URL) -> Iterator[None]:
         raise DatabaseError(f"{shown(url)}: {message}", cure=cure) from error
     except SQLAlchemyError as error:
         raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check") from error
+    except OverflowError as error:
+        if "SQLite INTEGER" not in str(error):
+            raise
+        raise UsageError("a number is too large for the database", cure="give one of at most 18 digits") from error
 
 
 def _in_one_line(error: Any) -> str:

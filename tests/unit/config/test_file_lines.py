@@ -74,6 +74,12 @@ def test_every_key_has_its_line():
     assert key_paths(tomllib.loads(TEXT)) == set(LINES)
 
 
+def test_an_element_of_several_lines_has_the_line_that_it_begins_with():
+    text = '[run]\nselect = [\n  "a",\n  ["b",\n   "c"],\n  """d\ne""",\n  "f",\n]\n'
+    lines = lines_of(text)
+    assert [lines["run", "select", element] for element in range(4)] == [3, 4, 6, 8]
+
+
 def test_text_that_is_not_toml_raises_nothing():
     for text in ("", "x", "= 3", "x = [1,", "]]]", "a = }", "a = {,\n]", "x = [ }", '"'):
         assert len(lines_of(text)) < 4
