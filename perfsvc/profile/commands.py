@@ -57,7 +57,7 @@ NCU_ERRORS: tuple[tuple[str, type[PerfsvcError], str, str], ...] = (
     ("is not supported on", NoProfilerError, "Nsight Compute does not know this GPU", UPGRADE),
     ("driver is not compatible", NoProfilerError, "Nsight Compute does not fit the driver", UPGRADE),
 )
-"""A text in ncu's error, the error of ours, its message and its cure.
+"""For each text that identifies an error of ncu: perfsvc's error class, its message and its cure.
 
 Some are from https://docs.nvidia.com/nsight-compute/ProfilingGuide/#faq.
 """
@@ -65,7 +65,7 @@ Some are from https://docs.nvidia.com/nsight-compute/ProfilingGuide/#faq.
 _VERSION = re.compile(r"\bVersion (\d+(?:\.\d+)+)")
 _DIGITS = re.compile(r"\d+")
 _SHOWN_LINES = 4
-"""How many of its last lines are shown for an unknown error."""
+"""How many of the last lines of ncu's output are shown for an unknown error."""
 
 
 class NcuProfiler:
@@ -97,7 +97,7 @@ class NcuProfiler:
         return match[1] if match else ""
 
     def command(self, program: Sequence[str], report: Path, log: Path) -> list[str]:
-        """Return the command line.
+        """Return the command line that runs a program under ncu.
 
         The launch is repeated for each pass, with the caches flushed before it. Clocks are left alone, as they are when
         the launch is timed.
@@ -221,7 +221,7 @@ def _newest_first(paths: Iterable[Path]) -> list[Path]:
 
 
 def _ncu_failure(finished: Finished, text: str, limit_s: float) -> PerfsvcError | None:
-    """Return why ncu failed, as far as that shows before the report is read."""
+    """Return the error if ncu failed, judged by its exit and its messages; None if it did not."""
     if finished.timed_out:
         return TimeLimitError(
             f"time limit: Nsight Compute was still running after {limit_s:g} s, so it was killed with the case",

@@ -1,4 +1,4 @@
-"""Why one launch takes longer than another: each reason's share of the difference, ranked, and a sentence."""
+"""Explain why one launch takes longer than another: how much each reason explains, ranked, and a sentence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from perfsvc.profile.pair import ProfilePair
 from perfsvc.profile.reasons import REASONS
 
 SAME = 0.02
-"""The logarithms of two times that differ by less are the same: so much differ two profiles of one binary."""
+"""Two times count as equal if their logarithms differ by less: two profiles of one binary differ that much."""
 MIN_LISTED = 0.05
 """The smallest share of the difference that is listed."""
 MIN_NAMED = 0.25
@@ -19,7 +19,7 @@ MIN_NAMED = 0.25
 WHOLE = 0.95
 """From this share on, the sentence says "all of it"."""
 RANK_STEPS = 20
-"""Shares that round to the same of so many steps are ranked by rules and by which reason brings which."""
+"""Shares are rounded to this many steps. Equal ones are ranked by agreeing rules, then in the order of ``REASONS``."""
 MIN_RULE_GROWTH = 0.05
 """By how much a rule's estimate has to grow to agree with a reason."""
 
@@ -37,7 +37,7 @@ WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.CLOCKS: ("lower clocks", "higher clocks"),
     Kind.STALLS: ("longer stalls", "shorter stalls"),
 }
-"""The words for a reason if a launch became slower, and if it became faster."""
+"""The words for each reason: first if the launch became slower, then if it became faster."""
 
 BRINGS: Mapping[Kind, frozenset[Kind]] = {
     Kind.TENSOR: frozenset({Kind.INSTRUCTIONS, Kind.UNCOALESCED, Kind.HIT_RATE, Kind.TRAFFIC, Kind.DIVERGENCE}),
@@ -45,7 +45,7 @@ BRINGS: Mapping[Kind, frozenset[Kind]] = {
     Kind.UNCOALESCED: frozenset({Kind.HIT_RATE, Kind.TRAFFIC}),
     Kind.DIVERGENCE: frozenset({Kind.INSTRUCTIONS}),
 }
-"""The reasons that a reason brings about; each one also brings longer stalls."""
+"""The reasons that follow from a reason. Longer stalls, which are not listed, follow from every reason."""
 
 RULES: Mapping[Kind, frozenset[str]] = {
     Kind.BANK_CONFLICTS: frozenset({"SharedMemoryConflicts", "UncoalescedSharedAccess"}),
@@ -55,21 +55,21 @@ RULES: Mapping[Kind, frozenset[str]] = {
     Kind.TAIL: frozenset({"AchievedOccupancy", "WorkloadImbalance", "LaunchConfiguration"}),
     Kind.STALLS: frozenset({"CPIStall"}),
 }
-"""The rules of Nsight Compute that agree with a reason."""
+"""The rules of Nsight Compute that support each reason."""
 
 
 def explain(before: Profile, after: Profile) -> Explanation:
-    """Return why the candidate's launch took longer than the baseline's, or less long.
+    """Return why the candidate's launch took longer, or less long, than the baseline's.
 
-    Both directions have the same reasons with the same shares: a launch is faster because it lacks what slows the
-    other.
+    Exchanging the two profiles gives the same reasons with the same shares: the faster launch lacks what slows down the
+    slower one.
 
     Args:
         before: the profile of the baseline.
         after: the profile of the candidate.
 
     Raises:
-        ReportError: one of them has no duration.
+        ReportError: a profile has no duration.
     """
     before_s, after_s = _duration(before), _duration(after)
     factor = after_s / before_s
@@ -102,7 +102,7 @@ def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
 
 
 def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:
-    """Return the slower profile's rules with these names whose estimates are larger than in the faster profile."""
+    """Return the slower profile's rules of these names that are new or estimate more than in the faster profile."""
     known = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
     return tuple(
         rule
@@ -112,7 +112,7 @@ def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerR
 
 
 def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
-    """Return the reasons, the largest share first; those that follow from another reason come last."""
+    """Return the reasons by share, the largest first; reasons that follow from a listed reason come last."""
     order = list(REASONS)
     marked = [replace(reason, follows=_brought_by(reason, reasons)) for reason in reasons]
     return sorted(
@@ -127,14 +127,14 @@ def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
-    """Return the reason that brings a reason about; it has to account for at least half as much."""
+    """Return the listed reason that ``reason`` follows from: one that explains at least half as much; None if none."""
     causes = [
-        other
-        for other in reasons
-        if (reason.kind in BRINGS.get(other.kind, ()) or reason.kind is Kind.STALLS is not other.kind)
-        and other.share >= max(MIN_NAMED, reason.share / 2)
+        cause
+        for cause in reasons
+        if (reason.kind in BRINGS.get(cause.kind, ()) or reason.kind is Kind.STALLS is not cause.kind)
+        and cause.share >= max(MIN_NAMED, reason.share / 2)
     ]
-    return max(causes, key=lambda other: other.share).kind if causes else None
+    return max(causes, key=lambda cause: cause.share).kind if causes else None
 
 
 def _sentence(factor: float, reasons: Sequence[Reason]) -> str:

@@ -12,7 +12,7 @@ profiler::
     What goes wrong: ``permission`` and ``held`` (the counters cannot be read), ``old``, ``hang`` (past the time limit),
     ``nothing`` (it sees no launch), ``unread`` (it writes a report that cannot be read).
 
-The program is really run.
+Unless the script's fault prevents it, the program is really run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class FakeProfiler:
 
     @classmethod
     def of(cls, device: DeviceInfo) -> Self:
-        """Return the profiler of a fake device; raise ``NoProfilerError`` if its script has none."""
+        """Return the profiler in a fake device's script; raises ``NoProfilerError`` if the script has none."""
         scripted = fake.read_script(Path(device.spec.removeprefix("fake:"))).profiler
         if scripted is None:
             raise NoProfilerError(f"the script of {device.model} has no profiler", cure="profile a run on a GPU")

@@ -45,7 +45,7 @@ class Metric:
     meaning: str
 
     def value(self, raw: RawMetric) -> float | None:
-        """Return the metric in a report; None if the report has none of its sources."""
+        """Return the metric's value in a report; None if the report has none of its sources."""
         return _first(raw, self.sources)
 
 
@@ -287,8 +287,8 @@ _BITS_PER_BYTE, _EDGES = 8, 2  # memory transfers data on both edges of its cloc
 def operations(raw: RawMetric, names: Iterable[str]) -> dict[str, float | None]:
     """Return the metrics of ``OPERATIONS``; None if the report lacks a metric that is needed.
 
-    A fused multiply-add counts as two operations. The work is operations a cycle times the clock and the time; the
-    peaks are those a cycle times the clock that the launch ran at.
+    A fused multiply-add counts as two operations. Operations are those per cycle times the clock and the duration; a
+    peak is the most operations per cycle times the clock that the launch ran at.
 
     Args:
         raw: the report's metrics.
@@ -311,7 +311,7 @@ def operations(raw: RawMetric, names: Iterable[str]) -> dict[str, float | None]:
 
 
 def _per_cycle(raw: RawMetric, code: str) -> float | None:
-    """Return the operations a cycle of all multiprocessors; a thread that is predicated off does none."""
+    """Return the operations per cycle of all multiprocessors together; threads that are predicated off do none."""
     parts = {
         kind: raw(f"smsp__sass_thread_inst_executed_op_{code}{kind}_pred_on.sum.per_cycle_elapsed")
         for kind in ("add", "mul", "fma")
@@ -321,7 +321,7 @@ def _per_cycle(raw: RawMetric, code: str) -> float | None:
 
 
 def _peak(raw: RawMetric, code: str) -> float | None:
-    """Return the most operations a cycle."""
+    """Return the peak: the most operations per cycle of all multiprocessors together."""
     doubled = raw(f"derived__sm__sass_thread_inst_executed_op_{code}fma_pred_on_x2")
     if doubled is not None:
         return doubled
@@ -349,7 +349,7 @@ def _first(raw: RawMetric, names: Iterable[str]) -> float | None:
 
 
 def _product(*factors: float | None) -> float | None:
-    """Return the product; None if a factor is None."""
+    """Return the product of the factors; None if one of them is None."""
     product = 1.0
     for factor in factors:
         if factor is None:

@@ -1,4 +1,4 @@
-"""Two profiles, and what follows from them for any reason (docs/explanation/why-it-is-slower.md).
+"""Compare two profiles: the quantities that several reasons use (docs/explanation/why-it-is-slower.md).
 
 The time of a launch is an exact product. In every cycle, each warp that a scheduler holds is issued or waits, so that
 
@@ -41,34 +41,34 @@ class ProfilePair:
     slower: bool = True
 
     def both(self, metric: str) -> tuple[float, float] | None:
-        """Return a metric of the fast and the slow profile; None if one lacks it."""
+        """Return a metric's values in the fast and in the slow profile; None if one of the profiles lacks it."""
         fast, slow = self.fast.metrics.get(metric), self.slow.metrics.get(metric)
         return None if fast is None or slow is None else (fast, slow)
 
     def apply(self, function: Callable[[Profile], float | None]) -> tuple[float | None, float | None]:
-        """Return a function of the fast and of the slow profile."""
+        """Return the function's results for the fast and for the slow profile."""
         return function(self.fast), function(self.slow)
 
     def arrow(self, fast: str, slow: str) -> str:
-        """Return "before → after" for a text of the fast and one of the slow profile."""
+        """Return "before → after", given one text about the fast profile and one about the slow profile."""
         return f"{fast} → {slow}" if self.slower else f"{slow} → {fast}"
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     @cached_property
     def durations_s(self) -> tuple[float, float]:
-        """The durations of both."""
+        """The durations of the fast and of the slow profile, in seconds."""
         durations = self.both("duration_s")
         assert durations is not None  # noqa: S101 - every pair has them
         return durations
 
     def share_of_time(self, seconds: float) -> float:
-        """Return seconds as a share of the difference in time."""
+        """Return how much of the time difference these seconds are, from 0 to 1."""
         fast_s, slow_s = self.durations_s
         return clamp(seconds / (slow_s - fast_s))
 
     def share_of_log(self, logarithm: float) -> float:
-        """Return the growth of a factor of the time, as a logarithm, as a share of the difference."""
+        """Return how much of the time difference a factor of the time explains, given the logarithm of its growth."""
         fast_s, slow_s = self.durations_s
         return clamp(logarithm / log(slow_s / fast_s))
 
@@ -87,44 +87,47 @@ class ProfilePair:
 
     @cached_property
     def share_of_work(self) -> float:
-        """The share of the difference due to more warp-cycles; all of it if they were not counted."""
+        """How much of the time difference the additional warp-cycles explain; 1 if warp-cycles were not counted."""
         return 1.0 if self.work_growth is None else self.share_of_log(self.work_growth)
 
     def share_of_group(self, group: frozenset[str]) -> float:
-        """Return the share of the difference due to more cycles on a group of things.
+        """Return how much of the time difference is explained by more warp-cycles on the stalls of a group.
 
-        If no stalls were counted, it may be any group.
+        If no stalls were counted, any group may explain it, so each one gets the share of all warp-cycles.
+
+        Args:
+            group: one of ``GROUPS``.
         """
         more = self._more_cycles
         if not more:
             return self.share_of_work
-        net = {each: max(sum(more.get(stall, 0.0) for stall in each), 0.0) for each in GROUPS}
+        net = {stalls: max(sum(more.get(stall, 0.0) for stall in stalls), 0.0) for stalls in GROUPS}
         total = sum(net.values())
         return self.share_of_work * net[group] / total if total else 0.0
 
     @cached_property
     def stall_shares(self) -> dict[str, float]:
-        """The share of the difference due to more cycles on each stall that has more."""
+        """For each stall on which the slow launch spends more cycles: how much of the time difference it explains."""
         more = {stall: cycles for stall, cycles in self._more_cycles.items() if cycles > 0}
         return {stall: self.share_of_work * cycles / sum(more.values()) for stall, cycles in more.items()}
 
     @cached_property
     def _more_cycles(self) -> dict[str, float]:
-        """How many more cycles all warps spend on each stall."""
+        """How many more cycles all warps of the slow launch spend on each stall; negative for fewer."""
         instructions = self.both("instructions")
         if instructions is None:
             return {}
         fast, slow = instructions
         cycles = {stall: self.both(f"stall_{stall}_cycles") for stall in STALLS}
-        return {stall: each[1] * slow - each[0] * fast for stall, each in cycles.items() if each is not None}
+        return {stall: values[1] * slow - values[0] * fast for stall, values in cycles.items() if values is not None}
 
     # --- units that work at their limit -------------------------------------------------------------------------------
 
     def share_of_busy(self, throughputs: Iterable[str]) -> float:
-        """Return the share of the difference in which the unit that grew most was busy longer.
+        """Return how much of the time difference is explained by the unit whose busy time grew most.
 
         Args:
-            throughputs: metrics of some units, each the share of its peak that a unit reached.
+            throughputs: one metric for each unit to look at: the share of its peak that the unit reached.
         """
         return max((self._share_of_unit(self.both(name)) for name in throughputs), default=0.0)
 
@@ -136,7 +139,7 @@ class ProfilePair:
 
 
 def clamp(share: float) -> float:
-    """Return a share limited to 0 and 1."""
+    """Return the share, limited to the range from 0 to 1."""
     return min(max(share, 0.0), 1.0)
 
 

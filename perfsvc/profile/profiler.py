@@ -1,4 +1,4 @@
-"""What every profiler does, which one a device needs, and whether the driver lets this process count."""
+"""The interface of profilers, the profiler for a device, and whether the driver lets this process read counters."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
         from perfsvc.profile.reports import require_ncu_report
 
         profiler = NcuProfiler(sections)
-        require_ncu_report()  # before counting in vain
+        require_ncu_report()  # before the launch is profiled, because its report could not be read
         return profiler
     if device.kind == "fake":
         from perfsvc.profile.fake import FakeProfiler

@@ -1,4 +1,4 @@
-"""What can make a launch slower, a function each: two profiles in, a share of the difference and its evidence out.
+"""The reasons for a slower launch, one function each: how much of the time difference it explains, with evidence.
 
 Each function is pure and independent of the others; ``explain`` ranks their results.
 docs/explanation/why-it-is-slower.md describes which metrics show what, and why a share is computed as it is.
@@ -21,11 +21,11 @@ MIN_FALL = 0.01
 MIN_TENSOR = 0.01
 """The smallest share of the tensor cores' peak at which a kernel depends on them."""
 MIN_LOCAL = 0.005
-"""The smallest share of all instructions at which accesses to local memory cost anything."""
+"""Fewer additional accesses to local memory than this share of all instructions are ignored."""
 HIGH_DRAM = 0.5
-"""The share of DRAM's peak above which its clock decides."""
+"""Above this share of DRAM's peak throughput, the clock of DRAM counts as a reason."""
 SPILL_INSTRUCTIONS = 2
-"""The most instructions of a spilled register: the access and its address."""
+"""The most instructions that an access to a spilled register costs: the access and its address."""
 
 CACHES = ("dram_throughput", "l2_throughput")
 PIPES = ("issue_throughput", "alu_throughput", "fma_throughput", "fp64_throughput", "xu_throughput")
@@ -41,12 +41,12 @@ ACCESSES = ("load", "store")
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one reason can account for.
+    """How much of the time difference one reason can explain.
 
     Attributes:
-        share: of the difference, from 0 to 1.
-        detail: how the two profiles differ in it.
-        evidence: the metrics that show it.
+        share: of the time difference, from 0 to 1.
+        detail: how the two profiles differ, as text: ``tensor pipe busy 60 % → 0 %``.
+        evidence: the names of the metrics that show it.
     """
 
     share: float
@@ -55,7 +55,7 @@ class Contribution:
 
 
 def tensor(pair: ProfilePair) -> Contribution | None:
-    """The tensor cores are no longer used, or far less: other pipes do their work."""
+    """Explain a slowdown by idle tensor cores: they are used less or not at all, and other pipes do their work."""
     throughput = pair.both("tensor_throughput")
     if throughput is None or throughput[0] < MIN_TENSOR:
         return None
@@ -66,7 +66,7 @@ def tensor(pair: ProfilePair) -> Contribution | None:
 
 
 def spills(pair: ProfilePair) -> Contribution | None:
-    """There is more traffic to local memory, which holds spilled registers and arrays with a variable index."""
+    """Explain a slowdown by local memory, which holds spilled registers and arrays with a variable index."""
     fast, slow = pair.apply(lambda profile: _loads_and_stores(profile, "local_{}_requests"))
     instruction_counts = pair.both("instructions")
     if fast is None or slow is None or instruction_counts is None:
@@ -95,7 +95,7 @@ def spills(pair: ProfilePair) -> Contribution | None:
 
 
 def bank_conflicts(pair: ProfilePair) -> Contribution | None:
-    """Threads of a warp that access different words of one bank of shared memory wait for each other."""
+    """Explain a slowdown by bank conflicts: threads of a warp access different words of one bank of shared memory."""
     conflicts, (fast_s, slow_s) = pair.both("shared_bank_conflicts"), pair.apply(_conflicts_s)
     if conflicts is None or fast_s is None or slow_s is None:
         return None
@@ -114,7 +114,7 @@ def bank_conflicts(pair: ProfilePair) -> Contribution | None:
 
 
 def uncoalesced(pair: ProfilePair) -> Contribution | None:
-    """A warp's access touches more sectors than its bytes fill."""
+    """Explain a slowdown by uncoalesced access: a warp touches more sectors than the bytes it uses would fill."""
     fast, slow = pair.apply(_used_bytes_per_sector)
     growth = growth_of(slow, fast)
     if fast is None or slow is None or growth < MIN_GROWTH:
@@ -131,7 +131,7 @@ def uncoalesced(pair: ProfilePair) -> Contribution | None:
 
 
 def divergence(pair: ProfilePair) -> Contribution | None:
-    """Threads of a warp take different branches, which are executed one after the other."""
+    """Explain a slowdown by divergence: threads of a warp take different branches, which run one after the other."""
     threads = pair.both("threads_per_instruction")
     growth = min(-pair.growth("threads_per_instruction"), pair.growth("instructions"))
     if threads is None or growth < MIN_GROWTH:
@@ -142,7 +142,7 @@ def divergence(pair: ProfilePair) -> Contribution | None:
 
 
 def instructions(pair: ProfilePair) -> Contribution | None:
-    """There are more instructions, with as many threads in each, and a pipe or the schedulers are busy longer."""
+    """Explain a slowdown by more instructions (not by fewer threads in each) that keep pipes or schedulers busy."""
     counts = pair.both("instructions")
     growth = pair.growth("instructions") + min(pair.growth("threads_per_instruction"), 0.0)
     if counts is None or growth < MIN_GROWTH:
@@ -153,7 +153,7 @@ def instructions(pair: ProfilePair) -> Contribution | None:
 
 
 def occupancy(pair: ProfilePair) -> Contribution | None:
-    """Fewer warps fit a multiprocessor, so that fewer hide each other's waiting."""
+    """Explain a slowdown by lost occupancy: fewer warps fit on a multiprocessor, so less latency is hidden."""
     occupancies = pair.both("theoretical_occupancy")
     lost = min(-pair.growth("theoretical_occupancy"), -pair.growth("achieved_occupancy"))
     if occupancies is None or lost < MIN_GROWTH:
@@ -175,7 +175,7 @@ def occupancy(pair: ProfilePair) -> Contribution | None:
 
 
 def tail(pair: ProfilePair) -> Contribution | None:
-    """Multiprocessors idle at the end, or throughout, because the last wave of blocks does not fill them."""
+    """Explain a slowdown by a tail: multiprocessors idle because the last wave of blocks does not fill them."""
     waves = pair.both("waves")
     fast, slow = pair.apply(_active_share)
     unfilled = pair.growth("theoretical_occupancy") - pair.growth("achieved_occupancy")
@@ -191,7 +191,7 @@ def tail(pair: ProfilePair) -> Contribution | None:
 
 
 def hit_rate(pair: ProfilePair) -> Contribution | None:
-    """More of what threads request misses the caches."""
+    """Explain a slowdown by cache misses: a larger part of the requests misses the L1 or the L2 cache."""
     missed = _growth_by_misses(pair)
     level = max(missed, key=lambda cache: missed[cache])
     growth, rates = sum(missed.values()), pair.both(f"{level}_hit_rate")
@@ -204,7 +204,7 @@ def hit_rate(pair: ProfilePair) -> Contribution | None:
 
 
 def traffic(pair: ProfilePair) -> Contribution | None:
-    """More bytes move, and neither cache misses nor unused bytes of a sector are the reason."""
+    """Explain a slowdown by more bytes moved, as far as cache misses and unused bytes of sectors do not explain it."""
     moved = {"DRAM": pair.apply(_dram_bytes), "the L2 cache": pair.apply(_l2_bytes)}
     memory = max(moved, key=lambda name: growth_of(*moved[name]))
     fast, slow = moved[memory]
@@ -227,7 +227,7 @@ def traffic(pair: ProfilePair) -> Contribution | None:
 
 
 def clocks(pair: ProfilePair) -> Contribution | None:
-    """The GPU ran at a lower clock."""
+    """Explain a slowdown by a lower clock of the multiprocessors, or of memory if DRAM is busy enough."""
     lost = {"sm_clock_hz": -pair.growth("sm_clock_hz")}
     if (pair.slow.metrics.get("dram_throughput") or 0.0) > HIGH_DRAM:
         lost["dram_clock_hz"] = -pair.growth("dram_clock_hz")
@@ -241,7 +241,7 @@ def clocks(pair: ProfilePair) -> Contribution | None:
 
 
 def stalls(pair: ProfilePair) -> Contribution | None:
-    """Warps wait longer for one thing."""
+    """Explain a slowdown by the stall on which warps spend most additional cycles."""
     shares = {stall: share for stall, share in pair.stall_shares.items() if stall != "selected"}
     ranked = sorted(shares, key=lambda stall: -shares[stall])
     cycles = pair.both(f"stall_{ranked[0]}_cycles") if ranked else None
@@ -265,7 +265,7 @@ REASONS: Mapping[Kind, Callable[[ProfilePair], Contribution | None]] = {
     Kind.CLOCKS: clocks,
     Kind.STALLS: stalls,
 }
-"""All reasons. If two can account for the same, the earlier one is likelier to have brought the later about."""
+"""The function of each reason. If two reasons explain equal shares, the earlier one more likely caused the later."""
 
 
 def _share_of_computing(pair: ProfilePair) -> float:
@@ -273,16 +273,17 @@ def _share_of_computing(pair: ProfilePair) -> float:
 
 
 def _conflicts_s(profile: Profile) -> float | None:
-    """Return how long the additional passes of conflicts take: each multiprocessor makes one a cycle."""
+    """Return the seconds that the additional passes of bank conflicts take: one cycle of a multiprocessor each."""
     names = ("shared_bank_conflicts", "multiprocessors", "sm_clock_hz")
     conflicts, units, clock = (profile.metrics.get(name) for name in names)
     return conflicts / (units * clock) if conflicts is not None and units and clock else None
 
 
 def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
-    """Return how many passes a load or a store takes, whichever grew more.
+    """Return the passes of a shared-memory access as text: ``loads 1-way → 32-way``, for loads or stores.
 
-    A warp's threads need at most one pass each; further passes belong to other units.
+    The text is about the access (load or store) whose passes grew more. A warp's threads need at most one pass each;
+    passes beyond these belong to other units.
     """
     ways: dict[str, tuple[float, float]] = {}
     for access in ACCESSES:
@@ -297,19 +298,19 @@ def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
 
 
 def _loads_and_stores(profile: Profile, name: str) -> float | None:
-    """Return the sum over loads and stores; None if one was not counted."""
+    """Return a metric's sum over loads and stores (``{}`` in its name); None if one of them was not counted."""
     load, store = (profile.metrics.get(name.format(access)) for access in ACCESSES)
     return None if load is None or store is None else load + store
 
 
 def _increase(pair: ProfilePair, name: str) -> float:
-    """Return by how much loads and stores increased; 0 if unknown."""
+    """Return how much larger a metric's sum over loads and stores is in the slow profile; 0 if unknown."""
     fast, slow = pair.apply(lambda profile: _loads_and_stores(profile, name))
     return 0.0 if fast is None or slow is None else slow - fast
 
 
 def _requested_bytes(profile: Profile) -> float | None:
-    """Return the bytes that threads requested; requests of whole warps if the bytes were not counted."""
+    """Return the bytes that threads requested; the number of requests by warps if the bytes were not counted."""
     counted = [
         (profile.metrics.get(f"global_{access}_sectors"), profile.metrics.get(f"global_{access}_used_bytes_per_sector"))
         for access in ACCESSES
@@ -320,13 +321,13 @@ def _requested_bytes(profile: Profile) -> float | None:
 
 
 def _used_bytes_per_sector(profile: Profile) -> float | None:
-    """Return the bytes of a sector that threads requested, over loads and stores."""
+    """Return how many bytes of a sector threads requested on average, over loads and stores."""
     sectors, requested = _loads_and_stores(profile, "global_{}_sectors"), _requested_bytes(profile)
     return requested / sectors if sectors and requested else None
 
 
 def _growth_by_misses(pair: ProfilePair) -> dict[str, float]:
-    """Return by how much traffic below each cache grew because it missed more: a logarithm, or 0."""
+    """Return how much the traffic below each cache grew because the cache missed more: a logarithm, or 0."""
     requested = growth_of(*pair.apply(lambda profile: _loads_and_stores(profile, "global_{}_sectors")))
     l2, dram = growth_of(*pair.apply(_l2_bytes)), growth_of(*pair.apply(_dram_bytes))
     growth = {"l2": dram - l2, "l1": l2 - requested}
@@ -339,7 +340,7 @@ def _hit_rate_fell(pair: ProfilePair, level: str) -> bool:
 
 
 def _l2_bytes(profile: Profile) -> float | None:
-    """Return the bytes requested from the L2 cache, hits and misses."""
+    """Return the bytes that were requested from the L2 cache, whether they hit or missed."""
     sectors = profile.metrics.get("l2_sectors")
     return None if sectors is None else SECTOR_BYTES * sectors
 

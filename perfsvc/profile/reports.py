@@ -35,7 +35,7 @@ LIMIT_S = 60.0
 PROFILE_AGAIN = "profile the launch again: ncu -f -o REPORT PROGRAM"
 
 _ERRORS: dict[str, type[PerfsvcError]] = {kind.__name__: kind for kind in (ReportError, MissingPackageError)}
-"""The errors of ``read``."""
+"""The errors of ``read`` that the reading process passes on, by name."""
 
 _SCALES = {"%": 0.01, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3}
 """Factors to base units; all other units are base units."""
@@ -120,7 +120,7 @@ def _wrong_count(path: Path, launches: int) -> ReportError:
 
 
 def _kernel_names(library: Any, action: Any) -> set[str]:
-    """Return the names of the kernel: with and without its arguments, and as in the binary."""
+    """Return the names of the launched kernel: with and without argument types, and as in the binary (mangled)."""
     bases = ("FUNCTION", "DEMANGLED", "MANGLED")
     return {action.name(getattr(library.IAction, f"NameBase_{base}")) for base in bases}
 
@@ -141,7 +141,7 @@ def _raw_metrics(action: Any, names: frozenset[str]) -> RawMetric:
 
 
 def _rules(action: Any) -> list[ProfilerRule]:
-    """Return the problems that the rules found, the largest estimate first; a rule may have found several."""
+    """Return the problems that Nsight Compute's rules found, the largest estimated speedup first."""
     rules = []
     for result in action.rule_results_as_dicts():
         message = result.get("rule_message") or {}
@@ -171,8 +171,8 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
 
     Raises:
         ReportError: as ``read`` does.
-        MissingPackageError: likewise.
-        ProfileError: the library ended its process, or did not finish.
+        MissingPackageError: as ``read`` does.
+        ProfileError: ``ncu_report`` crashed the reading process, or did not finish in time.
     """
     require_ncu_report()
     with tempfile.TemporaryDirectory(prefix="perfsvc-report-") as folder:
@@ -254,7 +254,7 @@ def _damaged(path: Path) -> ReportError:
 
 
 def _read_part(file: BinaryIO) -> bytes:
-    """Read bytes that are preceded by their length."""
+    """Return the next part of the file: four bytes hold its length; raises ``ValueError`` if it is cut short."""
     (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
     part = file.read(length)
     if len(part) != length:
@@ -263,7 +263,7 @@ def _read_part(file: BinaryIO) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the numbers and values of a message's fields; if one repeats, a ``dict`` of them keeps the last."""
+    """Yield (number, value) for each field of a Protocol Buffers message; a field number may repeat."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -280,7 +280,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, the lowest first, and where it ends."""
+    """Return the variable-length integer at a position (seven bits a byte, lowest first), and the position after it."""
     value = shift = 0
     while True:
         value |= (message[at] & 0x7F) << shift
