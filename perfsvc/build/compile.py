@@ -1,4 +1,4 @@
-"""Compile all units of a plan in parallel, or take them from the cache, before any device is used."""
+"""Compile all units of a plan in parallel, or take their binaries from the cache, before any device is used."""
 
 import os
 import time
@@ -82,7 +82,7 @@ class _Builder:
 
     def _compile(self, unit: Unit, files: Mapping[str, bytes], key: str) -> bytes:
         code = self._toolchain.compile(unit)
-        sources.require_same(unit, files)  # the compiler has read them again
+        sources.require_same(unit, files)  # the compiler has read the files again since the key was computed
         self._cache.put(key, code)
         return code
 

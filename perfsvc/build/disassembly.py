@@ -61,12 +61,12 @@ _FILLER = "NOP"
 
 
 def count_classes(opcodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return how many instructions there are of each class, in the order of ``CLASSES``, without empty classes.
+    """Return (class, number of instructions) for each class that occurs, in the order of ``CLASSES``.
 
     ``NOP`` does not count: it fills a kernel up to the next multiple of 128 bytes.
 
     Args:
-        opcodes: how many there are of each opcode, with its modifiers: ``LDG.E.128``.
+        opcodes: the number of instructions of each opcode with its modifiers (``LDG.E.128``).
     """
     counts = dict.fromkeys([*CLASSES, OTHER], 0)
     for opcode, number in opcodes.items():
@@ -88,7 +88,7 @@ def find_nvdisasm() -> Path | None:
 
 
 class Disassembler:
-    """Counts instructions; counts are cached.
+    """Counts the instructions of kernels with nvdisasm, and caches the counts.
 
     Args:
         path: of nvdisasm.

@@ -64,10 +64,10 @@ def facts_of_all(
     *,
     on_done: Callable[[Unit], None] = lambda _: None,
 ) -> dict[Unit, UnitFacts]:
-    """Return the facts of every kernel of some units for one architecture, or why a unit has none.
+    """Return the facts of each unit's kernels for one architecture, or the error of a unit that does not compile.
 
     Args:
-        units: what to compile; none of them to PTX, which has no facts.
+        units: what to compile; none of them becomes PTX, which has no facts.
         toolchain: the compiler.
         cache: where binaries and counts of instructions are looked up and kept.
         disassembler: counts instructions; None if there is no disassembler.
@@ -92,7 +92,7 @@ def facts_of_all(
 
 
 def source_digest(unit: Unit) -> str:
-    """Return a digest of all that decides a unit's binary except compiler and target; raises ``CompileError``."""
+    """Return a digest of what decides a unit's binary apart from compiler and target; raises ``CompileError``."""
     return digest(sources.preimage(unit, sources.local_files(unit), target="", version=""))
 
 

@@ -25,12 +25,12 @@ class Multiprocessor:
     """The limits of one multiprocessor of an architecture.
 
     Attributes:
-        warps: at most.
-        blocks: at most.
-        shared_bytes: shared memory of all its blocks, including what is reserved for each.
-        barriers: of all its blocks; None if they are no limit.
-        reserved_bytes: shared memory that the system takes of each block.
-        shared_unit: bytes; a block's shared memory is a multiple of it.
+        warps: the most warps that it holds.
+        blocks: the most blocks that it holds.
+        shared_bytes: the shared memory of all its blocks, including the bytes reserved for each.
+        barriers: the barriers of all its blocks; None if they limit nothing.
+        reserved_bytes: the shared memory that the system reserves in addition for each block.
+        shared_unit: a block's shared memory is rounded up to a multiple of so many bytes.
     """
 
     warps: int
@@ -62,9 +62,9 @@ def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_share
 
     Args:
         architecture: ``sm_90``.
-        facts: of the kernel.
-        threads: of a block, 1 to 1024.
-        dynamic_shared_bytes: of a block.
+        facts: the static facts of the kernel.
+        threads: the threads of a block, 1 to 1024.
+        dynamic_shared_bytes: the dynamic shared memory of a block.
 
     Returns:
         None for an architecture whose limits are unknown. If several limits are equal, the limiter is the one that no
@@ -86,7 +86,7 @@ def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_share
 
 
 def _by_registers(registers: int, warps: int) -> int:
-    """Return how many blocks fit the registers; 0 if a single block does not fit the four quarters."""
+    """Return how many blocks the registers suffice for; 0 if not even one block fits the four quarters."""
     registers_of_warp = _round_up(registers * WARP, REGISTER_UNIT)
     if registers_of_warp == 0:
         return REGISTERS

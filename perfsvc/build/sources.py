@@ -149,7 +149,7 @@ class _HeaderFolder:
 def preimage(
     unit: Unit, files: Mapping[str, bytes], *, target: str, version: str, settings: Sequence[str] = ()
 ) -> bytes:
-    """Return everything that decides a binary, as canonical JSON without any path of this machine.
+    """Return everything that decides a binary, as canonical JSON that contains no path of this machine.
 
     Files count by name and content. A header that is found neither next to the file that includes it nor in an include
     folder belongs to the toolkit or the system, and is covered by the version. So is a header whose name comes from a
@@ -205,7 +205,7 @@ def local_files(unit: Unit) -> dict[str, bytes]:
 
 
 def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
-    """Raise ``CompileError`` if a unit's files have changed: a binary made meanwhile may be from either text."""
+    """Raise ``CompileError`` if a unit's files differ from ``before``: its binary may come from the old or new text."""
     now = local_files(unit)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise CompileError(

@@ -25,7 +25,7 @@ class Binary:
         code: its bytes.
         digest: their SHA-256 digest.
         cached: whether the cache had it.
-        seconds: how long it took.
+        seconds: how long it took to compile it or to find it in the cache.
         sources: the texts it was compiled from: the unit's source and the user's files that it includes, by their
             names relative to the source's folder (``../shared/tile.cuh``).
     """

@@ -1,4 +1,4 @@
-"""The arrays of cases: their inputs, the results that the reference expects, and fresh ones for the second check.
+"""Make the arrays of cases: inputs, expected results, and fresh inputs for the check after timing.
 
 Arrays are returned as the author's functions made them, contiguous or not: copying them to a device lays them out.
 """
@@ -31,7 +31,7 @@ Shapes = Mapping[str, Array]
 NUMBERS = "biufc"
 """The kinds of NumPy dtypes that a buffer can have."""
 SMALL_RESULT_BYTES = 1 << 20
-"""A result below this size may stay the same by chance or by its nature, so its fresh reference is computed."""
+"""A smaller result may be equal for other inputs, by chance or by its nature, so its fresh reference is computed."""
 SMALL_CASE_BYTES = 16 << 20
 """If inputs and results are smaller than this together, the fresh reference costs next to nothing."""
 ELEMENTS_COMPARED_AT_ONCE = 1 << 16
@@ -161,8 +161,8 @@ class _StoredShapes:
 class KnownShapes:
     """A folder with the shapes of inputs that earlier runs made, so that resolving a suite need not make the inputs.
 
-    A key is that of the inputs (``CaseSpec.inputs``) with the versions of Python and NumPy. Any number of processes may
-    use the folder at once. Files that cannot be read or written count as missing.
+    Shapes are stored by the key of the inputs (``CaseSpec.inputs``) and the versions of Python and NumPy. Any number of
+    processes may use the folder at once. Files that cannot be read or written count as missing.
 
     Args:
         folder: created if it is missing.
@@ -222,14 +222,14 @@ class Inputs:
         return {at: made[at] if shapes is None else shapes for at, shapes in known.items()}
 
     def take(self, spec: CaseSpec) -> Arrays | None:
-        """Return the inputs of a case and keep them no longer; None if they are not kept."""
+        """Return the kept inputs of a case and release them; None if they are not kept."""
         with self._lock:
             inputs = self._kept.pop(spec.inputs, None)
             self._free_bytes += _total_bytes(inputs or {})
         return inputs
 
     def forget_shapes(self, spec: CaseSpec) -> None:
-        """Delete the known shapes of a case's inputs, because its inputs turned out to have others."""
+        """Delete the known shapes of a case's inputs, because its inputs turned out to have other shapes."""
         if self._known:
             self._known.forget(spec.inputs)
 
@@ -270,7 +270,7 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
 
     Args:
         spec: the case.
-        inputs: may hold the case's inputs, which are then taken from there.
+        inputs: if it keeps the case's inputs, they are taken from it instead of made again.
 
     Raises:
         SuiteError: the benchmark's functions failed, or made something else than they declare.
@@ -293,18 +293,18 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
 
 
 def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:
-    """Return other inputs for the check after timing, and the results expected of them, by name.
+    """Return fresh inputs for the check after timing, and their expected results, by name.
 
-    They come from another seed, which is derived from the case's. The reference is computed if the result or the whole
+    They come from a second seed, which is derived from the case's. The reference is computed if the result or the whole
     case is small, or if some output has the same reference for both seeds at the smoke point. Otherwise the expected
-    results are empty: it is enough that every output changes, which saves the host the largest references.
+    results are empty, which saves the host the largest references: the check only requires every output to change.
 
-    Both are empty if nothing is checked (no outputs), or if the other inputs cannot show anything because they are
-    equal to the first or do not fit the buffers.
+    Both are empty if nothing is checked (no outputs), or if the fresh inputs cannot show anything because they are
+    equal to the first inputs or do not fit the buffers.
 
     Args:
         spec: the case.
-        first: returns its inputs from its own seed; may wait until they are made.
+        first: returns the case's first inputs, made from its own seed; may wait until they are made.
 
     Raises:
         SuiteError: the benchmark's functions failed, or made something else than they declare.
@@ -323,7 +323,7 @@ def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) 
 
 
 def replay_arrays(file: BenchFile, point: Point, seed: int, variant: str = "") -> tuple[Arrays, Arrays]:
-    """Return the inputs and expected results of a benchmark file at any point, as recorded in an earlier run.
+    """Return the inputs and expected results that a benchmark file makes at a point that an earlier run recorded.
 
     Args:
         file: the benchmark.
@@ -369,12 +369,12 @@ def _is_small(spec: CaseSpec, inputs: Arrays) -> bool:
 
 
 def _every_output_changes(file: BenchFile, spec: CaseSpec) -> bool:
-    """Return whether other inputs change every output of the reference at the smoke point."""
+    """Return whether, at the smoke point, every output of the reference differs for inputs from another seed."""
     benchmark, point = file.benchmark, smoke_point(file.benchmark)
     seed, reference = seed_of(file.name, benchmark.version, point), reference_of(benchmark, spec.case.variant)
     first, fresh = (
-        make_expected(benchmark, point, make_inputs(benchmark, point, either), reference)
-        for either in (seed, fresh_seed(seed))
+        make_expected(benchmark, point, make_inputs(benchmark, point, input_seed), reference)
+        for input_seed in (seed, fresh_seed(seed))
     )
     return not any(
         np.array_equal(first[name].astype(output.dtype), fresh[name].astype(output.dtype), equal_nan=True)
@@ -383,7 +383,7 @@ def _every_output_changes(file: BenchFile, spec: CaseSpec) -> bool:
 
 
 def _equal(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether two arrays of one shape are equal, NaN counting as equal to NaN."""
+    """Return whether two arrays of equal shape are equal; NaN counts as equal to NaN."""
     rows = max(1, ELEMENTS_COMPARED_AT_ONCE * len(first) // first.size)
     return all(
         np.array_equal(first[row : row + rows], second[row : row + rows], equal_nan=True)

@@ -35,7 +35,7 @@ def _line() -> Any:
 class Output:
     """An array that a variant writes: a result, or scratch memory between two steps.
 
-    ``shape`` is in elements: constant or a function of the axes (for scratch memory of the parameters too).
+    ``shape`` is in elements: constant or a function of the axes (for scratch memory also of the parameters).
     """
 
     dtype: str
@@ -342,10 +342,10 @@ def cache_states_of(variant: Variant) -> tuple[CacheState, ...]:
 
 
 def words(value: Words) -> tuple[str, ...]:
-    """Return one word or several as a tuple."""
+    """Return a field's words as a tuple, whether the author wrote one word or a sequence."""
     return (value,) if isinstance(value, str) else tuple(value)
 
 
 def option_words(options: Words) -> tuple[str, ...]:
-    """Return compile options word by word, split as a shell does; raises ``ValueError`` for an unclosed quote."""
+    """Return compile options split into words as a shell does; raises ``ValueError`` for an unclosed quote."""
     return tuple(word for text in words(options) for word in shlex.split(text))

@@ -1,4 +1,4 @@
-"""Read a bench.py: its text runs in a module of its own, which leaves nothing behind.
+"""Read a bench.py by running its text as a module of its own, which is removed afterwards.
 
 No bytecode is written into the author's folder, and ``sys.modules`` holds the module only while its text runs. The text
 of an earlier run is read from the store in the same way, so a bench.py is one self-contained file.
@@ -61,14 +61,14 @@ def load_text(text: str, name: str) -> BenchFile:
 
 
 def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
-    """Return the functions that ``call`` steps name. The file runs once, so they share its module-level state.
+    """Return a benchmark file's functions by name, for ``call`` steps; they share the state of one run of the file.
 
     Args:
         source: the benchmark file's path, or its text.
         names: the functions' names.
 
     Raises:
-        SuiteError: the file cannot be read, or does not define one of them.
+        SuiteError: the file cannot be read, or one of the functions is missing from it.
     """
     path = source if isinstance(source, Path) else Path(FILE_NAME)
     text = _read(source) if isinstance(source, Path) else source
@@ -93,8 +93,8 @@ def _load(text: str, path: Path, name: str) -> BenchFile:
     names = _run(text, path)
     benchmark = names.get("benchmark")
     if not isinstance(benchmark, Benchmark):
-        what = "no benchmark" if benchmark is None else f"'benchmark' is a {type(benchmark).__name__}"
-        raise SuiteError(what, path=str(path), cure="assign one: benchmark = Benchmark(...)")
+        problem = "no benchmark" if benchmark is None else f"'benchmark' is a {type(benchmark).__name__}"
+        raise SuiteError(problem, path=str(path), cure="assign one: benchmark = Benchmark(...)")
     own_name = benchmark.name if isinstance(benchmark.name, str) else ""  # checking reports any other type
     return BenchFile(path, text, own_name or name, benchmark, names)
 

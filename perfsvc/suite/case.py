@@ -8,7 +8,7 @@ from perfsvc.model import Buffer, CacheState, Case, Kind, ReplayRecord, Step, To
 
 
 def arrays_key(bench_text: str, seed: int, reference: int = 0) -> str:
-    """Return a key of the arrays that a benchmark file makes from a seed (one per point) with a reference."""
+    """Return a key of the arrays that a benchmark file makes from a point's seed with one of its references."""
     return digest(f"{seed}{f' {reference}' * bool(reference)}\n{bench_text}".encode())
 
 
@@ -18,15 +18,15 @@ class CaseSpec:
 
     Attributes:
         requires: the author's words (``sm_90``, ``n % 4 == 0``).
-        units: compiled once each; ``Launch.module`` is an index into them.
-        buffers: those that the steps use.
+        units: what is compiled, once each; ``Launch.module`` is an index into them.
+        buffers: the buffers that the steps use.
         bench: the benchmark file.
         bench_text: its text when it was read. Inputs, reference and Python steps come from this text, even if the file
             changes later.
         seed: of the inputs.
-        reference: equal for variants with the same reference; 0 for the benchmark's own.
+        reference: a number that is equal for variants with the same reference; 0 for the benchmark's own reference.
         variant_index: the variant's position in its benchmark.
-        relative_to: the variant that the benchmark compares it with; empty if there is none.
+        relative_to: the full name of the variant that this one is compared with; empty if there is none.
     """
 
     case: Case

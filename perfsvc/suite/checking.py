@@ -84,7 +84,7 @@ def check(file: BenchFile) -> CheckedBenchmark:
         for expansion in variants.values()
         for problem in _problems_of_former_names(expansion, variants)
     }
-    # A problem of the work, for example, is met in every variant: report it once.
+    # Some problems, such as a wrong ``work``, are found again in every variant: report them once.
     distinct = {(problem.line, problem.what): problem for problem in [*problems, *still_variants.values()]}
     return CheckedBenchmark(
         variants=tuple(variants[name] for name in variants if usable and name not in still_variants),
@@ -193,7 +193,7 @@ def _problems_of_taken_names(expansions: Sequence[Expansion], variants: Mapping[
 
 
 def _first_problem_of_resolving(expansions: Sequence[Expansion], points: Sequence[BenchmarkPoint]) -> Iterator[Problem]:
-    """Yield the first problem that a variant has at one of its points."""
+    """Yield the first problem of resolving a variant's expansions at the points, if there is any."""
     for expansion in expansions:
         for at in points:
             try:
@@ -375,7 +375,7 @@ def _problems_of_buffers(variant: Variant, names: _VariantNames) -> Iterator[Pro
 
 
 def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield each name that a step uses: what it is used as, the name, and the names it may be."""
+    """Yield (use, name, known names) for each name that a step uses, such as ("argument", "n", ...)."""
     match step:
         case LaunchStep():
             for arg in step.args:

@@ -31,7 +31,7 @@ class ListedCase:
 
     @property
     def kind(self) -> Kind:
-        """How its variant is timed."""
+        """The kind of its variant, which decides how the case is timed."""
         return Kind(self.expansion.variant.kind)
 
     @property
@@ -62,7 +62,7 @@ class Suite:
         """Return the selected cases at the full or smoke points, without resolving them.
 
         Raises:
-            UsageError: a glob cannot be parsed or selects nothing, or nothing is left.
+            UsageError: a glob cannot be parsed or selects nothing, or every selected case is excluded.
         """
         here = {listed.case: listed for listed in self.cases if listed.points == points}
         others = [listed.case for listed in self.cases if listed.points != points]
@@ -70,7 +70,7 @@ class Suite:
         return tuple(here[case] for case in choose(selection, tuple(here), others, broken))
 
     def split_problems(self, selection: Selection) -> tuple[tuple[SuiteError, ...], tuple[SuiteError, ...]]:
-        """Return the problems of benchmarks that a selection could reach, and all other problems.
+        """Return (the problems of benchmarks that a selection could include, all remaining problems).
 
         Raises:
             UsageError: a glob cannot be parsed.
@@ -87,13 +87,13 @@ class Suite:
         """Return the selected cases with everything that building and running them needs, in each cache state.
 
         Args:
-            selection: which cases.
-            points: at which points.
+            selection: the globs of the cases.
+            points: whether to take the full or the smoke points.
             inputs: makes the inputs of each point, because their shapes are needed here, and may keep them for
                 ``make_arrays``.
 
         Raises:
-            UsageError: a glob cannot be parsed or selects nothing, or nothing is left.
+            UsageError: a glob cannot be parsed or selects nothing, or every selected case is excluded.
         """
         selected = self.select(selection, points)
         shapes = (inputs or Inputs()).shapes((listed.file, listed.case.point) for listed in selected)
@@ -128,9 +128,9 @@ def discover(folder: Path) -> Suite:
             problems.append(error)
             continue
         if file.name in files:
-            what = f"benchmark {file.name!r} is there already: {files[file.name].path}"
+            problem = f"benchmark {file.name!r} is there already: {files[file.name].path}"
             cure = "rename the folder, or give one of them a name: Benchmark(name=...)"
-            problems.append(Problem(what, file.benchmark.line, cure).at(path))
+            problems.append(Problem(problem, file.benchmark.line, cure).at(path))
             continue
         checked = check(file)
         problems += [problem.at(path) for problem in checked.problems]

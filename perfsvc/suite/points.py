@@ -44,7 +44,7 @@ def axes_of(benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def smoke_point(benchmark: Benchmark) -> Point:
-    """Return the small point."""
+    """Return the benchmark's smoke point, with a value for each axis in order."""
     return _ordered(benchmark, benchmark.smoke)
 
 
@@ -108,7 +108,7 @@ def _problems_of_values(axis: str, values: Iterable[Value], line: int) -> Iterat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expansion:
-    """A variant with one choice of its parameters, under its full name."""
+    """A variant with one value of each parameter, and the full name that these values give it."""
 
     variant: Variant
     name: str
@@ -167,17 +167,17 @@ def reference_of(benchmark: Benchmark, variant: str) -> Function | None:
 def problems_of_params(variant: Variant) -> Iterator[Problem]:
     """Yield the problems of the values of a variant's parameters."""
     for name, value in variant.params.items():
-        several = isinstance(value, tuple | list)
-        if several and not value:
+        is_tuple = isinstance(value, tuple | list)
+        if is_tuple and not value:
             yield Problem(f"parameter {name!r} has no value", variant.line, "give the tuple at least one")
         for choice in _choices(value):
-            if several and not (is_value(choice) and fits_in_an_id(choice)):
+            if is_tuple and not (is_value(choice) and fits_in_an_id(choice)):
                 yield Problem(
                     f"parameter {name!r} has the value {choice!r}, which cannot stand in a variant's name",
                     variant.line,
                     "use integers, floats, or text of letters, digits and _ . + - in tuples",
                 )
-            elif not several and not is_value(choice) and not callable(choice):
+            elif not is_tuple and not is_value(choice) and not callable(choice):
                 yield Problem(
                     f"parameter {name!r} is {choice!r}",
                     variant.line,

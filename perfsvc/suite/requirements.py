@@ -70,7 +70,7 @@ def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
 
 
 def exact_architecture(requirements: Iterable[str]) -> tuple[str, ...]:
-    """Return the nvcc options for ``sm_90a``: code with features of one exact architecture is compiled for it alone."""
+    """Return nvcc's options for required exact architectures (``sm_90a``): the code is compiled for them alone."""
     matches = (_ARCHITECTURE.fullmatch(requirement) for requirement in requirements)
     return tuple(
         f"-gencode=arch=compute_{match[1]}{match[2]}a,code={match[0]}" for match in matches if match and match[3]
@@ -129,7 +129,7 @@ def problems_of_tensor_maps(args: Sequence[Argument], line: int) -> Iterator[Pro
 
 
 def tensor_map_arg(written: TensorMap, array: Array, values: Mapping[str, Value], line: int) -> TensorMapArg:
-    """Return a tensor map of an array at one point; raises ``Problem`` if no GPU can have it for any array size."""
+    """Return the tensor map of an array at one point; raises ``Problem`` if no GPU accepts it at any array size."""
     what = f"the tensor map of {array.name!r}"
     if len(array.shape) != _DIMENSIONS:
         raise Problem(

@@ -1,4 +1,4 @@
-"""Resolve a variant at a point into a case: every function evaluated, nothing left to decide."""
+"""Resolve a variant at a point into a case, in which every function of the author is evaluated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -101,7 +101,7 @@ class BenchmarkPoint:
 
     @cached_property
     def buffers(self) -> Mapping[str, Buffer]:
-        """The inputs, and then the outputs that are not inputs too."""
+        """The buffers of the inputs, then those of the outputs that are not also inputs."""
         outputs = _arrays(self.file.benchmark.outputs, dict(self.point), self.file.benchmark.line)
         return {
             name: Buffer(array, Role.INOUT if name in outputs else Role.INPUT) for name, array in self.inputs.items()
@@ -132,7 +132,7 @@ class BenchmarkPoint:
 
 
 def replay_tolerance(file: BenchFile, point: Point) -> Tolerance:
-    """Return the tolerance of a benchmark file at any point of an earlier run; raises ``SuiteError``."""
+    """Return a benchmark's tolerance at a point of an earlier run; raises ``SuiteError`` if it is unusable."""
     try:
         return BenchmarkPoint(file, point, {}).tolerance
     except Problem as problem:
@@ -193,7 +193,7 @@ def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int)
 def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
-    """Return one unit for each source, with all entries that are launched from it."""
+    """Return one unit for each source file, with all of its kernels that are launched."""
     entries: dict[str, dict[str, None]] = {}
     for step in compiled_steps(steps):
         entries.setdefault(step.source, {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})

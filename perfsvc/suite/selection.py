@@ -1,7 +1,7 @@
 """Select cases by glob: ``transpose``, ``transpose/tiled*``, ``*/naive[n=4096]``, ``*[n=4*]``.
 
 ``*`` stands for any text and ``?`` for one character. A glob without a slash names benchmarks. ``[...]`` holds globs
-for the values of axes; an axis that it does not name may have any value. A case's id selects that case.
+for the values of axes; an axis that is not named there may have any value. A case's full id selects only that case.
 """
 
 import difflib
@@ -101,15 +101,15 @@ def choose(
         broken: names of benchmarks with problems: a glob that names one may match no case.
 
     Raises:
-        UsageError: a glob cannot be parsed or matches no case, or nothing is left.
+        UsageError: a glob cannot be parsed or matches no case, or every selected case is excluded.
     """
     for glob in map(parse, selection.select):
         if not any(glob.matches(case) for case in cases) and not any(map(glob.benchmark.fullmatch, broken)):
             raise UsageError(f"{glob.text!r} selects no case", cure=_cure(glob, cases, others))
-    left = selection.filter(cases)
-    if not left and Selection(selection.select).filter(cases):
+    selected = selection.filter(cases)
+    if not selected and Selection(selection.select).filter(cases):
         raise UsageError("every selected case is excluded", cure="exclude less, or select more")
-    return tuple(case for case in cases if case in left)
+    return tuple(case for case in cases if case in selected)
 
 
 def _cure(glob: Glob, cases: Sequence[Case], others: Collection[Case]) -> str:

@@ -48,15 +48,15 @@ class Problem(Exception):  # noqa: N818 - raised and collected alike; outside th
 
 
 def evaluate(value: object, names: Mapping[str, object], what: str, line: int) -> Any:
-    """Return the value, or call it with the ``names`` it asks for if it is a function; errors call it ``what``."""
+    """Return the value, or the result if it is a function of some ``names``; error messages call it ``what``."""
     return invoke(value, names, what, line) if callable(value) else value
 
 
 def invoke(function: Function, names: Mapping[str, object], what: str, line: int, *first: object) -> Any:
-    """Call a function with ``first`` by position and then with whatever it asks for by name.
+    """Call a function: ``first`` are passed by position, its other parameters are looked up in ``names``.
 
     Raises:
-        Problem: it asks for an unknown name or raises; with the line in the function that raised.
+        Problem: the function has an unknown parameter, or raises; with the line in the function that raised.
     """
     for problem in unknown_names(function, names, what, line, skip=len(first)):
         raise problem
@@ -151,12 +151,12 @@ def shape_of(written: object, values: Mapping[str, Value], name: str, line: int)
 
 
 def grid_of(written: object, values: Mapping[str, Value], what: str, line: int) -> Dim3:
-    """Return the blocks of a launch in three dimensions."""
+    """Return the grid of a launch: its blocks in three dimensions."""
     return _dim3(written, values, what, line, GRID_LIMITS)
 
 
 def block_of(written: object, values: Mapping[str, Value], what: str, line: int) -> Dim3:
-    """Return the threads of a block in three dimensions."""
+    """Return the size of a block: its threads in three dimensions."""
     block = _dim3(written, values, what, line, BLOCK_LIMITS)
     if math.prod(block) > THREADS_PER_BLOCK:
         raise Problem(

@@ -99,7 +99,7 @@ def _has_c_linkage(words: Sequence[str]) -> bool:
 
 
 def _declared_name(words: Sequence[str], index: int) -> str:
-    """Return the name of the function that is declared with the ``__global__`` at ``index``."""
+    """Return the name of the function whose declaration has its ``__global__`` at ``index`` in the words."""
     depth = 3  # inside __attribute__ ( ( annotate (
     for position in range(index, len(words)):
         if words[position] == "(":
@@ -112,7 +112,7 @@ def _declared_name(words: Sequence[str], index: int) -> str:
 
 
 def require_entries(text: str, wanted: Sequence[str], source: str) -> None:
-    """Raise ``CompileError`` for an entry that the text does not have."""
+    """Raise ``CompileError`` if the text lacks one of the wanted entries."""
     present = entries(text)
     for name in wanted:
         if name not in present:

@@ -29,7 +29,7 @@ from perfsvc.model import Unit
 
 HEADER = Path(__file__).resolve().parent / "cuda_on_cpu.h"
 
-# zig defines NDEBUG by default; as with nvcc, assertions are on unless the unit turns them off.
+# zig defines NDEBUG by default. As with nvcc, assertions are on unless the unit turns them off.
 _LANGUAGE = ("-x", "c++", "-nostdinc++", "-w", "-U_FORTIFY_SOURCE", "-UNDEBUG")
 _CODE = (
     "-O2",
@@ -212,7 +212,7 @@ def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
 
 
 def _parameters(unit: Unit) -> str:
-    """Return the text that is included between ``cuda_on_cpu.h`` and the unit.
+    """Return the lines that are included after ``cuda_on_cpu.h`` and before the unit: its parameters and assert.h.
 
     With ``-D`` on the command line, parameters called N, T or F would also replace names in ``cuda_on_cpu.h``. assert.h
     comes last because its ``assert`` depends on whether one of these lines defines NDEBUG.
