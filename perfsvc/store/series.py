@@ -108,11 +108,9 @@ class SeriesStore:
         that did not measure a series is absent.
         """
         with self._database.reading() as connection:
-            histories = _histories(connection, _runs_until(connection, run, last), errors=True)
-        measured = {
-            _key(series) for series, history in histories.items() if any(measured.run == run for measured in history)
-        }
-        return {series: _as_arrays(history) for series, history in histories.items() if _key(series) in measured}
+            histories = _array_histories(connection, _runs_until(connection, run, last))
+        measured = {_key(series) for series, history in histories.items() if run in history.runs}
+        return {series: history for series, history in histories.items() if _key(series) in measured}
 
     def samples(self, runs: Collection[int]) -> dict[Series, dict[int, tuple[tuple[float, ...], ...]]]:
         """Return the samples of the times in some runs, in seconds, a tuple a replica; only of replicas that are ok."""
@@ -318,11 +316,53 @@ def _key(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
 
 
-def _as_arrays(history: Sequence[SeriesInRun]) -> SeriesHistory:
-    width = max(1, *(len(measured.values) for measured in history))
-    values = [(*measured.values, *[np.nan] * (width - len(measured.values))) for measured in history]
+def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Series, SeriesHistory]:
+    """Return the histories of all judged series of some runs, errors of results included.
+
+    They hold the same values as ``_histories``. Two hundred runs have many thousand rows, so each is unpacked once.
+    """
+    columns = (
+        Measurements.status,
+        Measurements.id,
+        Measurements.environment_id,
+        Measurements.median_s,
+        Measurements.max_error,
+    )
+    named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
+    values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # by series and run, one a replica
+    environments: dict[tuple[_Ids, int], int] = {}
+    bad: set[tuple[_Ids, int]] = set()
+    rows = connection.execute(_measured(runs, *columns))
+    for run, lineage, own, device, cache, status, measurement, environment, time, error in rows:
+        ids = lineage, own, device, cache
+        environments.setdefault((ids, run), environment)
+        if status is not Status.OK:
+            bad.add((ids, run))
+            values[ids, TIME].setdefault(run, [])
+        if time is not None:
+            values[ids, TIME].setdefault(run, []).append(time)
+        for metric, value in named.get(measurement, ()):
+            values[ids, metric].setdefault(run, []).append(value)
+        if error is not None:
+            values[ids, MAX_ERROR].setdefault(run, []).append(error)
+    names = PresentNames(connection)
+    histories: dict[Series, SeriesHistory] = {}
+    for (ids, metric), by_run in values.items():
+        good = {run: replicas for run, replicas in by_run.items() if (ids, run) not in bad}
+        # A bad replica spoils its case: the time then has no values in this run, and other metrics lack the run.
+        kept: Mapping[int, list[float]] = {run: good.get(run, []) for run in by_run} if metric == TIME else good
+        if kept:
+            lineage, own, device, cache = ids
+            series = names.series(lineage, own, device, metric, cache)
+            histories[series] = _as_arrays(kept, [environments[ids, run] for run in kept])
+    return histories
+
+
+def _as_arrays(values: Mapping[int, Sequence[float]], environments: Sequence[int]) -> SeriesHistory:
+    """Return the values of each run, and its environment, as arrays; NaN after the last replica of a run."""
+    width = max(1, *map(len, values.values()))
     return SeriesHistory(
-        np.array([measured.run for measured in history], np.intp),
-        np.array([measured.segment for measured in history], np.intp),
-        np.array(values, np.float64),
+        np.array(list(values), np.intp),
+        np.array(environments, np.intp),
+        np.array([(*replicas, *[np.nan] * (width - len(replicas))) for replicas in values.values()], np.float64),
     )
