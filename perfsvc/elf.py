@@ -67,7 +67,7 @@ def kernel_registers(code: bytes) -> dict[str, int]:
 
 
 def most_threads(code: bytes) -> dict[str, int]:
-    """Return the largest allowed block of each kernel of a cubin that has launch bounds, in threads, by symbol.
+    """Return how many threads a block may have, by symbol, for each kernel of a cubin that has launch bounds.
 
     Raises ``ValueError`` if this is no ELF file.
     """
@@ -207,7 +207,7 @@ def _parameters(records: Sequence[_Record]) -> tuple[tuple[int, int], ...] | Non
 
 
 def _parts(elf: _Elf) -> Iterator[tuple[str, bytes]]:
-    """Yield the sections that decide what a binary does, in a form that no other section changes."""
+    """Yield (name, content) of the sections that ``code_digest`` hashes, independent of symbol numbers."""
     symbols = elf.symbols()
     for section in elf.sections:
         if section.name.startswith(_INFO):

@@ -12,7 +12,7 @@ _NEVER_PINNED = UNJUDGED | {MAX_ERROR}
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
-    """Make a run the baseline of its selected series that have a right result; return how many there are."""
+    """Make a run the baseline of its selected series that have a right result; return how many were pinned."""
     levels = store.series.levels(run)
     right = [
         series for series, level in levels.items() if level.status is Status.OK and series.metric not in _NEVER_PINNED
@@ -28,7 +28,7 @@ def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
 
 
 def unpin(store: Store, selection: Selection) -> int:
-    """Remove the pins of the selected series; return how many there were."""
+    """Remove the pins of the selected series; return how many pins were removed."""
     pinned = [pin.series for pin in store.baselines.pins()]
     selected = selection.filter(series.case for series in pinned)
     return store.baselines.unpin([series for series in pinned if series.case in selected])

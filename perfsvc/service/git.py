@@ -250,7 +250,7 @@ def _failure(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _unrelated_cure(folder: Path, good: str, bad: str) -> str:
-    """Return what to do if the good commit is no ancestor of the bad one."""
+    """Return the cure to show when the good commit is no ancestor of the bad one."""
     if _descends(folder, good, of=bad):
         return "they are the wrong way round: --good names the earlier one"
     shared = git(folder, "merge-base", good, bad)

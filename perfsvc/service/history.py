@@ -52,7 +52,7 @@ def _row(run: CaseInRun, why: str) -> HistoryRow:
 
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:
-    """Return what the run of a row knows about its case in addition to the time."""
+    """Return the details, beyond the time, that a row's run stored about the row's case."""
     summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
     matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
     return frames.details(summary[matches].to_dict("records")[0])

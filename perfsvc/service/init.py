@@ -27,7 +27,7 @@ _HEAD = f"""\
 
 
 def suite_in(folder: Path) -> Path | None:
-    """Return the suite in a folder, relative to it: a folder with benchmark files; None without one."""
+    """Return the subfolder that holds benchmark files, relative to ``folder``: a usual name first; None without one."""
     for name in SUITES:
         if (folder / name).is_dir() and any((folder / name).glob("**/bench.py")):
             return Path(name)
@@ -38,7 +38,7 @@ def suite_in(folder: Path) -> Path | None:
 
 
 def text(suite: Path | None) -> str:
-    """Return the text of the file.
+    """Return the text of the starting ``perfsvc.toml``.
 
     Args:
         suite: the suite to name, relative to the file; None leaves the default in force.
@@ -53,7 +53,7 @@ def text(suite: Path | None) -> str:
 
 
 def write(path: Path, suite: Path | None, *, force: bool) -> None:
-    """Write the file, whole or not at all.
+    """Write the starting ``perfsvc.toml`` atomically.
 
     Raises:
         ConfigError: the file exists and ``force`` is not set, or it cannot be written.

@@ -53,7 +53,7 @@ def _case(record: dict[Any, Any]) -> Case:
 
 
 def _titles(record: dict[Any, Any]) -> tuple[str, str]:
-    """Return the GPU, and a line about the run."""
+    """Return the plot's title (the GPU) and a line about the run."""
     facts = [
         f"run {record['run']}",
         record["label"],

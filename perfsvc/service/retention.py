@@ -79,7 +79,7 @@ def prune(
     suite: Path = Path(),
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove what is too old and not needed any more; doing it again changes nothing.
+    """Remove stored data that is too old and no longer needed; a second call with the same arguments changes nothing.
 
     Verdicts, alerts and findings of later runs are the same as without pruning. So these stay, however old they are:
     what the store needs (``perfsvc.store.retention``), the baseline runs of the present suspects, and the code of the
@@ -124,7 +124,7 @@ def prune(
 
 
 def _before(now: datetime, seconds: float | None) -> datetime | None:
-    """Return the time before which things are too old; None to keep them for ever."""
+    """Return the time before which stored data is too old; None to keep it for ever."""
     if seconds is None:
         return None
     try:
@@ -134,7 +134,7 @@ def _before(now: datetime, seconds: float | None) -> datetime | None:
 
 
 def _baselines_of_suspects(store: Store) -> Iterator[int]:
-    """Yield the baseline runs of all present suspects. An alert's baseline may be old."""
+    """Yield the baseline run of each present suspect, because the baseline of an alert may be old."""
     for run in store.runs.last_of_scopes():
         for suspect in suspects_of(store, run):
             if suspect.judgement.baseline_run:
@@ -151,7 +151,7 @@ def _named_baseline(store: Store, against: str, suite: Path) -> Iterator[int]:
 def _remove_folders(folder: Path, before: datetime, past: range, kept: Collection[int], *, dry_run: bool) -> Removed:
     """Remove the old folders of nights that were removed from the store: ``FOLDER/17``.
 
-    A number above all nights is not a night's folder, but a year, say: ``FOLDER/2024``.
+    A folder whose number is higher than that of any night (``FOLDER/2024``, a year) is no night's folder and stays.
     """
     removed = Removed()
     for night in sorted(folder.glob("[0-9]*")) if folder.is_dir() else ():

@@ -69,7 +69,7 @@ def _newest(back: int, text: str, store: Store) -> RunRow:
 
 
 def _measuring(commit: str, database: str, folder: Path) -> str:
-    """Return a command line that checks a suite out at a commit and measures it."""
+    """Return a shell command that checks the suite out at a commit into a temporary worktree and measures it."""
     tree = Path(tempfile.gettempdir()) / f"perfsvc-{commit[:10]}"
     suite = tree / (git(folder, "rev-parse", "--show-prefix") or "")
     checkout = ["git", "-C", str(folder), "worktree", "add", "--detach", str(tree), commit[:10]]

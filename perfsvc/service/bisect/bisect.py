@@ -103,7 +103,7 @@ def exit_code(bisection: Bisection) -> int:
 
 
 def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, settings: PairSettings) -> Bisection:
-    """Return what is known before anything is measured; raise if the case cannot be measured at either end."""
+    """Return the bisection before any measurement; raise if the good or the bad commit has no build of the case."""
     good, bad = commits[0], commits[-1]
     spec = _built(bad, "bad", builds).spec
     _built(good, "good", builds)
@@ -124,7 +124,7 @@ def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, se
 
 
 def _built(commit: Commit, which: str, builds: Builds) -> CommitBuild:
-    """Return the case at a commit; raise why it has no build there."""
+    """Return the build of the case at a commit; if it could not be built, raise the reason."""
     result = builds.at[commit.hash]
     if isinstance(result, CommitBuild):
         return result
@@ -133,7 +133,7 @@ def _built(commit: Commit, which: str, builds: Builds) -> CommitBuild:
 
 
 def _measure(asked: Bisection, settings: PairSettings, inputs: Inputs) -> MeasureBuilds:
-    """Return the function that measures two builds of the case."""
+    """Return a function that measures two builds of the case in A/B pairs."""
     sampling = replace(settings.sampling(asked.device), energy=asked.metric == ENERGY)
 
     def task(built: CommitBuild) -> Task:
@@ -150,7 +150,7 @@ def _measure(asked: Bisection, settings: PairSettings, inputs: Inputs) -> Measur
 
 
 def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[str, ...]:
-    """Return the files of the case that differ between the culprit and the good commit below it."""
+    """Return the case's files that differ between the first bad commit and the good commit it is proved against."""
     if bisection.proof is None:
         return ()
     before, after = bisection.proof.before.hash, bisection.proof.after.hash

@@ -126,13 +126,13 @@ class CaseBuilder:
         return Builds(self._at, self._builds, self._compiled)
 
     def _follow(self, spec: CaseSpec) -> None:
-        """From now on, also look for the case by its former names, and only in this cache state."""
+        """Let later look-ups also accept the case's former names, and only the cache state of ``spec``."""
         former = (replace(spec.case, variant=name).id for name in spec.case.formerly)
         self._names = (spec.case.id, *former)
         self._cache = spec.cache
 
     def _distinct(self, commits: Sequence[str], paths: tuple[str, ...]) -> list[str]:
-        """Return commits at which the deciding files differ, as many as there may be worktrees."""
+        """Return one commit for each version of the files at ``paths``, at most as many as there may be worktrees."""
         versions = objects(self._folder, commits, paths)
         oldest = {versions.get(commit, (commit,)): commit for commit in reversed(commits)}
         return list(oldest.values())[: min(MOST_TREES, os.cpu_count() or 1)]
@@ -175,7 +175,7 @@ class CaseBuilder:
         return by_cache[cache]
 
     def _missing(self, discovered: suite.Suite) -> SuiteError | UsageError:
-        """Return why a suite does not have the case."""
+        """Return the error for a case that the suite lacks: a problem of its file, else a usage error."""
         wanted = Selection(self._names[:1])
         problems, _ = discovered.split_problems(wanted)
         if problems:
@@ -187,7 +187,7 @@ class CaseBuilder:
         return UsageError(f"there is no case {self._names[0]}", cure="name a whole case id: perfsvc list")
 
     def _prepare(self, tree: Worktree, spec: CaseSpec, binaries: Binaries) -> CommitBuild | BuildFailure:
-        """Return the case with its binaries."""
+        """Return the case at a worktree's commit with its compiled binaries, or why it has none."""
         modules = modules_of(self._target, spec, binaries)
         if isinstance(modules, CaseError):
             return BuildFailure(modules, _reason(modules, tree))
@@ -203,7 +203,10 @@ def _reason(error: PerfsvcError, tree: Worktree) -> str:
 
 
 def _paths(tree: Worktree, spec: CaseSpec, modules: Sequence[Binary]) -> tuple[str, ...]:
-    """Return the folder of a benchmark, and what its sources include from elsewhere in the repository."""
+    """Return a benchmark's folder and the files that its sources include from elsewhere in the repository.
+
+    Empty if a source comes from a folder that only a compiler option names: then the deciding files are unknown.
+    """
     home = spec.bench.parent
     sources = [
         (name, Path(os.path.normpath(unit.source.parent / name)))

@@ -79,7 +79,7 @@ class Search:
         return self._named(self._halved(boundary, threshold), threshold, total)
 
     def _halved(self, boundary: float, threshold: float) -> Remaining:
-        """Measure one commit after the other, until no other can tell more."""
+        """Measure commit after commit until no measurement can narrow the suspects; return the suspects that remain."""
         good, bad = self._asked.good, self._asked.bad
         self._states = {self._code(good): CommitState.GOOD, self._code(bad): CommitState.BAD}
         history = {name: commit.parents for name, commit in self._commits.items() if name != good.hash}
@@ -93,10 +93,10 @@ class Search:
         return left
 
     def _ask(self, commit: Commit, boundary: float, threshold: float) -> None:
-        """Measure a commit and the good one in A/B pairs.
+        """Measure a commit against the good one in A/B pairs, and note whether it is good, bad or skipped.
 
-        A commit neither beyond the boundary nor short of it may be a level in between, of a change in two steps: if it
-        differs from the good one, it counts as bad.
+        If a change came in two steps, a commit between them may be neither clearly beyond the boundary nor clearly
+        short of it. It counts as bad if it differs from the good commit.
         """
         trial = self._trial(
             self._asked.good,
@@ -134,7 +134,7 @@ class Search:
         return self._trials[codes]
 
     def _named(self, left: Remaining, threshold: float, total: Trial) -> Bisection:
-        """Return the answer: the remaining commits, and the proof against the good commit below them."""
+        """Return the answer: the suspects left, and the proof: the first bad commit against the good one below."""
         first = self._commits[left.first]
         below = self._asked.good if left.below is None else self._commits[left.below]
         proof = self._trial(below, first, threshold, _is_conclusive)
@@ -193,7 +193,7 @@ def _trial(before: Commit, after: Commit, results: PairResults, metric: str) -> 
 
 
 def _changed(before: Code, after: Code) -> tuple[str, ...]:
-    """Return which parts of a case differ between two codes."""
+    """Return which parts of a case differ between two commits' codes: binary, launch, benchmark file."""
     (old, old_modules), (new, new_modules) = before, after
     parts = {
         "binary": old_modules != new_modules,

@@ -102,7 +102,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
 def _against_revision(
     request: CheckRequest, reader: KernelReader, kernels: SuiteKernels
 ) -> tuple[str, list[CheckVerdict], tuple[SuiteError, ...]]:
-    """Judge against the suite at another revision, compiled by the same compiler; also return what that one lacks."""
+    """Judge kernels against the base revision, compiled by the same compiler.
+
+    Return the revision in words, the verdicts, and the errors of base benchmarks that cannot be compared.
+    """
     with checked_out(request.suite, request.base) as tree:
         base = reader.read_older(tree.suite, request.selection, request.points, kernels.checked)
     lacking = tuple(_lacking(base, request, tree.suite))
@@ -112,7 +115,7 @@ def _against_revision(
 
 
 def _lacking(base: SuiteKernels, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
-    """List the benchmarks of the base revision that cannot be compared, each with its current file."""
+    """Yield an error, at its file in today's suite, for each benchmark of the base revision that cannot be compared."""
     consequence = "so that nothing is compared with it"
     for problem in base.problems:
         what = f"at {request.base} this could not be used, {consequence}: {problem.what}"
@@ -128,7 +131,7 @@ def _lacking(base: SuiteKernels, request: CheckRequest, folder: Path) -> Iterato
 
 
 def _current_path(path: str, request: CheckRequest, folder: Path) -> str:
-    """Return the path in today's suite of a path in an older checkout of it."""
+    """Translate a path in the checkout ``folder`` to the same file in today's suite; other paths stay as they are."""
     older = Path(path)
     return str(request.suite / older.relative_to(folder)) if older.is_relative_to(folder) else path
 
@@ -148,7 +151,10 @@ def _under_present_names(
 def _against_stored(
     request: CheckRequest, reader: KernelReader, kernels: SuiteKernels, say: Callable[[str], object]
 ) -> tuple[int, str, list[CheckVerdict]]:
-    """Judge against the stored baseline of each kernel, and store the check; return its number as well."""
+    """Judge kernels against their stored baselines, and store the check.
+
+    Return the number of the check, what it was compared with in words, and the verdicts.
+    """
     architectures = [f"--arch={name}" for name in sorted(set(request.architectures))]
     scope = " ".join([provenance.scope_of(request.suite, request.selection, request.points), *architectures])
     origin = provenance.collect(
@@ -176,7 +182,7 @@ def _key(kernel: CheckedKernel) -> tuple[Case, str, str]:
 
 
 def _in_words(verdicts: Sequence[CheckVerdict]) -> str:
-    """Return ``check 12``; ``the baseline of each kernel`` if several checks hold the baselines; empty if none does."""
+    """Name what the verdicts compare with: ``check 12``, ``the baseline of each kernel`` if several, or empty."""
     numbers = Counter(verdict.baseline_check for verdict in verdicts if verdict.baseline_check is not None)
     return "" if not numbers else f"check {next(iter(numbers))}" if len(numbers) == 1 else "the baseline of each kernel"
 
@@ -184,7 +190,7 @@ def _in_words(verdicts: Sequence[CheckVerdict]) -> str:
 def _run(
     request: CheckRequest, kernels: SuiteKernels, progress: Progress
 ) -> tuple[tuple[Measurement, ...], tuple[SuiteError, ...]]:
-    """Return the cases that fail or are wrong on the CPU device, and why nothing could be run.
+    """Run the checked cases on the CPU device; return the bad measurements, and the error if nothing could run.
 
     The smoke points of all checked variants run, whichever points are selected. Their times are discarded.
     """

@@ -79,7 +79,7 @@ class KernelReader:
     def read_older(
         self, folder: Path, selection: Selection, points: Literal["smoke", "full"], kernels: Iterable[CheckedKernel]
     ) -> SuiteKernels:
-        """Return the kernels of an older suite, in which a selection may match less, or other names.
+        """Return the selected kernels of an older suite, where cases may be missing or have former names.
 
         Args:
             folder: the older suite.
@@ -155,7 +155,7 @@ def _selection_of_then(
 
 
 def device_of(architecture: str) -> DeviceInfo:
-    """Return a device of an architecture, with what decides whether a case's requirements are met."""
+    """Return a made-up CUDA device of an architecture, to check whether it meets a case's requirements."""
     match = _ARCHITECTURE.fullmatch(architecture)
     capability = f"{match[1]}.{match[2]}" if match else ""
     return DeviceInfo("cuda", architecture, architecture, architecture, architecture, capability)
@@ -172,7 +172,7 @@ def _require_known(architectures: Iterable[str], toolchain: VerboseNvcc) -> None
 
 
 def _one_spec_per_case(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
-    """Return one spec for each case: its cache states have the same code."""
+    """Return one spec for each case; specs that differ only in the cache state have the same code."""
     return tuple({spec.case: spec for spec in specs}.values())
 
 

@@ -51,7 +51,7 @@ def confirm_all(
 
 
 def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirmation]) -> list[Judgement]:
-    """Return the verdicts with the causes that confirmation found; a verdict without a cause keeps none."""
+    """Return the judgements with their causes replaced by the confirmed ones; a judgement without a cause stays so."""
     causes = {confirmation.suspect.series: confirmation.cause for confirmation in confirmations}
     return [
         replace(judgement, cause=causes.get(judgement.series, judgement.cause)) if judgement.cause else judgement
@@ -116,7 +116,7 @@ class Confirmer:
         return replace(self._concluded(unconfirmed, results), wall_s=time.monotonic() - began)
 
     def _tasks(self, suspect: Suspect) -> tuple[Task, Task]:
-        """Return the tasks that measure the baseline's case and the candidate's as they ran."""
+        """Return two tasks, which replay the baseline's stored case and the candidate's."""
         series, judgement = suspect.series, suspect.judgement
         if judgement.baseline_run is None or judgement.candidate_run is None:
             raise UsageError("it has no baseline")
@@ -131,7 +131,7 @@ class Confirmer:
         return replay.replay_task(baseline, series, sampling), replay.replay_task(candidate, series, sampling)
 
     def _concluded(self, unconfirmed: Confirmation, results: PairResults) -> Confirmation:
-        """Return the confirmation with what the pairs show."""
+        """Return the confirmation completed from the A/B pairs: cause, reason, ratio with its interval, and drift."""
         suspect, metric = unconfirmed.suspect, unconfirmed.suspect.series.metric
         code = sides_of(self._store, [suspect.judgement]).get(suspect.series)
         measured = replace(
@@ -233,7 +233,7 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
 
 
 def _overlap(answer: Confirmation, suspect: Suspect) -> bool:
-    """Return whether the intervals of then and now overlap."""
+    """Return whether the confirmed interval of an earlier night overlaps tonight's interval of the suspect."""
     now = suspect.judgement
     if now.low is None or now.high is None or answer.low is None or answer.high is None:
         return False
@@ -255,7 +255,7 @@ def _is_unchanged(store: Store, answer: Confirmation, suspect: Suspect) -> bool:
 
 
 def _carried_over(answer: Confirmation, suspect: Suspect) -> Confirmation:
-    """Return an earlier confirmation as tonight's, without measurements."""
+    """Return an earlier night's confirmation as the one of tonight's suspect, without its measurements."""
     run = answer.suspect.judgement.candidate_run
     reason = answer.reason if answer.carried_over else f"{answer.reason}, as run {run} had it measured"
     return replace(answer, suspect=suspect, reason=reason, looks=0, drift=None, wall_s=0.0, baseline=(), candidate=())

@@ -47,7 +47,7 @@ class ConfirmRequest:
 
 
 def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> list[Confirmation]:
-    """Measure a case of a run again, on each device and in each cache state that it was judged in, and store it.
+    """Measure a case of a run again wherever it was judged (device, cache state); store and return the confirmations.
 
     Raises:
         NotMeasuredError: the run judged no such metric of the case on these devices.
@@ -98,8 +98,8 @@ def _suspects(
             f"run {run} compared no {request.metric} of {request.case} with a baseline",
             cure=f"perfsvc show '{request.case}'",
         )
-    here = [_suspect(judgement) for judgement in judged if judgement.series.device in devices]
-    if not here:
+    on_devices = [_suspect(judgement) for judgement in judged if judgement.series.device in devices]
+    if not on_devices:
         where = ", ".join(
             dict.fromkeys(f"{judgement.series.device_model} ({judgement.series.device})" for judgement in judged)
         )
@@ -107,11 +107,11 @@ def _suspects(
             f"run {run} measured {request.case} on {where}, which is none of the devices asked for",
             cure="measure it again where it was measured: --device",
         )
-    return here
+    return on_devices
 
 
 def _suspect(judgement: Judgement) -> Suspect:
-    """Return a series as a suspect, whatever its verdict."""
+    """Return a judged series as a suspect, even if its verdict is no regression."""
     slower = judgement.ratio is None or judgement.ratio >= 1
     direction = Direction.SLOWER if slower else Direction.FASTER
     return Suspect(judgement, ChangeKind.REGRESSION, direction, judgement.reason)

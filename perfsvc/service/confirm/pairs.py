@@ -116,7 +116,7 @@ def measure_pairs(
 
 
 def _look(results: PairResults, threshold: float, metric: str) -> Comparison:
-    """Compare both sides once more."""
+    """Compare all pairs measured so far, count this look, and return the comparison."""
     results.looks += 1
     results.comparison = judge.compare_at_look(
         [run.values_of(metric) for run in results.baseline],

@@ -22,7 +22,8 @@ from perfsvc.store import Store
 
 PAGE = ".html"
 REPORT = ".ncu-rep"
-"""The suffix of a report. A side without it that is no file either is a case, or a run of the named case."""
+"""The suffix of a report. A side that neither ends with it nor names a file is a case; or a run, if the request
+names a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class ExplainedProfiles:
 
 
 def explain_two(request: ExplainRequest, progress: Progress | None = None) -> ExplainedProfiles:
-    """Compare the profiles of two sides.
+    """Return the profiles of both sides, and why the second launch takes more or less time than the first.
 
     Raises:
         ReportError: a report is missing, damaged, not of one launch, of another kernel, or without a duration.
@@ -87,7 +88,7 @@ def explain_two(request: ExplainRequest, progress: Progress | None = None) -> Ex
 
 
 def require_drawable(destination: Path) -> None:
-    """Raise early what would prevent drawing a roofline.
+    """Raise early if a roofline could not be drawn to this file.
 
     Raises:
         UsageError: the file's suffix is not that of a picture or page.
@@ -126,7 +127,7 @@ def _explained(before: Profile, after: Profile) -> ExplainedProfiles:
 def _with_a_report(
     store: Store, request: ExplainRequest, before: Path | None, after: Path | None, progress: Progress
 ) -> ExplainedProfiles:
-    """Compare a report with a case, in either order."""
+    """Compare a report with a case of a run; exactly one of ``before`` and ``after`` is a report."""
     side = _run_case(store, request, request.after if before else request.before)
     stored = next(_stored(store, side), None)
     profile = profile_of(stored or _Maker(store, request, progress).new_profile(side))
@@ -152,7 +153,7 @@ def _stored(store: Store, side: RunCase) -> Iterator[ProfileResult]:
 
 
 def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile, Profile] | None:
-    """Return the newest stored profiles of both sides that can be compared."""
+    """Return the newest two stored profiles, one of each side, that can be compared; None if there are none."""
     earlier, same_case = list(_stored(store, before)), before.case == after.case
     for new in _stored(store, after):
         for old in earlier:
@@ -167,10 +168,12 @@ def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> b
 
 
 def _how(result: ProfileResult) -> tuple[str, str, str]:
+    """Return how a profile was made: GPU model, set of sections, profiler version."""
     return result.device_model, result.sections, result.profile.ncu_version if result.profile else ""
 
 
 def _launched(result: ProfileResult) -> tuple[int | None, str]:
+    """Return which launch a profile is of: its place in the case, and the kernel."""
     return result.launch, result.profile.kernel if result.profile else ""
 
 
@@ -193,7 +196,7 @@ def _made_pair(
 
 
 class _Maker:
-    """Profiles sides on one of the requested devices: the one that can run the first side it is asked for."""
+    """Profiles both sides on one device: the first requested device that can run the first side it is asked for."""
 
     def __init__(self, store: Store, request: ExplainRequest, progress: Progress) -> None:
         self._store = store

@@ -123,7 +123,7 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
 
 
 def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceInfo]) -> Subject:
-    """Return where a case of a run can be profiled: on its own device, else on another that its binary is made for.
+    """Return a case of a run with the device to profile it on: where it ran, else a device with the same target.
 
     Args:
         store: holds the run.
@@ -143,8 +143,10 @@ def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceIn
         raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
     known = store.devices.all()
     same = [(device, device.uuid) for device in devices.values() if device.uuid in built]
-    alike = [(device, uuid) for device in devices.values() for uuid in built if known[uuid].target == device.target]
-    for device, uuid in (*same, *alike):
+    same_target = [
+        (device, uuid) for device in devices.values() for uuid in built if known[uuid].target == device.target
+    ]
+    for device, uuid in (*same, *same_target):
         found, binary = built[uuid]
         return Subject(found, run, binary, uuid, device)
     where = ", ".join(f"{known[uuid].model} ({uuid})" for uuid in built)
@@ -257,7 +259,7 @@ class CaseProfiler:
 
     @contextlib.contextmanager
     def _locked(self, uuid: str) -> Iterator[None]:
-        """Keep other runs from measuring on a GPU during the block; wait until it is free."""
+        """Wait for a GPU's lock, and hold it during the block, so that no other run measures on the GPU."""
         lock, reported = DeviceLock(uuid), False
         while not lock.take():
             if not reported:

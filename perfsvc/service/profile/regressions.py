@@ -48,7 +48,7 @@ def explain_confirmed(
 def _explanation(
     store: Store, explainer: "RegressionExplainer", judgement: Judgement, device: DeviceInfo
 ) -> CaseExplanation:
-    """Explain a judgement's candidate, or say why that is impossible; raise if no profiler supports the device.
+    """Return why a judgement's candidate is slower, or why that is unknown; raise if no profiler supports the device.
 
     Both runs have binaries, because both were measured again.
     """

@@ -25,7 +25,7 @@ from perfsvc.store import Store
 
 
 def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
-    """Judge a run, and store the verdicts in place of its earlier ones."""
+    """Judge a run, replace its stored verdicts, and return the new ones."""
     against = compare.run_to_compare_with(store, request.against, run, request.suite)
     judgements = judge_run(store, run, threshold=request.threshold, against=against)
     store.verdicts.put(run, judgements)
@@ -41,7 +41,7 @@ def pair_settings(
     servers: ForkServers,
     say: Callable[[str], object],
 ) -> PairSettings:
-    """Return settings that measure suspects again exactly as the run itself was measured."""
+    """Return settings for measuring a run's suspects again in A/B pairs, with the sampling options of that run."""
     return PairSettings(
         devices,
         partial(sampling, request),
@@ -67,8 +67,8 @@ def confirm_suspects(
     for confirmation in carried_over:
         store.confirmations.put(confirmation)
     answered = {confirmation.suspect for confirmation in carried_over}
-    left = [suspect for suspect in suspects if suspect not in answered]
-    measured = confirm_all(store, left, settings, progress, stopping)
+    unanswered = [suspect for suspect in suspects if suspect not in answered]
+    measured = confirm_all(store, unanswered, settings, progress, stopping)
     if confirmations := store.confirmations.of_run(run):  # includes those from before a night was interrupted
         store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
     return [*carried_over, *measured]
@@ -103,11 +103,11 @@ def exit_code_of(
 
 
 def explain_regressed(store: Store, run: int, settings: ProfilerSettings, progress: Progress) -> list[CaseExplanation]:
-    """Profile and explain the confirmed regressions of a run that have no explanation yet, and return those."""
+    """Profile and explain a run's confirmed regressions that have no explanation yet; return the new explanations."""
     explained = {(explanation.device, explanation.case) for explanation in store.profiles.explanations(run)}
-    left = [
+    unexplained = [
         confirmation
         for confirmation in store.confirmations.of_run(run)
         if (confirmation.suspect.series.device, confirmation.suspect.series.case) not in explained
     ]
-    return explain_confirmed(store, left, settings, progress)
+    return explain_confirmed(store, unexplained, settings, progress)

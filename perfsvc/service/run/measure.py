@@ -47,7 +47,7 @@ def measure(
     progress: Progress,
     stopping: Stopping = never,
 ) -> Recorder:
-    """Measure what a run does not have yet; each measurement is committed as it arrives.
+    """Measure the cases that a run has not measured yet, and commit each measurement as it arrives.
 
     The run ends as finished, or as interrupted if ``stopping`` becomes true: the cases under way are then measured to
     their end, and no other case begins.
@@ -123,7 +123,7 @@ def _prepared(
 
 
 def _reports_failure(resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec) -> bool:
-    """Return whether this device reports a case that no GPU of its model can run; if cases are spread, one does."""
+    """Return whether this device reports that a case cannot run on its model: if cases are spread, one GPU does."""
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
     return resolved.request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), uuids)
 
@@ -162,12 +162,12 @@ def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sam
 
 
 def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
-    """Return how a case's inputs and references are made; inputs that exist already are used."""
+    """Return how to make a case's inputs and references; inputs that ``inputs`` already holds are not made again."""
     return Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
 
 
 def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
-    """Return tasks for the peaks that are not known yet; none for a device whose binaries cannot be built."""
+    """Return the tasks that measure the devices' unknown peaks; if a peak's binary cannot be built, report that."""
     tasks = []
     for target in targets:
         if target.device.uuid in recorder.peaks.peaks:
@@ -195,7 +195,7 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
 
 
 def _remaining_s(request: RunRequest, recorder: Recorder) -> float | None:
-    """Return the rest of the budget in seconds. Devices measure at the same time, so the busiest one decides."""
+    """Return the seconds of the budget that the busiest device has left (devices run in parallel); None without one."""
     if request.budget_s is None:
         return None
     spent: dict[str, float] = defaultdict(float)

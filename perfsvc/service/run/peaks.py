@@ -74,6 +74,7 @@ def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
 
 
 def _buffer_bytes(device: DeviceInfo) -> int:
+    """Return the size of a peak's buffer: well beyond the L2 cache, within the memory, and a whole number of tiles."""
     wanted = max(BEYOND_L2 * device.l2_bytes, LEAST_BYTES)
     most = device.memory_bytes // SHARE or UNKNOWN_BYTES
     return max(min(wanted, most) // TILE_BYTES, 1) * TILE_BYTES
@@ -123,7 +124,7 @@ class PeakCollector:
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
 
     def take(self, measurement: Measurement) -> bool:
-        """Take a measurement if it belongs to a peak and return True, else False; a failure is reported, not raised."""
+        """Return whether a measurement is one of a peak, and if so use it; a failed one is reported, not raised."""
         uuid, case = measurement.device, measurement.case
         work = self._work[uuid].get(case)
         if work is None:

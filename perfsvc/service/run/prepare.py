@@ -96,7 +96,7 @@ def _targets(
     points: Literal["smoke", "full"] | None,
     inputs: Inputs,
 ) -> tuple[Target, ...]:
-    """Resolve the selected cases for each device: full points on a GPU, smoke points elsewhere, unless requested."""
+    """Return each device with its selected cases; by default full points on a GPU, smoke points elsewhere."""
     specs_at = cache(lambda at: discovered.resolve(selection, at, inputs))
     return tuple(
         Target(
@@ -140,7 +140,7 @@ def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Bina
 
 
 def replay_record(spec: CaseSpec, modules: Sequence[Binary]) -> ReplayRecord:
-    """Return the record that lets a case run again: everything but its modules' code and its benchmark file."""
+    """Return the record for replaying a case later; it names the code and the benchmark file by digest only."""
     return spec.record([module.digest for module in modules], digest(spec.bench_text.encode()))
 
 

@@ -104,9 +104,10 @@ def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int
 
 
 def scope_of(suite: Path, selection: Selection, points: str | None) -> str:
-    """Return how the cases of a run are chosen: equal for two runs that select the same cases of an unchanged suite.
+    """Return the scope of a run: the name of its suite's folder, and the sorted options that select cases.
 
-    The scope is the name of the suite's folder (its path differs between checkouts) and the sorted options.
+    Two runs of equal scope select the same cases of an unchanged suite. The folder's path is left out, because it
+    differs between checkouts.
     """
     selected = [f"--select={glob}" for glob in sorted(selection.select)]
     excluded = [f"--exclude={glob}" for glob in sorted(selection.exclude)]

@@ -80,11 +80,11 @@ class Recorder:
 
     @property
     def measured(self) -> frozenset[MeasurementKey]:
-        """What the run had before: device, case, cache state and replica of each measurement."""
+        """The keys (device, case, cache state, replica) of the measurements that a resumed run already had."""
         return frozenset((held.device, held.case, held.cache, held.replica) for held in self.opened.held)
 
     def put_binaries(self, prepared: Sequence[tuple[CaseSpec, Sequence[Binary], Task]]) -> None:
-        """Store the code of cases that are about to run."""
+        """Store the binaries and sources of cases that are about to run."""
         numbers = self._store.binaries.put([_code(*case) for case in prepared])
         for (spec, _, task), number in zip(prepared, numbers, strict=True):
             self._binaries[task.device, spec.case, spec.cache] = number
@@ -116,7 +116,7 @@ class Recorder:
         )
 
     def _with_doubt(self, measurement: Measurement, spec: CaseSpec, estimate: Estimate | None) -> Measurement:
-        """Return the measurement, with a note if the declared work cannot be right."""
+        """Return the measurement; if the declared work exceeds the measured peak, with a note, and keep the doubt."""
         device = self._targets[measurement.device].device
         doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.peaks.get(device.uuid))
         if not doubt:
