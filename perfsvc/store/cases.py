@@ -81,9 +81,15 @@ def case_id(connection: Connection, case: Case) -> int:
 
 def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     """Return the id of each case; store those that are new."""
+    wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may have other former names
+    query = select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.id).where(
+        Cases.benchmark.in_({case.benchmark for case, _ in wanted})
+    )
+    stored = {tuple(name): number for *name, number in connection.execute(query)} if wanted else {}
     ids: dict[Case, int] = {}
-    for case, _ in dict.fromkeys((case, case.formerly) for case in cases):  # equal cases may have other former names
-        ids[case] = case_id(connection, case)
+    for case, formerly in wanted:
+        number = stored.get((case.benchmark, case.variant, _point_json(case), case.version))
+        ids[case] = case_id(connection, case) if number is None or formerly else number
     return ids
 
 
