@@ -94,7 +94,7 @@ class ConfigError(UsageError):
 
 
 class NotMeasuredError(UsageError):
-    """The named runs hold no such measurement."""
+    """The database does not hold the run, measurement, night or finding that was asked for."""
 
 
 class ReportError(UsageError):
@@ -150,7 +150,7 @@ class LaunchError(CaseError):
 
 
 class DisturbedError(CaseError):
-    """The GPU was throttled or shared for as long as the case waited for it."""
+    """The GPU stayed throttled, or in use by another program, until the case's waiting time was over."""
 
 
 class TimeLimitError(CaseError):
@@ -200,7 +200,7 @@ class DatabaseError(InfrastructureError):
 
 
 class NotSentError(InfrastructureError):
-    """A message was probably not delivered; ``again`` if another attempt soon may help.
+    """A message was probably not delivered; ``again`` is True if sending it again soon may succeed.
 
     ``what`` never contains the address, which is a secret.
     """

@@ -35,7 +35,7 @@ def duration_text(seconds: float) -> str:
 
 
 def parse_share(text: str, *, below: float, example: str = "1%") -> float:
-    """Return ``3%`` or ``0.03`` as a fraction; it must be above zero and less than ``below``."""
+    """Return the fraction that ``3%`` or ``0.03`` states; ``ValueError`` unless it lies between 0 and ``below``."""
     advice = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
     try:
         fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

@@ -242,7 +242,7 @@ def _cache() -> Iterator[CheckRow]:
 
 
 def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
-    """Check what sends messages, and that each target has an address: a night without news uses neither."""
+    """Check Apprise, which sends messages, and that each target has an address; a night without news needs neither."""
     if version := installation.version("apprise"):
         yield CheckRow("messages", ok=True, found=f"apprise {version}")
     else:

@@ -29,7 +29,7 @@ _FATAL = "fatal: "
 
 
 def git(folder: Path, *arguments: str, typed: str | None = None) -> str | None:
-    """Return a git command's stripped output; None if it fails or git is missing. ``typed`` is its standard input."""
+    """Return a git command's stripped output; None if it fails or git is missing. ``typed`` goes to its stdin."""
     try:
         done = run_git(folder, *arguments, typed=typed, limit_s=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired):
@@ -204,7 +204,7 @@ def _commit(name: str, parents: str, author: str, seconds: str, subject: str) ->
 
 
 def _moment(seconds: str) -> datetime:
-    """Return when a commit was written; an impossible date becomes the start of 1970, as git shows it.
+    """Return a commit's date from its seconds since 1970; an impossible one becomes the start of 1970, as in git.
 
     Time zones are ignored: git passes on whatever the commit contains, such as +051800, which is no time zone.
     """

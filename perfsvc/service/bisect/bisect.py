@@ -23,7 +23,7 @@ from perfsvc.service.run.request import seed_of
 from perfsvc.suite import Inputs, KnownShapes
 
 BUDGET_S = 60.0
-"""Seconds for one comparison at most: there are few, and a comparison without an answer costs a commit."""
+"""Most seconds for one comparison: a bisection makes few, and an inconclusive one means that a commit is skipped."""
 
 
 @dataclass(frozen=True, slots=True)

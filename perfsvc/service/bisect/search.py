@@ -116,9 +116,9 @@ class Search:
         built = {name: self._states[build.code] for name, build in self._builds.items() if build.code in self._states}
         return dict.fromkeys(self._commits.keys() - self._builds.keys(), CommitState.SKIPPED) | built
 
-    def _same_code(self, name: str, other_name: str) -> bool:
-        build, other = self._builds.get(name), self._builds.get(other_name)
-        return build is not None and other is not None and build.code == other.code
+    def _same_code(self, name: str, parent_name: str) -> bool:
+        build, parent = self._builds.get(name), self._builds.get(parent_name)
+        return build is not None and parent is not None and build.code == parent.code
 
     def _code(self, commit: Commit) -> Code:
         return self._builds[commit.hash].code
@@ -134,7 +134,7 @@ class Search:
         return self._trials[codes]
 
     def _named(self, left: Remaining, threshold: float, total: Trial) -> Bisection:
-        """Return the answer: the suspects left, and the proof: the first bad commit against the good one below."""
+        """Return the answer: the suspects left, and a trial that proves the first bad against the good one below."""
         first = self._commits[left.first]
         below = self._asked.good if left.below is None else self._commits[left.below]
         proof = self._trial(below, first, threshold, _is_conclusive)
