@@ -1,8 +1,7 @@
 """Pure functions on arrays: levels, comparisons, verdicts, causes and changes (docs/explanation/statistics.md)."""
 
 from perfsvc.judge.causes import COMPARED, MOVES, SameOnBothSides, moved_together, with_causes
-from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
-from perfsvc.judge.changes.detector import Alert
+from perfsvc.judge.changes.detect import Alert, detect_changes, detect_changes_together, earliest_start
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
 from perfsvc.judge.confirmation import LOOKS, cause_of, is_beyond, is_decided, midpoint

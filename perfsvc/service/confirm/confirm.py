@@ -16,7 +16,7 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, FindingState, Judgement, Suspect
 from perfsvc.service import replay
-from perfsvc.service.compare.code import sides_of
+from perfsvc.service.compare.compare import sides_of
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store

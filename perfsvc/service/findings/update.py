@@ -11,7 +11,7 @@ from statistics import median
 
 from perfsvc import judge, units
 from perfsvc.model import Cause, Confirmation, Direction, Environment, FindingUpdates, RootCause, Series, Suspect
-from perfsvc.service.compare.code import sides_of
+from perfsvc.service.compare.compare import sides_of
 from perfsvc.service.findings.suspects import (
     Recovered,
     RunChanges,

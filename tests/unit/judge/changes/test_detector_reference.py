@@ -21,8 +21,16 @@ from perfsvc.judge.changes.level import (
     persistence,
     skewness,
 )
-from perfsvc.judge.changes.scores import HEADROOM, LENGTH_BONUS, SHORT_WINDOW, WINDOWS, may_reach, window_scores
-from perfsvc.judge.changes.shapes import fit_ramp, fit_step
+from perfsvc.judge.changes.scores import (
+    HEADROOM,
+    LENGTH_BONUS,
+    SHORT_WINDOW,
+    WINDOWS,
+    fit_ramp,
+    fit_step,
+    may_reach,
+    window_scores,
+)
 
 seeds = st.integers(0, 2**32)
 
