@@ -50,7 +50,7 @@ def test_a_suite_of_which_nothing_is_reported_is_clean(sanitize):
     code, printed, found = sanitize()
     assert code == 0, printed
     assert (found["clean"], found["reported"], found["skipped"]) == ([ALPHA, BETA, GAMMA], {}, {})
-    assert "PASS  cases of which something was reported: 0 (at most 0)" in printed
+    assert "PASS  cases with a report: 0 (at most 0)" in printed
 
 
 def test_a_report_is_told_of_the_case_that_was_running(sanitize):
