@@ -94,7 +94,7 @@ def _text(path: Path) -> str:
 
 
 def _not_toml(message: str, text: str, path: Path) -> ConfigError:
-    """Word an error of ``tomllib``. For a duplicate key, name the line of the first."""
+    """Return a ``tomllib`` error in our words; for a duplicate key, with the line on which the key was set first."""
     position = _POSITION.search(message)
     what = message[: position.start()] if position else message
     rows = text.split("\n")
@@ -165,7 +165,7 @@ def _parsed(statement: str) -> dict[str, Any] | None:
 
 
 def _header(parsed: dict[str, Any], tables: Counter[KeyPath], line: int) -> tuple[KeyPath, dict[KeyPath, int]]:
-    """Return the path of a ``[table]`` or ``[[array of tables]]``, and the lines of all on the way to it."""
+    """Return the path of a ``[table]`` or ``[[array of tables]]``, and the line of each table along that path."""
     path: KeyPath = ()
     lines: dict[KeyPath, int] = {}
     value: Any = parsed
@@ -183,7 +183,7 @@ def _header(parsed: dict[str, Any], tables: Counter[KeyPath], line: int) -> tupl
 
 
 def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the path of every value inside a parsed one."""
+    """Yield the path of every value nested in a parsed table or array, tables and arrays included."""
     children: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for part, child in children:
         yield (*path, part)

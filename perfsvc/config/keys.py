@@ -118,8 +118,7 @@ _HEADERS = {name: f"[{name}]" for name in TABLES} | {"thresholds": "[[thresholds
 def nearest(name: str, table: str) -> str:
     """Return the key most similar to a mistyped one, as it has to be written; empty if none is similar.
 
-    The same name in another table takes precedence over a similar name in the same table, and that over a similar name
-    elsewhere.
+    Preferred in this order: the same name in another table, a similar name in this table, a similar name elsewhere.
     """
     elsewhere: dict[str, str] = {}
     for key in KEYS.values():

@@ -1,4 +1,4 @@
-"""What is in force and where each value comes from: a variable, else the file, else the default.
+"""Load the settings in force, and where each value comes from: a variable, else the file, else the default.
 
 ``PERFSVC_RUN__REPLICAS`` sets ``replicas`` of the table ``run``.
 """
@@ -38,7 +38,7 @@ _SQLITE = re.compile(r"sqlite:///(?!/)(?!:memory:)(.+)")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is in force, and where it comes from.
+    """The settings in force, and where each value comes from.
 
     Attributes:
         settings: the settings; relative paths of the file count from its folder.
@@ -71,7 +71,7 @@ class ShownSetting(NamedTuple):
 
 
 def load(path: Path | None = None) -> Loaded:
-    """Read what is in force.
+    """Read the file and the environment, and return the settings in force.
 
     Args:
         path: the file; None for the one that ``perfsvc.config.file.find`` finds.
@@ -141,7 +141,7 @@ def _home(file: ConfigFile) -> Path:
 
 
 def _with_absolute_paths(file: ConfigFile) -> dict[str, Any]:
-    """Return the values of the file, with relative paths, and default paths, counted from its folder."""
+    """Return the values of the file, with relative and default paths taken from the file's folder."""
     values, home = dict(file.values), _home(file)
     if home == Path():
         return values
@@ -158,7 +158,7 @@ def _with_absolute_paths(file: ConfigFile) -> dict[str, Any]:
 
 
 def _from_home(home: Path, written: str) -> str:
-    """Return a path, or the URL of a SQLite file, counted from a folder."""
+    """Return a path, or the URL of a SQLite file, with a relative path taken from the folder ``home``."""
     if sqlite := _SQLITE.fullmatch(written):
         return f"sqlite:///{home / sqlite[1]}"
     return written if "://" in written or written == ":memory:" else str(home / Path(written).expanduser())
@@ -188,7 +188,7 @@ def variable_of(key: str) -> str:
 
 
 def _read_environment() -> dict[str, Any]:
-    """Return what the environment sets, nested as the values of the file."""
+    """Return the values that ``PERFSVC_*`` variables set, nested by table like those of the file."""
     if mistyped := tuple(_mistyped_variables()):
         first, *others = mistyped
         first.others = tuple(others)
@@ -201,7 +201,7 @@ def _read_environment() -> dict[str, Any]:
 
 
 def _mistyped_variables() -> Iterator[ConfigError]:
-    """Yield an error for each variable that is meant for a key and names none."""
+    """Yield an error for each ``PERFSVC_*`` variable that looks like a mistyped key, or names a whole table."""
     known = {variable_of(key): key for key in KEYS}
     plain = {name.replace("_", ""): name for name in known}
     for name in sorted(os.environ):

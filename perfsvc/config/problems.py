@@ -39,12 +39,12 @@ Source = Callable[[KeyPath], tuple[str, int]]
 
 
 def config_error(error: ValidationError, source: Source) -> ConfigError:
-    """Return everything that is wrong as one error, in the order of the lines."""
+    """Return all problems of a ``ValidationError`` as one ``ConfigError`` with the others attached, ordered by line."""
     problems = error.errors(include_url=False)
     unknown = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]
     mistyped = {(*path[:-1], nearest(*_name_and_table(path))) for path in unknown}
     problems = [problem for problem in problems if problem["type"] != "missing" or problem["loc"] not in mistyped]
-    first, *others = sorted((_worded(problem, source) for problem in problems), key=lambda each: each.line)
+    first, *others = sorted((_worded(problem, source) for problem in problems), key=lambda problem: problem.line)
     first.others = tuple(others)
     return first
 
@@ -94,7 +94,7 @@ def _shown(value: object) -> str:
 
 
 def _how_to_write(key_path: KeyPath, path: str, problem: Any) -> str:
-    """Return an example of the key, as a line of the file or as a variable; a word that should be an array as one."""
+    """Return how to write a key, as a line of the file or as a variable; a single word is shown as an array of one."""
     names = [part for part in key_path if isinstance(part, str)]
     key = KEYS.get(names[0]) or KEYS.get(".".join(names[:2]))
     if names[0] == "thresholds":

@@ -1,4 +1,4 @@
-"""Why a series moved, as far as that is known without measuring again."""
+"""Decide why a series moved, as far as stored facts tell it without measuring again."""
 
 import math
 from collections import defaultdict
@@ -13,7 +13,7 @@ MOVES: Mapping[Verdict, Direction] = {
     Verdict.REGRESSION: Direction.SLOWER,
     Verdict.IMPROVEMENT: Direction.FASTER,
 }
-"""The verdicts that mean that a series moved, and where."""
+"""The verdicts that mean that a series moved, and the direction of each."""
 
 COMPARED = frozenset({*MOVES, Verdict.UNCHANGED, Verdict.INCONCLUSIVE})
 """The verdicts that compare two levels."""
@@ -31,7 +31,7 @@ NO_CYCLES: Mapping[Series, Comparison] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class SameOnBothSides:
-    """What baseline and candidate of a series have in common beside their times.
+    """Whether code, source, toolkit and device are the same for baseline and candidate of a series.
 
     Attributes:
         code: the instructions and all that a launch passes to them.
@@ -51,7 +51,7 @@ def with_causes(
     same: Mapping[Series, SameOnBothSides],
     cycles: Mapping[Series, Comparison] = NO_CYCLES,
 ) -> list[Judgement]:
-    """Return the judgements, each that moved with its cause, and with the evidence in its reason.
+    """Return all judgements; to each that moved, add its cause, and the evidence to its reason.
 
     - The same code on both sides is never to blame. The environment is, if most series of the device moved with it, or
       the driver or the power limit changed, or the clock did and the cycles did not. Otherwise it is noise.
@@ -99,9 +99,10 @@ def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:
 def moved_together(
     judgements: Iterable[Judgement], same: Mapping[Series, SameOnBothSides]
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
-    """Return what moved at once with unchanged code, by device UUID and direction, if most series of the device did.
+    """Return the times that moved together with unchanged code, by device UUID and direction.
 
-    Among the times whose code is the same on both sides (at least ``MIN_SERIES``), more than half have to move one way.
+    A group is returned if, among the times of a device whose code is the same on both sides (at least ``MIN_SERIES``),
+    more than half moved in that direction.
     A change of one kernel moves its own cases; only the device or its host moves all the others.
     """
     by_device: dict[str, list[Judgement]] = defaultdict(list)
@@ -119,7 +120,7 @@ def moved_together(
 
 
 def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tuple[Cause, str]:
-    """Return the cause of a series that moved, and the evidence."""
+    """Return the cause of a series that moved, and the evidence as a sentence without its full stop."""
     if sides and sides.code:
         if together:
             return Cause.ENVIRONMENT, f"{SAME_CODE}, and most cases of the GPU moved with it"

@@ -24,10 +24,10 @@ MIN_ERRORS = 2.0
 more than one such error away from the other side, however wild."""
 
 MIN_DEVICES = 2
-"""With fewer devices their spread is unknown."""
+"""The fewest devices whose spread can be estimated."""
 
 LOPSIDED = 0.1
-"""From this threshold on, so much more is visibly not so much less: 50 % more is undone by 33 % less."""
+"""Above this threshold, the reason of an improvement also states the lower limit: 50 % more is undone by 33 % less."""
 
 NO_SPREAD = "one replica on each side shows no spread to judge by: measure both sides with --replicas 3"
 SINGLE_REPLICA = "one replica alone decides nothing, for it may be the wild one: measure both sides with --replicas 3"
@@ -185,7 +185,7 @@ def compare_with_devices(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What a comparison needs of one side.
+    """What a comparison needs to know of the baseline's or of the candidate's replicas.
 
     Attributes:
         medians: of the replicas, shape (replicas,).
@@ -210,12 +210,12 @@ class _Side:
             raise ValueError("no replicas: a level needs the samples of at least one")
         ordered = [sorted_samples(replica, allow_zero=True) for replica in replicas]
         medians = np.array([median_of_sorted(times) for times in ordered])
-        several = [(times, center) for times, center in zip(ordered, medians, strict=True) if times.size > 1]
-        if not several:
+        with_spread = [(times, center) for times, center in zip(ordered, medians, strict=True) if times.size > 1]
+        if not with_spread:
             return cls(medians, 0.0, math.inf)
         with np.errstate(divide="ignore", invalid="ignore"):  # a sample of 0 is infinitely far away
-            deviations = np.concatenate([np.abs(np.log(times) - np.log(center)) for times, center in several])
-        gaps = [(np.diff(times), RESOLUTION * times[-1]) for times, _ in several]
+            deviations = np.concatenate([np.abs(np.log(times) - np.log(center)) for times, center in with_spread])
+        gaps = [(np.diff(times), RESOLUTION * times[-1]) for times, _ in with_spread]
         step = min(float(differences[differences > rounding].min(initial=math.inf)) for differences, rounding in gaps)
         return cls(medians, SHARE_OF_WITHIN * NORMAL_MAD * median(deviations), step)
 
@@ -226,8 +226,8 @@ def _half_width(before: _Side, after: _Side, alpha: float) -> float | None:
     The interval is Student's with the pooled variance of the replicas. No side's deviation counts as less than the step
     of the clock or its ``min_deviation``.
 
-    If a side has few replicas and the other many, a pooled variance lets the many speak for the few. So the half is
-    never below ``MIN_ERRORS`` times the error of each side by its own replicas.
+    If one side has few replicas and the other many, the pooled variance is almost that of the many. So the half width
+    is never below ``MIN_ERRORS`` times the standard error from each side's own variance.
     """
     step = min(before.step, after.step)
     freedom, squares, own = 0, 0.0, 0.0
@@ -247,14 +247,14 @@ def _half_width(before: _Side, after: _Side, alpha: float) -> float | None:
 
 
 def _compare_zeros(old: float, new: float) -> Comparison:
-    """Compare the largest medians of sides that have a median of 0, which has no logarithm."""
+    """Compare two sides, given their largest medians, if some median is 0 and so has no logarithm."""
     if old == new == 0:
         return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
 
 
 def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_replicas: int) -> Comparison:
-    """Return the comparison of a difference of logarithms and half its interval.
+    """Return the comparison that follows from the logarithm of a ratio and half the width of its interval.
 
     Args:
         log_ratio: candidate less baseline.

@@ -1,4 +1,4 @@
-"""What A/B pairs show: which change stays, why a suspect moved, and where a bisected change lies."""
+"""Decide from A/B pairs: whether to measure more, why a suspect moved, and which side a bisected run is on."""
 
 import math
 
@@ -16,9 +16,9 @@ LOOKS = (3, 5, 8, 12)
 def is_decided(comparison: Comparison, direction: Direction, threshold: float) -> bool:
     """Return True if more A/B pairs would not help.
 
-    Either the verdict is conclusive, or the estimate is no longer a suspect's: it lies within the threshold, or beyond
-    it on the other side. Stopping there blames no code, so that it adds no false alarms. It misses some changes about
-    as small as the threshold, half of which are missed anyway.
+    Either the verdict is conclusive, or the ratio no longer supports the suspicion: it lies within the threshold, or
+    beyond it in the opposite direction. Stopping then adds no false alarms, because no code is blamed. It misses some
+    changes about as small as the threshold, half of which are missed anyway.
 
     Args:
         comparison: at this look.

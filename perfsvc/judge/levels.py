@@ -48,7 +48,7 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
 
 @cache
 def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
-    """Return the rank k with which the interval of ``estimate`` begins, for ``count`` samples."""
+    """Return the rank k, from 1, of the sample at which the interval of ``estimate`` begins, for ``count`` samples."""
     below = bdtr(np.arange((count + 1) // 2), count, 0.5)
     return max(int(np.searchsorted(below, _tail(confidence), side="right")), 1)
 

@@ -55,12 +55,12 @@ def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
 
 
 def _error_of_median(times: Floats) -> float:
-    """Return the standard error of the median of sorted times, from its interval and what that truly covers."""
+    """Return the standard error of the median of sorted times, from the width and true coverage of its interval."""
     rank = median_rank(times.size)
     return float(times[-rank] - times[rank - 1]) / _interval_width(times.size)
 
 
 @cache
 def _interval_width(count: int) -> float:
-    """Return how many standard errors of a median the interval of ``estimate`` spans, for so many samples."""
+    """Return how many standard errors wide the interval that ``estimate`` gives for ``count`` samples is."""
     return -2 * float(ndtri(float(bdtr(median_rank(count) - 1, count, 0.5))))

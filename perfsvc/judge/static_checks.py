@@ -89,7 +89,7 @@ def _any_version(target: _Target) -> Hashable:
 def _judge_target(
     before: Sequence[StaticBaseline], after: Sequence[CheckedKernel], toolkit: str
 ) -> Iterator[CheckVerdict]:
-    """Judge a case's kernels for one architecture; nothing is missing from a case that does not compile."""
+    """Judge a case's kernels for one architecture. If one of them fails to compile, none is reported as missing."""
     gone = {held.checked.kernel: held for held in before}
     pairs = [(checked, gone.pop(checked.kernel, None)) for checked in after]
     added = [checked for checked, held in pairs if held is None]
@@ -146,7 +146,7 @@ def _verdict(changed: Iterable[FactChange]) -> tuple[Verdict, str]:
 
 
 def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[Cause, str]:
-    """Return why facts changed. They are exact, so that what is equal on both sides cannot be the cause."""
+    """Return why facts changed. They are exact, so a source or compiler that is the same on both sides is no cause."""
     same_source, same_toolkit = held.checked.source == checked.source, held.toolkit == toolkit
     if same_source and same_toolkit:
         return Cause.ENVIRONMENT, "source and compiler are the same: headers outside the suite changed"
@@ -180,7 +180,7 @@ def fact_changes(before: CheckedKernel, after: CheckedKernel) -> tuple[FactChang
 
 
 def _instruction_counts(before: StaticFacts, after: StaticFacts) -> Iterator[FactChange]:
-    """Yield the number of all instructions, and of each class, on both sides."""
+    """Yield the numbers before and after of all instructions, then of the instructions of each class."""
     if before.instructions is None or after.instructions is None:
         return
     old, new = dict(before.instructions), dict(after.instructions)

@@ -1,4 +1,4 @@
-"""How much slower a case may get before it matters."""
+"""Thresholds: the smallest relevant change of a metric, by rule, command or kind of device."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class ThresholdRule:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The configured rules, of which the last that applies decides, and a command's own threshold.
+    """The configured rules and a command's own threshold. Of the rules that apply to a metric, the last one decides.
 
     Attributes:
         rules: in their order.
@@ -63,7 +63,7 @@ class Thresholds:
 
 
 ThresholdOption = Thresholds | float | None
-"""A user's choice: rules with or without a number, a number alone, or nothing."""
+"""What a user chose: the rules and perhaps a command's threshold; that threshold alone; or None for the defaults."""
 
 
 def without_override(option: ThresholdOption) -> Thresholds:

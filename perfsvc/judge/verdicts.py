@@ -1,4 +1,4 @@
-"""One verdict a series: the levels of a candidate run against its baseline."""
+"""Judge each series: the level of a candidate run against the level of its baseline."""
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ ORDER = (
     Verdict.NEW,
     Verdict.UNCHANGED,
 )
-"""What a person should see first."""
+"""The order in which verdicts are listed, the most urgent first."""
 
 BOTH_ZERO = "both are 0"
 
@@ -143,9 +143,10 @@ def _fault(level: Level) -> str:
 def _baseline_sources(
     baseline: Container[Series], usable: Mapping[Series, Level], candidate: Iterable[Series]
 ) -> dict[Series, tuple[Series, ...]]:
-    """Return the baseline's series that each of the candidate's is compared with; series without any are absent.
+    """Return, for each series of the candidate, the series of the baseline that it is compared with.
 
-    That is the same series, or else the usable ones of all other devices of its model, the latest run first.
+    That is the same series, or else the usable ones of all other devices of its model, the latest run first. A series
+    without either is absent.
     """
     sources: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
     unknown = [series for series in candidate if series not in sources]
@@ -234,13 +235,13 @@ def _missing(series: Series, before: Level, after: Level | None) -> Judgement:
 
 
 def _fault_of_case(baseline: Mapping[Series, Level], series: Series) -> Level | None:
-    """Return the level that says why the whole case has no metrics."""
+    """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
     level = baseline.get(_time_of(series))
     return level if level and _fault(level) else None
 
 
 def _time_of(series: Series) -> Series:
-    """Return the series of the case's time, which stands for all its metrics if it has none of them."""
+    """Return the time series of the same case. A failed or skipped case has only this one, for all its metrics."""
     return replace(series, metric=TIME)
 
 

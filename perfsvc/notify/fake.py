@@ -19,7 +19,8 @@ class FakeNotifier:
     """Keeps messages by address.
 
     Attributes:
-        faults: by address, the result of each attempt: a fault, or ``""`` for none; later attempts succeed.
+        faults: by address, the result of each attempt in order: a key of ``FAULTS``, or ``""`` for success. Attempts
+            beyond the list succeed.
         sent: the messages that arrived, with their addresses.
         tried: the addresses of all attempts.
     """
@@ -29,7 +30,7 @@ class FakeNotifier:
     tried: list[str] = field(default_factory=list)
 
     def send(self, message: Message, address: str) -> None:
-        """Keep the message, or fail."""
+        """Keep the message, or raise the fault that is scripted for this attempt."""
         attempt = self.tried.count(address)
         self.tried.append(address)
         script = self.faults.get(address, ())

@@ -175,12 +175,12 @@ class _ThreadLog(logging.Handler):
 
 @cache
 def _thread_log() -> _ThreadLog:
-    """Return the handler of this process."""
+    """Return the only handler of Apprise's log in this process."""
     return _ThreadLog()
 
 
 def _failure(log: list[str]) -> NotSentError:
-    """Return why an attempt failed, without any text of the log, which may contain the address."""
+    """Return why an attempt failed, in words of our own: the log may contain the address, which is secret."""
     statuses = [int(match[1]) for line in log for match in _STATUS.finditer(line)]
     if statuses:
         status = statuses[-1]
@@ -194,7 +194,7 @@ def _failure(log: list[str]) -> NotSentError:
 
 
 def _within(limit_s: float, attempt: Callable[[], NotSentError | None]) -> NotSentError | None:
-    """Return the result of an attempt, or a failure if it takes longer than its limit.
+    """Run an attempt and return its error, None if it succeeded, or a timeout error after ``limit_s`` seconds.
 
     The attempt runs in a daemon thread of its own. A thread that hangs cannot be ended; it is left alone and does not
     hold up the exit of the process.

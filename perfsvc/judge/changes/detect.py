@@ -1,4 +1,4 @@
-"""Detect the changes of level in the histories of series, run by run, and begin the levels that follow."""
+"""Detect changes of level in the histories of series, run by run; after each change, track the new level."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
@@ -57,7 +57,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class _OpenStep:
-    """A step that may begin a trend: the first position before it, and how many there were when it was raised."""
+    """A raised step that may begin a trend: the first position of the level before it; the positions when raised."""
 
     first: int
     raised: int
@@ -121,7 +121,7 @@ class Detector:
         return best
 
     def _handle_changes(self, rows: Ints, run: int) -> None:
-        """Raise what the series show whose levels have changed, and begin their next levels.
+        """Raise an alert for each series whose level has changed, and begin its next level.
 
         A trend that goes on after it was raised is followed, and raised again when it has added ``MIN_GROWTH``.
         """
@@ -159,15 +159,15 @@ class Detector:
             levels.begin_levels(drifting, levels.filled[drifting] - TREND_END, None)
 
     def _fit(self, rows: Ints, first: Ints, *, sure: bool = False) -> list[tuple[int, FittedChange]]:
-        """Fit the likeliest change of each series since a position; series with equally many runs together."""
+        """Fit the likeliest change of each series since position ``first``, all series of equal length at once."""
         levels = self._levels
         fitted: list[tuple[int, FittedChange]] = []
         counts = levels.filled[rows] - first
         for count in set(counts.tolist()):
-            some = rows[counts == count]
-            values = levels.latest_values(some, count)
-            changes = fit_changes(values, levels.in_units(some, values), sure=sure)
-            fitted += zip(some.tolist(), changes, strict=True)
+            same_length = rows[counts == count]
+            values = levels.latest_values(same_length, count)
+            changes = fit_changes(values, levels.in_units(same_length, values), sure=sure)
+            fitted += zip(same_length.tolist(), changes, strict=True)
         return fitted
 
     def _continues_trend(self, row: int, change: FittedChange) -> bool:
@@ -201,7 +201,7 @@ ALERT_RATE = 7e-5
 """How often a flat series reaches ``MIN_SCORE``, a run: simulated, not derived."""
 
 STEEPNESS = 1.0
-"""By what factor, as a logarithm, a score higher by 1 is rarer; simulated."""
+"""How much the logarithm of a score's chance falls if the score is higher by 1; simulated."""
 
 FALSE_SHARE = 0.003
 """The tolerated share of false alerts in one run of many series. It is far below the 5 % tolerated over all runs,
@@ -355,7 +355,7 @@ def earliest_start(values: Floats, start: int) -> int:
 
 
 def _detect(matrix: Floats, segments: ArrayLike | None, believes: Callable[[Ints, Floats], Bools]) -> list[list[Alert]]:
-    """Give the detector run after run."""
+    """Pass all runs to a new detector, one after the other, and return the alerts of each series."""
     if np.isinf(matrix).any():
         raise ValueError("a value is infinite: a run without a measurement is NaN")
     series, runs = matrix.shape

@@ -89,7 +89,7 @@ def _in_units(measured: Floats) -> Floats:
 
 
 def _cheapest_division(units: Floats) -> list[int]:
-    """Return where the levels after the first begin, for the division of least cost.
+    """Return the positions at which the second and later levels begin, in the division of least cost.
 
     The cost of a level is the sum of squares around its mean; each further level costs ``PRICE`` logarithms.
     """

@@ -172,7 +172,7 @@ class LevelTracker:
         return clipped
 
     def _level(self, rows: Ints) -> tuple[Floats, Bools]:
-        """Return the values around the levels of some series, and which of them belong to the levels.
+        """Return a range of values that holds the levels of some series, and which of the values belong to the levels.
 
         Both have the shape (rows, positions); the first position is the earliest at which one of the levels begins.
         """
@@ -181,7 +181,7 @@ class LevelTracker:
         return self.values[rows, positions[0] : positions[-1] + 1], inside
 
     def _sum_up(self, rows: Ints, values: Floats, inside: Bools) -> Floats:
-        """Compute the sums of some levels anew and return their units; ``_level`` returns the arguments."""
+        """Recompute the running sums of some levels and return their units; ``_level`` gives the arguments."""
         units = self.in_units(rows, values)
         begin = int(self.first[rows].min())
         end = begin + units.shape[1]

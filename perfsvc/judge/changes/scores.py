@@ -127,7 +127,7 @@ def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Fl
 
 
 def _differences(sums: LevelSums) -> tuple[Floats, Floats, Floats, Floats]:
-    """Compare each window with the runs before it.
+    """Compare the mean of each window with the mean of the runs of its level before it.
 
     Returns:
         The difference of means, its weight, the squares that it explains, and the variance that remains, each of shape
@@ -290,7 +290,7 @@ def fit_ramp(units: Floats) -> tuple[Ints, Floats]:
 
 @cache
 def _ramp_squares(runs: int) -> Floats:
-    """Return the squares around its mean of a trend 1, 2, … by its first run."""
+    """Return the sum of squares around the mean of a trend 0, …, 0, 1, 2, …, for each run at which it may begin."""
     length = runs - np.arange(runs - MIN_RAMP + 1)
     risen = length * (length + 1) / 2
     squares: Floats = risen * (2 * length + 1) / 3 - risen * risen / runs
@@ -325,5 +325,5 @@ def is_mixture(values: Floats, starts: Ints) -> Bools:
 
 def _has_both_states(high: Ints, runs: Ints) -> Bools:
     """Return which levels have enough runs of both states on one side of the change."""
-    both: Bools = np.minimum(high, runs - high) >= np.maximum(2, MIN_SHARE * runs)
-    return both
+    has_both: Bools = np.minimum(high, runs - high) >= np.maximum(2, MIN_SHARE * runs)
+    return has_both

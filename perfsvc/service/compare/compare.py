@@ -29,7 +29,7 @@ Pair = tuple[int, int]
 
 
 def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, SameOnBothSides]:
-    """Return what both runs of each judgement have in common, for the judgements that compare two levels.
+    """Return whether code, source, toolkit and device are the same in both runs of each judgement of two levels.
 
     A series is absent if this cannot be known: its level was borrowed from another device, its case has no binary, or
     its variant calls Python, whose packages are not stored.
@@ -71,7 +71,7 @@ def _compared(judgements: Iterable[Judgement]) -> Iterable[tuple[Series, int, in
 
 
 def _compare_binaries(store: Store, pairs: AbstractSet[Pair]) -> dict[Pair, tuple[bool, bool]]:
-    """Return whether each two binaries have the same code, and the same source; without pairs that call Python.
+    """For each pair, return (same code, same source). Pairs in which a binary calls Python are left out.
 
     The code is the same if the replay records differ in nothing but the case's name, and the modules are equal in all
     that runs (``elf.code_digest``).
@@ -104,7 +104,7 @@ def _calls_python(record: ReplayRecord) -> bool:
 
 
 def launch_of(record: ReplayRecord) -> ReplayRecord:
-    """Return a replay record without its modules and without the name of its variant: all that is not compiled code."""
+    """Return a replay record without its modules and variant name: all but the compiled code."""
     return replace(record, case=replace(record.case, variant=""), modules=())
 
 
@@ -123,7 +123,7 @@ CYCLES: Final = "sm_cycles"
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs and the verdicts between them; ``base`` is None if each series has its own baseline."""
+    """The verdicts on the run ``new`` against the run ``base``, which is None if each series has its own baseline."""
 
     base: ComparedRun | None
     new: ComparedRun
@@ -198,9 +198,9 @@ def judge_run(
 def judge_series(
     store: Store, run: int, series: Iterable[Series], *, threshold: judge.ThresholdOption = None
 ) -> list[Judgement]:
-    """Judge some series of a run against their baselines, also those that a verdict is stored of only if they moved.
+    """Judge some series of a run against their baselines, and also return auxiliary metrics that did not move.
 
-    The rules or the default thresholds decide, not the threshold that a command was given.
+    The rules of the settings or the default thresholds decide; a threshold given to the command is ignored.
     """
     candidate = store.series.levels_of(dict.fromkeys(series, run))
     if not candidate:
@@ -262,7 +262,7 @@ def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[S
 def _with_causes(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return the judgements with the causes of those that moved."""
+    """Return all judgements; those that moved have their cause, and the result of a confirmation if there is one."""
     if not any(judgement.verdict in judge.MOVES for judgement in judgements):
         return list(judgements)
     caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(store, judgements))

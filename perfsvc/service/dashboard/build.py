@@ -19,13 +19,13 @@ LAST = 400
 """The default number of runs on the pages: somewhat more than a year of nights."""
 
 SAMPLED = 14
-"""The newest runs whose samples are on the pages."""
+"""How many of the newest runs have their samples on the pages."""
 
 PLOTLY = "assets/plotly.min.js"
 
 
 def build(store: Store, folder: Path, *, last: int = LAST, now: datetime | None = None) -> list[Path]:
-    """Write the site and return its pages, the first page first.
+    """Write the site and return the paths of its pages, the first page first.
 
     Pages are replaced one by one, each at once, and the first page last, so that readers always see whole pages. Pages
     of an earlier build that are not needed any more are removed; files that perfsvc did not write are kept.
@@ -65,7 +65,7 @@ def _plotly() -> bytes:
 def gather(store: Store, last: int, now: datetime) -> Site:
     """Return what the pages show of the newest ``last`` runs that have ended and measured anything."""
     rows = [row for row in store.runs.list(last) if row.state is not RunState.RUNNING and row.counts]
-    # A newest night that was given up before its run counts too: its stages say why.
+    # The newest night counts even if it ended before its run began: its stages say why.
     night = next(iter(store.nights.list(1)), None)
     tonight = _tonight(rows, night)
     verdicts = store.verdicts.of_run(tonight.id) if tonight else []
@@ -113,7 +113,7 @@ def _run(row: RunRow) -> RunView:
 def _series(
     store: Store, rows: Sequence[RunRow], verdicts: Sequence[Judgement], findings: Sequence[Finding]
 ) -> tuple[SeriesView, ...]:
-    """Return the view of every series; of a series of errors only if a finding or a verdict reports it."""
+    """Return the view of every series, except series of errors that no finding and no verdict reports."""
     runs = [row.id for row in rows]
     events = store.verdicts.events(runs)
     breaks: dict[Series, set[int]] = defaultdict(set)
@@ -139,7 +139,7 @@ def _series(
 
 
 def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) -> tuple[FindingView, ...]:
-    """Return each finding with its events; its news is the last event of tonight's run."""
+    """Return each finding with all its events, and the kind of the last event of tonight's run as its news."""
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
@@ -172,7 +172,7 @@ def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple
 
 
 def _troubles(conditions: DeviceConditions) -> list[str]:
-    """Return what was wrong with a device, in words."""
+    """Return a text for each thing that was wrong with a device during the run."""
     troubles = []
     if conditions.slowdowns:
         troubles.append(", ".join(conditions.slowdowns))

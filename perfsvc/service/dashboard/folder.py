@@ -89,7 +89,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _listed_in_manifest(folder: Path) -> set[str]:
-    """Return the files of perfsvc; none if the manifest is damaged."""
+    """Return the names in the manifest, the files that perfsvc wrote; none if it is missing or damaged."""
     try:
         names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
@@ -98,7 +98,7 @@ def _listed_in_manifest(folder: Path) -> set[str]:
 
 
 def _is_inside(name: str) -> bool:
-    """Return whether a name stays inside the folder, so that a manifest cannot have other files removed."""
+    """Return whether a name stays inside the folder; otherwise a manifest could have files outside removed."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
@@ -108,7 +108,7 @@ def _manifest(names: Iterable[str]) -> bytes:
 
 
 def _refuse_foreign(folder: Path, names: Iterable[str]) -> None:
-    """Raise ``UsageError`` if files exist that perfsvc did not write."""
+    """Raise ``UsageError`` if any of these names, which perfsvc did not write, exists in the folder."""
     foreign = sorted(name for name in names if os.path.lexists(folder / name))
     if foreign:
         more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""

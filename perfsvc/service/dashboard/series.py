@@ -1,4 +1,4 @@
-"""The views of series: their levels in each run, where these changed, and what was judged."""
+"""Build the views of series for the pages: the level in each run, the ranges of equal level, and the verdicts."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -81,7 +81,7 @@ def _replicas(history: Sequence[SeriesInRun]) -> NDArray[np.float64]:
 
 
 def _end(end: float, of_replica: float | None, values: Sequence[float]) -> float | None:
-    """Return an end of an interval: that of the replicas' level, or that of the only replica; None if unknown."""
+    """Return one end of a run's interval; a run with one replica has the interval of that replica. None if unknown."""
     known = of_replica if len(values) == 1 else end
     return known if known is not None and isfinite(known) else None
 

@@ -50,7 +50,7 @@ def user_name() -> str:
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:
-    """Return the selected series of a finding; None for all of them."""
+    """Return the series of a finding whose cases are selected; None if there is no selection, which means all."""
     if selection is None or selection == Selection():
         return None
     moved = [moved.series for moved in store.findings.get(number).moved]

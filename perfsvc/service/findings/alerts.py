@@ -1,4 +1,4 @@
-"""Alerts: changes in the histories of series that the verdicts of a run do not report."""
+"""Find alerts: changes in the history of a series that the verdicts of the newest run do not report."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,23 +18,23 @@ HISTORY_RUNS = 200
 """The newest runs that are searched for changes."""
 
 UNANSWERED_RUNS = 14
-"""The runs after its own in which an alert is repeated until it is answered."""
+"""How many runs an unanswered alert is repeated for, after the run that raised it."""
 
 NO_RULES = judge.Thresholds()
 
 VERDICTS = {direction: verdict for verdict, direction in judge.MOVES.items()}
 
 NOT_MOVED = judge.COMPARED - judge.MOVES.keys()
-"""The verdicts that an alert adds something to."""
+"""The verdicts that compare two levels and report no move, so that an alert adds something."""
 
 
 def alerts(
     store: Store, run: int, judged: Mapping[Series, Judgement], thresholds: judge.Thresholds = NO_RULES
 ) -> dict[Series, Suspect]:
-    """Return the changes in the histories of a run's times and metrics that its verdicts do not report.
+    """Return a suspect for each series whose history shows a change that the verdicts of the run do not report.
 
-    An alert is repeated for ``UNANSWERED_RUNS`` runs after its own, until it is answered: its series was measured
-    again, is in a finding, or recovered from one; or the run's level is that of a baseline taken since the change.
+    An alert is repeated for ``UNANSWERED_RUNS`` runs at most, until it is answered: the series was measured again, is
+    in a finding, or recovered from one; or its baseline was taken after the change.
 
     Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
     threshold of errors is ignored, and so is any change below a rule of the settings.
@@ -42,7 +42,7 @@ def alerts(
     Args:
         store: the database.
         run: the newest run; a run with uncommitted changes has no alerts.
-        judged: its verdicts.
+        judged: the verdicts of the run, by series.
         thresholds: the rules of the settings.
     """
     if store.runs.get(run).provenance.dirty:
@@ -77,7 +77,7 @@ def alerts(
 def _watched(
     histories: Mapping[Series, SeriesHistory], run: int, judged: Mapping[Series, Judgement]
 ) -> Iterator[tuple[Judgement, SeriesHistory]]:
-    """Yield the judgements that an alert would add something to, with their histories.
+    """Yield each judgement whose verdict reports no move, with the history of its series.
 
     A history that never varied is skipped: nothing changed in it, and it must not count among the many series over
     which the share of false alerts is limited.
@@ -111,7 +111,7 @@ def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Int
 
 
 def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
-    """Return the runs in which a finding saw each series moved, or back."""
+    """Return, by series, the last run in which each finding saw it moved, and the run in which it recovered."""
     runs: dict[Series, set[int | None]] = defaultdict(set)
     for finding in store.findings.all():
         for moved in finding.moved:
@@ -120,7 +120,7 @@ def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
 
 
 def _is_accepted(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> bool:
-    """Return whether the baseline of the unmoved verdict was taken after the change."""
+    """Return whether the series' baseline was taken after the change, so that the new level is accepted."""
     if judgement.baseline_run not in runs:
         return False
     return change.contains(runs.index(judgement.baseline_run), judgement.baseline_s)
@@ -129,7 +129,7 @@ def _is_accepted(judgement: Judgement, change: "SeriesChange", runs: Sequence[in
 def _is_answered(
     store: Store, series: Series, since: Sequence[int], reported: Mapping[Series, set[int | None]]
 ) -> bool:
-    """Return whether an alert was answered in one of the runs from its own to the newest.
+    """Return whether an alert was answered in one of the runs ``since``: from the run that raised it to the newest.
 
     A finding that the newest run has updated counts: if the findings are updated once more, the alert is not new.
     """
@@ -140,7 +140,7 @@ def _is_answered(
 
 
 def _suspect(store: Store, run: int, judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
-    """Return the suspect of an alert: the newest run against the last run before the change with other code."""
+    """Return an alert as a suspect: the newest run against the last run of other code before the change."""
     since = runs[change.alert.start]
     kind, direction = change.alert.kind, change.alert.direction
     moved = replace(
@@ -159,7 +159,7 @@ def _suspect(store: Store, run: int, judgement: Judgement, change: "SeriesChange
 
 
 def _last_run_with_other_code(store: Store, run: int, judgement: Judgement, before: Sequence[int]) -> int:
-    """Return the latest run before a change, of those given latest first, that ran other code; else the latest.
+    """Return the latest of the runs ``before`` (latest first) with other code than the newest run; else the latest.
 
     An alert may see a change some runs late. The run before the alert then has the new code already.
     """
@@ -277,5 +277,5 @@ class SeriesChange:
 
 
 def _possible_ends(alert: judge.Alert) -> tuple[int, ...]:
-    """Return the runs that the level after an alert may begin with: after a trend also the run that raised it."""
+    """Return the runs with which the level after an alert may begin: for a trend also the run that raised it."""
     return (alert.start, alert.raised) if alert.kind is ChangeKind.TREND else (alert.start,)

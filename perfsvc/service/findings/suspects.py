@@ -31,10 +31,10 @@ FAVOURABLE: Mapping[Direction, frozenset[Verdict]] = {
     Direction.SLOWER: frozenset({Verdict.UNCHANGED, Verdict.IMPROVEMENT}),
     Direction.FASTER: frozenset({Verdict.UNCHANGED, Verdict.REGRESSION}),
 }
-"""The verdicts with which a series may be back, by the direction in which it had moved."""
+"""The verdicts with which a series may be back at its old level, by the direction in which it had moved."""
 
 Recovered = tuple[int, Series]
-"""The number of a finding, and a series of it that is back."""
+"""The number of a finding, and one of its series that is back at its old level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class RunChanges:
 def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
     """Return the suspects of a judged run that have to be measured again, the largest change first; nothing is stored.
 
-    They are series slower than their baseline, and series with an alert. Excluded are series that were measured again,
-    that a user ignores, or that only recover from a finding.
+    Suspects are series slower than their baseline, and series with an alert. Excluded are series that this run has a
+    confirmation of, that a user ignores, or that only recover from a finding.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -167,8 +167,8 @@ def recovered_series(
         threshold: the smallest relevant change, or rules; None for the default of each kind of device.
     """
     standing = store.findings.active()
-    left = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
-    if not left:
+    unrecovered = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
+    if not unrecovered:
         return []
     causes = {
         judgement.series: judgement.cause for judgement in store.verdicts.of_run(run)
@@ -178,7 +178,7 @@ def recovered_series(
         for judgement in judgements
         if judgement.verdict in judge.MOVES
     }
-    unmoved = judge_series(store, run, left - current.keys(), threshold=threshold)
+    unmoved = judge_series(store, run, unrecovered - current.keys(), threshold=threshold)
     current |= {judgement.series: judgement for judgement in unmoved}
     return recovered(standing, current.values(), alerted)
 
@@ -232,7 +232,7 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
 def without_recoveries(
     store: Store, run: int, suspects: Sequence[Suspect], recovered: Collection[Recovered]
 ) -> list[Suspect]:
-    """Return the suspects that show more than the recovery of a finding, which a history may see some runs late.
+    """Return the suspects that are not just the recovery of a finding, which a history may show some runs late.
 
     Args:
         store: the database.

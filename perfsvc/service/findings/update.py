@@ -1,4 +1,4 @@
-"""Update the findings after a run: raise, extend, reopen and resolve them, one for each root cause."""
+"""Update the findings after a run: raise, extend, reopen and resolve them. Each root cause has one finding."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -66,13 +66,15 @@ def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Coll
 
 def _confirmed(store: Store, run: int) -> list[Suspect]:
     """Return the suspects whose last conclusive confirmation named a cause that raises a finding."""
-    conclusive = [one for one in store.confirmations.of_run(run) if one.cause is not Cause.UNCONFIRMED]
+    conclusive = [
+        confirmation for confirmation in store.confirmations.of_run(run) if confirmation.cause is not Cause.UNCONFIRMED
+    ]
     last = {(confirmation.suspect.series, confirmation.suspect.direction): confirmation for confirmation in conclusive}
     return [_as_confirmed(confirmation) for confirmation in last.values() if confirmation.cause in RAISED]
 
 
 def _as_confirmed(confirmation: Confirmation) -> Suspect:
-    """Return a suspect with the result of its confirmation; with its own ratio if the environment is the cause."""
+    """Return a suspect with its confirmation's cause and evidence, and with its ratio if it blames the code."""
     judgement = replace(confirmation.suspect.judgement, cause=confirmation.cause)
     if confirmation.confirmed:
         judgement = replace(judgement, ratio=confirmation.ratio, low=confirmation.low, high=confirmation.high)
@@ -145,7 +147,7 @@ class RootCauses:
     # --- the code ----------------------------------------------------------------------------------------------------
 
     def _first_run_with_this_code(self, suspect: Suspect) -> int:
-        """Return the first run with the suspect's present code and no other code since; after the baseline's run."""
+        """Return the first run after the baseline's with the suspect's present code and, since then, no other code."""
         baseline_run = suspect.judgement.baseline_run or 0
         first = self._run
         for run in self._commits:
@@ -194,7 +196,7 @@ class RootCauses:
         return max(begun, key=lambda finding: finding.first_run).root_cause if begun else ""
 
     def _runs_of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
-        """Yield the runs just before one that all had the same other binary, the latest first."""
+        """Yield the runs of the last binary before the run ``since``, the latest first."""
         case = _case_of(series)
         built = ((run, self._built(run).get(case)) for run in self._commits if run < since)
         binaries = ((run, in_run.binary) for run, in_run in built if in_run)
@@ -207,7 +209,7 @@ class RootCauses:
         return next((judgement.candidate_s for judgement in self._verdicts(run) if judgement.series == series), None)
 
     def _commits_of(self, since: int) -> str:
-        """Return the commits that a run was the first to measure: after the last run's with another commit."""
+        """Return the commits that the run ``since`` measured first: from the last different commit to its own."""
         commit = self._commits.get(since, "")
         if not commit:
             return f"the code of run {since}"
@@ -230,7 +232,7 @@ def _case_of(series: Series) -> CaseKey:
 
 
 def _changed_environment(before: Environment | None, after: Environment | None) -> Iterator[str]:
-    """Yield what changed of driver and power limit."""
+    """Yield a text for each of driver and power limit that changed: ``driver 580.1 → 590.1``."""
     if before and after:
         changes = (
             _changed("driver ", before.driver, after.driver),

@@ -1,4 +1,4 @@
-"""The log of a night: sentences for people who watch, JSON lines in the night's file for later."""
+"""The log of a night: sentences shown while it runs, and JSON lines in the night's file."""
 
 import os
 from collections.abc import Callable, Mapping, MutableMapping
@@ -20,7 +20,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class NightLog:
-    """A ``Progress`` that writes everything to the night's file, and shows what people want to read. A context manager.
+    """A ``Progress`` that writes every event to the night's file and shows those from ``info`` on. A context manager.
 
     The file gets one JSON object a line. It is appended to, so that a resumed night continues it: ``at`` (UTC),
     ``level``, ``event``, ``night``, ``run`` (null before there is a run), and further facts such as ``stage`` and
@@ -96,7 +96,7 @@ class NightLog:
 
 
 class _Lines:
-    """A file of lines, as structlog writes it; every level is a line."""
+    """A file that structlog appends lines to; lines of every severity are written alike."""
 
     def __init__(self, file: Path, complain: Callable[[str], None]) -> None:
         self._name, self._complain = file, complain

@@ -28,10 +28,10 @@ UNEXPECTED = 5
 """The exit code of an error that is not a ``PerfsvcError``."""
 
 SEVEREST_FIRST = (5, 2, 4, 1)
-"""Exit codes in the order in which a user has to act: a night with failures was not judged completely."""
+"""Exit codes, the most urgent first. Failures come before regressions: a night with failures is not fully judged."""
 
 SUPERSEDES = {"confirm": "judge"}
-"""Stages whose exit code, once they are done, replaces that of another stage."""
+"""By stage, the earlier stage whose exit code it replaces once it is done: a confirmation may clear a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def nightly(
     servers: ForkServers | None = None,
     stopping: Stopping = never,
 ) -> NightRow:
-    """Execute a night, or the rest of one, and return it as it ended; interrupted if it was stopped.
+    """Execute a night, or the rest of a stopped one, and return its stored row; ``INTERRUPTED`` if it was stopped.
 
     Args:
         request: the options.
@@ -160,8 +160,8 @@ def _with_result(row: StageRow, stage: Stage, night: Night) -> StageRow:
 
 
 def _exit_code(done: Mapping[str, StageRow]) -> int:
-    """Return the night's exit code, from those of its stages."""
-    superseded = {other for stage, other in SUPERSEDES.items() if done[stage].state is StageState.DONE}
+    """Return the night's exit code: the most urgent exit code of its stages."""
+    superseded = {earlier for stage, earlier in SUPERSEDES.items() if done[stage].state is StageState.DONE}
     codes = {row.exit_code for row in done.values() if row.name not in superseded}
     return next((code for code in SEVEREST_FIRST if code in codes), 0)
 
@@ -199,7 +199,7 @@ def _locked(store: Store, host: str, wait_s: float, say: Callable[[str], object]
 
 
 def _holder(store: Store, host: str, lock: HostLock) -> str:
-    """Return a sentence on the night that holds the lock, as far as it is known."""
+    """Return a sentence on the night, or at least the process, that holds the lock."""
     night = store.nights.running(host)
     if night is None:
         pid = lock.holder()

@@ -56,14 +56,14 @@ def run_request(settings: Settings, command_line: str) -> RunRequest:
 
 
 def with_absolute_paths(settings: Settings) -> Settings:
-    """Return settings whose paths are valid in any folder that a night is resumed in."""
+    """Return the settings with absolute paths, so that the night can be resumed from any folder."""
     nightly = settings.nightly.model_copy(update={"folder": settings.nightly.folder.absolute()})
     dashboard = settings.dashboard.model_copy(update={"folder": settings.dashboard.folder.absolute()})
     return settings.model_copy(update={"suite": settings.suite.absolute(), "nightly": nightly, "dashboard": dashboard})
 
 
 def restored(stored: Mapping[str, Any], database: str) -> Settings:
-    """Return the settings that a night began with, and the database that holds them.
+    """Return the settings that a night began with, with the database given here: the stored URL has no password.
 
     Raises:
         UsageError: another version of perfsvc, with other settings, stored them.

@@ -50,7 +50,7 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
 
 
 def last_stage(night: NightRow) -> str:
-    """Return how far a night got."""
+    """Return how far a night got, in words: ``its stage run``."""
     ended = _ended_stages(night)
     return f"its stage {ended[-1]}" if ended else "its first moment"
 

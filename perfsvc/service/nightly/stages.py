@@ -117,7 +117,7 @@ class Night:
 
 
 def lock(night: Night) -> StageResult:
-    """Report how the lock was taken."""
+    """Report how the night's lock was taken; ``nightly`` holds it already."""
     return StageResult(night.lock)
 
 
@@ -200,7 +200,7 @@ def judge(night: Night) -> StageResult:
 
 
 def confirm(night: Night) -> StageResult:
-    """Measure the suspects of the run again, the baseline's binary and the run's alternately."""
+    """Measure the suspects of the run again, in A/B pairs of the baseline's binary and the run's."""
     if not night.settings.confirm.enabled:
         return DISABLED
     store, number = night.store, night.run
@@ -284,7 +284,7 @@ def notify(night: Night) -> StageResult:
 
 
 def prune(night: Night) -> StageResult:
-    """Remove what is older than the settings keep it and not needed any more."""
+    """Remove stored data that is older than the retention settings allow and that nothing needs any more."""
     settings = night.settings
     pruned = retention.prune(
         night.store,
@@ -318,8 +318,8 @@ def _measured(night: Night, resolved: ResolvedRun) -> StageResult:
 
 
 def _exit_code(night: Night, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
-    unheard = ignored(night.store.findings.active())
-    return exit_code_of(judgements, confirmations, unheard=unheard, failed=_has_failed(night))
+    ignored_series = ignored(night.store.findings.active())
+    return exit_code_of(judgements, confirmations, unheard=ignored_series, failed=_has_failed(night))
 
 
 def _has_failed(night: Night) -> bool:

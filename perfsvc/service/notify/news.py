@@ -1,4 +1,4 @@
-"""What is new in a night since people were last notified."""
+"""Find what is new in a night since people were last notified."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class News:
         reopened: resolved findings that show again.
         extended: standing findings with more cases.
         resolved: findings whose cases are all back.
-        broken: series without a right result that had one when people were last notified.
+        broken: judgements of series that are broken now and were not when people were last notified.
         stages: failed stages that did not fail with the same message when people were last notified.
     """
 
@@ -123,12 +123,12 @@ def _has_notified(store: Store, night: NightRow) -> bool:
 
 
 def _was_running(night: NightRow, notified: Iterable[NightRow], ended: datetime, now: datetime) -> bool:
-    """Return whether a night was still running whenever later nights notified people.
+    """Return whether a night was still running each time that one of the ``notified`` nights notified people.
 
-    No night of its own host was, whatever the clock says, which may have been set since. An end in the future is the
-    error of such a clock.
+    Nights of one host do not overlap. So if a night of its own host has notified people, the answer is False, whatever
+    the times say: the clock may have been set. An end in the future comes from such a clock: False too.
     """
-    return all(other.host != night.host and _notified_at(other) < ended <= now for other in notified)
+    return all(later.host != night.host and _notified_at(later) < ended <= now for later in notified)
 
 
 def _notified_at(night: NightRow) -> datetime:
@@ -140,7 +140,7 @@ def _notified_at(night: NightRow) -> datetime:
 
 
 def _events(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]]:
-    """Return what runs did to each finding, with the text of each event."""
+    """Return, by finding, the kinds of events that the runs caused, each with the text of its last event."""
     events: dict[int, dict[EventKind, str]] = {}
     for run in runs:
         for event in store.findings.events(run=run):
@@ -149,7 +149,7 @@ def _events(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]
 
 
 def _most_important(finding: Finding, events: Collection[EventKind]) -> EventKind | None:
-    """Return the event to report; the state of the finding decides."""
+    """Return the kind of event to report about a finding, by its present state; None to report nothing."""
     if finding.state in HANDLED:
         return None
     if finding.state is FindingState.RESOLVED:
@@ -162,10 +162,10 @@ def _most_important(finding: Finding, events: Collection[EventKind]) -> EventKin
 
 
 def _newly_broken(store: Store, night: NightRow, notified: Iterable[NightRow]) -> tuple[Judgement, ...]:
-    """Return the series without a right result that had one when people were last notified of them.
+    """Return the judgements of series that are broken in this night and were not when people were last notified.
 
-    That is the last of the ``notified`` nights that measured the series. The night before may have had no run, or be
-    another host's.
+    A series is compared with the last of the ``notified`` nights that measured it. The night just before may have had
+    no run, or belong to another host.
     """
     broken = {judgement.series: judgement for judgement in _verdicts(store, night) if _is_broken(judgement)}
     unknown, known = set(broken), set[Series]()
@@ -190,7 +190,8 @@ def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
 def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
     """Return the failed stages, without those that failed with the same message when people were last notified.
 
-    That is by this host if it ever has notified people. Stages that failed there after people were notified are new.
+    The last notification is that of this host's last night, or of any host's if this host has never notified people.
+    Stages of that earlier night that failed only after its notification are new too.
     """
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None

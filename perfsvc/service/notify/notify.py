@@ -12,7 +12,7 @@ from perfsvc.service.notify.news import news_of
 from perfsvc.store import DeliveryRow, Store
 
 PAUSES_S = (0.0, 2.0, 8.0)
-"""Seconds to wait before each attempt of a night to send a message."""
+"""Seconds to wait before each of a night's attempts to send its messages."""
 
 
 def notify(
@@ -62,7 +62,7 @@ def notify(
     for pause in PAUSES_S:
         if any(waiting.values()):
             sleep(pause)
-            waiting = {target: sender.send(target, left) for target, left in waiting.items()}
+            waiting = {target: sender.send(target, unsent) for target, unsent in waiting.items()}
     if sender.errors:
         raise _not_sent(sender.errors, targets)
     return f"sent to {', '.join(dict.fromkeys(delivery.target for delivery in deliveries))}"
@@ -116,7 +116,7 @@ class _Sender:
 
 
 def _not_sent(errors: Mapping[tuple[str, int], NotSentError], targets: Mapping[str, str]) -> NotSentError:
-    """Combine the errors of the targets that have not got all messages."""
+    """Return one error that names every target with a message that has not arrived."""
     by_target = {target: error for (target, _), error in errors.items()}
     what = "; ".join(f"{target} did not get its message: {error.what}" for target, error in by_target.items())
     target, error = next(iter(by_target.items()))

@@ -30,7 +30,7 @@ ORDER = (Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
 
 
 def title(news: News) -> str:
-    """Return one line: the worst news in words, and the number of the others."""
+    """Return the title of a message: the worst news in words, then how many further news there are of each kind."""
     findings = sorted((*news.raised, *news.reopened), key=_urgency, reverse=True)
     groups = [
         ([f"{failure.series.case.id} failed" for failure in _distinct(news.broken)], "failed case", "failed cases"),
@@ -47,16 +47,16 @@ def title(news: News) -> str:
             "resolved findings",
         ),
     ]
-    (texts, one, many), *others = [group for group in groups if group[0]]
+    (texts, singular, plural), *others = [group for group in groups if group[0]]
     parts = [texts[0]]
     if len(texts) > 1:
-        parts.append(units.count(len(texts) - 1, f"more {one}", f"more {many}"))
-    parts += [units.count(len(texts), one, many) for texts, one, many in others]
+        parts.append(units.count(len(texts) - 1, f"more {singular}", f"more {plural}"))
+    parts += [units.count(len(texts), singular, plural) for texts, singular, plural in others]
     return _one_line(", ".join(parts), LONGEST_TITLE)
 
 
 def body(news: News, page: str) -> str:
-    """Return the message.
+    """Return the body of a message: the night, findings, failures, resolved findings, a link.
 
     Args:
         news: what is new.
@@ -116,7 +116,7 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
 
 
 def _devices(finding: Finding) -> str:
-    """``NVIDIA H200``, ``3 GPUs: NVIDIA H100, NVIDIA H200``."""
+    """Return the GPUs of a finding: ``NVIDIA H200``, ``3 GPUs: NVIDIA H100, NVIDIA H200``."""
     models = ", ".join(sorted(set(finding.devices.values())))
     return models if len(finding.devices) == 1 else f"{len(finding.devices)} GPUs: {models}"
 
@@ -150,18 +150,18 @@ def _distinct(broken: Sequence[Judgement]) -> list[Judgement]:
 
 
 def _moved(finding: Finding) -> str:
-    """``transpose/tiled[n=4096] slower by 5.3 %``, ``38 cases up to 5.3 % slower``."""
+    """Return how far the worst case of a finding moved: ``transpose/tiled[n=4096] slower by 5.3 %``."""
     cases = sorted(finding.standing or finding.moved, key=_badness, reverse=True)
-    worst, several = cases[0], len(cases) > 1
-    name = finding_title(finding) if several else series_name(worst.series)
+    worst, has_several_cases = cases[0], len(cases) > 1
+    name = finding_title(finding) if has_several_cases else series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved"
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
-    return f"{name} {direction} by {'up to ' if several else ''}{size}"
+    return f"{name} {direction} by {'up to ' if has_several_cases else ''}{size}"
 
 
 def _badness(moved: MovedSeries) -> float:
-    """Return how much worse a series became; among those that became better, the size of the change."""
+    """Return a sort key: the ratio of a slower series; for a faster series, the fraction by which it fell."""
     ratio = moved.ratio or 1.0
     return ratio if ratio >= 1 or moved.direction is Direction.SLOWER else 1 - ratio
 

@@ -35,11 +35,11 @@ POLL_S = 0.5
 """Seconds between two checks of the clock and of the request to stop."""
 
 KILL_S = 10.0
-"""Seconds that a night may take to terminate at once: it ends its workers and compilers first."""
+"""Seconds from the second SIGTERM to SIGKILL, in which a night ends its workers and compilers."""
 
 FARTHEST = timedelta(hours=26)
-"""The farthest next night, with summer time and small steps of a clock. If the planned one is farther away, the clock
-was set back since."""
+"""The longest time until the next night: a day, and room for summer time and small corrections of the clock. If the
+planned night is farther away, the clock was set back."""
 
 DAY = timedelta(days=1)
 
@@ -91,7 +91,7 @@ class DailyTrigger(BaseTrigger):  # type: ignore[misc] # APScheduler has no type
 
 
 class CatchUp(StrEnum):
-    """What a daemon that starts has to do at once."""
+    """What a daemon does when it starts: nothing, start a missed night, or resume a stopped one."""
 
     NOTHING = "nothing"
     START = "start"
@@ -99,9 +99,9 @@ class CatchUp(StrEnum):
 
 
 def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None, stopped: NightRow | None) -> CatchUp:
-    """Return what has to begin at once, because a night was missed or stopped while no daemon ran.
+    """Return whether a starting daemon starts a missed night at once, resumes a stopped one, or does nothing.
 
-    Without any earlier night nothing was missed: the first night begins when it is due.
+    If there is no earlier night, none was missed: the first night begins when it is next due.
 
     Args:
         due: when the last night was due.
@@ -118,7 +118,7 @@ def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None,
 
 
 def missed(database: str, host: str, due: datetime, now: datetime, late_s: float) -> CatchUp:
-    """Return what a host has to catch up on, by the nights in a database; raises ``DatabaseError``."""
+    """Return what ``catch_up`` decides from the nights of a host in a database; raises ``DatabaseError``."""
     with Store.open(database) as store:
         last = next((night for night in store.nights.list() if night.host == host), None)
         return catch_up(due, now, late_s, last, store.nights.unfinished(host))
@@ -170,7 +170,7 @@ class NightRunner:
         return False
 
     def end(self) -> None:
-        """End the night at once."""
+        """End the night without waiting for its current case: by a second SIGTERM, then by SIGKILL."""
         if self.wait(0):
             return
         if not self._stopping.is_set():
@@ -274,7 +274,7 @@ def serve(
 
 
 def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
-    """Return an APScheduler that reports a night that is too late, and logs nothing."""
+    """Return an APScheduler scheduler that reports a night skipped because it is too late, and logs nothing."""
     logging.getLogger("apscheduler").addHandler(logging.NullHandler())
     scheduler = BackgroundScheduler(
         executors={"default": ThreadPoolExecutor(2)},  # a thread runs a night, the other finds that it still runs

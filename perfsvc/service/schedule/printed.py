@@ -101,7 +101,7 @@ def _unit_command(command: Sequence[str]) -> str:
 
 
 def _unit_glob(text: str) -> str:
-    """Escape a path where systemd takes a pattern."""
+    """Escape the wildcards of a path for a systemd setting that takes a pattern."""
     return re.sub(r"([*?\[\\])", r"\\\1", text)
 
 

@@ -67,9 +67,9 @@ class ScheduledNight:
 def scheduled_night(
     loaded: Loaded, *, at: time, zone: ZoneInfo | None, gpus: int | None, limit_s: float, user: str
 ) -> ScheduledNight:
-    """Return the night that runs with what is in force here and now.
+    """Return a night that runs with the settings, the interpreter and the ``PATH`` of this process.
 
-    It needs the variables that set a value here, and the variables that the targets of messages name.
+    Its secret variables are those that set a value here, and those that hold the addresses of notification targets.
 
     Args:
         loaded: the settings, and where each came from.
